@@ -1,0 +1,45 @@
+//! Measures asof and its peers side by side.
+//!
+//! `asof-bench SUITE [--json] [--case TEXT] [--rounds N]` runs a suite's cases, ours and every peer's interleaved in
+//! one process, and prints medians, spread, and the ratio ours/peer.
+
+mod harness;
+
+use harness::Bench;
+
+/// A suite's name, and the function that runs its cases.
+type Suite = (&'static str, fn(&mut Bench));
+
+const SUITES: &[Suite] = &[];
+
+fn main() -> std::process::ExitCode {
+    let mut suite = None;
+    let mut bench = Bench::default();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--json" => bench.json = true,
+            "--case" => bench.only = arguments.next(),
+            "--rounds" => bench.rounds = arguments.next().and_then(|n| n.parse().ok()),
+            name if suite.is_none() && !name.starts_with('-') => suite = Some(name.to_owned()),
+            other => return usage(other),
+        }
+    }
+    let Some(suite) = suite else { return usage("") };
+    let Some((name, run)) = SUITES.iter().find(|(name, _)| *name == suite) else { return usage(&suite) };
+    bench.suite = name;
+    run(&mut bench);
+    std::process::ExitCode::SUCCESS
+}
+
+fn usage(found: &str) -> std::process::ExitCode {
+    let names: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
+    eprintln!(
+        "usage: asof-bench SUITE [--json] [--case TEXT] [--rounds N], where SUITE is one of: {}",
+        names.join(", ")
+    );
+    if !found.is_empty() {
+        eprintln!("not understood: {found}");
+    }
+    std::process::ExitCode::from(2)
+}

@@ -1,0 +1,239 @@
+//! Many messages at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Channel, Message, MessageRef, Stamp, TimeRange};
+
+/// Messages in log-time order, with the buffers that hold their payloads.
+///
+/// A batch owns everything that it shows: it can outlive its source, and be sent to another thread.
+/// Looking at a message touches no reference count; [`MessageRef::to_message`] takes one out.
+///
+/// Invariant: every row's payload lies within its buffer, and its channel within the table; the
+/// only way to add a row, [`BatchBuilder::push`], refuses any other.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    channels: Arc<[Arc<Channel>]>,
+    buffers: Vec<Bytes>,
+    rows: Vec<Row>,
+}
+
+/// Where one message of a [`Batch`] lies, and its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// When it was recorded.
+    pub log_time: Stamp,
+    /// When it was sent.
+    pub publish_time: Stamp,
+    /// Its place in the source, to break ties.
+    pub order: u64,
+    /// First byte of the payload in its buffer.
+    pub offset: u64,
+    /// Length of the payload.
+    pub len: u64,
+    /// The sender's count.
+    pub sequence: u32,
+    /// Index into the batch's channels.
+    pub channel: u32,
+    /// Index into the batch's buffers.
+    pub buffer: u32,
+}
+
+impl Batch {
+    /// How many messages it holds.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The message at `index`, in log-time order.
+    pub fn get(&self, index: usize) -> Option<MessageRef<'_>> {
+        self.rows.get(index).map(|row| self.view(row))
+    }
+
+    /// All messages, in log-time order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = MessageRef<'_>> + DoubleEndedIterator {
+        self.rows.iter().map(|row| self.view(row))
+    }
+
+    /// The rows themselves, for those who merge or index batches.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The channels that [`Row::channel`] points into; some may have no message here.
+    pub fn channels(&self) -> &Arc<[Arc<Channel>]> {
+        &self.channels
+    }
+
+    /// The buffers that [`Row::buffer`] points into.
+    pub fn buffers(&self) -> &[Bytes] {
+        &self.buffers
+    }
+
+    /// From the first message's log time to the last one's.
+    pub fn range(&self) -> TimeRange {
+        match (self.rows.first(), self.rows.last()) {
+            (Some(first), Some(last)) => TimeRange::new(first.log_time, last.log_time),
+            _ => TimeRange::EMPTY,
+        }
+    }
+
+    /// Bytes of payload in all its messages together.
+    pub fn payload_bytes(&self) -> u64 {
+        self.rows.iter().map(|row| row.len).sum()
+    }
+
+    fn view(&self, row: &Row) -> MessageRef<'_> {
+        let buffer = &self.buffers[row.buffer as usize];
+        MessageRef {
+            channel: &self.channels[row.channel as usize],
+            log_time: row.log_time,
+            publish_time: row.publish_time,
+            sequence: row.sequence,
+            order: row.order,
+            payload: &buffer[row.offset as usize..(row.offset + row.len) as usize],
+            buffer,
+        }
+    }
+}
+
+/// Puts a [`Batch`] together.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    batch: Batch,
+    is_unsorted: bool,
+}
+
+impl BatchBuilder {
+    /// A batch whose rows point into these channels.
+    pub fn new(channels: Arc<[Arc<Channel>]>) -> Self {
+        BatchBuilder { batch: Batch { channels, ..Batch::default() }, is_unsorted: false }
+    }
+
+    /// Makes room for this many more messages.
+    pub fn reserve(&mut self, rows: usize) {
+        self.batch.rows.reserve(rows);
+    }
+
+    /// Adds a buffer and returns its index, for [`Row::buffer`].
+    pub fn add_buffer(&mut self, buffer: Bytes) -> u32 {
+        self.batch.buffers.push(buffer);
+        (self.batch.buffers.len() - 1) as u32
+    }
+
+    /// How many messages were added so far.
+    pub fn len(&self) -> usize {
+        self.batch.rows.len()
+    }
+
+    /// Whether none was added.
+    pub fn is_empty(&self) -> bool {
+        self.batch.rows.is_empty()
+    }
+
+    /// Adds a message that lies in a buffer added before.
+    ///
+    /// # Panics
+    /// When the row points outside of its buffer or the channels: that is a defect of the caller,
+    /// not of any input.
+    pub fn push(&mut self, row: Row) {
+        let buffer = &self.batch.buffers[row.buffer as usize];
+        assert!(
+            row.offset.checked_add(row.len).is_some_and(|end| end <= buffer.len() as u64)
+                && (row.channel as usize) < self.batch.channels.len(),
+            "a row must lie within its buffer and its channels"
+        );
+        self.is_unsorted |= self.batch.rows.last().is_some_and(|last| key(last) > key(&row));
+        self.batch.rows.push(row);
+    }
+
+    /// The batch, in order of log time and then of place.
+    pub fn finish(mut self) -> Batch {
+        if self.is_unsorted {
+            self.batch.rows.sort_by_key(key);
+        }
+        self.batch
+    }
+}
+
+/// A batch of owned messages, ordered by log time; of equal ones, the first given comes first.
+impl FromIterator<Message> for Batch {
+    fn from_iter<I: IntoIterator<Item = Message>>(messages: I) -> Self {
+        let mut channels: Vec<Arc<Channel>> = Vec::new();
+        let mut buffers = Vec::new();
+        let mut rows = Vec::new();
+        for (order, message) in messages.into_iter().enumerate() {
+            let known = channels.iter().position(|channel| Arc::ptr_eq(channel, &message.channel));
+            let channel = known.unwrap_or_else(|| {
+                channels.push(message.channel);
+                channels.len() - 1
+            });
+            rows.push(Row {
+                log_time: message.log_time,
+                publish_time: message.publish_time,
+                order: order as u64,
+                offset: 0,
+                len: message.payload.len() as u64,
+                sequence: message.sequence,
+                channel: channel as u32,
+                buffer: order as u32,
+            });
+            buffers.push(message.payload);
+        }
+        rows.sort_by_key(key);
+        Batch { channels: channels.into(), buffers, rows }
+    }
+}
+
+fn key(row: &Row) -> (Stamp, u64) {
+    (row.log_time, row.order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(log_time: i64, payload: &'static str) -> Message {
+        Message {
+            channel: Arc::new(Channel { topic: "/t".into(), ..Channel::default() }),
+            log_time: log_time.into(),
+            publish_time: log_time.into(),
+            sequence: 0,
+            payload: Bytes::from_static(payload.as_bytes()),
+        }
+    }
+
+    #[test]
+    fn messages_come_out_by_time_and_ties_keep_their_order() {
+        let batch: Batch = [message(2, "b"), message(1, "a"), message(2, "c")].into_iter().collect();
+        let seen: Vec<_> = batch.iter().map(|m| m.payload).collect();
+        assert_eq!(seen, [b"a", b"b", b"c"]);
+        assert_eq!(batch.range(), TimeRange::new(1.into(), 2.into()));
+    }
+
+    #[test]
+    fn a_message_taken_out_shares_the_buffer() {
+        let batch: Batch = [message(1, "payload")].into_iter().collect();
+        let taken = batch.get(0).expect("one message").to_message();
+        assert_eq!(taken.payload.as_ptr(), batch.buffers()[0].as_ptr());
+        assert_ne!(taken.clone().detached().payload.as_ptr(), taken.payload.as_ptr());
+    }
+
+    #[test]
+    #[should_panic(expected = "within its buffer")]
+    fn a_row_outside_of_its_buffer_is_refused() {
+        let mut builder = BatchBuilder::new(vec![message(0, "").channel].into());
+        let buffer = builder.add_buffer(Bytes::from_static(b"abc"));
+        let stamp = Stamp::EPOCH;
+        let row =
+            Row { log_time: stamp, publish_time: stamp, order: 0, offset: 2, len: 2, sequence: 0, channel: 0, buffer };
+        builder.push(row);
+    }
+}

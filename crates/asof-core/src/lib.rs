@@ -1,0 +1,37 @@
+//! The words that every asof crate speaks.
+//!
+//! Time is a [`Stamp`], a stretch of it a [`TimeRange`]. A [`Channel`] says what a [`Message`]
+//! is; a [`Source`] answers a [`Query`] with [`Batch`]es, and its [`Summary`] says what it holds
+//! and which [`Problem`]s it met. Nothing here opens a file or decodes a payload.
+//!
+//! ```
+//! use asof_core::{Stamp, TimeRange, When};
+//!
+//! let drive = TimeRange::new(Stamp::from_nanos(0), Stamp::from_nanos(60_000_000_000));
+//! let moment: When = "+12.5s".parse()?;
+//! assert_eq!(moment.resolve(drive), Stamp::from_nanos(12_500_000_000));
+//! assert_eq!(moment.resolve(drive).to_string(), "1970-01-01T00:00:12.5Z");
+//! # Ok::<(), asof_core::StampError>(())
+//! ```
+
+mod batch;
+mod channel;
+mod message;
+mod problem;
+mod query;
+mod range;
+mod source;
+mod stamp;
+mod summary;
+mod when;
+
+pub use batch::{Batch, BatchBuilder, Row};
+pub use channel::{Channel, Schema};
+pub use message::{Message, MessageRef};
+pub use problem::{Problem, ProblemKind};
+pub use query::{Query, Topics};
+pub use range::TimeRange;
+pub use source::{Batches, Source, SourceError};
+pub use stamp::{Stamp, StampError};
+pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, Summary};
+pub use when::When;

@@ -1,0 +1,73 @@
+//! What a source is asked.
+
+use crate::{Stamp, TimeRange};
+
+/// Which topics, and when.
+///
+/// ```
+/// use asof_core::{Query, Stamp};
+///
+/// let query = Query::topics(["/scan", "/odom"]).between(Stamp::from_nanos(0)..=Stamp::from_nanos(9));
+/// assert!(query.topics.contains("/scan"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// The wanted topics.
+    pub topics: Topics,
+    /// The wanted log times, both ends included.
+    pub range: TimeRange,
+}
+
+/// A choice of topics.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Topics {
+    /// Every topic that there is.
+    #[default]
+    All,
+    /// These, by their exact names. Names that do not exist match nothing.
+    Named(Vec<String>),
+}
+
+impl Topics {
+    /// Exactly these topics.
+    pub fn named<I: IntoIterator<Item = S>, S: Into<String>>(names: I) -> Self {
+        Topics::Named(names.into_iter().map(Into::into).collect())
+    }
+
+    /// Whether `topic` is among them.
+    pub fn contains(&self, topic: &str) -> bool {
+        match self {
+            Topics::All => true,
+            Topics::Named(names) => names.iter().any(|name| name == topic),
+        }
+    }
+}
+
+impl Query {
+    /// Every message.
+    pub fn all() -> Self {
+        Query { topics: Topics::All, range: TimeRange::ALL }
+    }
+
+    /// Every message on these topics.
+    pub fn topics<I: IntoIterator<Item = S>, S: Into<String>>(names: I) -> Self {
+        Query { topics: Topics::named(names), range: TimeRange::ALL }
+    }
+
+    /// The same within a range of log time.
+    #[must_use]
+    pub fn between(self, range: impl Into<TimeRange>) -> Self {
+        Query { range: range.into(), ..self }
+    }
+
+    /// Whether a message on this topic at this time is asked for.
+    pub fn matches(&self, topic: &str, log_time: Stamp) -> bool {
+        self.range.contains(log_time) && self.topics.contains(topic)
+    }
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query::all()
+    }
+}

@@ -1,0 +1,94 @@
+//! Where messages come from.
+
+use std::sync::Arc;
+
+use crate::{Batch, Query, Stamp, Summary, Topics};
+
+/// Anything that holds messages by time: a file, several files, a cache over either, a live window.
+///
+/// # Why this shape
+///
+/// *Batches, not messages.* What users feel is the cost per message, so a source hands out many at
+/// once and a reader looks at them in place. A callback or a channel of single messages would cost
+/// more than the decompression of their chunk.
+///
+/// *`&self` everywhere.* A source is opened once and shared: any number of readers, on any threads,
+/// each with its own iterator and its own place. A reader that is dropped half way costs nothing
+/// further; readers that it raced with do not notice.
+///
+/// *`'static` iterators and owned batches.* A batch carries the buffers of its payloads, so it can go
+/// to another thread or outlive the source. Nothing is copied to make that so.
+///
+/// # What a batch promises
+///
+/// - **Order.** Messages are ordered by `log_time`, and by [`order`](crate::MessageRef::order), their
+///   place in the source, where that is equal. The order holds within a batch and from one batch to the
+///   next: the concatenation of all batches is sorted.
+/// - **Size.** A batch is never empty. It is as large as the source finds natural (for MCAP, about a
+///   chunk), so one batch at a time is bounded memory; a source says what its own bound is.
+/// - **Ownership.** The batch owns its bytes. Keeping one message of it keeps its buffer:
+///   [`Message::detached`](crate::Message::detached) cuts that tie.
+/// - **Damage.** What cannot be read is left out, counted, and added to
+///   [`summary().problems`](Summary::problems); reading goes on behind it. An `Err` means that reading
+///   cannot go on at all, such as a disk or a network that failed; it is the last item.
+pub trait Source: Send + Sync {
+    /// What it holds, and the problems met so far. Cheap: a snapshot, shared.
+    fn summary(&self) -> Arc<Summary>;
+
+    /// The messages that match, in order, in batches.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn read(&self, query: &Query) -> Result<Batches, SourceError>;
+
+    /// For each topic, its last message at or before `at`: what was known as of then.
+    ///
+    /// The batch has at most one message per topic (the latest by `log_time`, then by place), in order
+    /// of time. Topics without a message by then have none in it.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError>;
+}
+
+/// The answer to a [`Query`]: batches in order.
+pub type Batches = Box<dyn Iterator<Item = Result<Batch, SourceError>> + Send>;
+
+/// Why a source could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The system refused a read.
+    #[error("cannot read {place} at byte {offset}: {cause}")]
+    Io {
+        /// The file or address.
+        place: String,
+        /// Where in it.
+        offset: u64,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The place holds something that this source cannot read.
+    #[error("{place}: {reason}")]
+    Unreadable {
+        /// The file or address.
+        place: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+}
+
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn summary(&self) -> Arc<Summary> {
+        (**self).summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        (**self).read(query)
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        (**self).backfill(topics, at)
+    }
+}

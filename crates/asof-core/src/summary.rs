@@ -1,0 +1,98 @@
+//! What a source holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Channel, Problem, Stamp, TimeRange};
+
+/// What a source holds, as far as it can be known without reading every message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The kind of file or stream: `mcap`, `bag`, `db3`, …
+    pub format: String,
+    /// Who wrote it, in the writer's words; empty where nobody said.
+    pub library: String,
+    /// The conventions that it follows (`ros2`); empty where nobody said.
+    pub profile: String,
+    /// Bytes on disk.
+    pub size: u64,
+    /// From the first log time to the last; empty where there is no message.
+    pub range: TimeRange,
+    /// Messages in all; `None` where only reading would tell.
+    pub messages: Option<u64>,
+    /// Chunks in all.
+    pub chunks: u64,
+    /// How many chunks use which compression; `none` for those that use none.
+    pub compression: BTreeMap<String, u64>,
+    /// The channels, in the order of their numbers.
+    pub channels: Vec<ChannelSummary>,
+    /// Files that lie within the recording.
+    pub attachments: Vec<AttachmentEntry>,
+    /// Named sets of text within the recording.
+    pub metadata: Vec<MetadataEntry>,
+    /// What was wrong, as far as it has been met.
+    pub problems: Vec<Problem>,
+}
+
+/// A channel, and how much is on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelSummary {
+    /// The channel itself.
+    pub channel: Arc<Channel>,
+    /// Messages on it; `None` where only reading would tell.
+    pub messages: Option<u64>,
+}
+
+/// A file that lies within a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachmentEntry {
+    /// Its name. Names may repeat.
+    pub name: String,
+    /// Its media type: `text/yaml`.
+    pub media_type: String,
+    /// When it was added to the recording, if that time can be represented.
+    pub log_time: Option<Stamp>,
+    /// When the file itself was made, if that time can be represented.
+    pub create_time: Option<Stamp>,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where its record starts in the recording.
+    pub offset: u64,
+}
+
+/// A named set of text within a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataEntry {
+    /// Its name. Names may repeat.
+    pub name: String,
+    /// Where its record starts in the recording.
+    pub offset: u64,
+}
+
+impl Summary {
+    /// A summary of nothing, to be filled in.
+    pub fn empty(format: impl Into<String>) -> Self {
+        Summary {
+            format: format.into(),
+            library: String::new(),
+            profile: String::new(),
+            size: 0,
+            range: TimeRange::EMPTY,
+            messages: Some(0),
+            chunks: 0,
+            compression: BTreeMap::new(),
+            channels: Vec::new(),
+            attachments: Vec::new(),
+            metadata: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The topics' names, sorted, each once.
+    pub fn topics(&self) -> Vec<&str> {
+        let mut topics: Vec<&str> = self.channels.iter().map(|entry| entry.channel.topic.as_str()).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        topics
+    }
+}

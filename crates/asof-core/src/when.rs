@@ -1,0 +1,104 @@
+//! An instant as a person names it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::SignedDuration;
+
+use crate::{Stamp, StampError, TimeRange};
+
+/// An instant that may be relative to a recording: `+12.5s` from its start, `-3s` from its end.
+///
+/// A sign and a unit make it relative; anything else is an absolute [`Stamp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// An absolute instant.
+    At(Stamp),
+    /// Nanoseconds after the start of the recording.
+    AfterStart(i64),
+    /// Nanoseconds before the end of the recording.
+    BeforeEnd(i64),
+}
+
+impl When {
+    /// The instant meant, in a recording that spans `range`.
+    pub fn resolve(self, range: TimeRange) -> Stamp {
+        match self {
+            When::At(stamp) => stamp,
+            When::AfterStart(nanos) => range.start.plus_nanos(nanos),
+            When::BeforeEnd(nanos) => range.end.plus_nanos(nanos.saturating_neg()),
+        }
+    }
+}
+
+impl From<Stamp> for When {
+    fn from(stamp: Stamp) -> Self {
+        When::At(stamp)
+    }
+}
+
+impl FromStr for When {
+    type Err = StampError;
+
+    fn from_str(text: &str) -> Result<Self, StampError> {
+        let text = text.trim();
+        let is_relative =
+            text.starts_with(['+', '-']) && text.ends_with(|last: char| last.is_alphabetic() && last != 'Z');
+        if !is_relative {
+            return text.parse().map(When::At);
+        }
+        let unreadable = || StampError::Unreadable(text.to_owned());
+        let distance: SignedDuration = text[1..].parse().map_err(|_| unreadable())?;
+        let nanos = i64::try_from(distance.as_nanos()).map_err(|_| StampError::OutOfRange(text.to_owned()))?;
+        if nanos < 0 {
+            return Err(unreadable());
+        }
+        Ok(if text.starts_with('+') { When::AfterStart(nanos) } else { When::BeforeEnd(nanos) })
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            When::At(stamp) => stamp.fmt(f),
+            When::AfterStart(nanos) => write!(f, "+{nanos}ns"),
+            When::BeforeEnd(nanos) => write!(f, "-{nanos}ns"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn relative_times_count_from_the_ends_of_the_recording() {
+        let minute = TimeRange::new(Stamp::from_nanos(100), Stamp::from_nanos(60_000_000_100));
+        let at = |text: &str| text.parse::<When>().expect(text).resolve(minute).nanos();
+        assert_eq!(at("+12.5s"), 12_500_000_100);
+        assert_eq!(at("-3s"), 57_000_000_100);
+        assert_eq!(at("+250ms"), 250_000_100);
+        assert_eq!(at("+7ns"), 107);
+        assert_eq!(at("-1m30s"), -29_999_999_900);
+    }
+
+    #[test]
+    fn a_signed_number_without_a_unit_is_seconds_since_the_epoch() {
+        assert_eq!("-3".parse(), Ok(When::At(Stamp::from_nanos(-3_000_000_000))));
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for text in ["+", "-", "+s", "+-3s", "+5 parsecs", "+é", "-éé"] {
+            assert!(text.parse::<When>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[+-]?.{0,30}") {
+            let _ = text.parse::<When>();
+        }
+    }
+}

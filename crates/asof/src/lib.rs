@@ -1,0 +1,1 @@
+//! What did the robot know, as of time t?
