@@ -24,7 +24,10 @@ pub struct Contender<'a> {
 
 /// A contender that measures itself; `measure` returns a figure in the case's unit.
 pub fn contender<'a>(name: &'a str, measure: impl FnMut() -> f64 + 'a) -> Contender<'a> {
-    Contender { name, measure: Box::new(measure) }
+    Contender {
+        name,
+        measure: Box::new(measure),
+    }
 }
 
 /// A contender whose figure is the wall time of `work` in nanoseconds, divided by `operations`.
@@ -67,8 +70,16 @@ impl Bench {
     fn print(&self, case: &str, unit: &str, names: &[&str], results: &[Spread]) {
         let ours = results[0].median;
         if self.json {
-            let peers: BTreeMap<_, _> = names.iter().zip(results).skip(1).map(|(name, r)| (*name, r.median)).collect();
-            let ratio: BTreeMap<_, _> = peers.iter().map(|(name, value)| (*name, ours / value)).collect();
+            let peers: BTreeMap<_, _> = names
+                .iter()
+                .zip(results)
+                .skip(1)
+                .map(|(name, r)| (*name, r.median))
+                .collect();
+            let ratio: BTreeMap<_, _> = peers
+                .iter()
+                .map(|(name, value)| (*name, ours / value))
+                .collect();
             let row = serde_json::json!({
                 "suite": self.suite, "case": case, "unit": unit, "asof": ours, "peers": peers, "ratio": ratio,
             });
@@ -77,8 +88,15 @@ impl Bench {
         }
         println!("{case} ({unit})");
         for (index, (name, result)) in names.iter().zip(results).enumerate() {
-            let ratio = if index == 0 { String::new() } else { format!("  asof/{name} {:.3}", ours / result.median) };
-            println!("  {name:<24} {:>12.1}  [{:.1} to {:.1}]{ratio}", result.median, result.low, result.high);
+            let ratio = if index == 0 {
+                String::new()
+            } else {
+                format!("  asof/{name} {:.3}", ours / result.median)
+            };
+            println!(
+                "  {name:<24} {:>12.1}  [{:.1} to {:.1}]{ratio}",
+                result.median, result.low, result.high
+            );
         }
     }
 }
@@ -94,6 +112,10 @@ impl Spread {
     fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let at = |part: f64| figures[((figures.len() - 1) as f64 * part).round() as usize];
-        Spread { median: at(0.5), low: at(0.25), high: at(0.75) }
+        Spread {
+            median: at(0.5),
+            low: at(0.25),
+            high: at(0.75),
+        }
     }
 }

@@ -26,7 +26,9 @@ fn main() -> std::process::ExitCode {
         }
     }
     let Some(suite) = suite else { return usage("") };
-    let Some((name, run)) = SUITES.iter().find(|(name, _)| *name == suite) else { return usage(&suite) };
+    let Some((name, run)) = SUITES.iter().find(|(name, _)| *name == suite) else {
+        return usage(&suite);
+    };
     bench.suite = name;
     run(&mut bench);
     std::process::ExitCode::SUCCESS

@@ -114,7 +114,13 @@ pub struct BatchBuilder {
 impl BatchBuilder {
     /// A batch whose rows point into these channels.
     pub fn new(channels: Arc<[Arc<Channel>]>) -> Self {
-        BatchBuilder { batch: Batch { channels, ..Batch::default() }, is_unsorted: false }
+        BatchBuilder {
+            batch: Batch {
+                channels,
+                ..Batch::default()
+            },
+            is_unsorted: false,
+        }
     }
 
     /// Makes room for this many more messages.
@@ -146,11 +152,17 @@ impl BatchBuilder {
     pub fn push(&mut self, row: Row) {
         let buffer = &self.batch.buffers[row.buffer as usize];
         assert!(
-            row.offset.checked_add(row.len).is_some_and(|end| end <= buffer.len() as u64)
+            row.offset
+                .checked_add(row.len)
+                .is_some_and(|end| end <= buffer.len() as u64)
                 && (row.channel as usize) < self.batch.channels.len(),
             "a row must lie within its buffer and its channels"
         );
-        self.is_unsorted |= self.batch.rows.last().is_some_and(|last| key(last) > key(&row));
+        self.is_unsorted |= self
+            .batch
+            .rows
+            .last()
+            .is_some_and(|last| key(last) > key(&row));
         self.batch.rows.push(row);
     }
 
@@ -170,7 +182,9 @@ impl FromIterator<Message> for Batch {
         let mut buffers = Vec::new();
         let mut rows = Vec::new();
         for (order, message) in messages.into_iter().enumerate() {
-            let known = channels.iter().position(|channel| Arc::ptr_eq(channel, &message.channel));
+            let known = channels
+                .iter()
+                .position(|channel| Arc::ptr_eq(channel, &message.channel));
             let channel = known.unwrap_or_else(|| {
                 channels.push(message.channel);
                 channels.len() - 1
@@ -188,7 +202,11 @@ impl FromIterator<Message> for Batch {
             buffers.push(message.payload);
         }
         rows.sort_by_key(key);
-        Batch { channels: channels.into(), buffers, rows }
+        Batch {
+            channels: channels.into(),
+            buffers,
+            rows,
+        }
     }
 }
 
@@ -202,7 +220,10 @@ mod tests {
 
     fn message(log_time: i64, payload: &'static str) -> Message {
         Message {
-            channel: Arc::new(Channel { topic: "/t".into(), ..Channel::default() }),
+            channel: Arc::new(Channel {
+                topic: "/t".into(),
+                ..Channel::default()
+            }),
             log_time: log_time.into(),
             publish_time: log_time.into(),
             sequence: 0,
@@ -212,7 +233,9 @@ mod tests {
 
     #[test]
     fn messages_come_out_by_time_and_ties_keep_their_order() {
-        let batch: Batch = [message(2, "b"), message(1, "a"), message(2, "c")].into_iter().collect();
+        let batch: Batch = [message(2, "b"), message(1, "a"), message(2, "c")]
+            .into_iter()
+            .collect();
         let seen: Vec<_> = batch.iter().map(|m| m.payload).collect();
         assert_eq!(seen, [b"a", b"b", b"c"]);
         assert_eq!(batch.range(), TimeRange::new(1.into(), 2.into()));
@@ -223,7 +246,10 @@ mod tests {
         let batch: Batch = [message(1, "payload")].into_iter().collect();
         let taken = batch.get(0).expect("one message").to_message();
         assert_eq!(taken.payload.as_ptr(), batch.buffers()[0].as_ptr());
-        assert_ne!(taken.clone().detached().payload.as_ptr(), taken.payload.as_ptr());
+        assert_ne!(
+            taken.clone().detached().payload.as_ptr(),
+            taken.payload.as_ptr()
+        );
     }
 
     #[test]
@@ -232,8 +258,16 @@ mod tests {
         let mut builder = BatchBuilder::new(vec![message(0, "").channel].into());
         let buffer = builder.add_buffer(Bytes::from_static(b"abc"));
         let stamp = Stamp::EPOCH;
-        let row =
-            Row { log_time: stamp, publish_time: stamp, order: 0, offset: 2, len: 2, sequence: 0, channel: 0, buffer };
+        let row = Row {
+            log_time: stamp,
+            publish_time: stamp,
+            order: 0,
+            offset: 2,
+            len: 2,
+            sequence: 0,
+            channel: 0,
+            buffer,
+        };
         builder.push(row);
     }
 }

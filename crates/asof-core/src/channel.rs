@@ -41,6 +41,12 @@ pub struct Schema {
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Schema({}, {}, {} bytes)", self.name, self.encoding, self.data.len())
+        write!(
+            f,
+            "Schema({}, {}, {} bytes)",
+            self.name,
+            self.encoding,
+            self.data.len()
+        )
     }
 }

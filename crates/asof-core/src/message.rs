@@ -29,7 +29,10 @@ impl Message {
     /// The same message with a payload of its own, which keeps no other buffer alive.
     #[must_use]
     pub fn detached(self) -> Self {
-        Message { payload: Bytes::copy_from_slice(&self.payload), ..self }
+        Message {
+            payload: Bytes::copy_from_slice(&self.payload),
+            ..self
+        }
     }
 }
 

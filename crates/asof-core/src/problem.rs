@@ -70,18 +70,31 @@ impl ProblemKind {
 impl Problem {
     /// A problem at an offset of the file.
     pub fn at(kind: ProblemKind, offset: u64, message: impl Into<String>) -> Self {
-        Problem { kind, offset: Some(offset), topic: None, message: message.into() }
+        Problem {
+            kind,
+            offset: Some(offset),
+            topic: None,
+            message: message.into(),
+        }
     }
 
     /// A problem of the input as a whole.
     pub fn whole(kind: ProblemKind, message: impl Into<String>) -> Self {
-        Problem { kind, offset: None, topic: None, message: message.into() }
+        Problem {
+            kind,
+            offset: None,
+            topic: None,
+            message: message.into(),
+        }
     }
 
     /// The same, with the topic that it concerns.
     #[must_use]
     pub fn on_topic(self, topic: impl Into<String>) -> Self {
-        Problem { topic: Some(topic.into()), ..self }
+        Problem {
+            topic: Some(topic.into()),
+            ..self
+        }
     }
 }
 

@@ -46,18 +46,27 @@ impl Topics {
 impl Query {
     /// Every message.
     pub fn all() -> Self {
-        Query { topics: Topics::All, range: TimeRange::ALL }
+        Query {
+            topics: Topics::All,
+            range: TimeRange::ALL,
+        }
     }
 
     /// Every message on these topics.
     pub fn topics<I: IntoIterator<Item = S>, S: Into<String>>(names: I) -> Self {
-        Query { topics: Topics::named(names), range: TimeRange::ALL }
+        Query {
+            topics: Topics::named(names),
+            range: TimeRange::ALL,
+        }
     }
 
     /// The same within a range of log time.
     #[must_use]
     pub fn between(self, range: impl Into<TimeRange>) -> Self {
-        Query { range: range.into(), ..self }
+        Query {
+            range: range.into(),
+            ..self
+        }
     }
 
     /// Whether a message on this topic at this time is asked for.

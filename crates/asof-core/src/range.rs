@@ -23,9 +23,15 @@ pub struct TimeRange {
 
 impl TimeRange {
     /// All of time.
-    pub const ALL: TimeRange = TimeRange { start: Stamp::MIN, end: Stamp::MAX };
+    pub const ALL: TimeRange = TimeRange {
+        start: Stamp::MIN,
+        end: Stamp::MAX,
+    };
     /// No time at all; the neutral element of [`TimeRange::cover`].
-    pub const EMPTY: TimeRange = TimeRange { start: Stamp::MAX, end: Stamp::MIN };
+    pub const EMPTY: TimeRange = TimeRange {
+        start: Stamp::MAX,
+        end: Stamp::MIN,
+    };
 
     /// From `start` to `end`, both included.
     pub const fn new(start: Stamp, end: Stamp) -> Self {
@@ -50,7 +56,10 @@ impl TimeRange {
     /// What both hold; empty if they share nothing.
     #[must_use]
     pub fn intersect(self, other: TimeRange) -> TimeRange {
-        TimeRange { start: self.start.max(other.start), end: self.end.min(other.end) }
+        TimeRange {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
     }
 
     /// The smallest range that holds both.
@@ -62,7 +71,10 @@ impl TimeRange {
         if other.is_empty() {
             return self;
         }
-        TimeRange { start: self.start.min(other.start), end: self.end.max(other.end) }
+        TimeRange {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
     }
 
     /// The smallest range that holds this one and `stamp`.
@@ -73,7 +85,11 @@ impl TimeRange {
 
     /// Nanoseconds from start to end; zero when empty, held at `i64::MAX`.
     pub fn duration_nanos(self) -> i64 {
-        if self.is_empty() { 0 } else { self.end.since(self.start) }
+        if self.is_empty() {
+            0
+        } else {
+            self.end.since(self.start)
+        }
     }
 }
 

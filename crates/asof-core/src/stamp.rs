@@ -79,7 +79,11 @@ impl Stamp {
 
     /// MCAP's unsigned nanoseconds; `None` before 1970.
     pub const fn to_unsigned_nanos(self) -> Option<u64> {
-        if self.0 < 0 { None } else { Some(self.0 as u64) }
+        if self.0 < 0 {
+            None
+        } else {
+            Some(self.0 as u64)
+        }
     }
 
     /// From ROS 1's `time`: unsigned seconds and nanoseconds.
@@ -138,7 +142,9 @@ impl Stamp {
     }
 
     fn from_wide(nanos: i128, text: impl fmt::Display) -> Result<Self, StampError> {
-        i64::try_from(nanos).map(Stamp).map_err(|_| StampError::OutOfRange(text.to_string()))
+        i64::try_from(nanos)
+            .map(Stamp)
+            .map_err(|_| StampError::OutOfRange(text.to_string()))
     }
 }
 
@@ -169,7 +175,11 @@ impl TryFrom<SystemTime> for Stamp {
 impl From<Stamp> for SystemTime {
     fn from(stamp: Stamp) -> Self {
         let distance = Duration::from_nanos(stamp.0.unsigned_abs());
-        if stamp.0 < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
+        if stamp.0 < 0 {
+            SystemTime::UNIX_EPOCH - distance
+        } else {
+            SystemTime::UNIX_EPOCH + distance
+        }
     }
 }
 
@@ -195,7 +205,9 @@ impl FromStr for Stamp {
         let text = text.trim();
         let unreadable = || StampError::Unreadable(text.to_owned());
         if let Some(digits) = text.strip_suffix("ns") {
-            return parse_integer(digits).ok_or_else(unreadable).and_then(|n| Stamp::from_wide(n, text));
+            return parse_integer(digits)
+                .ok_or_else(unreadable)
+                .and_then(|n| Stamp::from_wide(n, text));
         }
         if let Some(nanos) = parse_decimal_seconds(text) {
             return Stamp::from_wide(nanos, text);
@@ -224,8 +236,15 @@ fn parse_decimal_seconds(text: &str) -> Option<i128> {
     for digit in fraction.bytes().chain(std::iter::repeat(b'0')).take(9) {
         nanos = nanos * 10 + i128::from(digit - b'0');
     }
-    let magnitude = seconds.checked_abs()?.checked_mul(NANOS_PER_SECOND as i128)?.checked_add(nanos)?;
-    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+    let magnitude = seconds
+        .checked_abs()?
+        .checked_mul(NANOS_PER_SECOND as i128)?
+        .checked_add(nanos)?;
+    Some(if text.starts_with('-') {
+        -magnitude
+    } else {
+        magnitude
+    })
 }
 
 #[cfg(test)]
@@ -235,17 +254,26 @@ mod tests {
 
     #[test]
     fn a_time_past_63_bits_is_reported_not_wrapped() {
-        assert_eq!(Stamp::from_unsigned_nanos(u64::MAX), Err(StampError::TooLate(u64::MAX)));
+        assert_eq!(
+            Stamp::from_unsigned_nanos(u64::MAX),
+            Err(StampError::TooLate(u64::MAX))
+        );
         assert_eq!(Stamp::from_unsigned_nanos(i64::MAX as u64), Ok(Stamp::MAX));
     }
 
     #[test]
     fn ros_times_convert_and_a_bad_fraction_is_refused() {
         assert_eq!(Stamp::from_ros1(1, 5), Ok(Stamp(1_000_000_005)));
-        assert_eq!(Stamp::from_ros1(u32::MAX, 999_999_999).map(Stamp::nanos), Ok(4_294_967_295_999_999_999));
+        assert_eq!(
+            Stamp::from_ros1(u32::MAX, 999_999_999).map(Stamp::nanos),
+            Ok(4_294_967_295_999_999_999)
+        );
         assert_eq!(Stamp::from_ros2(-1, 500_000_000), Ok(Stamp(-500_000_000)));
         assert_eq!(Stamp(-500_000_000).to_ros2(), Some((-1, 500_000_000)));
-        assert_eq!(Stamp::from_ros2(0, 1_000_000_000), Err(StampError::BadFraction(1_000_000_000)));
+        assert_eq!(
+            Stamp::from_ros2(0, 1_000_000_000),
+            Err(StampError::BadFraction(1_000_000_000))
+        );
     }
 
     #[test]
@@ -256,11 +284,24 @@ mod tests {
 
     #[test]
     fn text_that_is_no_time_says_which_forms_there_are() {
-        for text in ["", "ns", "yesterday", "1.2.3", "--5", "1e9", "1970-01-01", "0x10ns", ".", "5s"] {
+        for text in [
+            "",
+            "ns",
+            "yesterday",
+            "1.2.3",
+            "--5",
+            "1e9",
+            "1970-01-01",
+            "0x10ns",
+            ".",
+            "5s",
+        ] {
             let error = text.parse::<Stamp>().expect_err(text);
             assert!(error.to_string().contains("RFC 3339"), "{text}: {error}");
         }
-        let far = "99999999999999999999".parse::<Stamp>().expect_err("too far");
+        let far = "99999999999999999999"
+            .parse::<Stamp>()
+            .expect_err("too far");
         assert!(matches!(far, StampError::OutOfRange(_)));
     }
 

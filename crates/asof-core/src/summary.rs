@@ -90,7 +90,11 @@ impl Summary {
 
     /// The topics' names, sorted, each once.
     pub fn topics(&self) -> Vec<&str> {
-        let mut topics: Vec<&str> = self.channels.iter().map(|entry| entry.channel.topic.as_str()).collect();
+        let mut topics: Vec<&str> = self
+            .channels
+            .iter()
+            .map(|entry| entry.channel.topic.as_str())
+            .collect();
         topics.sort_unstable();
         topics.dedup();
         topics

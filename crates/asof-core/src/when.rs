@@ -42,18 +42,23 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self, StampError> {
         let text = text.trim();
-        let is_relative =
-            text.starts_with(['+', '-']) && text.ends_with(|last: char| last.is_alphabetic() && last != 'Z');
+        let is_relative = text.starts_with(['+', '-'])
+            && text.ends_with(|last: char| last.is_alphabetic() && last != 'Z');
         if !is_relative {
             return text.parse().map(When::At);
         }
         let unreadable = || StampError::Unreadable(text.to_owned());
         let distance: SignedDuration = text[1..].parse().map_err(|_| unreadable())?;
-        let nanos = i64::try_from(distance.as_nanos()).map_err(|_| StampError::OutOfRange(text.to_owned()))?;
+        let nanos = i64::try_from(distance.as_nanos())
+            .map_err(|_| StampError::OutOfRange(text.to_owned()))?;
         if nanos < 0 {
             return Err(unreadable());
         }
-        Ok(if text.starts_with('+') { When::AfterStart(nanos) } else { When::BeforeEnd(nanos) })
+        Ok(if text.starts_with('+') {
+            When::AfterStart(nanos)
+        } else {
+            When::BeforeEnd(nanos)
+        })
     }
 }
 
@@ -85,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_signed_number_without_a_unit_is_seconds_since_the_epoch() {
-        assert_eq!("-3".parse(), Ok(When::At(Stamp::from_nanos(-3_000_000_000))));
+        assert_eq!(
+            "-3".parse(),
+            Ok(When::At(Stamp::from_nanos(-3_000_000_000)))
+        );
     }
 
     #[test]
