@@ -11,8 +11,8 @@ use crate::{Channel, Message, MessageRef, Stamp, TimeRange};
 /// A batch owns everything that it shows: it can outlive its source, and be sent to another thread.
 /// Looking at a message touches no reference count; [`MessageRef::to_message`] takes one out.
 ///
-/// Invariant: every row's payload lies within its buffer, and its channel within the table; the
-/// only way to add a row, [`BatchBuilder::push`], refuses any other.
+/// Invariant: rows are ordered by log time, then place; every row's payload lies within its buffer,
+/// and its channel within the table.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     channels: Arc<[Arc<Channel>]>,
@@ -42,6 +42,34 @@ pub struct Row {
 }
 
 impl Batch {
+    /// Puts a batch together, and its rows in order.
+    ///
+    /// # Panics
+    /// When a row points outside of its buffer or of the channels: that is a defect of the caller,
+    /// never of any input.
+    pub fn new(channels: Arc<[Arc<Channel>]>, buffers: Vec<Bytes>, mut rows: Vec<Row>) -> Self {
+        let is_inside = |row: &Row| {
+            let end = row.offset.checked_add(row.len);
+            let buffer = buffers.get(row.buffer as usize);
+            (row.channel as usize) < channels.len()
+                && buffer
+                    .zip(end)
+                    .is_some_and(|(buffer, end)| end <= buffer.len() as u64)
+        };
+        assert!(
+            rows.iter().all(is_inside),
+            "a row must lie within its buffer and its channels"
+        );
+        if !rows.is_sorted_by_key(key) {
+            rows.sort_by_key(key);
+        }
+        Batch {
+            channels,
+            buffers,
+            rows,
+        }
+    }
+
     /// How many messages it holds.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -104,77 +132,6 @@ impl Batch {
     }
 }
 
-/// Puts a [`Batch`] together.
-#[derive(Debug, Default)]
-pub struct BatchBuilder {
-    batch: Batch,
-    is_unsorted: bool,
-}
-
-impl BatchBuilder {
-    /// A batch whose rows point into these channels.
-    pub fn new(channels: Arc<[Arc<Channel>]>) -> Self {
-        BatchBuilder {
-            batch: Batch {
-                channels,
-                ..Batch::default()
-            },
-            is_unsorted: false,
-        }
-    }
-
-    /// Makes room for this many more messages.
-    pub fn reserve(&mut self, rows: usize) {
-        self.batch.rows.reserve(rows);
-    }
-
-    /// Adds a buffer and returns its index, for [`Row::buffer`].
-    pub fn add_buffer(&mut self, buffer: Bytes) -> u32 {
-        self.batch.buffers.push(buffer);
-        (self.batch.buffers.len() - 1) as u32
-    }
-
-    /// How many messages were added so far.
-    pub fn len(&self) -> usize {
-        self.batch.rows.len()
-    }
-
-    /// Whether none was added.
-    pub fn is_empty(&self) -> bool {
-        self.batch.rows.is_empty()
-    }
-
-    /// Adds a message that lies in a buffer added before.
-    ///
-    /// # Panics
-    /// When the row points outside of its buffer or the channels: that is a defect of the caller,
-    /// not of any input.
-    pub fn push(&mut self, row: Row) {
-        let buffer = &self.batch.buffers[row.buffer as usize];
-        assert!(
-            row.offset
-                .checked_add(row.len)
-                .is_some_and(|end| end <= buffer.len() as u64)
-                && (row.channel as usize) < self.batch.channels.len(),
-            "a row must lie within its buffer and its channels"
-        );
-        self.is_unsorted |= self
-            .batch
-            .rows
-            .last()
-            .is_some_and(|last| key(last) > key(&row));
-        self.batch.rows.push(row);
-    }
-
-    /// The batch, in order of log time and then of place.
-    pub fn finish(mut self) -> Batch {
-        if self.is_unsorted {
-            self.batch.rows.sort_by_key(key);
-        }
-        self.batch
-    }
-}
-
 /// A batch of owned messages, ordered by log time; of equal ones, the first given comes first.
 impl FromIterator<Message> for Batch {
     fn from_iter<I: IntoIterator<Item = Message>>(messages: I) -> Self {
@@ -201,12 +158,7 @@ impl FromIterator<Message> for Batch {
             });
             buffers.push(message.payload);
         }
-        rows.sort_by_key(key);
-        Batch {
-            channels: channels.into(),
-            buffers,
-            rows,
-        }
+        Batch::new(channels.into(), buffers, rows)
     }
 }
 
@@ -255,8 +207,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "within its buffer")]
     fn a_row_outside_of_its_buffer_is_refused() {
-        let mut builder = BatchBuilder::new(vec![message(0, "").channel].into());
-        let buffer = builder.add_buffer(Bytes::from_static(b"abc"));
+        let channels = vec![message(0, "").channel];
         let stamp = Stamp::EPOCH;
         let row = Row {
             log_time: stamp,
@@ -266,8 +217,8 @@ mod tests {
             len: 2,
             sequence: 0,
             channel: 0,
-            buffer,
+            buffer: 0,
         };
-        builder.push(row);
+        Batch::new(channels.into(), vec![Bytes::from_static(b"abc")], vec![row]);
     }
 }

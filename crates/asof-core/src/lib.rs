@@ -25,7 +25,7 @@ mod stamp;
 mod summary;
 mod when;
 
-pub use batch::{Batch, BatchBuilder, Row};
+pub use batch::{Batch, Row};
 pub use channel::{Channel, Schema};
 pub use message::{Message, MessageRef};
 pub use problem::{Problem, ProblemKind};

@@ -1,0 +1,88 @@
+//! Buffers that decompressed chunks lie in, used again and again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+/// A heap of buffers, given back by themselves when the last slice of a chunk is gone.
+///
+/// Fresh memory costs a page fault every 4 KiB, which is a good part of the time that decompressing a chunk
+/// takes; a buffer that comes back is warm.
+#[derive(Debug, Default)]
+pub(crate) struct BufferPool {
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+/// What the pool may keep while nobody uses it.
+const KEPT_BUFFERS: usize = 8;
+const KEPT_BYTES: usize = 48 << 20;
+
+impl BufferPool {
+    /// A buffer of at least `len` initialized bytes; what they hold is left over from before.
+    pub fn take(&self, len: usize) -> Vec<u8> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = free
+            .iter()
+            .enumerate()
+            .filter(|(_, buffer)| buffer.len() >= len)
+            .min_by_key(|(_, b)| b.len());
+        match fitting.map(|(index, _)| index) {
+            Some(index) => free.swap_remove(index),
+            None => vec![0; len],
+        }
+    }
+
+    /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer comes back after its last use.
+    pub fn seal(self: &Arc<Self>, buffer: Vec<u8>, used: usize) -> Bytes {
+        Bytes::from_owner(Pooled {
+            buffer,
+            used,
+            pool: Arc::clone(self),
+        })
+    }
+
+    pub fn give_back(&self, buffer: Vec<u8>) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: usize = free.iter().map(Vec::len).sum();
+        if free.len() < KEPT_BUFFERS && kept + buffer.len() <= KEPT_BYTES {
+            free.push(buffer);
+        }
+    }
+}
+
+struct Pooled {
+    buffer: Vec<u8>,
+    used: usize,
+    pool: Arc<BufferPool>,
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer[..self.used]
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        self.pool.give_back(std::mem::take(&mut self.buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_when_its_last_slice_is_gone() {
+        let pool = Arc::new(BufferPool::default());
+        let buffer = pool.take(100);
+        let address = buffer.as_ptr();
+        let slice = pool.seal(buffer, 10).slice(2..4);
+        assert_eq!(slice.len(), 2);
+        let other = pool.take(100);
+        assert_ne!(other.as_ptr(), address);
+        drop(slice);
+        let again = pool.take(50);
+        assert_eq!(again.as_ptr(), address);
+    }
+}

@@ -1,0 +1,523 @@
+//! One section of the file, opened: its messages in order, with the buffer that holds them.
+
+use std::sync::Arc;
+
+use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
+use bytes::Bytes;
+use mcap::records::{Record, op};
+
+use super::McapShared;
+use super::decompress::decompress;
+use super::definitions::ChannelTable;
+use super::directory::{Contents, Section, SectionKind};
+use super::record::{
+    ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, opcode_name, parse,
+};
+
+/// The messages of one section that a query asks for, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub buffer: Bytes,
+    /// In order of time, then place; `buffer` is 0 in each.
+    pub rows: Vec<Row>,
+}
+
+/// Which messages of a section are wanted.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub topics: Topics,
+    pub range: TimeRange,
+    /// Whether each channel is on one of the topics; for channels that became known later, the topic decides.
+    mask: Vec<bool>,
+}
+
+/// Bits of [`Row::order`] that count bytes within a section; those above count sections.
+const PLACE_BITS: u32 = 36;
+
+/// The place of a message in its file: sections in file order, then bytes within the section.
+pub(crate) fn order_of(section: usize, place: u64) -> u64 {
+    (section as u64) << PLACE_BITS | place.min((1 << PLACE_BITS) - 1)
+}
+
+impl McapShared {
+    /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
+    pub fn load(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        let section = &self.directory.sections[index];
+        if !wanted.is_everything()
+            && section.kind == SectionKind::Chunk
+            && section.compression.is_empty()
+            && let Some(loaded) = self.load_by_index(index, wanted)?
+        {
+            return Ok(loaded);
+        }
+        let Some((buffer, base)) = self.contents(section)? else {
+            return Ok(Loaded::default());
+        };
+        let rows = Walk::new(self, index, base, &buffer).run(wanted)?;
+        Ok(Loaded { buffer, rows })
+    }
+
+    /// The uncompressed bytes of a section, and what to add to a place in them to name it in a problem.
+    fn contents(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
+        if section.kind == SectionKind::Bare {
+            let bytes = self
+                .storage()
+                .get(section.offset, section.end - section.offset)?;
+            return Ok(Some((bytes, section.offset)));
+        }
+        let Some((header, data)) = self.chunk_data(section)? else {
+            return Ok(None);
+        };
+        let is_cut = (data.len() as u64) < header.compressed_size;
+        let result = decompress(
+            &header.compression,
+            &data,
+            header.uncompressed_size,
+            &self.pool,
+        );
+        self.counters
+            .count_chunk(&header.compression, result.bytes.len());
+        let is_whole = result.fault.is_none();
+        if let Some((kind, message)) = result.fault.filter(|_| !is_cut) {
+            self.report(Problem::at(
+                kind,
+                section.offset,
+                format!("chunk: {message}"),
+            ));
+        }
+        if is_whole && header.crc != 0 && crc32fast::hash(&result.bytes) != header.crc {
+            let message = "chunk: its checksum is wrong; its messages were read all the same and may be damaged";
+            self.report(Problem::at(
+                ProblemKind::BadChecksum,
+                section.offset,
+                message,
+            ));
+        }
+        Ok(Some((result.bytes, section.offset)))
+    }
+
+    /// The header and the compressed data of a chunk, cut where the file ends.
+    fn chunk_data(&self, section: &Section) -> Result<Option<(ChunkHeader, Bytes)>, SourceError> {
+        let front = self
+            .storage()
+            .get(section.offset, HEADER_LEN + ChunkHeader::MAX_LEN)?;
+        let record =
+            RecordHeader::parse(section.offset, &front).filter(|record| record.opcode == op::CHUNK);
+        let chunk = front
+            .get(HEADER_LEN as usize..)
+            .and_then(ChunkHeader::parse);
+        let (Some(record), Some(chunk)) = (record, chunk) else {
+            let message =
+                "there is no chunk here, although an index says so; what it held is left out";
+            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+            return Ok(None);
+        };
+        let start = record.body().saturating_add(chunk.len());
+        let end = start.saturating_add(chunk.compressed_size);
+        let room = record.end().min(section.end).min(self.storage().size());
+        // A walk that found the file cut here has said so already.
+        if end > room && record.end() <= section.end {
+            let message = format!(
+                "chunk: {} of its {} compressed bytes are there",
+                room.saturating_sub(start),
+                chunk.compressed_size
+            );
+            self.report(Problem::at(ProblemKind::Truncated, section.offset, message));
+        }
+        let data = self
+            .storage()
+            .get(start, end.min(room).saturating_sub(start))?;
+        Ok(Some((chunk, data)))
+    }
+
+    /// An uncompressed chunk whose message indexes are good is not walked: only the wanted messages in it
+    /// are touched. `None` where that cannot be done.
+    fn load_by_index(&self, index: usize, wanted: &Wanted) -> Result<Option<Loaded>, SourceError> {
+        let section = &self.directory.sections[index];
+        let Contents::Indexed(entries) = &section.contents else {
+            return Ok(None);
+        };
+        let table = self.table();
+        let Some((header, data)) = self.chunk_data(section)? else {
+            return Ok(Some(Loaded::default()));
+        };
+        if !header.compression.is_empty() || header.uncompressed_size != data.len() as u64 {
+            return Ok(None);
+        }
+        let mut rows = Vec::new();
+        for &(id, place) in entries {
+            let Some(channel) = table.index_of(id) else {
+                return Ok(None);
+            };
+            if !wanted.wants(channel, &table) {
+                continue;
+            }
+            let Some(times) = self.message_index(id, place)? else {
+                return Ok(None);
+            };
+            for (log_time, offset) in times.iter() {
+                if !Stamp::from_unsigned_nanos(log_time)
+                    .is_ok_and(|stamp| wanted.range.contains(stamp))
+                {
+                    continue;
+                }
+                let Some(row) =
+                    row_at(&data, offset, index, &table).filter(|row| row.channel == channel)
+                else {
+                    return Ok(None);
+                };
+                rows.push(row);
+            }
+        }
+        rows.sort_by_key(|row| (row.log_time, row.order));
+        Ok(Some(Loaded { buffer: data, rows }))
+    }
+
+    /// The message at a place of a section's contents, as a message index gives it.
+    pub fn load_at(
+        &self,
+        index: usize,
+        places: &[u64],
+    ) -> Result<(Bytes, Vec<Option<Row>>), SourceError> {
+        let section = &self.directory.sections[index];
+        let Some((buffer, _)) = self.contents(section)? else {
+            return Ok((Bytes::new(), vec![None; places.len()]));
+        };
+        let table = self.table();
+        let rows = places
+            .iter()
+            .map(|&place| row_at(&buffer, place, index, &table))
+            .collect();
+        Ok((buffer, rows))
+    }
+
+    /// The message index of a channel at a place of the file; `None` if there is none.
+    pub fn message_index(
+        &self,
+        channel: u16,
+        offset: u64,
+    ) -> Result<Option<MessageTimes>, SourceError> {
+        let front = self.storage().get(offset, HEADER_LEN + 6)?;
+        let header =
+            RecordHeader::parse(offset, &front).filter(|header| header.opcode == op::MESSAGE_INDEX);
+        let Some(header) = header else {
+            return Ok(None);
+        };
+        let mut fields =
+            super::record::Fields(front.get(HEADER_LEN as usize..).unwrap_or_default());
+        let (Some(found), Some(len)) = (fields.u16(), fields.u32()) else {
+            return Ok(None);
+        };
+        if found != channel || len % 16 != 0 || u64::from(len) + 6 > header.len {
+            return Ok(None);
+        }
+        let entries = self.storage().get(header.body() + 6, u64::from(len))?;
+        Ok((entries.len() == len as usize).then_some(MessageTimes(entries)))
+    }
+}
+
+/// A message index: pairs of log time and place, as they lie in the file.
+pub(crate) struct MessageTimes(Bytes);
+
+impl MessageTimes {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.chunks_exact(16).map(|pair| {
+            let (time, place) = pair.split_at(8);
+            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+            (word(time), word(place))
+        })
+    }
+}
+
+impl Wanted {
+    pub fn new(topics: Topics, range: TimeRange, table: &ChannelTable) -> Self {
+        let mask = table
+            .channels
+            .iter()
+            .map(|channel| topics.contains(&channel.topic))
+            .collect();
+        Wanted {
+            topics,
+            range,
+            mask,
+        }
+    }
+
+    /// Whether messages of this channel are wanted.
+    #[inline]
+    pub fn wants(&self, channel: u32, table: &ChannelTable) -> bool {
+        match self.mask.get(channel as usize) {
+            Some(&is_wanted) => is_wanted,
+            None => table
+                .channels
+                .get(channel as usize)
+                .is_some_and(|channel| self.topics.contains(&channel.topic)),
+        }
+    }
+
+    /// Whether a section may hold anything that is wanted.
+    pub fn may_be_in(&self, section: &Section, table: &ChannelTable) -> bool {
+        self.range.overlaps(section.range)
+            && section.contents.may_hold(|id| {
+                table
+                    .index_of(id)
+                    .is_none_or(|channel| self.wants(channel, table))
+            })
+    }
+
+    fn is_everything(&self) -> bool {
+        self.mask.iter().all(|&is_wanted| is_wanted)
+    }
+}
+
+/// The message record at `place`, if there is one and its channel and times are good.
+fn row_at(buffer: &[u8], place: u64, section: usize, table: &ChannelTable) -> Option<Row> {
+    let record = buffer.get(usize::try_from(place).ok()?..)?;
+    let header =
+        RecordHeader::parse(place, record).filter(|header| header.opcode == op::MESSAGE)?;
+    let len = header.len.checked_sub(MESSAGE_HEADER_LEN)?;
+    if header.end() > buffer.len() as u64 {
+        return None;
+    }
+    let message = MessageHeader::parse(&record[HEADER_LEN as usize..])?;
+    Some(Row {
+        log_time: Stamp::from_unsigned_nanos(message.log_time).ok()?,
+        publish_time: Stamp::from_unsigned_nanos(message.publish_time).ok()?,
+        order: order_of(section, place),
+        offset: place + HEADER_LEN + MESSAGE_HEADER_LEN,
+        len,
+        sequence: message.sequence,
+        channel: table.index_of(message.channel)?,
+        buffer: 0,
+    })
+}
+
+/// A walk over the records of one section.
+struct Walk<'a> {
+    file: &'a McapShared,
+    section: usize,
+    /// What to name as the place of a problem: the section's own place in the file.
+    base: u64,
+    buffer: &'a Bytes,
+    table: Arc<ChannelTable>,
+    losses: Losses,
+}
+
+/// What was wrong with messages, in numbers.
+#[derive(Default)]
+struct Losses {
+    unknown_channel: u64,
+    bad_time: u64,
+    outside_range: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(file: &'a McapShared, section: usize, base: u64, buffer: &'a Bytes) -> Self {
+        Walk {
+            file,
+            section,
+            base,
+            buffer,
+            table: file.table(),
+            losses: Losses::default(),
+        }
+    }
+
+    fn run(mut self, wanted: &Wanted) -> Result<Vec<Row>, SourceError> {
+        let buffer: &[u8] = self.buffer;
+        let declared = self.file.directory.sections[self.section].range;
+        let mut rows: Vec<Row> = Vec::with_capacity(self.file.likely_rows(buffer.len()));
+        let mut is_sorted = true;
+        let mut last = Stamp::MIN;
+        let mut at = 0;
+        while at < buffer.len() {
+            let Some(header) =
+                RecordHeader::parse(at as u64, &buffer[at..]).filter(|header| header.opcode != 0)
+            else {
+                self.report_stop(at, "there is no record");
+                break;
+            };
+            if header.end() > buffer.len() as u64 {
+                let what = format!(
+                    "a {} record reaches past the end",
+                    opcode_name(header.opcode)
+                );
+                self.report_stop(at, &what);
+                break;
+            }
+            let end = header.end() as usize;
+            let body = &buffer[at + HEADER_LEN as usize..end];
+            if header.opcode != op::MESSAGE {
+                self.meet_definition(header, body);
+                at = end;
+                continue;
+            }
+            let Some(message) = MessageHeader::parse(body) else {
+                self.report_stop(at, "a message record is too short");
+                break;
+            };
+            let place = at;
+            at = end;
+            let Some(channel) = self.channel(message.channel)? else {
+                self.losses.unknown_channel += 1;
+                continue;
+            };
+            if !wanted.wants(channel, &self.table) {
+                continue;
+            }
+            let times = (
+                Stamp::from_unsigned_nanos(message.log_time),
+                Stamp::from_unsigned_nanos(message.publish_time),
+            );
+            let (Ok(log_time), Ok(publish_time)) = times else {
+                self.losses.bad_time += 1;
+                continue;
+            };
+            self.losses.outside_range += u64::from(!declared.contains(log_time));
+            if !wanted.range.contains(log_time) {
+                continue;
+            }
+            is_sorted &= log_time >= last;
+            last = log_time;
+            rows.push(Row {
+                log_time,
+                publish_time,
+                order: order_of(self.section, place as u64),
+                offset: (place as u64) + HEADER_LEN + MESSAGE_HEADER_LEN,
+                len: header.len - MESSAGE_HEADER_LEN,
+                sequence: message.sequence,
+                channel,
+                buffer: 0,
+            });
+        }
+        if !is_sorted {
+            rows.sort_by_key(|row| (row.log_time, row.order));
+        }
+        self.file.learn_density(rows.len());
+        self.report_losses(declared);
+        Ok(rows)
+    }
+
+    /// The index of a channel; where it is not known yet, every definition in the file is looked for.
+    fn channel(&mut self, id: u16) -> Result<Option<u32>, SourceError> {
+        if let Some(index) = self.table.index_of(id) {
+            return Ok(Some(index));
+        }
+        self.file.harvest_all()?;
+        self.table = self.file.table();
+        Ok(self.table.index_of(id))
+    }
+
+    fn meet_definition(&mut self, header: RecordHeader, body: &[u8]) {
+        if !matches!(header.opcode, op::SCHEMA | op::CHANNEL) {
+            return;
+        }
+        let parsed = parse(header.opcode, body);
+        if self.file.define(self.base, parsed) {
+            self.table = self.file.table();
+        }
+    }
+
+    fn report_stop(&self, at: usize, what: &str) {
+        let left = self.buffer.len() - at;
+        let message = format!(
+            "chunk: {what} at byte {at} of its contents; the {left} bytes from there are left out"
+        );
+        self.file
+            .report(Problem::at(ProblemKind::BadRecord, self.base, message));
+    }
+
+    fn report_losses(&self, declared: TimeRange) {
+        let report = |kind, count: u64, what: String| {
+            if count > 0 {
+                self.file.report(Problem::at(
+                    kind,
+                    self.base,
+                    format!("{count} messages {what}"),
+                ));
+            }
+        };
+        let Losses {
+            unknown_channel,
+            bad_time,
+            outside_range,
+        } = self.losses;
+        let what = "are on channels that nobody defined; they are left out".to_owned();
+        report(ProblemKind::UnknownReference, unknown_channel, what);
+        let what = "have a time past the year 2262; they are left out".to_owned();
+        report(ProblemKind::BadTime, bad_time, what);
+        let what = format!(
+            "are outside of the times {declared:?} that their chunk declares, and may come out of order"
+        );
+        report(ProblemKind::BadIndex, outside_range, what);
+    }
+}
+
+/// Reads definitions only: the records of a section that are not messages, and the channels of those that are.
+pub(crate) struct Glance {
+    pub range: TimeRange,
+    pub counts: std::collections::BTreeMap<u16, u64>,
+}
+
+impl McapShared {
+    /// Walks a section for what a message index would say about it, and defines what it defines.
+    pub fn glance(&self, index: usize) -> Result<Glance, SourceError> {
+        let mut glance = Glance {
+            range: TimeRange::EMPTY,
+            counts: std::collections::BTreeMap::new(),
+        };
+        let section = &self.directory.sections[index];
+        let Some((buffer, base)) = self.contents(section)? else {
+            return Ok(glance);
+        };
+        let mut at = 0;
+        while let Some(header) = buffer
+            .get(at..)
+            .and_then(|rest| RecordHeader::parse(at as u64, rest))
+        {
+            if header.opcode == 0 || header.end() > buffer.len() as u64 {
+                break;
+            }
+            let body = &buffer[at + HEADER_LEN as usize..header.end() as usize];
+            at = header.end() as usize;
+            match header.opcode {
+                op::MESSAGE => {
+                    let Some(message) = MessageHeader::parse(body) else {
+                        break;
+                    };
+                    *glance.counts.entry(message.channel).or_default() += 1;
+                    glance.range = glance
+                        .range
+                        .cover_stamp(super::directory::clamped(message.log_time));
+                }
+                op::SCHEMA | op::CHANNEL => {
+                    self.define(base, parse(header.opcode, body));
+                }
+                _ => {}
+            }
+        }
+        Ok(glance)
+    }
+
+    /// Takes in a definition that lies within a chunk; whether it was news.
+    fn define(&self, offset: u64, parsed: Result<Record<'_>, mcap::McapError>) -> bool {
+        let mut definitions = self.definitions_mut();
+        let before = definitions.table();
+        let problem = match parsed {
+            Ok(Record::Schema { header, data }) => definitions.add_schema(offset, header, &data),
+            Ok(Record::Channel(channel)) => definitions.add_channel(offset, channel),
+            Ok(_) => None,
+            Err(error) => {
+                let message =
+                    format!("chunk: a definition in it cannot be read ({error}); it is left out");
+                Some(Problem::at(ProblemKind::BadRecord, offset, message))
+            }
+        };
+        let is_news = !Arc::ptr_eq(&before, &definitions.table());
+        drop(definitions);
+        if let Some(problem) = problem {
+            self.report(problem);
+        }
+        is_news
+    }
+}

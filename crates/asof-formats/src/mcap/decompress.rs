@@ -1,0 +1,258 @@
+//! Chunk data, decompressed: all of it, or as much as can be had.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::sync::Arc;
+
+use asof_core::ProblemKind;
+use bytes::Bytes;
+
+use super::buffers::BufferPool;
+
+/// A compressed chunk may not become larger than this, however large it says it is.
+const LARGEST_CHUNK: u64 = 4 << 30;
+
+/// What came out of a chunk, and what was wrong with it.
+pub(crate) struct Decompressed {
+    /// The contents, or the readable front of them.
+    pub bytes: Bytes,
+    /// Why they are not what was declared.
+    pub fault: Option<(ProblemKind, String)>,
+}
+
+/// Decompresses a chunk's data, which says that it holds `declared` bytes.
+///
+/// Memory follows what the data really holds, never what it declares: a declared size far beyond what the
+/// compressed size makes likely is reached by growing.
+pub(crate) fn decompress(
+    compression: &str,
+    data: &Bytes,
+    declared: u64,
+    pool: &Arc<BufferPool>,
+) -> Decompressed {
+    match compression {
+        "" => {
+            let found = data.len() as u64;
+            let fault = (found != declared).then(|| wrong_size(found, declared));
+            Decompressed {
+                bytes: data.clone(),
+                fault,
+            }
+        }
+        "zstd" => {
+            if declared <= likely_size(data)
+                && let Some(bytes) = zstd_at_once(data, declared as usize, pool)
+            {
+                return Decompressed { bytes, fault: None };
+            }
+            match zstd::stream::read::Decoder::with_buffer(&data[..]) {
+                Ok(decoder) => in_steps(decoder, data, declared, pool),
+                Err(error) => failed(format!("cannot start zstd: {error}")),
+            }
+        }
+        "lz4" => match lz4::Decoder::new(&data[..]) {
+            Ok(decoder) => in_steps(decoder, data, declared, pool),
+            Err(error) => failed(format!("cannot start lz4: {error}")),
+        },
+        other => Decompressed {
+            bytes: Bytes::new(),
+            fault: Some((
+                ProblemKind::UnknownCompression,
+                format!(
+                    "compression '{other}' is not known (zstd, lz4 and none are); the chunk is left out"
+                ),
+            )),
+        },
+    }
+}
+
+/// The fast path: the whole chunk in one call. `None` where that fails for whatever reason.
+fn zstd_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<Bytes> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    let mut buffer = pool.take(declared);
+    let written = CONTEXT.with_borrow_mut(|context| {
+        if context.is_none() {
+            *context = zstd::bulk::Decompressor::new().ok();
+        }
+        context
+            .as_mut()?
+            .decompress_to_buffer(data, &mut buffer[..declared])
+            .ok()
+    });
+    if written == Some(declared) {
+        return Some(pool.seal(buffer, declared));
+    }
+    pool.give_back(buffer);
+    None
+}
+
+/// Reads to the end, or to the first fault, in a buffer that grows with what is found.
+fn in_steps(
+    mut reader: impl Read,
+    data: &[u8],
+    declared: u64,
+    pool: &Arc<BufferPool>,
+) -> Decompressed {
+    let limit = declared.max(likely_size(data)).min(LARGEST_CHUNK) as usize;
+    // One byte more than declared shows whether the data ends there.
+    let first = declared.min(likely_size(data)).saturating_add(1) as usize;
+    let mut buffer = pool.take(first);
+    let mut used = 0;
+    let fault = loop {
+        if used == buffer.len() {
+            if used >= limit {
+                break Some(format!(
+                    "it holds more than the {declared} bytes that it declares"
+                ));
+            }
+            let larger = buffer
+                .len()
+                .saturating_mul(2)
+                .min(limit.max(buffer.len() + 1));
+            if buffer.try_reserve_exact(larger - buffer.len()).is_err() {
+                break Some(format!(
+                    "there is no memory for more than its first {used} bytes"
+                ));
+            }
+            buffer.resize(larger, 0);
+        }
+        match reader.read(&mut buffer[used..]) {
+            Ok(0) => break None,
+            Ok(read) => used += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                break Some(format!(
+                    "its data is damaged behind {used} readable bytes ({error})"
+                ));
+            }
+        }
+    };
+    let found = used as u64;
+    let fault = match fault {
+        Some(message) => Some((ProblemKind::BadChunk, message)),
+        None if found != declared => Some(wrong_size(found, declared)),
+        None => None,
+    };
+    Decompressed {
+        bytes: pool.seal(buffer, used),
+        fault,
+    }
+}
+
+/// What honest data of this compressed size may become.
+fn likely_size(data: &[u8]) -> u64 {
+    (data.len() as u64)
+        .saturating_mul(64)
+        .saturating_add(64 << 10)
+}
+
+fn wrong_size(found: u64, declared: u64) -> (ProblemKind, String) {
+    (
+        ProblemKind::BadChunk,
+        format!("it holds {found} bytes, not the {declared} that it declares"),
+    )
+}
+
+fn failed(message: String) -> Decompressed {
+    Decompressed {
+        bytes: Bytes::new(),
+        fault: Some((ProblemKind::BadChunk, message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn pool() -> Arc<BufferPool> {
+        Arc::new(BufferPool::default())
+    }
+
+    fn zstd_of(contents: &[u8]) -> Bytes {
+        zstd::bulk::compress(contents, 3)
+            .expect("compresses")
+            .into()
+    }
+
+    fn lz4_of(contents: &[u8]) -> Bytes {
+        let mut encoder = lz4::EncoderBuilder::new()
+            .build(Vec::new())
+            .expect("starts");
+        encoder.write_all(contents).expect("compresses");
+        encoder.finish().0.into()
+    }
+
+    fn text() -> Vec<u8> {
+        (0..200_000u32)
+            .flat_map(|n| (n / 7).to_le_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn every_compression_gives_back_what_went_in() {
+        let contents = text();
+        for (name, data) in [
+            ("zstd", zstd_of(&contents)),
+            ("lz4", lz4_of(&contents)),
+            ("", contents.clone().into()),
+        ] {
+            let result = decompress(name, &data, contents.len() as u64, &pool());
+            assert_eq!(result.fault, None, "{name}");
+            assert!(result.bytes == contents, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_lies_is_reported_and_the_contents_are_kept() {
+        let contents = text();
+        for (name, data) in [
+            ("zstd", zstd_of(&contents)),
+            ("lz4", lz4_of(&contents)),
+            ("", contents.clone().into()),
+        ] {
+            for declared in [
+                0,
+                1,
+                contents.len() as u64 - 1,
+                contents.len() as u64 + 1,
+                1 << 40,
+                u64::MAX,
+            ] {
+                let result = decompress(name, &data, declared, &pool());
+                assert_eq!(
+                    result.fault.map(|(kind, _)| kind),
+                    Some(ProblemKind::BadChunk),
+                    "{name} {declared}"
+                );
+                assert!(
+                    result.bytes.starts_with(&contents[..1]),
+                    "{name} {declared}"
+                );
+                if declared > contents.len() as u64 {
+                    assert!(result.bytes == contents, "{name} {declared}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_readable_front_of_cut_data_is_kept() {
+        let contents: Vec<u8> = (0..2_000_000u64)
+            .flat_map(|n| (n * n).to_le_bytes())
+            .collect();
+        for (name, data) in [("zstd", zstd_of(&contents)), ("lz4", lz4_of(&contents))] {
+            let cut = data.slice(..data.len() / 2);
+            let result = decompress(name, &cut, contents.len() as u64, &pool());
+            assert!(result.fault.is_some(), "{name}");
+            assert!(
+                result.bytes.len() > contents.len() / 4,
+                "{name}: {}",
+                result.bytes.len()
+            );
+            assert!(contents.starts_with(&result.bytes), "{name}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Channels and schemas, under the numbers that the file gives them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asof_core::{Channel, Problem, ProblemKind, Schema};
+use bytes::Bytes;
+use mcap::records;
+
+/// The channels of a file, in the order in which they became known. Only ever grows, so that an index into
+/// an older copy is an index into every newer one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChannelTable {
+    pub channels: Arc<[Arc<Channel>]>,
+    /// The file's number of each channel, beside it.
+    pub ids: Vec<u16>,
+    /// Index by the file's number; `NONE` where there is no such channel.
+    by_id: Vec<u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl ChannelTable {
+    /// The index of the channel that the file calls `id`.
+    #[inline]
+    pub fn index_of(&self, id: u16) -> Option<u32> {
+        self.by_id
+            .get(usize::from(id))
+            .copied()
+            .filter(|&index| index != NONE)
+    }
+
+    fn push(&mut self, id: u16, channel: Channel) {
+        let index = self.channels.len() as u32;
+        let all = self.channels.iter().cloned().chain([Arc::new(channel)]);
+        self.channels = all.collect();
+        self.ids.push(id);
+        let slot = usize::from(id);
+        if self.by_id.len() <= slot {
+            self.by_id.resize(slot + 1, NONE);
+        }
+        self.by_id[slot] = index;
+    }
+}
+
+/// Collects definitions as they are met, anywhere in the file, as often as they are repeated.
+///
+/// The first definition under a number counts. A repetition must agree with it; one that does not is a
+/// problem, and is passed over.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    table: Arc<ChannelTable>,
+    schemas: BTreeMap<u16, Arc<Schema>>,
+    /// Channels whose schema has not been seen yet: it may still come.
+    waiting: Vec<(u64, records::Channel)>,
+}
+
+impl Definitions {
+    pub fn table(&self) -> Arc<ChannelTable> {
+        Arc::clone(&self.table)
+    }
+
+    pub fn add_schema(
+        &mut self,
+        offset: u64,
+        header: records::SchemaHeader,
+        data: &[u8],
+    ) -> Option<Problem> {
+        if header.id == 0 {
+            // Number 0 means "no schema", so a record under it can be meant by nobody.
+            return Some(Problem::at(
+                ProblemKind::BadRecord,
+                offset,
+                format!(
+                    "schema '{}' has the number 0, which stands for no schema; it is ignored",
+                    header.name
+                ),
+            ));
+        }
+        if let Some(known) = self.schemas.get(&header.id) {
+            let agrees = known.name == header.name
+                && known.encoding == header.encoding
+                && known.data == data;
+            return (!agrees).then(|| {
+                let message = format!(
+                    "schema {} is defined again as '{}', not as '{}' before; the first definition counts",
+                    header.id, header.name, known.name
+                );
+                Problem::at(ProblemKind::ConflictingDefinition, offset, message)
+            });
+        }
+        let schema = Schema {
+            name: header.name,
+            encoding: header.encoding,
+            data: Bytes::copy_from_slice(data),
+        };
+        self.schemas.insert(header.id, Arc::new(schema));
+        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(_, channel)| channel.schema_id == header.id);
+        self.waiting = waiting;
+        for (_, channel) in ready {
+            self.define(channel);
+        }
+        None
+    }
+
+    pub fn add_channel(&mut self, offset: u64, record: records::Channel) -> Option<Problem> {
+        if let Some(index) = self.table.index_of(record.id) {
+            let known = &self.table.channels[index as usize];
+            let schema_agrees = match self.schemas.get(&record.schema_id) {
+                Some(schema) => known.schema.as_ref() == Some(schema),
+                None => record.schema_id != 0 || known.schema.is_none(),
+            };
+            let agrees = schema_agrees
+                && known.topic == record.topic
+                && known.message_encoding == record.message_encoding
+                && known.metadata == record.metadata;
+            return (!agrees).then(|| {
+                let message = format!(
+                    "channel {} is defined again, differently; the first definition counts",
+                    record.id
+                );
+                Problem::at(ProblemKind::ConflictingDefinition, offset, message)
+                    .on_topic(record.topic)
+            });
+        }
+        if record.schema_id != 0 && !self.schemas.contains_key(&record.schema_id) {
+            if !self
+                .waiting
+                .iter()
+                .any(|(_, waiting)| waiting.id == record.id)
+            {
+                self.waiting.push((offset, record));
+            }
+            return None;
+        }
+        self.define(record);
+        None
+    }
+
+    /// Whether some channel's schema is still to be found.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Defines what still waits, without its schema. For when nothing more is to come.
+    pub fn settle(&mut self) -> Vec<Problem> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut problems = Vec::new();
+        for (offset, channel) in waiting {
+            let message = format!(
+                "channel {} has the schema {}, which nobody defined",
+                channel.id, channel.schema_id
+            );
+            problems.push(
+                Problem::at(ProblemKind::UnknownReference, offset, message)
+                    .on_topic(channel.topic.clone()),
+            );
+            self.define(channel);
+        }
+        problems
+    }
+
+    fn define(&mut self, record: records::Channel) {
+        let channel = Channel {
+            topic: record.topic,
+            message_encoding: record.message_encoding,
+            schema: self.schemas.get(&record.schema_id).cloned(),
+            metadata: record.metadata,
+        };
+        Arc::make_mut(&mut self.table).push(record.id, channel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(id: u16, schema_id: u16, topic: &str) -> records::Channel {
+        let (topic, message_encoding) = (topic.to_owned(), "cdr".to_owned());
+        records::Channel {
+            id,
+            schema_id,
+            topic,
+            message_encoding,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    fn schema(id: u16, name: &str) -> records::SchemaHeader {
+        records::SchemaHeader {
+            id,
+            name: name.to_owned(),
+            encoding: "ros2msg".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_repetition_is_silent_and_a_contradiction_is_not() {
+        let mut definitions = Definitions::default();
+        for _ in 0..2 {
+            assert_eq!(definitions.add_schema(0, schema(1, "A"), b"int8 a"), None);
+            assert_eq!(definitions.add_channel(0, channel(7, 1, "/a")), None);
+        }
+        let problem = definitions
+            .add_channel(99, channel(7, 1, "/b"))
+            .expect("a contradiction");
+        assert_eq!(
+            (problem.kind, problem.offset),
+            (ProblemKind::ConflictingDefinition, Some(99))
+        );
+        assert!(
+            definitions
+                .add_schema(0, schema(1, "A"), b"int8 b")
+                .is_some()
+        );
+        assert_eq!(definitions.table().channels[0].topic, "/a");
+    }
+
+    #[test]
+    fn a_channel_waits_for_a_schema_that_comes_later() {
+        let mut definitions = Definitions::default();
+        assert_eq!(definitions.add_channel(0, channel(7, 1, "/a")), None);
+        assert_eq!(definitions.table().index_of(7), None);
+        definitions.add_schema(0, schema(1, "A"), b"");
+        assert_eq!(definitions.table().channels[0].type_name(), "A");
+        assert!(definitions.settle().is_empty());
+    }
+
+    #[test]
+    fn a_channel_whose_schema_never_comes_is_kept_without_it() {
+        let mut definitions = Definitions::default();
+        definitions.add_channel(12, channel(7, 1, "/a"));
+        assert_eq!(definitions.settle()[0].kind, ProblemKind::UnknownReference);
+        assert_eq!(definitions.table().channels[0].schema, None);
+    }
+}

@@ -1,0 +1,113 @@
+//! Where in the file which messages lie.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use asof_core::{AttachmentEntry, MetadataEntry, Stamp, TimeRange};
+
+/// The parts of a file that hold messages, in file order, and what else was found on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub sections: Vec<Section>,
+    pub attachments: Vec<AttachmentEntry>,
+    pub metadata: Vec<MetadataEntry>,
+    pub profile: String,
+    pub library: String,
+    by_channel: OnceLock<ByChannel>,
+}
+
+/// A chunk, or a run of messages that stand outside of any chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub kind: SectionKind,
+    /// Where its first record starts.
+    pub offset: u64,
+    /// Where its last byte is, plus one.
+    pub end: u64,
+    /// No message in it is earlier or later than this.
+    pub range: TimeRange,
+    pub contents: Contents,
+    /// Bytes once decompressed, as declared.
+    pub uncompressed_size: u64,
+    pub compression: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SectionKind {
+    Chunk,
+    /// Message records that follow each other directly in the file.
+    Bare,
+}
+
+/// Which channels have messages in a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// These, by the file's numbers, with the place of each one's message index.
+    Indexed(Box<[(u16, u64)]>),
+    /// These, sorted; nobody wrote where their messages are.
+    Listed(Box<[u16]>),
+    /// Nobody knows without looking.
+    Unknown,
+}
+
+impl Contents {
+    /// Whether the section may hold a message on one of the channels that `is_wanted`.
+    pub fn may_hold(&self, is_wanted: impl Fn(u16) -> bool) -> bool {
+        match self {
+            Contents::Indexed(entries) => entries.iter().any(|&(id, _)| is_wanted(id)),
+            Contents::Listed(ids) => ids.iter().any(|&id| is_wanted(id)),
+            Contents::Unknown => true,
+        }
+    }
+}
+
+/// Sections by the channels in them, each list ordered by the end of the section's range.
+#[derive(Debug, Default)]
+pub(crate) struct ByChannel {
+    pub indexed: BTreeMap<u16, Vec<u32>>,
+    /// Sections without message indexes: any channel may be in them.
+    pub unindexed: Vec<u32>,
+}
+
+impl Directory {
+    /// Puts the sections into file order. Call once, when all are known.
+    pub fn arrange(&mut self) {
+        self.sections.sort_by_key(|section| section.offset);
+    }
+
+    /// From the first message to the last.
+    pub fn range(&self) -> TimeRange {
+        self.sections
+            .iter()
+            .fold(TimeRange::EMPTY, |all, section| all.cover(section.range))
+    }
+
+    pub fn by_channel(&self) -> &ByChannel {
+        self.by_channel.get_or_init(|| {
+            let mut by_end: Vec<u32> = (0..self.sections.len() as u32).collect();
+            by_end.sort_by_key(|&index| self.sections[index as usize].range.end);
+            let mut sorted = ByChannel::default();
+            for index in by_end {
+                match &self.sections[index as usize].contents {
+                    Contents::Indexed(entries) => {
+                        for &(id, _) in entries {
+                            sorted.indexed.entry(id).or_default().push(index);
+                        }
+                    }
+                    _ => sorted.unindexed.push(index),
+                }
+            }
+            sorted
+        })
+    }
+}
+
+/// A time of the file, held at the end of representable time; for ranges, where that is harmless.
+pub(crate) fn clamped(nanos: u64) -> Stamp {
+    Stamp::from_unsigned_nanos(nanos).unwrap_or(Stamp::MAX)
+}
+
+/// A range of the file's times. Chunks without messages have both ends at zero.
+pub(crate) fn clamped_range(start: u64, end: u64) -> TimeRange {
+    TimeRange::new(clamped(start), clamped(end))
+}

@@ -1,0 +1,419 @@
+//! MCAP, read by its indexes where it has them and repaired where it is damaged.
+
+mod backfill;
+mod buffers;
+mod chunk;
+mod decompress;
+mod definitions;
+mod directory;
+mod extras;
+mod open;
+mod prefetch;
+mod problems;
+mod read;
+mod record;
+mod scan;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+
+use asof_core::{
+    Batch, Batches, ChannelSummary, Problem, Query, Source, SourceError, Stamp, Summary, TimeRange,
+    Topics,
+};
+use mcap::records::Statistics;
+
+use crate::storage::{Mapped, Storage};
+use buffers::BufferPool;
+use definitions::{ChannelTable, Definitions};
+use directory::{Contents, Directory, SectionKind, clamped_range};
+use problems::Problems;
+
+pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
+
+/// An MCAP file as a [`Source`].
+///
+/// Opening reads the summary at the file's end and nothing else; a file without a good summary is walked.
+/// Reading touches only the chunks that the indexes say are needed. Chunks are decompressed ahead of the
+/// reader on threads of their own (see [`McapOptions::threads`]), a few at a time: what is in flight is
+/// bounded, whatever the file's size.
+///
+/// A batch holds the messages of about one chunk. Messages come in order of log time, also where chunks
+/// overlap; of two with one time, the earlier in the file comes first. (A chunk that lies about its own
+/// times is the exception: its messages are delivered all the same, and the lie is among the problems.)
+///
+/// ```no_run
+/// use asof_core::{Query, Source};
+/// use asof_formats::McapFile;
+///
+/// let file = McapFile::open("run.mcap")?;
+/// for batch in file.read(&Query::topics(["/odom"]))? {
+///     for message in batch?.iter() {
+///         println!("{} {} bytes", message.log_time, message.payload.len());
+///     }
+/// }
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct McapFile {
+    shared: Arc<McapShared>,
+}
+
+/// How an MCAP file is read.
+#[derive(Debug, Clone)]
+pub struct McapOptions {
+    /// Threads that decompress ahead of a reader; with 1, the reader does it itself.
+    pub threads: usize,
+}
+
+impl Default for McapOptions {
+    /// As many threads as there are cores, up to eight.
+    fn default() -> Self {
+        McapOptions {
+            threads: std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(8),
+        }
+    }
+}
+
+/// What reading has cost so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct McapCounters {
+    /// Chunks that were opened.
+    pub chunks: u64,
+    /// Chunks among them that had to be decompressed.
+    pub decompressed_chunks: u64,
+    /// Bytes that decompression made.
+    pub decompressed_bytes: u64,
+}
+
+impl McapFile {
+    /// Opens a file by mapping it into memory.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no MCAP file. Damage is no error: it is in the summary's problems.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        let place = || path.display().to_string();
+        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
+            place: place(),
+            offset: 0,
+            cause,
+        })?;
+        Self::from_storage(Box::new(mapped), McapOptions::default())
+    }
+
+    /// Opens bytes that are in memory already.
+    ///
+    /// # Errors
+    /// When they are no MCAP file.
+    pub fn from_bytes(
+        name: impl Into<String>,
+        bytes: impl Into<bytes::Bytes>,
+    ) -> Result<Self, SourceError> {
+        Self::from_storage(
+            Box::new(Mapped::from_bytes(name, bytes.into())),
+            McapOptions::default(),
+        )
+    }
+
+    /// Opens whatever can hand out ranges of bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no MCAP file.
+    pub fn from_storage(
+        storage: Box<dyn Storage>,
+        options: McapOptions,
+    ) -> Result<Self, SourceError> {
+        McapShared::open(storage, options).map(|shared| McapFile {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// What reading has cost so far, over all readers.
+    pub fn counters(&self) -> McapCounters {
+        self.shared.counters.snapshot()
+    }
+}
+
+impl Source for McapFile {
+    fn summary(&self) -> Arc<Summary> {
+        self.shared.summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(Box::new(read::Reader::new(&self.shared, query)))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.shared.backfill(topics, at)
+    }
+}
+
+impl std::fmt::Debug for McapFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "McapFile({})", self.shared.storage.name())
+    }
+}
+
+/// What all readers of a file share.
+pub(crate) struct McapShared {
+    storage: Box<dyn Storage>,
+    options: McapOptions,
+    directory: Directory,
+    definitions: RwLock<Definitions>,
+    report: Mutex<Report>,
+    pool: Arc<BufferPool>,
+    counters: Counters,
+    /// Messages in the section opened last, to guess how many the next one has.
+    last_rows: AtomicUsize,
+    /// Whether every section was searched for definitions.
+    is_harvested: Mutex<bool>,
+}
+
+/// The summary, with what has been found wrong so far.
+struct Report {
+    summary: Arc<Summary>,
+    problems: Problems,
+}
+
+#[derive(Default)]
+struct Counters {
+    chunks: AtomicU64,
+    decompressed_chunks: AtomicU64,
+    decompressed_bytes: AtomicU64,
+}
+
+impl Counters {
+    fn count_chunk(&self, compression: &str, bytes: usize) {
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        if !compression.is_empty() {
+            self.decompressed_chunks.fetch_add(1, Ordering::Relaxed);
+            self.decompressed_bytes
+                .fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn snapshot(&self) -> McapCounters {
+        McapCounters {
+            chunks: self.chunks.load(Ordering::Relaxed),
+            decompressed_chunks: self.decompressed_chunks.load(Ordering::Relaxed),
+            decompressed_bytes: self.decompressed_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl McapShared {
+    fn open(storage: Box<dyn Storage>, options: McapOptions) -> Result<Self, SourceError> {
+        let open::Opened { scan, statistics } = open::open(&*storage)?;
+        let scan::Scan {
+            mut directory,
+            definitions,
+            problems,
+            mut counts,
+            ..
+        } = scan;
+        directory.arrange();
+        let mut file = McapShared {
+            directory,
+            definitions: RwLock::new(definitions),
+            report: Mutex::new(Report {
+                summary: Arc::new(Summary::empty("mcap")),
+                problems,
+            }),
+            pool: Arc::default(),
+            counters: Counters::default(),
+            last_rows: AtomicUsize::new(0),
+            is_harvested: Mutex::new(false),
+            options,
+            storage,
+        };
+        file.complete(&mut counts, statistics.is_some())?;
+        file.summarize(statistics.as_ref(), &counts);
+        Ok(file)
+    }
+
+    /// Looks into the chunks that nothing tells about, and for channels that nothing has defined yet.
+    fn complete(
+        &mut self,
+        counts: &mut BTreeMap<u16, u64>,
+        has_statistics: bool,
+    ) -> Result<(), SourceError> {
+        let sections = self.directory.sections.len();
+        for index in (0..sections).filter(|_| !has_statistics) {
+            if self.directory.sections[index].contents != Contents::Unknown {
+                continue;
+            }
+            let glance = self.glance(index)?;
+            let section = &mut self.directory.sections[index];
+            section.range = glance.range;
+            section.contents = Contents::Listed(glance.counts.keys().copied().collect());
+            for (channel, messages) in glance.counts {
+                *counts.entry(channel).or_default() += messages;
+            }
+        }
+        self.find_missing_channels()?;
+        let unsettled = self.definitions_mut().settle();
+        self.lock_report().problems.extend(unsettled);
+        Ok(())
+    }
+
+    /// Where indexes name channels that the summary does not define, or the summary names schemas that it
+    /// does not repeat, their definitions lie in the chunks.
+    fn find_missing_channels(&self) -> Result<(), SourceError> {
+        for index in 0..self.directory.sections.len() {
+            if self.lacks_definitions(index) {
+                self.glance(index)?;
+            }
+        }
+        // A definition may also lie in a chunk that has no message of its channel.
+        if (0..self.directory.sections.len()).any(|index| self.lacks_definitions(index)) {
+            self.harvest_all()?;
+        }
+        Ok(())
+    }
+
+    fn lacks_definitions(&self, section: usize) -> bool {
+        let definitions = self
+            .definitions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let contents = &self.directory.sections[section].contents;
+        let table = definitions.table();
+        let names_unknown = || {
+            *contents != Contents::Unknown && contents.may_hold(|id| table.index_of(id).is_none())
+        };
+        definitions.is_waiting() || names_unknown()
+    }
+
+    /// Searches every section for definitions, once.
+    fn harvest_all(&self) -> Result<(), SourceError> {
+        let mut is_harvested = self
+            .is_harvested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *is_harvested {
+            return Ok(());
+        }
+        for index in 0..self.directory.sections.len() {
+            self.glance(index)?;
+        }
+        let unsettled = self.definitions_mut().settle();
+        for problem in unsettled {
+            self.report(problem);
+        }
+        *is_harvested = true;
+        Ok(())
+    }
+
+    fn summarize(&self, statistics: Option<&Statistics>, counts: &BTreeMap<u16, u64>) {
+        let table = self.table();
+        let mut summary = Summary::empty("mcap");
+        summary.library.clone_from(&self.directory.library);
+        summary.profile.clone_from(&self.directory.profile);
+        summary.size = self.storage.size();
+        let counted: u64 = counts.values().sum();
+        let (messages, range) = match statistics {
+            Some(found) if found.message_count == 0 => (0, TimeRange::EMPTY),
+            Some(found) => (
+                found.message_count,
+                clamped_range(found.message_start_time, found.message_end_time),
+            ),
+            None if counted == 0 => (0, TimeRange::EMPTY),
+            None => (counted, self.directory.range()),
+        };
+        summary.messages = Some(messages);
+        summary.range = range;
+        let counts = statistics.map_or(counts, |found| &found.channel_message_counts);
+        // Statistics may give the whole without its parts.
+        let has_parts = messages == 0 || !counts.is_empty();
+        let mut report = self.lock_report();
+        for section in self
+            .directory
+            .sections
+            .iter()
+            .filter(|section| section.kind == SectionKind::Chunk)
+        {
+            summary.chunks += 1;
+            let name = if section.compression.is_empty() {
+                "none"
+            } else {
+                &section.compression
+            };
+            match summary.compression.get_mut(name) {
+                Some(chunks) => *chunks += 1,
+                None => drop(summary.compression.insert(name.to_owned(), 1)),
+            }
+        }
+        let mut channels: Vec<(u16, ChannelSummary)> = table
+            .ids
+            .iter()
+            .zip(table.channels.iter())
+            .map(|(&id, channel)| {
+                let messages = has_parts.then(|| counts.get(&id).copied().unwrap_or(0));
+                (
+                    id,
+                    ChannelSummary {
+                        channel: Arc::clone(channel),
+                        messages,
+                    },
+                )
+            })
+            .collect();
+        channels.sort_by_key(|&(id, _)| id);
+        summary.channels = channels.into_iter().map(|(_, channel)| channel).collect();
+        summary.attachments.clone_from(&self.directory.attachments);
+        summary.metadata.clone_from(&self.directory.metadata);
+        summary.problems = report.problems.to_vec();
+        report.summary = Arc::new(summary);
+    }
+
+    fn summary(&self) -> Arc<Summary> {
+        Arc::clone(&self.lock_report().summary)
+    }
+
+    /// Takes note of something wrong.
+    fn report(&self, problem: Problem) {
+        let mut report = self.lock_report();
+        tracing::debug!(place = self.storage.name(), %problem, "problem");
+        if report.problems.push(problem) {
+            let problems = report.problems.to_vec();
+            Arc::make_mut(&mut report.summary).problems = problems;
+        }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// The channels known by now.
+    fn table(&self) -> Arc<ChannelTable> {
+        self.definitions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .table()
+    }
+
+    fn definitions_mut(&self) -> RwLockWriteGuard<'_, Definitions> {
+        self.definitions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages to make room for in a section of this many bytes.
+    fn likely_rows(&self, bytes: usize) -> usize {
+        let last = self.last_rows.load(Ordering::Relaxed);
+        (last + last / 8 + 8).min(bytes / 31 + 1)
+    }
+
+    fn learn_density(&self, rows: usize) {
+        self.last_rows.store(rows, Ordering::Relaxed);
+    }
+}

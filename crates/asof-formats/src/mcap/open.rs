@@ -1,0 +1,377 @@
+//! Opening: by the summary where there is a good one, by walking the file where not.
+
+use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp};
+use mcap::records::{self, Record, op};
+
+use super::directory::{Contents, Section, SectionKind, clamped_range};
+use super::record::{HEADER_LEN, RecordHeader, opcode_name, parse};
+use super::scan::Scan;
+use crate::Storage;
+
+const MAGIC_LEN: u64 = 8;
+const FOOTER_LEN: u64 = 20;
+
+/// What a file's own words, or a walk over it, say about it.
+pub(crate) struct Opened<'a> {
+    pub scan: Scan<'a>,
+    /// The file's own statistics, if nothing speaks against them.
+    pub statistics: Option<records::Statistics>,
+}
+
+pub(crate) fn open(storage: &dyn Storage) -> Result<Opened<'_>, SourceError> {
+    let start = check_magic(storage)?;
+    let mut complaints = Vec::new();
+    match read_summary(storage) {
+        Ok(Some(summary)) => match by_summary(storage, start, summary) {
+            Ok(opened) => return Ok(opened),
+            Err(Setback::Stop(error)) => return Err(error),
+            Err(Setback::Scan(problem)) => complaints.push(problem),
+        },
+        Ok(None) => {}
+        Err(Setback::Stop(error)) => return Err(error),
+        Err(Setback::Scan(problem)) => complaints.push(problem),
+    }
+    by_walking(storage, start, complaints)
+}
+
+/// Why the summary cannot be used.
+enum Setback {
+    /// It is wrong: the file has to be walked.
+    Scan(Problem),
+    /// The bytes cannot be had at all.
+    Stop(SourceError),
+}
+
+impl From<SourceError> for Setback {
+    fn from(error: SourceError) -> Self {
+        Setback::Stop(error)
+    }
+}
+
+/// Where the records start. A file that begins with other bytes is none of ours, unless it ends as one.
+fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
+    let unreadable = |reason: String| SourceError::Unreadable {
+        place: storage.name().to_owned(),
+        reason,
+    };
+    let front = storage.get(0, MAGIC_LEN)?;
+    if front.is_empty() {
+        return Err(unreadable(
+            "the file is empty (0 bytes), so there is nothing to read".to_owned(),
+        ));
+    }
+    if front == mcap::MAGIC {
+        return Ok(MAGIC_LEN);
+    }
+    if mcap::MAGIC.starts_with(&front) {
+        return Err(unreadable(format!(
+            "the file ends after {} bytes, within MCAP's first 8",
+            front.len()
+        )));
+    }
+    if ends_with_magic(storage)? {
+        return Ok(MAGIC_LEN);
+    }
+    Err(unreadable(
+        "this is no MCAP file: neither its first nor its last 8 bytes are MCAP's".to_owned(),
+    ))
+}
+
+fn ends_with_magic(storage: &dyn Storage) -> Result<bool, SourceError> {
+    let size = storage.size();
+    Ok(size >= 2 * MAGIC_LEN && storage.get(size - MAGIC_LEN, MAGIC_LEN)? == mcap::MAGIC)
+}
+
+/// The records of a summary section, and where it starts.
+struct RawSummary {
+    start: u64,
+    definitions: Vec<(u64, Record<'static>)>,
+    statistics: Option<records::Statistics>,
+    sections: Vec<Section>,
+    attachments: Vec<(records::AttachmentIndex, u64)>,
+    metadata: Vec<records::MetadataIndex>,
+    /// Where each chunk's message indexes end.
+    chunk_ends: Vec<u64>,
+}
+
+/// The summary section as it stands; `None` if the file has none and says so.
+fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
+    let size = storage.size();
+    let footer_offset = size
+        .checked_sub(MAGIC_LEN + FOOTER_LEN + HEADER_LEN)
+        .filter(|&at| at >= MAGIC_LEN);
+    let Some(footer_offset) = footer_offset else {
+        return Err(no_footer(size));
+    };
+    let tail = storage.get(footer_offset, HEADER_LEN + FOOTER_LEN + MAGIC_LEN)?;
+    let header = RecordHeader::parse(footer_offset, &tail);
+    let is_footer =
+        header.is_some_and(|header| header.opcode == op::FOOTER && header.len == FOOTER_LEN);
+    if !is_footer || !tail.ends_with(mcap::MAGIC) {
+        return Err(no_footer(size));
+    }
+    let Ok(Record::Footer(footer)) = parse(op::FOOTER, &tail[HEADER_LEN as usize..]) else {
+        return Err(no_footer(size));
+    };
+    if footer.summary_start == 0 {
+        return Ok(None);
+    }
+    if footer.summary_start < MAGIC_LEN || footer.summary_start > footer_offset {
+        let message = format!(
+            "the footer puts the summary at byte {}, which is outside of the file; the file was walked instead",
+            footer.summary_start
+        );
+        return Err(Setback::Scan(Problem::at(
+            ProblemKind::BadIndex,
+            footer_offset,
+            message,
+        )));
+    }
+    let section = storage.get(footer.summary_start, footer_offset - footer.summary_start)?;
+    if footer.summary_crc != 0 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&section);
+        crc.update(&tail[..(HEADER_LEN + FOOTER_LEN - 4) as usize]);
+        if crc.finalize() != footer.summary_crc {
+            return Err(Setback::Scan(Problem::at(
+                ProblemKind::BadChecksum,
+                footer.summary_start,
+                "the summary's checksum is wrong; the file was walked instead",
+            )));
+        }
+    }
+    parse_summary(footer.summary_start, &section).map(Some)
+}
+
+fn no_footer(size: u64) -> Setback {
+    Setback::Scan(Problem::at(
+        ProblemKind::Truncated,
+        size,
+        "the file has no footer at its end: it was cut, or never closed; the file was walked instead",
+    ))
+}
+
+fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
+    let mut summary = RawSummary {
+        start,
+        definitions: Vec::new(),
+        statistics: None,
+        sections: Vec::new(),
+        attachments: Vec::new(),
+        metadata: Vec::new(),
+        chunk_ends: Vec::new(),
+    };
+    let mut at = 0;
+    while at < section.len() {
+        let offset = start + at as u64;
+        let bad = |why: &str| {
+            let message = format!(
+                "a record of the summary cannot be read ({why}); the file was walked instead"
+            );
+            Setback::Scan(Problem::at(ProblemKind::BadRecord, offset, message))
+        };
+        let header =
+            RecordHeader::parse(offset, &section[at..]).ok_or_else(|| bad("its header is cut"))?;
+        let body_start = at + HEADER_LEN as usize;
+        let body_end = usize::try_from(header.len)
+            .ok()
+            .and_then(|len| body_start.checked_add(len));
+        let body = body_end.and_then(|end| section.get(body_start..end));
+        let body = body.ok_or_else(|| bad("it reaches past the summary's end"))?;
+        at = body_start + body.len();
+        match header.opcode {
+            op::SCHEMA | op::CHANNEL => {
+                let record = parse(header.opcode, body).map_err(|error| bad(&error.to_string()))?;
+                summary.definitions.push((offset, record.into_owned()));
+            }
+            op::CHUNK_INDEX => {
+                let (section, end) =
+                    parse_chunk_index(body).ok_or_else(|| bad("a chunk index is malformed"))?;
+                summary.sections.push(section);
+                summary.chunk_ends.push(end);
+            }
+            op::STATISTICS | op::ATTACHMENT_INDEX | op::METADATA_INDEX => {
+                match parse(header.opcode, body).map_err(|error| bad(&error.to_string()))? {
+                    Record::Statistics(statistics) => summary.statistics = Some(statistics),
+                    Record::AttachmentIndex(index) => {
+                        let end = index.offset.saturating_add(index.length);
+                        summary.attachments.push((index, end));
+                    }
+                    Record::MetadataIndex(index) => summary.metadata.push(index),
+                    _ => {}
+                }
+            }
+            0 => return Err(bad(&format!("a {} record, opcode 0", opcode_name(0)))),
+            _ => {}
+        }
+    }
+    Ok(summary)
+}
+
+/// The section that a chunk index describes, and where its message indexes end.
+///
+/// A file of an hour has thousands of these and opening is little else, so they are read straight into the
+/// form in which they are kept.
+fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
+    let mut fields = super::record::Fields(body);
+    let range = clamped_range(fields.u64()?, fields.u64()?);
+    let offset = fields.u64()?;
+    let end = offset.checked_add(fields.u64()?)?;
+    let map_len = fields.u32()? as usize;
+    let map = fields.bytes(map_len)?;
+    let entry = |pair: &[u8]| {
+        let mut fields = super::record::Fields(pair);
+        Some((fields.u16()?, fields.u64()?))
+    };
+    let entries: Box<[(u16, u64)]> = map.chunks(10).map(entry).collect::<Option<_>>()?;
+    let message_index_len = fields.u64()?;
+    let compression = fields.text()?.to_owned();
+    let _compressed_size = fields.u64()?;
+    let uncompressed_size = fields.u64()?;
+    let contents = if entries.is_empty() {
+        Contents::Unknown
+    } else {
+        Contents::Indexed(entries)
+    };
+    let section = Section {
+        kind: SectionKind::Chunk,
+        offset,
+        end,
+        range,
+        contents,
+        uncompressed_size,
+        compression,
+    };
+    Some((section, end.checked_add(message_index_len)?))
+}
+
+/// Takes the summary's word for what it describes, and walks what it does not.
+fn by_summary(
+    storage: &dyn Storage,
+    start: u64,
+    summary: RawSummary,
+) -> Result<Opened<'_>, Setback> {
+    let mut scan = Scan::new(storage);
+    for (offset, record) in summary.definitions {
+        let problem = match record {
+            Record::Schema { header, data } => scan.definitions.add_schema(offset, header, &data),
+            Record::Channel(channel) => scan.definitions.add_channel(offset, channel),
+            _ => None,
+        };
+        scan.problems.extend(problem);
+    }
+    let mut known: Vec<(u64, u64)> =
+        Vec::with_capacity(summary.sections.len() + summary.attachments.len());
+    let mut sections = Vec::with_capacity(summary.sections.len());
+    for (section, end) in summary.sections.into_iter().zip(summary.chunk_ends) {
+        if section.offset < start || end > summary.start {
+            let message = format!(
+                "a chunk index points to bytes {} to {end}, outside of the file's data; the file was walked instead",
+                section.offset
+            );
+            return Err(Setback::Scan(Problem::at(
+                ProblemKind::BadIndex,
+                summary.start,
+                message,
+            )));
+        }
+        known.push((section.offset, end));
+        sections.push(section);
+    }
+    let mut attachments = Vec::new();
+    for (index, end) in summary.attachments {
+        if index.offset < start || end > summary.start {
+            return Err(Setback::Scan(bad_pointer(
+                summary.start,
+                "attachment",
+                &index.name,
+            )));
+        }
+        known.push((index.offset, end));
+        attachments.push(AttachmentEntry {
+            name: index.name,
+            media_type: index.media_type,
+            log_time: Stamp::from_unsigned_nanos(index.log_time).ok(),
+            create_time: Stamp::from_unsigned_nanos(index.create_time).ok(),
+            size: index.data_size,
+            offset: index.offset,
+        });
+    }
+    let mut metadata = Vec::new();
+    for index in summary.metadata {
+        let end = index.offset.saturating_add(index.length);
+        if index.offset < start || end > summary.start {
+            return Err(Setback::Scan(bad_pointer(
+                summary.start,
+                "metadata",
+                &index.name,
+            )));
+        }
+        known.push((index.offset, end));
+        metadata.push(MetadataEntry {
+            name: index.name,
+            offset: index.offset,
+        });
+    }
+    known.sort_unstable();
+    let mut at = start;
+    for (from, to) in known {
+        if from < at {
+            let message =
+                format!("two indexes claim the bytes at {from}; the file was walked instead");
+            return Err(Setback::Scan(Problem::at(
+                ProblemKind::BadIndex,
+                summary.start,
+                message,
+            )));
+        }
+        scan.walk(at, from)?;
+        at = to;
+    }
+    scan.walk(at, summary.start)?;
+    let statistics = summary.statistics.filter(|_| scan.problems.is_empty());
+    if statistics.is_none() {
+        for section in &sections {
+            scan.count_indexed(section)?;
+        }
+    }
+    scan.directory.sections.extend(sections);
+    scan.directory.attachments.extend(attachments);
+    scan.directory.attachments.sort_by_key(|entry| entry.offset);
+    scan.directory.metadata.extend(metadata);
+    scan.directory.metadata.sort_by_key(|entry| entry.offset);
+    Ok(Opened { scan, statistics })
+}
+
+fn bad_pointer(offset: u64, what: &str, name: &str) -> Problem {
+    let message = format!(
+        "the index of {what} '{name}' points outside of the file's data; the file was walked instead"
+    );
+    Problem::at(ProblemKind::BadIndex, offset, message)
+}
+
+fn by_walking(
+    storage: &dyn Storage,
+    start: u64,
+    complaints: Vec<Problem>,
+) -> Result<Opened<'_>, SourceError> {
+    let mut scan = Scan::new(storage);
+    scan.problems.extend(complaints);
+    if storage.get(0, MAGIC_LEN)? != mcap::MAGIC {
+        scan.problems.push(Problem::at(
+            ProblemKind::BadRecord,
+            0,
+            "the file does not begin as an MCAP file does",
+        ));
+    }
+    let end = if ends_with_magic(storage)? {
+        storage.size() - MAGIC_LEN
+    } else {
+        storage.size()
+    };
+    scan.walk(start, end)?;
+    Ok(Opened {
+        scan,
+        statistics: None,
+    })
+}

@@ -1,0 +1,188 @@
+//! Messages in log-time order, out of sections that may overlap.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use asof_core::{Batch, Query, Row, SourceError, Stamp};
+use bytes::Bytes;
+
+use super::McapShared;
+use super::chunk::{Loaded, Wanted};
+use super::prefetch::Prefetch;
+
+/// The answer to a query.
+///
+/// Sections are taken in the order in which they start. Those that overlap are merged; one that overlaps
+/// with no other, which is the rule, goes out as it is.
+pub(crate) struct Reader {
+    file: Arc<McapShared>,
+    prefetch: Prefetch,
+    /// The times at which the planned sections start, in order.
+    starts: Vec<Stamp>,
+    taken: usize,
+    open: Vec<Cursor>,
+    is_finished: bool,
+}
+
+/// A section that has been read up to `at`.
+struct Cursor {
+    buffer: Bytes,
+    rows: Vec<Row>,
+    at: usize,
+}
+
+/// A merged batch is closed at this many messages.
+const MERGED_ROWS: usize = 16 << 10;
+
+impl Reader {
+    pub fn new(file: &Arc<McapShared>, query: &Query) -> Self {
+        let table = file.table();
+        let wanted = Wanted::new(query.topics.clone(), query.range, &table);
+        let sections = &file.directory.sections;
+        let mut plan: Vec<usize> = (0..sections.len())
+            .filter(|&index| wanted.may_be_in(&sections[index], &table))
+            .collect();
+        plan.sort_by_key(|&index| sections[index].range.start);
+        let starts = plan
+            .iter()
+            .map(|&index| sections[index].range.start)
+            .collect();
+        Reader {
+            file: Arc::clone(file),
+            prefetch: Prefetch::new(file, wanted, plan),
+            starts,
+            taken: 0,
+            open: Vec::new(),
+            is_finished: false,
+        }
+    }
+
+    /// Opens every section that may hold a message at or before the earliest one at hand.
+    fn admit(&mut self) -> Result<(), SourceError> {
+        while let Some(&start) = self.starts.get(self.taken) {
+            if self.open.iter().any(|cursor| cursor.head() < start) {
+                break;
+            }
+            self.taken += 1;
+            match self.prefetch.next() {
+                Some(Ok(Loaded { rows, .. })) if rows.is_empty() => {}
+                Some(Ok(Loaded { buffer, rows })) => self.open.push(Cursor {
+                    buffer,
+                    rows,
+                    at: 0,
+                }),
+                Some(Err(error)) => return Err(error),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything of the only open section before `horizon`.
+    fn cut_single(&mut self, horizon: Option<Stamp>) -> Batch {
+        let channels = Arc::clone(&self.file.table().channels);
+        let cursor = &mut self.open[0];
+        let end = match horizon {
+            Some(horizon) => {
+                cursor.at + cursor.rows[cursor.at..].partition_point(|row| row.log_time < horizon)
+            }
+            None => cursor.rows.len(),
+        };
+        if end < cursor.rows.len() {
+            let rows = cursor.rows[cursor.at..end].to_vec();
+            cursor.at = end;
+            return Batch::new(channels, vec![cursor.buffer.clone()], rows);
+        }
+        let cursor = self.open.swap_remove(0);
+        let rows = if cursor.at == 0 {
+            cursor.rows
+        } else {
+            cursor.rows[cursor.at..].to_vec()
+        };
+        Batch::new(channels, vec![cursor.buffer], rows)
+    }
+
+    /// The next messages of all open sections together, before `horizon`.
+    fn merge(&mut self, horizon: Option<Stamp>) -> Batch {
+        let is_before = |row: &Row| horizon.is_none_or(|horizon| row.log_time < horizon);
+        let key = |row: &Row| (row.log_time, row.order);
+        let head = |cursor: &Cursor| {
+            cursor
+                .rows
+                .get(cursor.at)
+                .filter(|row| is_before(row))
+                .map(key)
+        };
+        let heads = self
+            .open
+            .iter()
+            .enumerate()
+            .filter_map(|(index, cursor)| Some(Reverse((head(cursor)?, index))));
+        let mut heap: BinaryHeap<_> = heads.collect();
+        let mut merged =
+            Vec::with_capacity(MERGED_ROWS.min(self.open.iter().map(Cursor::left).sum()));
+        while let Some(Reverse((_, index))) = heap.pop()
+            && merged.len() < MERGED_ROWS
+        {
+            // Neighbours often come from one section: take its run up to the next section's head at once.
+            let limit = heap.peek().map(|Reverse((limit, _))| *limit);
+            let cursor = &mut self.open[index];
+            while let Some(row) = cursor.rows.get(cursor.at).filter(|row| is_before(row)) {
+                if limit.is_some_and(|limit| key(row) > limit) || merged.len() >= MERGED_ROWS {
+                    break;
+                }
+                merged.push(Row {
+                    buffer: index as u32,
+                    ..*row
+                });
+                cursor.at += 1;
+            }
+            if let Some(head) = head(cursor) {
+                heap.push(Reverse((head, index)));
+            }
+        }
+        let buffers = self
+            .open
+            .iter()
+            .map(|cursor| cursor.buffer.clone())
+            .collect();
+        self.open.retain(|cursor| cursor.left() > 0);
+        Batch::new(Arc::clone(&self.file.table().channels), buffers, merged)
+    }
+}
+
+impl Cursor {
+    fn head(&self) -> Stamp {
+        self.rows
+            .get(self.at)
+            .map_or(Stamp::MAX, |row| row.log_time)
+    }
+
+    fn left(&self) -> usize {
+        self.rows.len() - self.at
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Batch, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_finished {
+            return None;
+        }
+        if let Err(error) = self.admit() {
+            self.is_finished = true;
+            return Some(Err(error));
+        }
+        let horizon = self.starts.get(self.taken).copied();
+        match self.open.len() {
+            0 => {
+                self.is_finished = true;
+                None
+            }
+            1 => Some(Ok(self.cut_single(horizon))),
+            _ => Some(Ok(self.merge(horizon))),
+        }
+    }
+}

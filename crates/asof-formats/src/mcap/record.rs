@@ -1,0 +1,222 @@
+//! The records of an MCAP file, one at a time, trusting nothing.
+//!
+//! The `mcap` crate parses the rare records. Those that are read by the million (messages), or that must
+//! be read even where they lie about their length (chunks, attachments), are parsed here.
+
+use std::io;
+
+use mcap::records::{Record, op};
+
+/// Opcode and length.
+pub(crate) const HEADER_LEN: u64 = 9;
+/// Channel, sequence and two times, before a message's payload.
+pub(crate) const MESSAGE_HEADER_LEN: u64 = 22;
+
+/// Opcode and length of a record, and where it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub offset: u64,
+    pub opcode: u8,
+    pub len: u64,
+}
+
+impl RecordHeader {
+    /// Reads the nine bytes at the front of `bytes`, which lie at `offset`.
+    pub fn parse(offset: u64, bytes: &[u8]) -> Option<Self> {
+        let (&opcode, rest) = bytes.split_first()?;
+        let len = u64::from_le_bytes(*rest.first_chunk()?);
+        Some(RecordHeader {
+            offset,
+            opcode,
+            len,
+        })
+    }
+
+    /// Where the record's contents start.
+    pub fn body(&self) -> u64 {
+        self.offset.saturating_add(HEADER_LEN)
+    }
+
+    /// Where the next record starts; `u64::MAX` if the length is absurd.
+    pub fn end(&self) -> u64 {
+        self.body().saturating_add(self.len)
+    }
+}
+
+/// Takes little-endian fields off the front of a record.
+pub(crate) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn text(&mut self) -> Option<&'a str> {
+        let len = self.u32()?;
+        std::str::from_utf8(self.bytes(len as usize)?).ok()
+    }
+}
+
+/// The fixed part of a message record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageHeader {
+    pub channel: u16,
+    pub sequence: u32,
+    pub log_time: u64,
+    pub publish_time: u64,
+}
+
+impl MessageHeader {
+    #[inline]
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let fixed: &[u8; MESSAGE_HEADER_LEN as usize] = body.first_chunk()?;
+        let mut fields = Fields(fixed);
+        Some(MessageHeader {
+            channel: fields.u16()?,
+            sequence: fields.u32()?,
+            log_time: fields.u64()?,
+            publish_time: fields.u64()?,
+        })
+    }
+}
+
+/// The front of a chunk record, up to its compressed data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChunkHeader {
+    pub start_time: u64,
+    pub end_time: u64,
+    pub uncompressed_size: u64,
+    pub crc: u32,
+    pub compression: String,
+    pub compressed_size: u64,
+}
+
+impl ChunkHeader {
+    /// The longest name of a compression that is taken seriously.
+    const LONGEST_NAME: usize = 32;
+    /// Enough bytes to parse any header whose compression has a plausible name.
+    pub const MAX_LEN: u64 = 8 * 3 + 4 + 4 + Self::LONGEST_NAME as u64 + 8;
+
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let start_time = fields.u64()?;
+        let end_time = fields.u64()?;
+        let uncompressed_size = fields.u64()?;
+        let crc = fields.u32()?;
+        let compression = fields
+            .text()
+            .filter(|name| name.len() <= Self::LONGEST_NAME)?
+            .to_owned();
+        let compressed_size = fields.u64()?;
+        Some(ChunkHeader {
+            start_time,
+            end_time,
+            uncompressed_size,
+            crc,
+            compression,
+            compressed_size,
+        })
+    }
+
+    /// Bytes from the start of the record's contents to the compressed data.
+    pub fn len(&self) -> u64 {
+        8 * 3 + 4 + 4 + self.compression.len() as u64 + 8
+    }
+
+    /// Whether bytes that look like this at all could be a chunk of `record_len` bytes.
+    pub fn is_plausible(&self, record_len: u64) -> bool {
+        self.start_time <= self.end_time
+            && matches!(self.compression.as_str(), "" | "lz4" | "zstd")
+            && self.len().checked_add(self.compressed_size) == Some(record_len)
+    }
+}
+
+/// The front of an attachment record, and where its data and checksum lie within the record's contents.
+#[derive(Debug, Clone)]
+pub(crate) struct AttachmentHeader {
+    pub log_time: u64,
+    pub create_time: u64,
+    pub name: String,
+    pub media_type: String,
+    pub data_start: u64,
+    pub data_len: u64,
+}
+
+impl AttachmentHeader {
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let log_time = fields.u64()?;
+        let create_time = fields.u64()?;
+        let name = fields.text()?.to_owned();
+        let media_type = fields.text()?.to_owned();
+        let data_len = fields.u64()?;
+        let data_start = (body.len() - fields.0.len()) as u64;
+        Some(AttachmentHeader {
+            log_time,
+            create_time,
+            name,
+            media_type,
+            data_start,
+            data_len,
+        })
+    }
+
+    /// Bytes of the record's contents that are not data: this header and the checksum behind the data.
+    pub fn end(&self) -> Option<u64> {
+        self.data_start.checked_add(self.data_len)?.checked_add(4)
+    }
+}
+
+/// Parses a record with the `mcap` crate.
+///
+/// # Errors
+/// What the crate says, and that an attachment is not among what may be parsed so (it would index past
+/// the end of a short one).
+pub(crate) fn parse(opcode: u8, body: &[u8]) -> Result<Record<'_>, mcap::McapError> {
+    if opcode == op::ATTACHMENT {
+        return Err(mcap::McapError::Io(io::Error::other(
+            "attachments have a parser of their own",
+        )));
+    }
+    mcap::parse_record(opcode, body)
+}
+
+/// What a person calls a record.
+pub(crate) fn opcode_name(opcode: u8) -> &'static str {
+    match opcode {
+        op::HEADER => "header",
+        op::FOOTER => "footer",
+        op::SCHEMA => "schema",
+        op::CHANNEL => "channel",
+        op::MESSAGE => "message",
+        op::CHUNK => "chunk",
+        op::MESSAGE_INDEX => "message index",
+        op::CHUNK_INDEX => "chunk index",
+        op::ATTACHMENT => "attachment",
+        op::ATTACHMENT_INDEX => "attachment index",
+        op::STATISTICS => "statistics",
+        op::METADATA => "metadata",
+        op::METADATA_INDEX => "metadata index",
+        op::SUMMARY_OFFSET => "summary offset",
+        op::DATA_END => "data end",
+        _ => "unknown",
+    }
+}

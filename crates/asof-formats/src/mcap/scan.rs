@@ -1,0 +1,458 @@
+//! Walks over the records of a file, from a place to a place, and survives what it meets.
+//!
+//! This is how a file without a summary is opened, how the stretches that a summary does not account for
+//! are looked at, and how damage is stepped over. Chunks are hopped over, not opened.
+
+use std::collections::BTreeMap;
+
+use asof_core::{
+    AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp, TimeRange,
+};
+use mcap::records::{Record, op};
+
+use super::definitions::Definitions;
+use super::directory::{Contents, Directory, Section, SectionKind, clamped, clamped_range};
+use super::problems::Problems;
+use super::record::{
+    AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
+    RecordHeader, opcode_name, parse,
+};
+use crate::Storage;
+
+/// What a walk collects.
+pub(crate) struct Scan<'a> {
+    storage: &'a dyn Storage,
+    pub directory: Directory,
+    pub definitions: Definitions,
+    pub problems: Problems,
+    /// Messages by the file's channel numbers, as far as message indexes and bare messages tell.
+    pub counts: BTreeMap<u16, u64>,
+    bare: Option<Bare>,
+    /// Directly behind a chunk: the message indexes seen so far, which belong to the last section.
+    indexes: Option<Vec<MessageIndexPlace>>,
+    /// Whether a data end record was met: only a summary may follow.
+    pub saw_data_end: bool,
+    /// Whether the footer was met: nothing may follow.
+    pub saw_footer: bool,
+}
+
+/// A run of messages outside of chunks that is still growing.
+struct Bare {
+    offset: u64,
+    end: u64,
+    range: TimeRange,
+    channels: Vec<u16>,
+}
+
+/// A message index behind a chunk: its channel, where it is, and how many messages it lists.
+struct MessageIndexPlace {
+    channel: u16,
+    offset: u64,
+    messages: u64,
+}
+
+/// A run of bare messages is closed at this size, so that reading it stays bounded.
+const BARE_RUN_BYTES: u64 = 1 << 20;
+/// How much is looked at at once when searching for the next record.
+const SEARCH_WINDOW: u64 = 1 << 20;
+/// A small record (a schema, a channel, metadata) longer than this is taken for damage.
+const LARGEST_SMALL_RECORD: u64 = 256 << 20;
+
+impl<'a> Scan<'a> {
+    pub fn new(storage: &'a dyn Storage) -> Self {
+        Scan {
+            storage,
+            directory: Directory::default(),
+            definitions: Definitions::default(),
+            problems: Problems::default(),
+            counts: BTreeMap::new(),
+            bare: None,
+            indexes: None,
+            saw_data_end: false,
+            saw_footer: false,
+        }
+    }
+
+    /// Walks the records from `start` to `end`.
+    pub fn walk(&mut self, start: u64, end: u64) -> Result<(), SourceError> {
+        let mut at = start;
+        // Where to search from when the next thing is no record: the length that led there may be a lie.
+        let mut doubt = start;
+        while at < end && !self.saw_footer {
+            let head = self.storage.get(at, HEADER_LEN)?;
+            let header = RecordHeader::parse(at, &head).filter(|header| header.opcode != 0);
+            let Some(header) = header else {
+                at = self.step_over_garbage(at, doubt, end)?;
+                doubt = at;
+                continue;
+            };
+            if header.end() > end {
+                at = self.meet_overlong(header, end)?;
+                doubt = at;
+            } else if self.meet(header)? {
+                at = header.end();
+                doubt = if self.is_trusted(header)? {
+                    at
+                } else {
+                    header.body()
+                };
+            } else {
+                at = self.step_over_garbage(at, at + 1, end)?;
+                doubt = at;
+            }
+        }
+        self.close_bare();
+        // At the end of a file that was cut, some of the last chunk's indexes may be missing.
+        self.close_indexes(end < self.storage.size());
+        Ok(())
+    }
+
+    /// Whether a record's length can be believed: a chunk says it twice.
+    fn is_trusted(&self, header: RecordHeader) -> Result<bool, SourceError> {
+        if header.opcode != op::CHUNK {
+            return Ok(false);
+        }
+        let front = self
+            .storage
+            .get(header.body(), ChunkHeader::MAX_LEN.min(header.len))?;
+        Ok(ChunkHeader::parse(&front).is_some_and(|chunk| chunk.is_plausible(header.len)))
+    }
+
+    /// Takes note of a record that lies whole in the file; `false` if it is none after all.
+    fn meet(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
+        if header.opcode != op::MESSAGE {
+            self.close_bare();
+        }
+        if header.opcode != op::MESSAGE_INDEX {
+            self.close_indexes(true);
+        }
+        match header.opcode {
+            op::MESSAGE => return self.meet_message(header),
+            op::CHUNK => return self.meet_chunk(header, header.end()),
+            op::MESSAGE_INDEX => return self.meet_message_index(header),
+            op::ATTACHMENT => return self.meet_attachment(header),
+            op::HEADER | op::SCHEMA | op::CHANNEL | op::METADATA => return self.meet_small(header),
+            op::DATA_END => self.saw_data_end = true,
+            op::FOOTER => self.saw_footer = true,
+            // Private records (0x80 and up) and those of a later version are none of our business.
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn meet_message(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
+        let body = self.storage.get(header.body(), MESSAGE_HEADER_LEN)?;
+        let Some(message) =
+            MessageHeader::parse(&body).filter(|_| header.len >= MESSAGE_HEADER_LEN)
+        else {
+            self.report_bad_record(header, "it is too short");
+            return Ok(true);
+        };
+        *self.counts.entry(message.channel).or_default() += 1;
+        let stamp = clamped(message.log_time);
+        let run = self.bare.get_or_insert(Bare {
+            offset: header.offset,
+            end: header.offset,
+            range: TimeRange::EMPTY,
+            channels: Vec::new(),
+        });
+        run.end = header.end();
+        run.range = run.range.cover_stamp(stamp);
+        if let Err(place) = run.channels.binary_search(&message.channel) {
+            run.channels.insert(place, message.channel);
+        }
+        if run.end - run.offset >= BARE_RUN_BYTES {
+            self.close_bare();
+        }
+        Ok(true)
+    }
+
+    fn close_bare(&mut self) {
+        let Some(run) = self.bare.take() else { return };
+        self.directory.sections.push(Section {
+            kind: SectionKind::Bare,
+            offset: run.offset,
+            end: run.end,
+            range: run.range,
+            contents: Contents::Listed(run.channels.into()),
+            uncompressed_size: run.end - run.offset,
+            compression: String::new(),
+        });
+    }
+
+    /// A chunk of which the file holds the bytes up to `end`.
+    fn meet_chunk(&mut self, header: RecordHeader, end: u64) -> Result<bool, SourceError> {
+        let front = self
+            .storage
+            .get(header.body(), ChunkHeader::MAX_LEN.min(header.len))?;
+        let Some(chunk) = ChunkHeader::parse(&front) else {
+            return Ok(false);
+        };
+        self.directory.sections.push(Section {
+            kind: SectionKind::Chunk,
+            offset: header.offset,
+            end,
+            range: clamped_range(chunk.start_time, chunk.end_time),
+            contents: Contents::Unknown,
+            uncompressed_size: chunk.uncompressed_size,
+            compression: chunk.compression,
+        });
+        self.indexes = Some(Vec::new());
+        Ok(true)
+    }
+
+    /// Message indexes say which channels are in the chunk before them, and how often.
+    fn meet_message_index(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
+        let body = self.storage.get(header.body(), 6.min(header.len))?;
+        let mut fields = Fields(&body);
+        let (Some(channel), Some(bytes)) = (fields.u16(), fields.u32()) else {
+            self.report_bad_record(header, "it is too short");
+            return Ok(true);
+        };
+        if let (Some(indexes), true) = (&mut self.indexes, bytes > 0) {
+            indexes.push(MessageIndexPlace {
+                channel,
+                offset: header.offset,
+                messages: u64::from(bytes / 16),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Gives the indexes that followed a chunk to that chunk, if they are all there.
+    fn close_indexes(&mut self, are_complete: bool) {
+        let Some(indexes) = self
+            .indexes
+            .take()
+            .filter(|indexes| are_complete && !indexes.is_empty())
+        else {
+            return;
+        };
+        let Some(section) = self.directory.sections.last_mut() else {
+            return;
+        };
+        section.contents = Contents::Indexed(
+            indexes
+                .iter()
+                .map(|index| (index.channel, index.offset))
+                .collect(),
+        );
+        for index in indexes {
+            *self.counts.entry(index.channel).or_default() += index.messages;
+        }
+    }
+
+    /// Counts the messages of a section by its message indexes' lengths.
+    pub fn count_indexed(&mut self, section: &Section) -> Result<(), SourceError> {
+        let Contents::Indexed(entries) = &section.contents else {
+            return Ok(());
+        };
+        for &(channel, offset) in entries {
+            let front = self.storage.get(offset, HEADER_LEN + 6)?;
+            let header = RecordHeader::parse(offset, &front)
+                .filter(|header| header.opcode == op::MESSAGE_INDEX);
+            let len = header
+                .and_then(|header| header.len.checked_sub(6))
+                .unwrap_or(0);
+            *self.counts.entry(channel).or_default() += len.min(section.uncompressed_size) / 16;
+        }
+        Ok(())
+    }
+
+    fn meet_attachment(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
+        // Name and media type are short; the data behind them is not touched.
+        let front = self.storage.get(header.body(), header.len.min(64 << 10))?;
+        let attachment = AttachmentHeader::parse(&front)
+            .filter(|a| a.end().is_some_and(|end| end <= header.len));
+        let Some(attachment) = attachment else {
+            self.report_bad_record(header, "its lengths do not fit into it");
+            return Ok(true);
+        };
+        self.directory.attachments.push(AttachmentEntry {
+            name: attachment.name,
+            media_type: attachment.media_type,
+            log_time: Stamp::from_unsigned_nanos(attachment.log_time).ok(),
+            create_time: Stamp::from_unsigned_nanos(attachment.create_time).ok(),
+            size: attachment.data_len,
+            offset: header.offset,
+        });
+        Ok(true)
+    }
+
+    fn meet_small(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
+        if header.len > LARGEST_SMALL_RECORD {
+            return Ok(false);
+        }
+        let body = self.storage.get(header.body(), header.len)?;
+        let problem = match parse(header.opcode, &body) {
+            Ok(Record::Header(found)) => {
+                self.directory.profile = found.profile;
+                self.directory.library = found.library;
+                None
+            }
+            Ok(Record::Schema {
+                header: found,
+                data,
+            }) => self.definitions.add_schema(header.offset, found, &data),
+            Ok(Record::Channel(found)) => self.definitions.add_channel(header.offset, found),
+            Ok(Record::Metadata(found)) => {
+                self.directory.metadata.push(MetadataEntry {
+                    name: found.name,
+                    offset: header.offset,
+                });
+                None
+            }
+            Ok(_) => None,
+            Err(error) => {
+                self.report_bad_record(header, &error.to_string());
+                None
+            }
+        };
+        self.problems.extend(problem);
+        Ok(true)
+    }
+
+    /// A record that says it reaches past the end: either the file was cut in the middle of it, or the
+    /// length is a lie and there is more to find behind.
+    fn meet_overlong(&mut self, header: RecordHeader, end: u64) -> Result<u64, SourceError> {
+        let next = self.find_record(header.offset + 1, end)?;
+        if let Some(next) = next {
+            self.close_bare();
+            self.close_indexes(false);
+            let salvaged = header.opcode == op::CHUNK && self.meet_chunk(header, next)?;
+            self.close_indexes(false);
+            let what = if salvaged {
+                "what is readable of it is kept"
+            } else {
+                "it is left out"
+            };
+            let message = format!(
+                "a {} record says that it is {} bytes long, but another record starts {} bytes behind it; {what}",
+                opcode_name(header.opcode),
+                header.len,
+                next - header.offset
+            );
+            self.problems
+                .push(Problem::at(ProblemKind::BadRecord, header.offset, message));
+            return Ok(next);
+        }
+        self.close_bare();
+        self.close_indexes(false);
+        let salvaged = header.opcode == op::CHUNK && self.meet_chunk(header, end)?;
+        self.close_indexes(false);
+        let what = if salvaged {
+            "its readable front is kept"
+        } else {
+            "it is left out"
+        };
+        let message = format!(
+            "the file ends in the middle of a {} record of {} bytes, of which {} are there; {what}",
+            opcode_name(header.opcode),
+            header.len,
+            end.saturating_sub(header.body())
+        );
+        self.problems
+            .push(Problem::at(ProblemKind::Truncated, header.offset, message));
+        Ok(end)
+    }
+
+    /// Goes on at the next thing that is a record for certain, from `doubt` on.
+    fn step_over_garbage(&mut self, at: u64, doubt: u64, end: u64) -> Result<u64, SourceError> {
+        self.close_bare();
+        self.close_indexes(false);
+        let next = self.find_record(doubt.min(at + 1), end)?.unwrap_or(end);
+        if next < at {
+            let message = "the record before this has a wrong length: others were found within it";
+            self.problems
+                .push(Problem::at(ProblemKind::BadRecord, at, message));
+            return Ok(next);
+        }
+        let message = format!("{} bytes are no record; they are left out", next - at);
+        let is_cut = next == end && next - at < HEADER_LEN;
+        let kind = if is_cut {
+            ProblemKind::Truncated
+        } else {
+            ProblemKind::Garbage
+        };
+        self.problems.push(Problem::at(kind, at, message));
+        Ok(next)
+    }
+
+    /// The first place from `from` on at which a record starts beyond reasonable doubt.
+    fn find_record(&self, from: u64, end: u64) -> Result<Option<u64>, SourceError> {
+        let mut base = from;
+        while base < end {
+            let window = self.storage.get(base, SEARCH_WINDOW.min(end - base))?;
+            for place in memchr::memchr3_iter(op::CHUNK, op::MESSAGE, op::CHANNEL, &window) {
+                let offset = base + place as u64;
+                // A record's length is below 2^40, so three of its bytes are zero: cheap to check first.
+                let looks_possible = window
+                    .get(place + 6..place + 9)
+                    .is_none_or(|high| high == [0, 0, 0]);
+                if looks_possible && self.is_surely_record(offset, end)? {
+                    return Ok(Some(offset));
+                }
+            }
+            base += SEARCH_WINDOW;
+        }
+        Ok(None)
+    }
+
+    /// A chunk whose lengths all agree, or another record that is followed by a chain of believable ones.
+    fn is_surely_record(&self, offset: u64, end: u64) -> Result<bool, SourceError> {
+        let mut at = offset;
+        for step in 0..4 {
+            let Some(header) = RecordHeader::parse(at, &self.storage.get(at, HEADER_LEN)?) else {
+                return Ok(step > 0 && at == end);
+            };
+            if header.end() > end {
+                return Ok(false);
+            }
+            let front = self
+                .storage
+                .get(header.body(), header.len.min(ChunkHeader::MAX_LEN))?;
+            let is_believable = match header.opcode {
+                op::CHUNK => {
+                    if ChunkHeader::parse(&front)
+                        .is_some_and(|chunk| chunk.is_plausible(header.len))
+                    {
+                        return Ok(true);
+                    }
+                    false
+                }
+                op::MESSAGE => MessageHeader::parse(&front).is_some_and(|m| {
+                    i64::try_from(m.log_time).is_ok()
+                        && self.definitions.table().index_of(m.channel).is_some()
+                }),
+                op::CHANNEL => header.len >= 16 && header.len < 1 << 20,
+                op::SCHEMA => header.len >= 14 && header.len < 1 << 24,
+                op::MESSAGE_INDEX => header.len >= 6 && (header.len - 6).is_multiple_of(16),
+                op::CHUNK_INDEX
+                | op::ATTACHMENT
+                | op::METADATA
+                | op::STATISTICS
+                | op::DATA_END
+                | op::FOOTER
+                | 0x80.. => step > 0,
+                _ => false,
+            };
+            if !is_believable {
+                return Ok(false);
+            }
+            at = header.end();
+            if at == end {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    fn report_bad_record(&mut self, header: RecordHeader, why: &str) {
+        let message = format!(
+            "a {} record cannot be read ({why}); it is left out",
+            opcode_name(header.opcode)
+        );
+        self.problems
+            .push(Problem::at(ProblemKind::BadRecord, header.offset, message));
+    }
+}
