@@ -2,12 +2,41 @@
 //!
 //! [`open`] looks at the first bytes of a file and opens it as what it is. MCAP is read by its indexes,
 //! and repaired where it is damaged ([`McapFile`]); [`McapWriter`] writes it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use asof_core::{Channel, Message, Source, Stamp, Topics};
+//! use asof_formats::{McapWriter, McapWriterOptions};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("run.mcap");
+//! let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
+//! let channel = Arc::new(Channel { topic: "/battery".into(), ..Channel::default() });
+//! for (seconds, level) in [(1, "80 %"), (2, "79 %"), (3, "78 %")] {
+//!     let at = Stamp::from_nanos(seconds * 1_000_000_000);
+//!     writer.write(&Message {
+//!         channel: Arc::clone(&channel),
+//!         log_time: at,
+//!         publish_time: at,
+//!         sequence: 0,
+//!         payload: level.into(),
+//!     })?;
+//! }
+//! writer.finish()?;
+//!
+//! let recording = asof_formats::open(&path)?;
+//! let known = recording.backfill(&Topics::All, "2.5".parse()?)?;
+//! assert_eq!(known.get(0).map(|message| message.payload), Some(&b"79 %"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod mcap;
+mod open;
 mod storage;
 
 pub use mcap::{
-    Attachment, Compression, McapCounters, McapFile, McapOptions, McapWriteError, McapWriter,
-    McapWriterOptions,
+    Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapOptions,
+    McapWriteError, McapWriter, McapWriterOptions, Progress,
 };
+pub use open::open;
 pub use storage::{Mapped, Storage};

@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use asof_core::{Query, Source};
 use asof_formats::McapFile;
@@ -15,7 +15,11 @@ fn every_variant_reads_as_its_expectation_says() {
         return;
     };
     let mut variants = Vec::new();
-    collect(&data.join("conformance"), &mut variants);
+    common::files_below(&data.join("conformance"), &mut variants);
+    variants.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "mcap")
+    });
     assert!(
         variants.len() >= 262,
         "only {} variants found",
@@ -25,20 +29,6 @@ fn every_variant_reads_as_its_expectation_says() {
         check(variant);
     }
     println!("{} variants of the conformance suite pass", variants.len());
-}
-
-fn collect(folder: &Path, variants: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a readable folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            collect(&path, variants);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "mcap")
-        {
-            variants.push(path);
-        }
-    }
 }
 
 /// The expected records of one type, each with its fields by name.
@@ -100,17 +90,7 @@ fn check(path: &Path) {
         "{name}"
     );
 
-    let messages: Vec<_> = file
-        .read(&Query::all())
-        .expect("reads")
-        .flat_map(|batch| {
-            batch
-                .expect("a batch")
-                .iter()
-                .map(|m| m.to_message())
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let messages = common::messages(&file, &Query::all());
     assert_eq!(messages.len(), of("Message").len(), "{name}");
     assert_eq!(summary.messages, Some(messages.len() as u64), "{name}");
     for (found, wanted) in messages.iter().zip(of("Message")) {
@@ -206,5 +186,6 @@ fn check(path: &Path) {
         let metadata = serde_json::to_value(file.metadata(found).expect("its text")).expect("JSON");
         assert_eq!(metadata, wanted["metadata"], "{name}");
     }
-    assert_eq!(file.summary().problems, [], "{name}");
+    let problems = file.check(&mut |_, _| {}).expect("reads");
+    assert_eq!(problems, [], "{name}");
 }

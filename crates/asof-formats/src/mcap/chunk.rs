@@ -11,7 +11,7 @@ use super::decompress::decompress;
 use super::definitions::ChannelTable;
 use super::directory::{Contents, Section, SectionKind};
 use super::record::{
-    ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, opcode_name, parse,
+    ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, name_of, parse,
 };
 
 /// The messages of one section that a query asks for, in order.
@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
 }
 
 /// Bits of [`Row::order`] that count bytes within a section; those above count sections.
-const PLACE_BITS: u32 = 36;
+pub(crate) const PLACE_BITS: u32 = 36;
 
 /// The place of a message in its file: sections in file order, then bytes within the section.
 pub(crate) fn order_of(section: usize, place: u64) -> u64 {
@@ -97,7 +97,10 @@ impl McapShared {
     }
 
     /// The header and the compressed data of a chunk, cut where the file ends.
-    fn chunk_data(&self, section: &Section) -> Result<Option<(ChunkHeader, Bytes)>, SourceError> {
+    pub fn chunk_data(
+        &self,
+        section: &Section,
+    ) -> Result<Option<(ChunkHeader, Bytes)>, SourceError> {
         let front = self
             .storage()
             .get(section.offset, HEADER_LEN + ChunkHeader::MAX_LEN)?;
@@ -338,10 +341,7 @@ impl<'a> Walk<'a> {
                 break;
             };
             if header.end() > buffer.len() as u64 {
-                let what = format!(
-                    "a {} record reaches past the end",
-                    opcode_name(header.opcode)
-                );
+                let what = format!("{} reaches past the end", name_of(header.opcode));
                 self.report_stop(at, &what);
                 break;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use asof_core::{AttachmentEntry, MetadataEntry, Stamp, TimeRange};
+use asof_core::{AttachmentEntry, MetadataEntry, Problem, Stamp, TimeRange};
 
 /// The parts of a file that hold messages, in file order, and what else was found on the way.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Directory {
     pub metadata: Vec<MetadataEntry>,
     pub profile: String,
     pub library: String,
+    /// Small contradictions that cost no message, for the doctor to tell.
+    pub doubts: Vec<Problem>,
     by_channel: OnceLock<ByChannel>,
 }
 

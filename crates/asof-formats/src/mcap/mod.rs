@@ -2,7 +2,9 @@
 
 mod backfill;
 mod buffers;
+mod check;
 mod chunk;
+mod copy;
 mod decompress;
 mod definitions;
 mod directory;
@@ -32,6 +34,8 @@ use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind, clamped_range};
 use problems::Problems;
 
+pub use check::Progress;
+pub use copy::{Copied, CopyError};
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
 
 /// An MCAP file as a [`Source`].
@@ -164,6 +168,8 @@ pub(crate) struct McapShared {
     storage: Box<dyn Storage>,
     options: McapOptions,
     directory: Directory,
+    /// The file's own statistics, believed or not.
+    statistics: Option<Statistics>,
     definitions: RwLock<Definitions>,
     report: Mutex<Report>,
     pool: Arc<BufferPool>,
@@ -208,7 +214,11 @@ impl Counters {
 
 impl McapShared {
     fn open(storage: Box<dyn Storage>, options: McapOptions) -> Result<Self, SourceError> {
-        let open::Opened { scan, statistics } = open::open(&*storage)?;
+        let open::Opened {
+            scan,
+            statistics,
+            is_trusted,
+        } = open::open(&*storage)?;
         let scan::Scan {
             mut directory,
             definitions,
@@ -229,10 +239,11 @@ impl McapShared {
             last_rows: AtomicUsize::new(0),
             is_harvested: Mutex::new(false),
             options,
+            statistics,
             storage,
         };
-        file.complete(&mut counts, statistics.is_some())?;
-        file.summarize(statistics.as_ref(), &counts);
+        file.complete(&mut counts, is_trusted)?;
+        file.summarize(is_trusted, &counts);
         Ok(file)
     }
 
@@ -309,12 +320,13 @@ impl McapShared {
         Ok(())
     }
 
-    fn summarize(&self, statistics: Option<&Statistics>, counts: &BTreeMap<u16, u64>) {
+    fn summarize(&self, is_trusted: bool, counts: &BTreeMap<u16, u64>) {
         let table = self.table();
         let mut summary = Summary::empty("mcap");
         summary.library.clone_from(&self.directory.library);
         summary.profile.clone_from(&self.directory.profile);
         summary.size = self.storage.size();
+        let statistics = self.statistics.as_ref().filter(|_| is_trusted);
         let counted: u64 = counts.values().sum();
         let (messages, range) = match statistics {
             Some(found) if found.message_count == 0 => (0, TimeRange::EMPTY),

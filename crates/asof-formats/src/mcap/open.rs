@@ -4,18 +4,19 @@ use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceErro
 use mcap::records::{self, Record, op};
 
 use super::directory::{Contents, Section, SectionKind, clamped_range};
-use super::record::{HEADER_LEN, RecordHeader, opcode_name, parse};
+use super::record::{HEADER_LEN, RecordHeader, parse};
 use super::scan::Scan;
 use crate::Storage;
 
-const MAGIC_LEN: u64 = 8;
+pub(crate) const MAGIC_LEN: u64 = 8;
 const FOOTER_LEN: u64 = 20;
 
 /// What a file's own words, or a walk over it, say about it.
 pub(crate) struct Opened<'a> {
     pub scan: Scan<'a>,
-    /// The file's own statistics, if nothing speaks against them.
     pub statistics: Option<records::Statistics>,
+    /// Whether there are statistics and nothing speaks against them.
+    pub is_trusted: bool,
 }
 
 pub(crate) fn open(storage: &dyn Storage) -> Result<Opened<'_>, SourceError> {
@@ -80,6 +81,15 @@ fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
 fn ends_with_magic(storage: &dyn Storage) -> Result<bool, SourceError> {
     let size = storage.size();
     Ok(size >= 2 * MAGIC_LEN && storage.get(size - MAGIC_LEN, MAGIC_LEN)? == mcap::MAGIC)
+}
+
+/// Where the records end: at the magic behind them, or where the file does.
+pub(crate) fn records_end(storage: &dyn Storage) -> Result<u64, SourceError> {
+    Ok(if ends_with_magic(storage)? {
+        storage.size() - MAGIC_LEN
+    } else {
+        storage.size()
+    })
 }
 
 /// The records of a summary section, and where it starts.
@@ -201,7 +211,7 @@ fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
                     _ => {}
                 }
             }
-            0 => return Err(bad(&format!("a {} record, opcode 0", opcode_name(0)))),
+            0 => return Err(bad("its opcode is 0")),
             _ => {}
         }
     }
@@ -287,7 +297,10 @@ fn by_summary(
                 &index.name,
             )));
         }
-        known.push((index.offset, end));
+        known.push((
+            index.offset,
+            scan.end_of_extra(index.offset, end, op::ATTACHMENT)?,
+        ));
         attachments.push(AttachmentEntry {
             name: index.name,
             media_type: index.media_type,
@@ -307,7 +320,10 @@ fn by_summary(
                 &index.name,
             )));
         }
-        known.push((index.offset, end));
+        known.push((
+            index.offset,
+            scan.end_of_extra(index.offset, end, op::METADATA)?,
+        ));
         metadata.push(MetadataEntry {
             name: index.name,
             offset: index.offset,
@@ -329,8 +345,8 @@ fn by_summary(
         at = to;
     }
     scan.walk(at, summary.start)?;
-    let statistics = summary.statistics.filter(|_| scan.problems.is_empty());
-    if statistics.is_none() {
+    let is_trusted = summary.statistics.is_some() && scan.problems.is_empty();
+    if !is_trusted {
         for section in &sections {
             scan.count_indexed(section)?;
         }
@@ -340,7 +356,11 @@ fn by_summary(
     scan.directory.attachments.sort_by_key(|entry| entry.offset);
     scan.directory.metadata.extend(metadata);
     scan.directory.metadata.sort_by_key(|entry| entry.offset);
-    Ok(Opened { scan, statistics })
+    Ok(Opened {
+        scan,
+        statistics: summary.statistics,
+        is_trusted,
+    })
 }
 
 fn bad_pointer(offset: u64, what: &str, name: &str) -> Problem {
@@ -364,14 +384,10 @@ fn by_walking(
             "the file does not begin as an MCAP file does",
         ));
     }
-    let end = if ends_with_magic(storage)? {
-        storage.size() - MAGIC_LEN
-    } else {
-        storage.size()
-    };
-    scan.walk(start, end)?;
+    scan.walk(start, records_end(storage)?)?;
     Ok(Opened {
         scan,
         statistics: None,
+        is_trusted: false,
     })
 }

@@ -200,23 +200,23 @@ pub(crate) fn parse(opcode: u8, body: &[u8]) -> Result<Record<'_>, mcap::McapErr
 }
 
 /// What a person calls a record.
-pub(crate) fn opcode_name(opcode: u8) -> &'static str {
+pub(crate) fn name_of(opcode: u8) -> &'static str {
     match opcode {
-        op::HEADER => "header",
-        op::FOOTER => "footer",
-        op::SCHEMA => "schema",
-        op::CHANNEL => "channel",
-        op::MESSAGE => "message",
-        op::CHUNK => "chunk",
-        op::MESSAGE_INDEX => "message index",
-        op::CHUNK_INDEX => "chunk index",
-        op::ATTACHMENT => "attachment",
-        op::ATTACHMENT_INDEX => "attachment index",
-        op::STATISTICS => "statistics",
-        op::METADATA => "metadata",
-        op::METADATA_INDEX => "metadata index",
-        op::SUMMARY_OFFSET => "summary offset",
-        op::DATA_END => "data end",
-        _ => "unknown",
+        op::HEADER => "a header record",
+        op::FOOTER => "a footer record",
+        op::SCHEMA => "a schema record",
+        op::CHANNEL => "a channel record",
+        op::MESSAGE => "a message record",
+        op::CHUNK => "a chunk record",
+        op::MESSAGE_INDEX => "a message index record",
+        op::CHUNK_INDEX => "a chunk index record",
+        op::ATTACHMENT => "an attachment record",
+        op::ATTACHMENT_INDEX => "an attachment index record",
+        op::STATISTICS => "a statistics record",
+        op::METADATA => "a metadata record",
+        op::METADATA_INDEX => "a metadata index record",
+        op::SUMMARY_OFFSET => "a summary offset record",
+        op::DATA_END => "a data end record",
+        _ => "a record of unknown kind",
     }
 }

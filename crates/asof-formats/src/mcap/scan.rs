@@ -15,7 +15,7 @@ use super::directory::{Contents, Directory, Section, SectionKind, clamped, clamp
 use super::problems::Problems;
 use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
-    RecordHeader, opcode_name, parse,
+    RecordHeader, name_of, parse,
 };
 use crate::Storage;
 
@@ -30,8 +30,8 @@ pub(crate) struct Scan<'a> {
     bare: Option<Bare>,
     /// Directly behind a chunk: the message indexes seen so far, which belong to the last section.
     indexes: Option<Vec<MessageIndexPlace>>,
-    /// Whether a data end record was met: only a summary may follow.
-    pub saw_data_end: bool,
+    /// Where the data section ends, and its checksum.
+    pub data_end: Option<(u64, u32)>,
     /// Whether the footer was met: nothing may follow.
     pub saw_footer: bool,
 }
@@ -68,7 +68,7 @@ impl<'a> Scan<'a> {
             counts: BTreeMap::new(),
             bare: None,
             indexes: None,
-            saw_data_end: false,
+            data_end: None,
             saw_footer: false,
         }
     }
@@ -132,7 +132,12 @@ impl<'a> Scan<'a> {
             op::MESSAGE_INDEX => return self.meet_message_index(header),
             op::ATTACHMENT => return self.meet_attachment(header),
             op::HEADER | op::SCHEMA | op::CHANNEL | op::METADATA => return self.meet_small(header),
-            op::DATA_END => self.saw_data_end = true,
+            op::DATA_END => {
+                let crc = Fields(&self.storage.get(header.body(), 4)?)
+                    .u32()
+                    .unwrap_or(0);
+                self.data_end = Some((header.offset, crc));
+            }
             op::FOOTER => self.saw_footer = true,
             // Private records (0x80 and up) and those of a later version are none of our business.
             _ => {}
@@ -242,6 +247,32 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Where an attachment or metadata record really ends; an index that says otherwise is kept in doubt.
+    pub fn end_of_extra(
+        &mut self,
+        offset: u64,
+        indexed_end: u64,
+        opcode: u8,
+    ) -> Result<u64, SourceError> {
+        let head = self.storage.get(offset, HEADER_LEN)?;
+        let header = RecordHeader::parse(offset, &head).filter(|header| header.opcode == opcode);
+        let Some(header) = header.filter(|header| header.end() <= self.storage.size()) else {
+            return Ok(indexed_end);
+        };
+        if header.end() != indexed_end {
+            let message = format!(
+                "{} is {} bytes long here, not the {} that its index gives",
+                name_of(opcode),
+                header.end() - offset,
+                indexed_end - offset
+            );
+            self.directory
+                .doubts
+                .push(Problem::at(ProblemKind::BadIndex, offset, message));
+        }
+        Ok(header.end())
+    }
+
     /// Counts the messages of a section by its message indexes' lengths.
     pub fn count_indexed(&mut self, section: &Section) -> Result<(), SourceError> {
         let Contents::Indexed(entries) = &section.contents else {
@@ -327,8 +358,8 @@ impl<'a> Scan<'a> {
                 "it is left out"
             };
             let message = format!(
-                "a {} record says that it is {} bytes long, but another record starts {} bytes behind it; {what}",
-                opcode_name(header.opcode),
+                "{} says that it is {} bytes long, but another record starts {} bytes behind it; {what}",
+                name_of(header.opcode),
                 header.len,
                 next - header.offset
             );
@@ -346,8 +377,8 @@ impl<'a> Scan<'a> {
             "it is left out"
         };
         let message = format!(
-            "the file ends in the middle of a {} record of {} bytes, of which {} are there; {what}",
-            opcode_name(header.opcode),
+            "the file ends in the middle of {} of {} bytes, of which {} are there; {what}",
+            name_of(header.opcode),
             header.len,
             end.saturating_sub(header.body())
         );
@@ -449,8 +480,8 @@ impl<'a> Scan<'a> {
 
     fn report_bad_record(&mut self, header: RecordHeader, why: &str) {
         let message = format!(
-            "a {} record cannot be read ({why}); it is left out",
-            opcode_name(header.opcode)
+            "{} cannot be read ({why}); it is left out",
+            name_of(header.opcode)
         );
         self.problems
             .push(Problem::at(ProblemKind::BadRecord, header.offset, message));
