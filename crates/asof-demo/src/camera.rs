@@ -1,0 +1,165 @@
+//! The robot's camera: every column of the picture is a ray into the house.
+//!
+//! Walls and furniture are upright, so one level ray finds what a whole column shows; the floor is
+//! cast pixel by pixel. Patterns fade with the distance, where they would only flicker.
+
+use jpeg_encoder::{ColorType, Encoder};
+
+use crate::house::{CEILING, Hit, House, Outline, Room, Surface, Thing};
+use crate::paint::{self, Colour};
+use crate::pose::Pose;
+use crate::sensors::CAMERA;
+
+/// Pixels across.
+const WIDTH: usize = 320;
+/// Pixels down.
+const HEIGHT: usize = 240;
+/// Half the picture's width, seen from one unit away: an opening of about 74 degrees.
+const HALF_VIEW: f64 = 0.75;
+/// Of 100. Enough for the eye, and ten pictures a second stay small.
+const QUALITY: u8 = 72;
+
+/// Draws pictures, and keeps the canvas between them.
+#[derive(Debug)]
+pub(crate) struct Camera {
+    canvas: Vec<u8>,
+    hits: Vec<Hit>,
+}
+
+impl Camera {
+    pub(crate) fn new() -> Self {
+        Camera {
+            canvas: vec![0; WIDTH * HEIGHT * 3],
+            hits: Vec::new(),
+        }
+    }
+
+    /// What the camera sees from a robot that stands here, as a JPEG.
+    pub(crate) fn picture(&mut self, house: &House, robot: Pose) -> Vec<u8> {
+        let eye = robot.then(Pose::new(CAMERA.0, 0.0, 0.0));
+        for column in 0..WIDTH {
+            self.draw_column(house, eye, column);
+        }
+        let mut jpeg = Vec::with_capacity(16 * 1024);
+        let encoder = Encoder::new(&mut jpeg, QUALITY);
+        // Writing to memory fails only for a picture of another size than its canvas.
+        let drawn = encoder.encode(&self.canvas, WIDTH as u16, HEIGHT as u16, ColorType::Rgb);
+        debug_assert!(drawn.is_ok());
+        jpeg
+    }
+
+    fn draw_column(&mut self, house: &House, eye: Pose, column: usize) {
+        let across = HALF_VIEW * (1.0 - 2.0 * (column as f64 + 0.5) / WIDTH as f64);
+        let (sin, cos) = libm::sincos(eye.heading);
+        // One unit deep along this ray; depth, not distance, so that straight walls stay straight.
+        let ray = (cos - across * sin, sin + across * cos);
+        let mut hits = std::mem::take(&mut self.hits);
+        house.view((eye.x, eye.y), ray, &mut hits);
+        let depth = hits.last().map_or(f64::INFINITY, |hit| hit.distance);
+        self.draw_ground(eye, ray, column, depth);
+        for hit in hits.iter().rev() {
+            self.draw_thing(house.thing(hit.thing), hit, eye, ray, column);
+        }
+        self.hits = hits;
+    }
+
+    /// Floor and ceiling, as far as the wall behind them leaves free.
+    fn draw_ground(&mut self, eye: Pose, ray: (f64, f64), column: usize, wall: f64) {
+        let floor = row_of(0.0, wall).clamp(0.0, HEIGHT as f64) as usize;
+        for row in floor..HEIGHT {
+            let below = row as f64 + 0.5 - HEIGHT as f64 / 2.0;
+            if below <= 0.0 {
+                continue;
+            }
+            let depth = CAMERA.1 * focal_length() / below;
+            let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
+            let colour = paint::floor(x, y, detail(depth));
+            self.put(column, row, colour.lit(light(depth)));
+        }
+        let ceiling = row_of(CEILING, wall).clamp(0.0, HEIGHT as f64) as usize;
+        for row in 0..=ceiling.min(HEIGHT - 1) {
+            let above = HEIGHT as f64 / 2.0 - row as f64 - 0.5;
+            let depth = (CEILING - CAMERA.1) * focal_length() / above.max(0.5);
+            let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
+            let colour = paint::ceiling(x, y);
+            self.put(column, row, colour.lit(light(depth)));
+        }
+    }
+
+    fn draw_thing(&mut self, thing: &Thing, hit: &Hit, eye: Pose, ray: (f64, f64), column: usize) {
+        let depth = hit.distance.max(0.02);
+        let (top, bottom) = (row_of(thing.top, depth), row_of(thing.bottom, depth));
+        let first = (top - 0.5).ceil().clamp(0.0, HEIGHT as f64) as usize;
+        let last = (bottom - 0.5).ceil().clamp(0.0, HEIGHT as f64) as usize;
+        let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
+        // The room that the surface looks into decides what a wall is papered with.
+        let room = Room::at(x + 0.01 * hit.normal.0, y + 0.01 * hit.normal.1);
+        let edge = edge(thing.outline, hit);
+        let slant = 0.86 + 0.14 * hit.normal.0 * 0.6 + 0.1 * hit.normal.1.abs();
+        let shine = light(depth) * slant as f32;
+        let detail = detail(depth);
+        for row in first..last {
+            let height =
+                CAMERA.1 + (HEIGHT as f64 / 2.0 - row as f64 - 0.5) * depth / focal_length();
+            let spot = paint::Spot {
+                along: hit.along,
+                height,
+                edge,
+                detail,
+                room,
+            };
+            if let Some(colour) = paint::surface(thing, &spot) {
+                self.put(column, row, colour.lit(shine * corner_shade(thing, height)));
+            }
+        }
+    }
+
+    fn put(&mut self, column: usize, row: usize, colour: Colour) {
+        let at = (row * WIDTH + column) * 3;
+        self.canvas[at..at + 3].copy_from_slice(&colour.bytes());
+    }
+}
+
+/// Pixels to one unit at depth one.
+fn focal_length() -> f64 {
+    WIDTH as f64 / 2.0 / HALF_VIEW
+}
+
+/// The row in which something at this height and depth shows.
+fn row_of(height: f64, depth: f64) -> f64 {
+    HEIGHT as f64 / 2.0 + (CAMERA.1 - height) / depth * focal_length()
+}
+
+/// How much of a pattern is left at a distance.
+fn detail(depth: f64) -> f32 {
+    (1.0 / (1.0 + 0.05 * depth * depth)) as f32
+}
+
+/// How bright things are at a distance: the robot carries a lamp.
+fn light(depth: f64) -> f32 {
+    (0.42 + 0.66 / (1.0 + 0.05 * depth * depth)) as f32
+}
+
+/// Walls darken towards the floor and the ceiling, as they do in corners.
+fn corner_shade(thing: &Thing, height: f64) -> f32 {
+    if thing.surface != Surface::Wall {
+        return 1.0;
+    }
+    let gap = height.min(CEILING - height).max(0.0);
+    (1.0 - 0.2 / (1.0 + 14.0 * gap)) as f32
+}
+
+/// Metres from the spot that was hit to the nearest end of that side.
+fn edge(outline: Outline, hit: &Hit) -> f64 {
+    match outline {
+        Outline::Round(..) => f64::INFINITY,
+        Outline::Box(west, south, east, north) => {
+            let (low, high) = if hit.normal.0 == 0.0 {
+                (west, east)
+            } else {
+                (south, north)
+            };
+            (hit.along - low).min(high - hit.along)
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A small simulated robot, for demos, tests and benchmarks.
+//!
+//! A wheeled robot drives a loop through the four rooms of a [`House`]. Its laser, camera, wheels,
+//! IMU and bumper all look at the same simulated world, so what they say agrees: the odometry is
+//! the sum of the wheels' motion, the scan is what the map shows from where the robot stands, the
+//! bumper is pressed when it touches a wall. A seed decides the rest, and the same seed gives the
+//! same bytes on every machine.
+//!
+//! This crate makes channels and messages and writes no file.
+//!
+//! ```
+//! use std::time::Duration;
+//! use asof_demo::{Demo, DemoOptions};
+//!
+//! let demo = Demo::new(DemoOptions { duration: Duration::from_secs(1), ..DemoOptions::default() });
+//! let scans = demo.messages().filter(|message| message.channel.topic == "/scan");
+//! assert_eq!(scans.count(), 10);
+//! ```
+//!
+//! For benchmarks, [`small_messages`] and [`large_messages`] make as many bytes as are wanted, of
+//! the shapes that recordings of real robots have.
+
+mod camera;
+mod drive;
+mod house;
+mod mapper;
+mod navigator;
+mod paint;
+mod pose;
+mod random;
+mod readings;
+mod recording;
+mod robot;
+mod ros2;
+mod sensors;
+mod shapes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::{Channel, Stamp};
+
+pub use house::{House, Room};
+pub use pose::Pose;
+pub use recording::Messages;
+pub use shapes::{Shapes, large_messages, small_messages};
+
+use drive::Drive;
+use readings::Topic;
+
+/// How the messages are put into bytes, and their schemas with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// ROS 2's types in CDR, with `ros2msg` schemas.
+    #[default]
+    Cdr,
+}
+
+/// What kind of drive is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// When the drive starts. Noon of 1 May 2024 (UTC), unless somebody says otherwise.
+    pub start: Stamp,
+    /// How long it takes: any length, and 30 seconds by default.
+    pub duration: Duration,
+    /// How the messages are put into bytes.
+    pub encoding: Encoding,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        DemoOptions {
+            seed: 1,
+            start: Stamp::from_nanos(1_714_564_800_000_000_000),
+            duration: Duration::from_secs(30),
+            encoding: Encoding::Cdr,
+        }
+    }
+}
+
+/// A drive that can be recorded.
+#[derive(Debug, Clone)]
+pub struct Demo {
+    options: DemoOptions,
+    channels: Arc<[Arc<Channel>]>,
+}
+
+impl Demo {
+    /// The half width of the round robot, in metres.
+    pub const RADIUS: f64 = robot::RADIUS;
+    /// The distance between its two wheels, in metres.
+    pub const WHEEL_BASE: f64 = robot::WHEEL_BASE;
+    /// The radius of its wheels, in metres.
+    pub const WHEEL_RADIUS: f64 = robot::WHEEL_RADIUS;
+
+    /// A drive with these options. Nothing is simulated yet.
+    pub fn new(options: DemoOptions) -> Self {
+        let channel = |topic| match options.encoding {
+            Encoding::Cdr => ros2::channel(topic),
+        };
+        let channels = Topic::ALL.map(channel).map(Arc::new);
+        Demo {
+            options,
+            channels: Arc::new(channels),
+        }
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &DemoOptions {
+        &self.options
+    }
+
+    /// Every channel that the messages come on.
+    pub fn channels(&self) -> &[Arc<Channel>] {
+        &self.channels
+    }
+
+    /// The name of the conventions that the recording follows, for an MCAP header: `ros2`, or none.
+    pub fn profile(&self) -> &'static str {
+        match self.options.encoding {
+            Encoding::Cdr => "ros2",
+        }
+    }
+
+    /// The messages, in the order of their log times, simulated as they are asked for.
+    ///
+    /// A message's publish time is its header's stamp; its log time is a little later.
+    pub fn messages(&self) -> Messages {
+        Messages::new(&self.options, Arc::clone(&self.channels))
+    }
+
+    /// Where the robot really is, 200 times a second: what no recording of a real robot knows.
+    pub fn truth(&self) -> impl Iterator<Item = (Stamp, Pose)> + use<> {
+        let start = self.options.start;
+        let end = i64::try_from(self.options.duration.as_nanos()).unwrap_or(i64::MAX);
+        let mut drive = Drive::new(&self.options);
+        std::iter::from_fn(move || {
+            let nanos = drive.steps() as i64 * recording::STEP_NANOS;
+            if nanos >= end {
+                return None;
+            }
+            drive.decide();
+            let pose = drive.robot.truth;
+            drive.advance();
+            Some((start.plus_nanos(nanos), pose))
+        })
+    }
+}

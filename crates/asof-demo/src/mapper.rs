@@ -1,0 +1,74 @@
+//! The map as the robot comes to know it.
+
+use crate::house::{DEPTH, WIDTH};
+use crate::pose::Pose;
+
+/// Metres to a cell.
+pub(crate) const RESOLUTION: f64 = 0.05;
+/// Unknown land around the house, so that its outer walls are not the edge of the map.
+const MARGIN: f64 = 0.3;
+/// Cells from west to east.
+pub(crate) const COLUMNS: usize = ((WIDTH + 2.0 * MARGIN) / RESOLUTION + 0.5) as usize;
+/// Cells from south to north.
+pub(crate) const ROWS: usize = ((DEPTH + 2.0 * MARGIN) / RESOLUTION + 0.5) as usize;
+/// Where the first cell's south-west corner lies, on both axes.
+pub(crate) const ORIGIN: f64 = -MARGIN;
+
+/// Evidence for and against something standing in each cell, gathered from scans.
+#[derive(Debug, Clone)]
+pub(crate) struct Mapper {
+    /// Above zero: something is there. Below: nothing. Zero: not seen.
+    evidence: Vec<i8>,
+}
+
+impl Mapper {
+    pub(crate) fn new() -> Self {
+        Mapper {
+            evidence: vec![0; COLUMNS * ROWS],
+        }
+    }
+
+    /// Takes in one scan: beams `(angle, range)` as seen from the laser's place.
+    pub(crate) fn see(&mut self, laser: Pose, beams: impl Iterator<Item = (f64, f64)>) {
+        for (angle, range) in beams {
+            let (sin, cos) = libm::sincos(laser.heading + angle);
+            // Half a cell each, up to the last cell before the echo.
+            let steps = ((range - RESOLUTION) / (RESOLUTION / 2.0)) as i32;
+            let mut last = usize::MAX;
+            for step in 0..steps {
+                let way = f64::from(step) * RESOLUTION / 2.0;
+                let Some(cell) = cell(laser.x + way * cos, laser.y + way * sin) else {
+                    continue;
+                };
+                if cell != last {
+                    last = cell;
+                    self.evidence[cell] = (self.evidence[cell] - 1).max(-10);
+                }
+            }
+            // A hair behind the surface, so that a wall on a cell's edge falls on its inner side.
+            let way = range + RESOLUTION / 4.0;
+            if let Some(cell) = cell(laser.x + way * cos, laser.y + way * sin) {
+                self.evidence[cell] = (self.evidence[cell] + 6).min(40);
+            }
+        }
+    }
+
+    /// The map as ROS has it: -1 unknown, 0 free, 100 occupied; rows from south to north.
+    pub(crate) fn grid(&self) -> Vec<i8> {
+        self.evidence
+            .iter()
+            .map(|&evidence| match evidence {
+                0 => -1,
+                1.. => 100,
+                _ => 0,
+            })
+            .collect()
+    }
+}
+
+fn cell(x: f64, y: f64) -> Option<usize> {
+    let column = ((x - ORIGIN) / RESOLUTION).floor();
+    let row = ((y - ORIGIN) / RESOLUTION).floor();
+    let is_inside = column >= 0.0 && row >= 0.0 && column < COLUMNS as f64 && row < ROWS as f64;
+    is_inside.then(|| row as usize * COLUMNS + column as usize)
+}
