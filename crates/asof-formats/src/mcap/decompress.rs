@@ -50,10 +50,12 @@ pub(crate) fn decompress(
                 Err(error) => failed(format!("cannot start zstd: {error}")),
             }
         }
-        "lz4" => match lz4::Decoder::new(&data[..]) {
-            Ok(decoder) => in_steps(decoder, data, declared, pool),
-            Err(error) => failed(format!("cannot start lz4: {error}")),
-        },
+        "lz4" => in_steps(
+            lz4_flex::frame::FrameDecoder::new(&data[..]),
+            data,
+            declared,
+            pool,
+        ),
         other => Decompressed {
             bytes: Bytes::new(),
             fault: Some((
@@ -100,6 +102,7 @@ fn in_steps(
     let first = declared.min(likely_size(data)).saturating_add(1) as usize;
     let mut buffer = pool.take(first);
     let mut used = 0;
+    let mut was_between_frames = false;
     let fault = loop {
         if used == buffer.len() {
             if used >= limit {
@@ -119,8 +122,13 @@ fn in_steps(
             buffer.resize(larger, 0);
         }
         match reader.read(&mut buffer[used..]) {
-            Ok(0) => break None,
-            Ok(read) => used += read,
+            // Several frames may follow each other; lz4's reader stops between them once.
+            Ok(0) if was_between_frames || used as u64 >= declared => break None,
+            Ok(0) => was_between_frames = true,
+            Ok(read) => {
+                used += read;
+                was_between_frames = false;
+            }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
                 break Some(format!(
@@ -178,11 +186,9 @@ mod tests {
     }
 
     fn lz4_of(contents: &[u8]) -> Bytes {
-        let mut encoder = lz4::EncoderBuilder::new()
-            .build(Vec::new())
-            .expect("starts");
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
         encoder.write_all(contents).expect("compresses");
-        encoder.finish().0.into()
+        encoder.finish().expect("compresses").into()
     }
 
     fn text() -> Vec<u8> {
@@ -202,6 +208,21 @@ mod tests {
             let result = decompress(name, &data, contents.len() as u64, &pool());
             assert_eq!(result.fault, None, "{name}");
             assert!(result.bytes == contents, "{name}");
+        }
+    }
+
+    #[test]
+    fn frames_that_follow_each_other_are_all_read() {
+        let (front, back) = (text(), text().split_off(1000));
+        let both = [front.clone(), back.clone()].concat();
+        for (name, frames) in [
+            ("zstd", [zstd_of(&front), zstd_of(&back)]),
+            ("lz4", [lz4_of(&front), lz4_of(&back)]),
+        ] {
+            let data = Bytes::from(frames.concat());
+            let result = decompress(name, &data, both.len() as u64, &pool());
+            assert_eq!(result.fault, None, "{name}");
+            assert!(result.bytes == both, "{name}");
         }
     }
 

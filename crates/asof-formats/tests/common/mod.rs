@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, Stamp, Topics};
+use asof_formats::McapFile;
 
 /// The folder with recordings from elsewhere, if it is there; says so where it is not.
 pub fn test_data() -> Option<PathBuf> {
@@ -58,4 +59,116 @@ pub fn scan_backfill(all: &[Message], topics: &Topics, at: Stamp) -> Vec<Message
         last.push(message);
     }
     last.into_iter().cloned().collect()
+}
+
+/// A short drive of the demo robot, written in every way that a test asks for.
+pub fn demo_file(seconds: f64, options: mcap::WriteOptions) -> Vec<u8> {
+    let demo = asof_demo::Demo::new(asof_demo::DemoOptions {
+        duration: std::time::Duration::from_secs_f64(seconds),
+        ..asof_demo::DemoOptions::default()
+    });
+    let mut writer = options
+        .create(std::io::Cursor::new(Vec::new()))
+        .expect("a writer");
+    let mut ids = std::collections::HashMap::new();
+    for message in demo.messages() {
+        let id = *ids.entry(message.channel.topic.clone()).or_insert_with(|| {
+            let schema = message.channel.schema.as_ref().expect("a schema");
+            let schema = writer
+                .add_schema(&schema.name, &schema.encoding, &schema.data)
+                .expect("a schema");
+            let channel = &message.channel;
+            writer
+                .add_channel(
+                    schema,
+                    &channel.topic,
+                    &channel.message_encoding,
+                    &channel.metadata,
+                )
+                .expect("a channel")
+        });
+        let header = mcap::records::MessageHeader {
+            channel_id: id,
+            sequence: message.sequence,
+            log_time: message.log_time.to_unsigned_nanos().expect("after 1970"),
+            publish_time: message
+                .publish_time
+                .to_unsigned_nanos()
+                .expect("after 1970"),
+        };
+        writer
+            .write_to_known_channel(&header, &message.payload)
+            .expect("written");
+    }
+    let attachment = mcap::Attachment {
+        log_time: 1,
+        create_time: 2,
+        name: "calibration.yaml".into(),
+        media_type: "text/yaml".into(),
+        data: b"wheel_radius: 0.035"[..].into(),
+    };
+    writer.attach(&attachment).expect("written");
+    let metadata = [("robot".to_owned(), "demo".to_owned())].into();
+    writer
+        .write_metadata(&mcap::records::Metadata {
+            name: "run".into(),
+            metadata,
+        })
+        .expect("written");
+    writer.finish().expect("finished");
+    writer.into_inner().into_inner()
+}
+
+/// Small chunks, so that a short drive has many.
+pub fn small_chunks() -> mcap::WriteOptions {
+    mcap::WriteOptions::new()
+        .chunk_size(Some(16 << 10))
+        .compression_threads(0)
+}
+
+/// Does everything that can be done with a file. Whatever the bytes are, this ends without a panic, in
+/// messages or in an error.
+pub fn exercise(bytes: Vec<u8>) -> usize {
+    let Ok(file) = McapFile::from_bytes("mutated.mcap", bytes) else {
+        return 0;
+    };
+    let summary = file.summary();
+    let mut seen = 0;
+    for batch in file
+        .read(&Query::all())
+        .expect("in memory")
+        .map_while(Result::ok)
+    {
+        assert!(!batch.is_empty());
+        seen += batch
+            .iter()
+            .filter(|m| m.payload.len() < usize::MAX)
+            .count();
+    }
+    let some = Query::topics(["/odom", "/tf"])
+        .between(summary.range.start..=summary.range.start.plus_nanos(1 << 29));
+    for batch in file.read(&some).expect("in memory").map_while(Result::ok) {
+        assert!(
+            batch
+                .iter()
+                .all(|m| some.matches(&m.channel.topic, m.log_time))
+        );
+    }
+    for at in [
+        summary.range.start,
+        summary.range.end,
+        Stamp::MAX,
+        Stamp::MIN,
+    ] {
+        let known = file.backfill(&Topics::All, at).expect("in memory");
+        assert!(known.iter().all(|m| m.log_time <= at));
+    }
+    for entry in &summary.attachments {
+        let _ = file.attachment(entry);
+    }
+    for entry in &summary.metadata {
+        let _ = file.metadata(entry);
+    }
+    file.check(&mut |_, _| {}).expect("in memory");
+    seen
 }

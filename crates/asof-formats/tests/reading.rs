@@ -1,0 +1,203 @@
+//! What a source over MCAP promises: order, pushdown, several readers, bounded work.
+
+mod common;
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use asof_core::{Channel, Message, Query, Schema, Source, Stamp, TimeRange, Topics};
+use asof_formats::{Compression, Mapped, McapFile, McapOptions, McapWriter, McapWriterOptions};
+use proptest::prelude::*;
+
+fn channel(topic: &str) -> Arc<Channel> {
+    Arc::new(Channel {
+        topic: topic.to_owned(),
+        message_encoding: "json".into(),
+        ..Channel::default()
+    })
+}
+
+fn message(channel: &Arc<Channel>, log_time: i64, payload: String) -> Message {
+    let at = Stamp::from_nanos(log_time);
+    Message {
+        channel: Arc::clone(channel),
+        log_time: at,
+        publish_time: at,
+        sequence: 0,
+        payload: payload.into(),
+    }
+}
+
+fn write(messages: &[Message], options: McapWriterOptions) -> Vec<u8> {
+    let mut writer = McapWriter::new(Cursor::new(Vec::new()), options).expect("a writer");
+    for message in messages {
+        writer.write(message).expect("written");
+    }
+    writer.finish().expect("finished").into_inner()
+}
+
+fn tiny_chunks() -> McapWriterOptions {
+    McapWriterOptions {
+        chunk_size: 200,
+        chunk_age: None,
+        ..McapWriterOptions::default()
+    }
+}
+
+fn open(bytes: Vec<u8>, threads: usize) -> McapFile {
+    let storage = Mapped::from_bytes("test.mcap", bytes.into());
+    McapFile::from_storage(Box::new(storage), McapOptions { threads }).expect("opens")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Log times at random: chunks overlap, and messages are out of order within them.
+    #[test]
+    fn any_order_of_writing_is_read_in_order_of_time_and_ties_keep_file_order(
+        times in prop::collection::vec(0i64..60, 0..200),
+        threads in 1usize..4,
+        range in (0i64..60, 0i64..60),
+        at in 0i64..60,
+        compression in prop::sample::select(vec![Compression::Zstd, Compression::Lz4, Compression::None]),
+    ) {
+        let channels = [channel("/a"), channel("/b"), channel("/c")];
+        let written: Vec<_> = times
+            .iter()
+            .enumerate()
+            .map(|(index, &time)| message(&channels[index % 3], time, format!("message {index}")))
+            .collect();
+        let file = open(write(&written, McapWriterOptions { compression, ..tiny_chunks() }), threads);
+        let mut sorted = written.clone();
+        sorted.sort_by_key(|m| m.log_time);
+        prop_assert_eq!(&common::messages(&file, &Query::all()), &sorted);
+
+        let query = Query::topics(["/a", "/c"]).between(TimeRange::new(range.0.into(), range.1.into()));
+        let wanted: Vec<_> = sorted.iter().filter(|m| query.matches(&m.channel.topic, m.log_time)).cloned().collect();
+        prop_assert_eq!(common::messages(&file, &query), wanted);
+
+        let known = file.backfill(&Topics::All, at.into()).expect("reads");
+        let known: Vec<_> = known.iter().map(|m| m.to_message()).collect();
+        prop_assert_eq!(known, common::scan_backfill(&sorted, &Topics::All, at.into()));
+        prop_assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
+    }
+}
+
+#[test]
+fn backfill_at_the_end_decompresses_only_the_chunks_that_hold_the_answers() {
+    let (often, rare) = (channel("/often"), channel("/rare"));
+    let mut messages = vec![message(&rare, 0, "once, long ago".into())];
+    messages.extend((1..10_000).map(|n| message(&often, n, format!("message {n}"))));
+    let file = open(write(&messages, tiny_chunks()), 2);
+    assert!(file.summary().chunks > 1000);
+    let known = file.backfill(&Topics::All, Stamp::MAX).expect("reads");
+    assert_eq!(known.len(), 2);
+    assert_eq!(file.counters().decompressed_chunks, 2);
+}
+
+#[test]
+fn a_topic_and_a_time_touch_only_the_chunks_that_hold_them() {
+    let (often, rare) = (channel("/often"), channel("/rare"));
+    let kinds = |n: i64| if n % 1000 == 0 { &rare } else { &often };
+    let messages: Vec<_> = (0..10_000)
+        .map(|n| message(kinds(n), n, format!("message {n}")))
+        .collect();
+    let bytes = write(&messages, tiny_chunks());
+    let file = open(bytes.clone(), 2);
+    assert_eq!(common::messages(&file, &Query::topics(["/rare"])).len(), 10);
+    assert_eq!(file.counters().decompressed_chunks, 10);
+
+    let file = open(bytes, 2);
+    let all = file.summary().chunks;
+    let part = Query::all().between(Stamp::from_nanos(5000)..=Stamp::from_nanos(5499));
+    assert_eq!(common::messages(&file, &part).len(), 500);
+    assert!(file.counters().decompressed_chunks <= all / 20 + 2);
+}
+
+#[test]
+fn opening_reads_no_chunk() {
+    let messages: Vec<_> = (0..1000)
+        .map(|n| message(&channel("/a"), n, format!("message {n}")))
+        .collect();
+    let file = open(write(&messages, tiny_chunks()), 2);
+    assert_eq!(file.summary().messages, Some(1000));
+    assert_eq!(file.counters().chunks, 0);
+}
+
+#[test]
+fn several_readers_see_the_same_and_one_that_stops_early_disturbs_nobody() {
+    let messages: Vec<_> = (0..5000)
+        .map(|n| message(&channel("/a"), n, format!("message {n}")))
+        .collect();
+    let file = Arc::new(open(write(&messages, tiny_chunks()), 3));
+    std::thread::scope(|scope| {
+        for reader in 0..6 {
+            let (file, messages) = (Arc::clone(&file), &messages);
+            scope.spawn(move || {
+                if reader % 2 == 0 {
+                    file.read(&Query::all())
+                        .expect("reads")
+                        .take(3)
+                        .for_each(|batch| drop(batch.expect("a batch")));
+                } else {
+                    assert_eq!(
+                        common::messages(&*file, &Query::all()).len(),
+                        messages.len()
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_batch_outlives_its_file() {
+    let file = open(
+        write(&[message(&channel("/a"), 1, "kept".into())], tiny_chunks()),
+        1,
+    );
+    let batch = file
+        .read(&Query::all())
+        .expect("reads")
+        .next()
+        .expect("one")
+        .expect("a batch");
+    drop(file);
+    assert_eq!(batch.get(0).expect("one message").payload, b"kept");
+}
+
+#[test]
+fn one_topic_may_come_on_two_channels_with_two_schemas() {
+    let with = |name: &str| {
+        let schema = Schema {
+            name: name.into(),
+            encoding: "ros2msg".into(),
+            data: name.to_owned().into(),
+        };
+        Arc::new(Channel {
+            schema: Some(Arc::new(schema)),
+            ..(*channel("/a")).clone()
+        })
+    };
+    let messages = [
+        message(&with("A"), 1, "1".into()),
+        message(&with("B"), 2, "2".into()),
+        message(&channel("/a"), 3, "3".into()),
+    ];
+    let file = open(write(&messages, tiny_chunks()), 1);
+    let found = common::messages(&file, &Query::topics(["/a"]));
+    let types: Vec<_> = found
+        .iter()
+        .map(|m| m.channel.type_name().to_owned())
+        .collect();
+    assert_eq!(types, ["A", "B", ""]);
+    assert_eq!(file.summary().channels.len(), 3);
+    assert_eq!(
+        file.backfill(&Topics::All, Stamp::MAX)
+            .expect("reads")
+            .get(0)
+            .expect("one")
+            .payload,
+        b"3"
+    );
+}
