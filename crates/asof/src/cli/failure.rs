@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+
 use super::screen::Screen;
 
 /// A command line that cannot be obeyed: exit code 2.
@@ -43,6 +45,10 @@ impl From<anyhow::Error> for Failure {
             Failure::Hangup
         } else if error.is::<Usage>() {
             Failure::Usage(error)
+        } else if let Some(cause) = error.downcast_ref::<io::Error>() {
+            // Every other failure of the system comes with words of its own.
+            let line = format!("cannot write to the output: {cause}; is the disk full?");
+            Failure::Other(error.context(line))
         } else {
             Failure::Other(error)
         }
@@ -77,31 +83,40 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if is_asked_for { 0 } else { 2 });
     }
-    let _ = writeln!(io::stderr(), "{}", in_one_line(&error.to_string()));
+    let line = in_one_line(&error.to_string());
+    let help = match verb() {
+        Some(verb) => format!("asof {verb} --help"),
+        None => "asof --help".to_owned(),
+    };
+    let _ = writeln!(io::stderr(), "{line}; see `{help}`");
     ExitCode::from(2)
 }
 
 /// Clap's paragraphs, without its usage and its last words.
 fn in_one_line(text: &str) -> String {
     let mut line = String::new();
-    let mut help = "`asof --help`".to_owned();
-    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
-        if let Some(usage) = part.strip_prefix("Usage: ") {
-            if let Some(verb) = usage.split(' ').nth(1).filter(|verb| is_verb(verb)) {
-                help = format!("`asof {verb} --help`");
-            }
-        } else if !part.starts_with("For more information") {
-            if !line.is_empty() {
-                line.push_str(if line.ends_with(':') { " " } else { "; " });
-            }
-            line.push_str(part);
+    let is_told = |part: &&str| {
+        !part.is_empty()
+            && !part.starts_with("Usage: ")
+            && !part.starts_with("For more information")
+    };
+    for part in text.lines().map(str::trim).filter(is_told) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
         }
+        line.push_str(part);
     }
-    format!("{line}; see {help}")
+    line
 }
 
-fn is_verb(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_lowercase())
+/// The verb that was meant, as far as can be told.
+fn verb() -> Option<String> {
+    let cli = super::Cli::command();
+    let is_verb = |word: &String| cli.find_subcommand(word).is_some();
+    let words = std::env::args_os().skip(1);
+    words
+        .filter_map(|word| word.into_string().ok())
+        .find(is_verb)
 }
 
 #[cfg(test)]
@@ -113,7 +128,7 @@ mod tests {
         let text = "error: the following required arguments were not provided:\n  <PLACE>\n\nUsage: asof cat --raw <PLACE>\n\nFor more information, try '--help'.\n";
         assert_eq!(
             in_one_line(text),
-            "error: the following required arguments were not provided: <PLACE>; see `asof cat --help`"
+            "error: the following required arguments were not provided: <PLACE>"
         );
     }
 }

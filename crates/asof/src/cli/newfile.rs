@@ -1,7 +1,7 @@
 //! A file that appears whole or not at all.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -42,13 +42,9 @@ impl NewFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let temporary = builder().tempfile_in(folder).map_err(|error| {
-            let why = error.kind().to_string();
-            anyhow::Error::new(error).context(format!(
-                "cannot write {}: {why}; check that its folder exists and may be written",
-                path.display()
-            ))
-        })?;
+        let temporary = builder()
+            .tempfile_in(folder)
+            .map_err(|error| unwritable(path, folder, error))?;
         remove_on_interrupt(temporary.path());
         Ok(NewFile {
             temporary,
@@ -58,8 +54,9 @@ impl NewFile {
     }
 
     /// Where to write.
-    pub fn writer(&self) -> io::Result<BufWriter<File>> {
-        let file = self.temporary.as_file().try_clone()?;
+    pub fn writer(&self) -> anyhow::Result<BufWriter<File>> {
+        let file = self.temporary.as_file().try_clone();
+        let file = file.context("cannot open another handle of the new file")?;
         Ok(BufWriter::with_capacity(1 << 17, file))
     }
 
@@ -79,6 +76,23 @@ impl NewFile {
                 format!("cannot put the finished file at {target}; nothing was written")
             })
     }
+}
+
+fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
+    let path = path.display();
+    let line = match error.kind() {
+        ErrorKind::NotFound => {
+            format!(
+                "cannot write {path}: there is no folder {}; make it first",
+                folder.display()
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot write {path}: permission denied; choose another folder with -o")
+        }
+        _ => format!("cannot write {path}: {error}"),
+    };
+    anyhow::Error::new(error).context(line)
 }
 
 /// Refuses to write over the recording that is being read, whatever it is called.

@@ -127,10 +127,14 @@ impl Recover {
 
     fn rescue(&self, file: &McapFile, copied: Copied) -> anyhow::Result<Rescue> {
         let summary = file.summary();
+        let written = std::fs::metadata(&self.output);
+        let size = written
+            .with_context(|| format!("cannot find {} any more", self.output.display()))?
+            .len();
         Ok(Rescue {
             path: self.place.display().to_string(),
             output: self.output.display().to_string(),
-            size: std::fs::metadata(&self.output)?.len(),
+            size,
             messages: copied.messages,
             attachments: copied.attachments,
             metadata: copied.metadata,
