@@ -136,13 +136,18 @@ impl DemoVerb {
     fn suggest(&self, screen: &Screen) -> anyhow::Result<()> {
         let file = quoted(&self.output);
         let asof = program();
+        let (start, end) = if self.seconds > Duration::from_secs(10) {
+            ("+10s", "+10.1s")
+        } else {
+            ("+0s", "+0.1s")
+        };
         let label = screen.palette().title;
         let mut out = output();
         write!(
             out,
             "
 {label}What to try next{label:#}
-  {asof} cat {file} --raw --topics /odom --start +10s --end +10.1s
+  {asof} cat {file} --raw --topics /odom --start {start} --end {end}
   {asof} cat {file} --raw --json --limit 1
   {asof} info {file} --json
   {asof} doctor {file}

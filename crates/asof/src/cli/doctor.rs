@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::newfile::beside;
-use super::numbers::{bytes, counted};
+use super::numbers::{bytes, counted, shown};
 use super::place::{self, quoted};
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
@@ -94,7 +94,7 @@ impl Doctor {
         let (size, chunks) = (bytes(found.size), counted(found.chunks, "chunk"));
         writeln!(out, "{title}{}{title:#}: {size}, {chunks}", found.path)?;
         for problem in &found.problems {
-            writeln!(out, "  {problem}")?;
+            writeln!(out, "  {}", shown(&problem.to_string()))?;
         }
         let messages = counted(found.messages, "message");
         if found.healthy {

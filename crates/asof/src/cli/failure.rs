@@ -45,8 +45,12 @@ impl From<anyhow::Error> for Failure {
             Failure::Hangup
         } else if error.is::<Usage>() {
             Failure::Usage(error)
-        } else if let Some(cause) = error.downcast_ref::<io::Error>() {
-            // Every other failure of the system comes with words of its own.
+        } else if let Some(cause) = error
+            .chain()
+            .next()
+            .and_then(|e| e.downcast_ref::<io::Error>())
+        {
+            // Every other failure of the system comes with words of its own around it.
             let line = format!("cannot write to the output: {cause}; is the disk full?");
             Failure::Other(error.context(line))
         } else {

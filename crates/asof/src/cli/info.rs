@@ -7,7 +7,7 @@ use asof_core::{Source, Stamp};
 use clap::Args;
 
 use super::Outcome;
-use super::numbers::{bytes, counted, duration, grouped, hertz};
+use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
 use super::place;
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
@@ -135,7 +135,7 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
         let total = counted(report.problems.len() as u64, "problem");
         writeln!(out, "\n  {bad}{total}{bad:#}")?;
         for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
-            writeln!(out, "  {problem}")?;
+            writeln!(out, "  {}", shown(&problem.to_string()))?;
         }
         if report.problems.len() > PROBLEMS_SHOWN {
             writeln!(out, "  and {} more", report.problems.len() - PROBLEMS_SHOWN)?;
@@ -166,9 +166,9 @@ fn print_topics(
     let row = |entry: &TopicReport| {
         let rate = entry.hz.filter(|&hz| hz > 0.0);
         [
-            entry.topic.clone(),
-            or_dash(&entry.type_name).to_owned(),
-            or_dash(&entry.encoding).to_owned(),
+            shown(&entry.topic).into_owned(),
+            shown(or_dash(&entry.type_name)).into_owned(),
+            shown(or_dash(&entry.encoding)).into_owned(),
             entry.messages.map_or("unknown".to_owned(), grouped),
             rate.map_or("-".to_owned(), hertz),
         ]

@@ -8,6 +8,8 @@ use asof_core::{Channel, MessageRef};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::numbers::shown;
+
 /// Writes messages as lines.
 ///
 /// A line is put together in one buffer that is kept, from parts that are made once per channel; so a
@@ -90,11 +92,11 @@ impl<W: Write> Lines<W> {
             "" => "-",
             name => name,
         };
+        let (topic, type_name) = (shown(&channel.topic), shown(type_name));
         write!(
             line,
-            "{:.9}  {}  {type_name}  {} B ",
+            "{:.9}  {topic}  {type_name}  {} B ",
             message.log_time,
-            channel.topic,
             message.payload.len()
         )?;
         for byte in message.payload.iter().take(SHOWN_BYTES) {

@@ -46,11 +46,11 @@ struct Cli {
     color: ColorChoice,
 
     /// Say more: causes of errors, what reading cost
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 901, action = ArgAction::Count)]
     verbose: u8,
 
     /// Say less: no notes, no progress; errors are still told
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 902)]
     quiet: bool,
 }
 

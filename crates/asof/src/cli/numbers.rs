@@ -1,4 +1,6 @@
-//! Numbers as people read them.
+//! Numbers and names as people read them.
+
+use std::borrow::Cow;
 
 use asof_core::Stamp;
 
@@ -64,6 +66,15 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
+/// A name out of a file, safe to show: one that holds newlines or a terminal's commands has them escaped.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        Cow::Owned(text.escape_debug().to_string())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// Seconds between two stamps, for JSON.
 pub fn seconds_between(start: Stamp, end: Stamp) -> f64 {
     end.since(start) as f64 / 1e9
@@ -72,6 +83,12 @@ pub fn seconds_between(start: Stamp, end: Stamp) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_a_terminals_commands_is_escaped() {
+        assert_eq!(shown("/plain/é"), "/plain/é");
+        assert_eq!(shown("/a\n\u{1b}[31m"), r"/a\n\u{1b}[31m");
+    }
 
     #[test]
     fn numbers_read_well_at_their_edges() {

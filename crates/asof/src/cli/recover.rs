@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::newfile::{NewFile, refuse_same};
-use super::numbers::{bytes, counted};
+use super::numbers::{bytes, counted, shown};
 use super::place;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
@@ -153,7 +153,7 @@ const PROBLEMS_SHOWN: usize = 20;
 fn print(out: &mut impl Write, rescue: &Rescue, colors: Palette) -> io::Result<()> {
     let Palette { good, bad, .. } = colors;
     for problem in rescue.problems.iter().take(PROBLEMS_SHOWN) {
-        writeln!(out, "  {problem}")?;
+        writeln!(out, "  {}", shown(&problem.to_string()))?;
     }
     if rescue.problems.len() > PROBLEMS_SHOWN {
         writeln!(out, "  and {} more", rescue.problems.len() - PROBLEMS_SHOWN)?;

@@ -7,6 +7,8 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::numbers::shown;
+
 /// When colours are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ColorChoice {
@@ -57,7 +59,10 @@ impl Screen {
     pub fn note(&self, text: impl fmt::Display) {
         if !self.quiet {
             let style = self.palette_for(&io::stderr()).label;
-            say(format_args!("{style}note:{style:#} {text}"));
+            say(format_args!(
+                "{style}note:{style:#} {}",
+                shown(&text.to_string())
+            ));
         }
     }
 
@@ -66,15 +71,18 @@ impl Screen {
         if !self.quiet {
             let style = AnsiColor::Yellow.on_default().bold();
             let style = self.plain_unless_colored(style, &io::stderr());
-            say(format_args!("{style}warning:{style:#} {text}"));
+            say(format_args!(
+                "{style}warning:{style:#} {}",
+                shown(&text.to_string())
+            ));
         }
     }
 
     /// What went wrong, in one line; its causes too if more was asked for.
     pub fn error(&self, error: &anyhow::Error) {
         let style = self.palette_for(&io::stderr()).bad;
-        let line = error.to_string().replace('\n', " ");
-        say(format_args!("{style}error:{style:#} {line}"));
+        let line = error.to_string();
+        say(format_args!("{style}error:{style:#} {}", shown(&line)));
         if self.is_verbose() {
             for cause in error.chain().skip(1) {
                 say(format_args!("  caused by: {cause}"));

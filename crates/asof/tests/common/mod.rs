@@ -119,9 +119,10 @@ impl Folder {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         let mut told = text(output.stdout);
         for line in text(output.stderr).lines() {
-            told += &format!("stderr: {line}\n");
+            told.extend(["stderr: ", line, "\n"]);
         }
-        told += &format!("exit {}\n", output.status.code().expect("no signal"));
+        let code = output.status.code().expect("no signal").to_string();
+        told.extend(["exit ", &code, "\n"]);
         told.replace(env!("CARGO_BIN_EXE_asof"), "asof").replace(
             concat!("asof ", env!("CARGO_PKG_VERSION")),
             "asof [VERSION]",
