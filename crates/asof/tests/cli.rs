@@ -28,6 +28,21 @@ fn demo_makes_the_same_bytes_from_the_same_seed() {
 }
 
 #[test]
+fn demo_speaks_protobuf_and_json_too() {
+    let folder = Folder::empty();
+    for encoding in ["protobuf", "json"] {
+        let line = format!("demo -o {encoding}.mcap --seconds 1 --encoding {encoding} --json");
+        let info = json(&folder.stdout(&line));
+        let topics = info["topics"].as_array().expect("topics");
+        assert!(topics.len() > 8, "{info}");
+        assert!(
+            topics.iter().all(|topic| topic["encoding"] == encoding),
+            "{info}"
+        );
+    }
+}
+
+#[test]
 fn demo_replaces_its_own_recording_and_nobody_elses() {
     let folder = Folder::with_demo();
     assert_eq!(folder.exit_code("demo -o run.mcap --seconds 0"), 0);
@@ -391,6 +406,34 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         (output.status.code(), output.stderr.as_slice()),
         (Some(0), &b""[..])
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_takes_the_unfinished_file_away() {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+    let folder = Folder::empty();
+    let mut child = asof()
+        .args(["demo", "--seconds", "1000000"])
+        .current_dir(folder.path("."))
+        .spawn()
+        .expect("asof");
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while folder.names().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(folder.names().len(), 1, "the file in the making");
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .expect("kill")
+            .success()
+    );
+    assert_eq!(child.wait().expect("asof").code(), Some(130));
+    assert_eq!(folder.names(), [""; 0]);
 }
 
 #[cfg(target_os = "linux")]

@@ -58,18 +58,26 @@ enum EncodingChoice {
     /// ROS 2 types in CDR
     #[default]
     Ros2,
+    /// Foxglove's types in protobuf
+    Protobuf,
+    /// Foxglove's types in JSON
+    Json,
 }
 
 impl EncodingChoice {
     fn encoding(self) -> Encoding {
         match self {
             EncodingChoice::Ros2 => Encoding::Cdr,
+            EncodingChoice::Protobuf => Encoding::Protobuf,
+            EncodingChoice::Json => Encoding::Json,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             EncodingChoice::Ros2 => "ros2",
+            EncodingChoice::Protobuf => "protobuf",
+            EncodingChoice::Json => "json",
         }
     }
 }

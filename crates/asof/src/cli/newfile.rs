@@ -3,6 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use tempfile::NamedTempFile;
@@ -42,10 +43,8 @@ impl NewFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let temporary = builder()
-            .tempfile_in(folder)
+        let temporary = removed_on_interrupt(|| builder().tempfile_in(folder))
             .map_err(|error| unwritable(path, folder, error))?;
-        remove_on_interrupt(temporary.path());
         Ok(NewFile {
             temporary,
             target,
@@ -154,13 +153,25 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// Takes the unfinished file away if the person has had enough. Where that cannot be arranged, it stays.
-fn remove_on_interrupt(path: &Path) {
-    let path = path.to_owned();
+/// The file that an interrupt must not leave behind. Locked while it is made, so that there is no moment
+/// in which it exists and is not known here.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.
+fn removed_on_interrupt(
+    make: impl FnOnce() -> io::Result<NamedTempFile>,
+) -> io::Result<NamedTempFile> {
+    let unfinished = || UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = ctrlc::set_handler(move || {
-        let _ = fs::remove_file(&path);
+        if let Some(path) = unfinished().take() {
+            let _ = fs::remove_file(path);
+        }
         std::process::exit(130);
     });
+    let mut known = unfinished();
+    let made = make()?;
+    *known = Some(made.path().to_owned());
+    Ok(made)
 }
 
 #[cfg(test)]
