@@ -102,7 +102,8 @@ pub(crate) struct Scan {
     pub(crate) angle_min: f64,
     pub(crate) angle_max: f64,
     pub(crate) angle_increment: f64,
-    pub(crate) scan_time: f32,
+    /// Seconds from one scan to the next.
+    pub(crate) period: f32,
     pub(crate) range_min: f32,
     pub(crate) range_max: f32,
     /// Infinite where no echo came back.
@@ -115,6 +116,13 @@ pub(crate) struct Odometry {
     pub(crate) pose: Pose,
     pub(crate) linear: f64,
     pub(crate) angular: f64,
+}
+
+impl Odometry {
+    /// x, y, z, then the rotations around them: a robot on a floor knows nothing of z and tilt.
+    pub(crate) const POSE_VARIANCES: [f64; 6] = [1e-3, 1e-3, 1e6, 1e6, 1e6, 3e-3];
+    /// The same for its velocity.
+    pub(crate) const VELOCITY_VARIANCES: [f64; 6] = [1e-4, 1e-4, 1e6, 1e6, 1e6, 5e-4];
 }
 
 #[derive(Debug, Clone)]

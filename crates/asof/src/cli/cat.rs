@@ -1,0 +1,182 @@
+//! `asof cat`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use asof_core::{Problem, Source};
+use asof_formats::McapFile;
+use clap::Args;
+
+use super::Outcome;
+use super::failure::Usage;
+use super::lines::Lines;
+use super::numbers::counted;
+use super::place::{self, quoted};
+use super::screen::{Screen, output};
+use super::select::Select;
+
+/// Print messages, one per line
+///
+/// With --json, one object a line: topic, log_time and publish_time (nanoseconds since the epoch),
+/// sequence, type, encoding, data. With --raw, data is the payload in base64.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof cat run.mcap --raw --topics /odom --start +10s --end +12.5s
+  asof cat run.mcap --raw --json --limit 5 | jq .topic")]
+pub struct Cat {
+    /// A recording
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+
+    #[command(flatten)]
+    select: Select,
+
+    /// Print payloads as they are, without decoding them
+    #[arg(long)]
+    raw: bool,
+
+    /// Stop after this many messages
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+
+    /// Write the contents of this attachment to the output instead
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["metadata", "raw", "limit"])]
+    attachment: Option<String>,
+
+    /// Print the metadata of this name as JSON instead
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["raw", "limit"])]
+    metadata: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Cat {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let has_messages = self.attachment.is_none() && self.metadata.is_none();
+        if has_messages && !self.raw {
+            let place = quoted(&self.place);
+            return Err(Usage::error(format!(
+                "decoding messages is not supported yet; print their payloads with `asof cat {place} --raw`"
+            )));
+        }
+        let file = place::open(&self.place)?;
+        if let Some(name) = &self.attachment {
+            self.write_attachment(&file, name, screen)?;
+        } else if let Some(name) = &self.metadata {
+            self.write_metadata(&file, name)?;
+        } else {
+            self.write_messages(&file, screen)?;
+        }
+        let problems = &file.summary().problems;
+        tell_problems(problems, screen);
+        Ok(Outcome::of(problems))
+    }
+
+    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<()> {
+        let query = self.select.query(&self.place, &file.summary(), screen);
+        let mut lines = Lines::new(output(), self.json);
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        if left > 0 && !query.range.is_empty() {
+            'reading: for batch in file.read(&query)? {
+                for message in batch?.iter() {
+                    lines.write(message)?;
+                    left -= 1;
+                    if left == 0 {
+                        break 'reading;
+                    }
+                }
+            }
+        }
+        lines.finish()?;
+        if screen.is_verbose() {
+            let counters = file.counters();
+            screen.note(format_args!(
+                "{} opened, {} decompressed",
+                counted(counters.chunks, "chunk"),
+                counted(counters.decompressed_bytes, "byte"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn write_attachment(&self, file: &McapFile, name: &str, screen: &Screen) -> anyhow::Result<()> {
+        let summary = file.summary();
+        let mut found = summary
+            .attachments
+            .iter()
+            .filter(|entry| entry.name == name);
+        let Some(entry) = found.next() else {
+            let names = summary.attachments.iter().map(|entry| entry.name.as_str());
+            return Err(self.nothing_named("attachment", name, names));
+        };
+        let others = found.count() as u64;
+        if others > 0 {
+            screen.note(format_args!(
+                "{} more of that name; this is the first",
+                counted(others, "attachment")
+            ));
+        }
+        let data = file.attachment(entry)?;
+        let mut out = io::stdout().lock();
+        out.write_all(&data)?;
+        Ok(out.flush()?)
+    }
+
+    /// Every record of that name, one object a line.
+    fn write_metadata(&self, file: &McapFile, name: &str) -> anyhow::Result<()> {
+        let summary = file.summary();
+        let mut found = summary
+            .metadata
+            .iter()
+            .filter(|entry| entry.name == name)
+            .peekable();
+        if found.peek().is_none() {
+            let names = summary.metadata.iter().map(|entry| entry.name.as_str());
+            return Err(self.nothing_named("metadata", name, names));
+        }
+        let mut out = output();
+        for entry in found {
+            serde_json::to_writer(&mut out, &file.metadata(entry)?).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn nothing_named<'a>(
+        &self,
+        what: &str,
+        name: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> anyhow::Error {
+        let names: Vec<&str> = names.collect();
+        let place = self.place.display();
+        if names.is_empty() {
+            anyhow!("{place} has no {what} '{name}', nor any other")
+        } else {
+            anyhow!(
+                "{place} has no {what} '{name}'; it has: {}",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+/// As many as fit below the messages.
+const PROBLEMS_SHOWN: usize = 5;
+
+fn tell_problems(problems: &[Problem], screen: &Screen) {
+    for problem in problems.iter().take(PROBLEMS_SHOWN) {
+        screen.warning(problem);
+    }
+    if problems.len() > PROBLEMS_SHOWN {
+        let more = (problems.len() - PROBLEMS_SHOWN) as u64;
+        screen.warning(format_args!(
+            "{} more; `asof doctor` lists them all",
+            counted(more, "problem")
+        ));
+    }
+}

@@ -1,0 +1,196 @@
+//! `asof demo`
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use asof_core::{Query, Source};
+use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_formats::{McapWriter, McapWriterOptions};
+use clap::{Args, ValueEnum};
+
+use super::Outcome;
+use super::info;
+use super::newfile::NewFile;
+use super::place::{self, quoted};
+use super::report::Report;
+use super::screen::{Screen, output};
+
+/// Make a small recording of a simulated robot, and show what is in it
+///
+/// A wheeled robot drives a loop through four rooms. The same seed gives the same recording, byte for
+/// byte. A demo recording of earlier is replaced; any other file only with --force.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof demo
+  asof demo -o long.mcap --seconds 600 --seed 7")]
+pub struct DemoVerb {
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "asof-demo.mcap")]
+    output: PathBuf,
+
+    /// How long the robot drives
+    #[arg(long, value_name = "N", default_value = "30", value_parser = parse_seconds)]
+    seconds: Duration,
+
+    /// Decides everything that is left to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How the messages are encoded
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    encoding: EncodingChoice,
+
+    /// Replace a file that is there already, whatever it is
+    #[arg(long)]
+    force: bool,
+
+    /// Print what `asof info --json` would
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum EncodingChoice {
+    /// ROS 2 types in CDR
+    #[default]
+    Ros2,
+    /// Foxglove's types in protobuf
+    Protobuf,
+    /// Foxglove's types in JSON
+    Json,
+}
+
+impl EncodingChoice {
+    fn encoding(self) -> Encoding {
+        match self {
+            EncodingChoice::Ros2 => Encoding::Cdr,
+            EncodingChoice::Protobuf => Encoding::Protobuf,
+            EncodingChoice::Json => Encoding::Json,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            EncodingChoice::Ros2 => "ros2",
+            EncodingChoice::Protobuf => "protobuf",
+            EncodingChoice::Json => "json",
+        }
+    }
+}
+
+/// By this metadata record a demo recording is known again.
+const MARK: &str = "asof-demo";
+
+const BAR: &str = "driving [{bar:40}] {percent} % {eta}";
+
+impl DemoVerb {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let new = NewFile::create(&self.output, |path| self.force || is_demo(path))?;
+        self.write(&new, screen)
+            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        new.finish()?;
+        let summary = place::open(&self.output)?.summary();
+        let report = Report::of_summary(&self.output, &summary, &Query::all());
+        info::show(&report, self.json, screen)?;
+        if !self.json {
+            self.suggest(screen)?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn write(&self, new: &NewFile, screen: &Screen) -> anyhow::Result<()> {
+        let demo = Demo::new(DemoOptions {
+            seed: self.seed,
+            duration: self.seconds,
+            encoding: self.encoding.encoding(),
+            ..DemoOptions::default()
+        });
+        let options = McapWriterOptions {
+            profile: demo.profile().to_owned(),
+            ..McapWriterOptions::default()
+        };
+        let mut writer = McapWriter::new(new.writer()?, options)?;
+        for channel in demo.channels() {
+            writer.add_channel(channel)?;
+        }
+        let start = demo.options().start;
+        let bar = screen.progress(self.seconds.as_millis() as u64, BAR);
+        for (index, message) in demo.messages().enumerate() {
+            writer.write(&message)?;
+            if index % 256 == 0 {
+                let millis = message.log_time.since(start) / 1_000_000;
+                bar.set_position(millis.max(0) as u64);
+            }
+        }
+        bar.finish_and_clear();
+        writer.write_metadata(MARK, self.as_metadata())?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn as_metadata(&self) -> BTreeMap<String, String> {
+        let entry = |name: &str, value: String| (name.to_owned(), value);
+        BTreeMap::from([
+            entry("seed", self.seed.to_string()),
+            entry("seconds", self.seconds.as_secs_f64().to_string()),
+            entry("encoding", self.encoding.name().to_owned()),
+        ])
+    }
+
+    fn suggest(&self, screen: &Screen) -> anyhow::Result<()> {
+        let file = quoted(&self.output);
+        let asof = program();
+        let (start, end) = if self.seconds > Duration::from_secs(10) {
+            ("+10s", "+10.1s")
+        } else {
+            ("+0s", "+0.1s")
+        };
+        let label = screen.palette().title;
+        let mut out = output();
+        write!(
+            out,
+            "
+{label}What to try next{label:#}
+  {asof} cat {file} --raw --topics /odom --start {start} --end {end}
+  {asof} cat {file} --raw --json --limit 1
+  {asof} info {file} --json
+  {asof} doctor {file}
+"
+        )?;
+        Ok(out.flush()?)
+    }
+}
+
+/// How the person called this program, so that what is shown works as it stands.
+fn program() -> String {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    match name {
+        Some(name) if name.components().count() > 1 => quoted(&name),
+        _ => "asof".to_owned(),
+    }
+}
+
+fn is_demo(path: &Path) -> bool {
+    let Ok(file) = asof_formats::open(path) else {
+        return false;
+    };
+    file.summary()
+        .metadata
+        .iter()
+        .any(|entry| entry.name == MARK)
+}
+
+/// A century is more than anyone will wait for, and fits into a stamp.
+const MOST_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| (0.0..=MOST_SECONDS).contains(seconds))
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "give a number of seconds, such as 30 or 2.5".to_owned())
+}

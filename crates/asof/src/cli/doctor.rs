@@ -1,0 +1,128 @@
+//! `asof doctor`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use asof_core::{Problem, Query, Source};
+use asof_formats::McapFile;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::newfile::beside;
+use super::numbers::{bytes, counted, shown};
+use super::place::{self, quoted};
+use super::report::problems_as_json;
+use super::screen::{Palette, Screen, output};
+
+/// Check a recording: read all of it, and hold every part against every other
+///
+/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked. The exit code
+/// is 0 for a healthy recording and 3 for a damaged one.
+///
+/// With --json, one object: path, healthy, messages (that can be read), problems.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof doctor run.mcap
+  asof doctor run.mcap --json | jq '.problems[].kind'")]
+pub struct Doctor {
+    /// A recording
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `doctor --json` prints.
+#[derive(Serialize)]
+struct Diagnosis {
+    path: String,
+    healthy: bool,
+    messages: u64,
+    #[serde(serialize_with = "problems_as_json")]
+    problems: Vec<Problem>,
+    #[serde(skip)]
+    size: u64,
+    #[serde(skip)]
+    chunks: u64,
+}
+
+const BAR: &str = "checking [{bar:40}] {bytes}/{total_bytes} {eta}";
+
+impl Doctor {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let file = place::open(&self.place)?;
+        let bar = screen.progress(file.summary().size, BAR);
+        let problems = file.check(&mut |done, _| bar.set_position(done));
+        bar.finish_and_clear();
+        let diagnosis = self.diagnosis(&file, problems?)?;
+        let mut out = output();
+        if self.json {
+            serde_json::to_writer(&mut out, &diagnosis).map_err(io::Error::from)?;
+            writeln!(out)?;
+        } else {
+            self.print(&mut out, &diagnosis, screen.palette())?;
+        }
+        out.flush()?;
+        Ok(Outcome::of(&diagnosis.problems))
+    }
+
+    fn diagnosis(&self, file: &McapFile, problems: Vec<Problem>) -> anyhow::Result<Diagnosis> {
+        let summary = file.summary();
+        let messages = match summary.messages {
+            Some(messages) if problems.is_empty() => messages,
+            // Nothing that a damaged file says about itself is worth much.
+            _ => readable_messages(file)?,
+        };
+        Ok(Diagnosis {
+            path: self.place.display().to_string(),
+            healthy: problems.is_empty(),
+            messages,
+            problems,
+            size: summary.size,
+            chunks: summary.chunks,
+        })
+    }
+
+    fn print(&self, out: &mut impl Write, found: &Diagnosis, colors: Palette) -> io::Result<()> {
+        let Palette {
+            title, good, bad, ..
+        } = colors;
+        let (size, chunks) = (bytes(found.size), counted(found.chunks, "chunk"));
+        writeln!(out, "{title}{}{title:#}: {size}, {chunks}", found.path)?;
+        for problem in &found.problems {
+            writeln!(out, "  {}", shown(&problem.to_string()))?;
+        }
+        let messages = counted(found.messages, "message");
+        if found.healthy {
+            return writeln!(
+                out,
+                "{good}healthy{good:#}: {messages}, and nothing wrong was found"
+            );
+        }
+        let problems = counted(found.problems.len() as u64, "problem");
+        writeln!(
+            out,
+            "{bad}damaged{bad:#}: {problems}; {messages} can be read"
+        )?;
+        let (from, to) = (
+            quoted(&self.place),
+            quoted(&beside(&self.place, "recovered")),
+        );
+        writeln!(
+            out,
+            "to save what can be saved: asof recover {from} -o {to}"
+        )
+    }
+}
+
+fn readable_messages(file: &McapFile) -> anyhow::Result<u64> {
+    let mut messages = 0;
+    for batch in file.read(&Query::all())? {
+        messages += batch?.len() as u64;
+    }
+    Ok(messages)
+}

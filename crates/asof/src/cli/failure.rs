@@ -1,0 +1,138 @@
+//! How a failure is told: in one line, with what to do; and its exit code.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use super::screen::Screen;
+
+/// A command line that cannot be obeyed: exit code 2.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl Usage {
+    pub fn error(message: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Usage(message.into()))
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Why a verb could not be done.
+pub enum Failure {
+    /// Whoever was reading has had enough, such as `head`. Nothing is wrong.
+    Hangup,
+    Usage(anyhow::Error),
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let is_hangup = |cause: &(dyn std::error::Error + 'static)| {
+            cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        };
+        if error.chain().any(is_hangup) {
+            Failure::Hangup
+        } else if error.is::<Usage>() {
+            Failure::Usage(error)
+        } else if let Some(cause) = error
+            .chain()
+            .next()
+            .and_then(|e| e.downcast_ref::<io::Error>())
+        {
+            // Every other failure of the system comes with words of its own around it.
+            let line = format!("cannot write to the output: {cause}; is the disk full?");
+            Failure::Other(error.context(line))
+        } else {
+            Failure::Other(error)
+        }
+    }
+}
+
+impl Failure {
+    pub fn tell(&self, screen: &Screen) -> ExitCode {
+        match self {
+            Failure::Hangup => ExitCode::SUCCESS,
+            Failure::Usage(error) => {
+                screen.error(error);
+                ExitCode::from(2)
+            }
+            Failure::Other(error) => {
+                screen.error(error);
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Tells what clap found wrong, in one line like every other error. Help and versions go out as they are.
+pub fn of_usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    let is_asked_for = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    if is_asked_for || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // A reader that went away is no failure.
+        let _ = error.print();
+        return ExitCode::from(if is_asked_for { 0 } else { 2 });
+    }
+    let line = in_one_line(&error.to_string());
+    let help = match verb() {
+        Some(verb) => format!("asof {verb} --help"),
+        None => "asof --help".to_owned(),
+    };
+    let _ = writeln!(io::stderr(), "{line}; see `{help}`");
+    ExitCode::from(2)
+}
+
+/// Clap's paragraphs, without its usage and its last words.
+fn in_one_line(text: &str) -> String {
+    let mut line = String::new();
+    let is_told = |part: &&str| {
+        !part.is_empty()
+            && !part.starts_with("Usage: ")
+            && !part.starts_with("For more information")
+    };
+    for part in text.lines().map(str::trim).filter(is_told) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
+}
+
+/// The verb that was meant, as far as can be told.
+fn verb() -> Option<String> {
+    let cli = super::Cli::command();
+    let is_verb = |word: &String| cli.find_subcommand(word).is_some();
+    let words = std::env::args_os().skip(1);
+    words
+        .filter_map(|word| word.into_string().ok())
+        .find(is_verb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clap_says_becomes_one_line() {
+        let text = "error: the following required arguments were not provided:\n  <PLACE>\n\nUsage: asof cat --raw <PLACE>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            in_one_line(text),
+            "error: the following required arguments were not provided: <PLACE>"
+        );
+    }
+}

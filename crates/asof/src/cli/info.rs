@@ -1,0 +1,198 @@
+//! `asof info`
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use asof_core::{Source, Stamp};
+use clap::Args;
+
+use super::Outcome;
+use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
+use super::place;
+use super::report::{Report, TopicReport};
+use super::screen::{Palette, Screen, output};
+use super::select::Select;
+
+/// Show what is in a recording: topics, types, counts, rates, times, size, problems
+///
+/// Only the file's own summary is read, so this is as quick on 10 GB as on 10 MB. Rates are those over
+/// the whole recording. With --start or --end, the messages of that time are read and counted instead.
+///
+/// With --json, one object a line for each place: path, format, size, start and end (nanoseconds since
+/// the epoch; null without messages), duration (seconds), messages, chunks, compression, topics,
+/// attachments, metadata, problems.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof info run.mcap
+  asof info run.mcap --topics '/camera/*' --json")]
+pub struct Info {
+    /// Recordings
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    #[command(flatten)]
+    select: Select,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Info {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::Done;
+        let mut failure = None;
+        for (index, place) in self.places.iter().enumerate() {
+            if index > 0 && !self.json {
+                writeln!(io::stdout())?;
+            }
+            match self.report(place, screen) {
+                Ok(report) => {
+                    show(&report, self.json, screen)?;
+                    if !report.problems.is_empty() {
+                        outcome = Outcome::Damaged;
+                    }
+                }
+                // One bad place does not keep the others from being told of.
+                Err(error) => {
+                    if let Some(earlier) = failure.replace(error) {
+                        screen.error(&earlier);
+                    }
+                }
+            }
+        }
+        failure.map_or(Ok(outcome), Err)
+    }
+
+    fn report(&self, place: &Path, screen: &Screen) -> anyhow::Result<Report> {
+        let file = place::open(place)?;
+        let summary = file.summary();
+        let query = self.select.query(place, &summary, screen);
+        if self.select.is_all_of_time() {
+            Ok(Report::of_summary(place, &summary, &query))
+        } else {
+            Ok(Report::of_messages(place, &file, &query)?)
+        }
+    }
+}
+
+/// Prints a report, for programs or for people.
+pub fn show(report: &Report, json: bool, screen: &Screen) -> anyhow::Result<()> {
+    let mut out = output();
+    if json {
+        serde_json::to_writer(&mut out, report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, report, screen.palette())?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A flood of problems is cut short for people; JSON has them all.
+const PROBLEMS_SHOWN: usize = 20;
+
+fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<()> {
+    let Palette {
+        title, label, bad, ..
+    } = colors;
+    writeln!(out, "{title}{}{title:#}", report.path)?;
+    let mut line =
+        |name: &str, value: String| writeln!(out, "  {label}{name:<12}{label:#} {value}");
+    line("format", format_of(report))?;
+    line("size", bytes(report.size))?;
+    if let Some((start, end)) = report.start.zip(report.end) {
+        let (start, end) = (Stamp::from_nanos(start), Stamp::from_nanos(end));
+        line("start", start.to_string())?;
+        line("end", end.to_string())?;
+        line("duration", duration(end.since(start)))?;
+    }
+    line(
+        "messages",
+        report.messages.map_or("unknown".to_owned(), grouped),
+    )?;
+    if report.chunks > 0 {
+        line(
+            "chunks",
+            format!("{}, {}", grouped(report.chunks), report.compression),
+        )?;
+    }
+    for entry in &report.attachments {
+        let (name, size) = (&entry.name, bytes(entry.size));
+        line(
+            "attachment",
+            format!("{name} ({}, {size})", or_dash(&entry.media_type)),
+        )?;
+    }
+    for entry in &report.metadata {
+        line("metadata", entry.name.clone())?;
+    }
+    if !report.topics.is_empty() {
+        writeln!(out)?;
+        print_topics(out, &report.topics, title)?;
+    }
+    if !report.problems.is_empty() {
+        let total = counted(report.problems.len() as u64, "problem");
+        writeln!(out, "\n  {bad}{total}{bad:#}")?;
+        for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
+            writeln!(out, "  {}", shown(&problem.to_string()))?;
+        }
+        if report.problems.len() > PROBLEMS_SHOWN {
+            writeln!(out, "  and {} more", report.problems.len() - PROBLEMS_SHOWN)?;
+        }
+    }
+    Ok(())
+}
+
+fn format_of(report: &Report) -> String {
+    let mut text = report.format.clone();
+    if !report.profile.is_empty() {
+        text.push_str(", profile ");
+        text.push_str(&report.profile);
+    }
+    if !report.library.is_empty() {
+        text.push_str(", written by ");
+        text.push_str(&report.library);
+    }
+    text
+}
+
+fn print_topics(
+    out: &mut impl Write,
+    topics: &[TopicReport],
+    title: anstyle::Style,
+) -> io::Result<()> {
+    let head = ["topic", "type", "encoding", "messages", "Hz"].map(str::to_owned);
+    let row = |entry: &TopicReport| {
+        let rate = entry.hz.filter(|&hz| hz > 0.0);
+        [
+            shown(&entry.topic).into_owned(),
+            shown(or_dash(&entry.type_name)).into_owned(),
+            shown(or_dash(&entry.encoding)).into_owned(),
+            entry.messages.map_or("unknown".to_owned(), grouped),
+            rate.map_or("-".to_owned(), hertz),
+        ]
+    };
+    let rows: Vec<[String; 5]> = topics.iter().map(row).collect();
+    let mut widths = [0; 5];
+    for row in rows.iter().chain([&head]) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let [w0, w1, w2, w3, w4] = widths;
+    let mut line = |[topic, type_name, encoding, messages, hz]: &[String; 5],
+                    style: anstyle::Style| {
+        writeln!(
+            out,
+            "  {style}{topic:<w0$}  {type_name:<w1$}  {encoding:<w2$}  {messages:>w3$}  {hz:>w4$}{style:#}"
+        )
+    };
+    line(&head, title)?;
+    rows.iter()
+        .try_for_each(|row| line(row, anstyle::Style::new()))
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}

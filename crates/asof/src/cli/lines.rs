@@ -1,0 +1,182 @@
+//! Messages, one per line, quickly.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use asof_core::{Channel, MessageRef};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::numbers::shown;
+
+/// Writes messages as lines.
+///
+/// A line is put together in one buffer that is kept, from parts that are made once per channel; so a
+/// message costs its digits and its base64, and no allocation.
+pub struct Lines<W: Write> {
+    out: W,
+    json: bool,
+    line: Vec<u8>,
+    parts: HashMap<*const Channel, Parts>,
+    /// Keeps the channels whose addresses are in `parts` alive, so that no address is used twice.
+    channels: Vec<Arc<Channel>>,
+}
+
+/// What all lines of a channel have in common.
+struct Parts {
+    before_times: Box<[u8]>,
+    after_sequence: Box<[u8]>,
+}
+
+/// Bytes of payload that a line for people shows.
+const SHOWN_BYTES: usize = 16;
+
+impl<W: Write> Lines<W> {
+    pub fn new(out: W, json: bool) -> Self {
+        Lines {
+            out,
+            json,
+            line: Vec::new(),
+            parts: HashMap::new(),
+            channels: Vec::new(),
+        }
+    }
+
+    pub fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
+        self.line.clear();
+        if self.json {
+            self.put_json(message)?;
+        } else {
+            self.put_text(message)?;
+        }
+        self.out.write_all(&self.line)
+    }
+
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn put_json(&mut self, message: MessageRef<'_>) -> io::Result<()> {
+        let parts = match self.parts.entry(Arc::as_ptr(message.channel)) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                self.channels.push(Arc::clone(message.channel));
+                new.insert(Parts::of(message.channel)?)
+            }
+        };
+        let mut digits = itoa::Buffer::new();
+        let line = &mut self.line;
+        line.extend_from_slice(&parts.before_times);
+        line.extend_from_slice(digits.format(message.log_time.nanos()).as_bytes());
+        line.extend_from_slice(b",\"publish_time\":");
+        line.extend_from_slice(digits.format(message.publish_time.nanos()).as_bytes());
+        line.extend_from_slice(b",\"sequence\":");
+        line.extend_from_slice(digits.format(message.sequence).as_bytes());
+        line.extend_from_slice(&parts.after_sequence);
+        let start = line.len();
+        // Four characters for every three bytes or part of them.
+        line.resize(start + message.payload.len().div_ceil(3) * 4, 0);
+        let written = STANDARD
+            .encode_slice(message.payload, &mut line[start..])
+            .map_err(io::Error::other)?;
+        line.truncate(start + written);
+        line.extend_from_slice(b"\"}\n");
+        Ok(())
+    }
+
+    fn put_text(&mut self, message: MessageRef<'_>) -> io::Result<()> {
+        let line = &mut self.line;
+        let channel = message.channel;
+        let type_name = match channel.type_name() {
+            "" => "-",
+            name => name,
+        };
+        let (topic, type_name) = (shown(&channel.topic), shown(type_name));
+        write!(
+            line,
+            "{:.9}  {topic}  {type_name}  {} B ",
+            message.log_time,
+            message.payload.len()
+        )?;
+        for byte in message.payload.iter().take(SHOWN_BYTES) {
+            write!(line, " {byte:02x}")?;
+        }
+        if message.payload.len() > SHOWN_BYTES {
+            line.extend_from_slice(" …".as_bytes());
+        }
+        line.push(b'\n');
+        Ok(())
+    }
+}
+
+impl Parts {
+    fn of(channel: &Channel) -> io::Result<Self> {
+        let text = |text: &str| serde_json::to_string(text).map_err(io::Error::from);
+        let before = format!("{{\"topic\":{},\"log_time\":", text(&channel.topic)?);
+        let after = format!(
+            ",\"type\":{},\"encoding\":{},\"data\":\"",
+            text(channel.type_name())?,
+            text(&channel.message_encoding)?
+        );
+        Ok(Parts {
+            before_times: before.into_bytes().into(),
+            after_sequence: after.into_bytes().into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asof_core::{Batch, Message, Stamp};
+
+    fn line(message: Message, json: bool) -> String {
+        let batch: Batch = [message].into_iter().collect();
+        let mut out = Vec::new();
+        let mut lines = Lines::new(&mut out, json);
+        batch
+            .iter()
+            .for_each(|message| lines.write(message).expect("memory"));
+        lines.finish().expect("memory");
+        String::from_utf8(out).expect("text")
+    }
+
+    fn message() -> Message {
+        Message {
+            channel: Arc::new(Channel {
+                topic: "/quote\"d".into(),
+                message_encoding: "cdr".into(),
+                ..Channel::default()
+            }),
+            log_time: Stamp::from_nanos(1_700_000_000_250_000_000),
+            publish_time: Stamp::from_nanos(-1),
+            sequence: 7,
+            payload: vec![0xff, 0, 1, 2].into(),
+        }
+    }
+
+    #[test]
+    fn a_message_in_json_has_every_field_in_order() {
+        let expected = r#"{"topic":"/quote\"d","log_time":1700000000250000000,"publish_time":-1,"sequence":7,"type":"","encoding":"cdr","data":"/wABAg=="}"#;
+        assert_eq!(line(message(), true).trim_end(), expected);
+    }
+
+    #[test]
+    fn a_message_for_people_starts_with_a_time_that_parses_back() {
+        let line = line(message(), false);
+        assert_eq!(
+            line,
+            "2023-11-14T22:13:20.250000000Z  /quote\"d  -  4 B  ff 00 01 02\n"
+        );
+    }
+
+    #[test]
+    fn a_payload_of_nothing_is_an_empty_text() {
+        let empty = Message {
+            payload: vec![].into(),
+            ..message()
+        };
+        assert!(line(empty, true).ends_with("\"data\":\"\"}\n"));
+    }
+}

@@ -1,0 +1,113 @@
+//! The command line: one file per verb, and what they share.
+
+mod cat;
+mod completions;
+mod demo;
+mod doctor;
+mod failure;
+mod info;
+mod lines;
+mod newfile;
+mod numbers;
+mod place;
+mod recover;
+mod report;
+mod screen;
+mod select;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use failure::Failure;
+use screen::{ColorChoice, Screen};
+
+/// What did the robot know, as of time t?
+#[derive(Debug, Parser)]
+#[command(
+    name = "asof",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+
+    /// Whether to use colours
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        hide_possible_values = false
+    )]
+    color: ColorChoice,
+
+    /// Say more: causes of errors, what reading cost
+    #[arg(short, long, global = true, display_order = 901, action = ArgAction::Count)]
+    verbose: u8,
+
+    /// Say less: no notes, no progress; errors are still told
+    #[arg(short, long, global = true, display_order = 902)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Demo(demo::DemoVerb),
+    Info(info::Info),
+    Cat(cat::Cat),
+    Doctor(doctor::Doctor),
+    Recover(recover::Recover),
+    Completions(completions::Completions),
+}
+
+/// How a verb ended, if it did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Something in the input was damaged and left out.
+    Damaged,
+}
+
+impl Outcome {
+    fn of(problems: &[asof_core::Problem]) -> Self {
+        if problems.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Damaged
+        }
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => ExitCode::SUCCESS,
+            Outcome::Damaged => ExitCode::from(3),
+        }
+    }
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::of_usage(&error),
+    };
+    let screen = Screen::new(cli.color, cli.verbose, cli.quiet);
+    let result = match &cli.verb {
+        Verb::Demo(demo) => demo.run(&screen),
+        Verb::Info(info) => info.run(&screen),
+        Verb::Cat(cat) => cat.run(&screen),
+        Verb::Doctor(doctor) => doctor.run(&screen),
+        Verb::Recover(recover) => recover.run(&screen),
+        Verb::Completions(completions) => completions.run(),
+    };
+    match result {
+        Ok(outcome) => outcome.into(),
+        Err(error) => Failure::from(error).tell(&screen),
+    }
+}

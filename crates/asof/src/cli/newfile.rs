@@ -1,0 +1,230 @@
+//! A file that appears whole or not at all.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, anyhow, bail};
+use tempfile::NamedTempFile;
+
+use super::place::quoted;
+
+/// A file in the making: written beside its place under another name, and put there when it is complete.
+/// It is removed if that does not happen.
+pub struct NewFile {
+    temporary: NamedTempFile,
+    target: PathBuf,
+    replaces: bool,
+}
+
+impl NewFile {
+    /// Starts a file that will be `path`. What is there already is replaced only if `may_replace` says so
+    /// of it; something that is no ordinary file is never replaced.
+    pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> anyhow::Result<Self> {
+        // A link is written through, as every other program does it.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let found = fs::symlink_metadata(&target).ok();
+        if let Some(found) = &found {
+            if !found.is_file() {
+                bail!(
+                    "cannot write {}: it is no ordinary file; name another with -o",
+                    path.display()
+                );
+            }
+            if !may_replace(&target) {
+                bail!(
+                    "{} exists already; name another file with -o, or replace it with --force",
+                    path.display()
+                );
+            }
+        }
+        let folder = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let temporary = removed_on_interrupt(|| builder().tempfile_in(folder))
+            .map_err(|error| unwritable(path, folder, error))?;
+        Ok(NewFile {
+            temporary,
+            target,
+            replaces: found.is_some(),
+        })
+    }
+
+    /// Where to write.
+    pub fn writer(&self) -> anyhow::Result<BufWriter<File>> {
+        let file = self.temporary.as_file().try_clone();
+        let file = file.context("cannot open another handle of the new file")?;
+        Ok(BufWriter::with_capacity(1 << 17, file))
+    }
+
+    /// Puts the file where it belongs.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let target = self.target.display().to_string();
+        let placed = if self.replaces {
+            self.temporary.persist(&self.target)
+        } else {
+            // Somebody else may have been quicker.
+            self.temporary.persist_noclobber(&self.target)
+        };
+        placed
+            .map(drop)
+            .map_err(|error| error.error)
+            .with_context(|| {
+                format!("cannot put the finished file at {target}; nothing was written")
+            })
+    }
+}
+
+fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
+    let path = path.display();
+    let line = match error.kind() {
+        ErrorKind::NotFound => {
+            format!(
+                "cannot write {path}: there is no folder {}; make it first",
+                folder.display()
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot write {path}: permission denied; choose another folder with -o")
+        }
+        _ => format!("cannot write {path}: {error}"),
+    };
+    anyhow::Error::new(error).context(line)
+}
+
+/// Refuses to write over the recording that is being read, whatever it is called.
+pub fn refuse_same(input: &Path, output: &Path) -> anyhow::Result<()> {
+    if is_same(input, output) {
+        return Err(anyhow!(
+            "{} is the recording that is being read; write to another file: -o {}",
+            output.display(),
+            quoted(&beside(input, "recovered"))
+        ));
+    }
+    Ok(())
+}
+
+/// `run.mcap` and `recovered` make `run.recovered.mcap`.
+pub fn beside(path: &Path, word: &str) -> PathBuf {
+    let extension = path.extension().unwrap_or("mcap".as_ref());
+    let mut word = std::ffi::OsString::from(word);
+    word.push(".");
+    word.push(extension);
+    path.with_extension(word)
+}
+
+#[cfg(unix)]
+fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // Follows links; two hard links share the number of their inode.
+    let identity = |path: &Path| {
+        fs::metadata(path)
+            .ok()
+            .map(|found| (found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|one| Some(one) == identity(other))
+}
+
+#[cfg(not(unix))]
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| fs::canonicalize(path).ok();
+    identity(one).is_some_and(|one| Some(one) == identity(other))
+}
+
+/// Temporary files are private by default; this one becomes an ordinary file.
+#[cfg(unix)]
+fn builder() -> tempfile::Builder<'static, 'static> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut builder = tempfile::Builder::new();
+    // The system takes away what the user's mask says.
+    builder
+        .prefix(".asof-")
+        .suffix(".part")
+        .permissions(Permissions::from_mode(0o666));
+    builder
+}
+
+#[cfg(not(unix))]
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".asof-").suffix(".part");
+    builder
+}
+
+/// The file that an interrupt must not leave behind. Locked while it is made, so that there is no moment
+/// in which it exists and is not known here.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.
+fn removed_on_interrupt(
+    make: impl FnOnce() -> io::Result<NamedTempFile>,
+) -> io::Result<NamedTempFile> {
+    let unfinished = || UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = ctrlc::set_handler(move || {
+        if let Some(path) = unfinished().take() {
+            let _ = fs::remove_file(path);
+        }
+        std::process::exit(130);
+    });
+    let mut known = unfinished();
+    let made = make()?;
+    *known = Some(made.path().to_owned());
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_beside_keeps_the_extension() {
+        assert_eq!(
+            beside(Path::new("a/run.mcap"), "recovered"),
+            Path::new("a/run.recovered.mcap")
+        );
+        assert_eq!(
+            beside(Path::new("run"), "recovered"),
+            Path::new("run.recovered.mcap")
+        );
+    }
+
+    #[test]
+    fn an_unfinished_file_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("out.mcap");
+        drop(NewFile::create(&path, |_| false).expect("new file"));
+        assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_appeared_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("out.mcap");
+        let new = NewFile::create(&path, |_| false).expect("new file");
+        fs::write(&path, "mine").expect("write");
+        assert!(new.finish().is_err());
+        assert_eq!(fs::read(&path).expect("read"), b"mine");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_recording_is_recognized_under_every_name() {
+        let folder = tempfile::tempdir().expect("folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("run"), "x").expect("write");
+        fs::hard_link(at("run"), at("hard")).expect("link");
+        std::os::unix::fs::symlink(at("run"), at("soft")).expect("link");
+        for name in ["run", "hard", "soft", "../run"] {
+            let name = if name.starts_with("..") {
+                let folder = folder.path().file_name().expect("name");
+                at("..").join(folder).join("run")
+            } else {
+                at(name)
+            };
+            assert!(is_same(&at("run"), &name), "{}", name.display());
+        }
+        assert!(!is_same(&at("run"), &at("other")));
+    }
+}

@@ -1,0 +1,108 @@
+//! Numbers and names as people read them.
+
+use std::borrow::Cow;
+
+use asof_core::Stamp;
+
+/// `12,345,678`
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `4.2 MB`, in powers of a thousand.
+pub fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut unit = "";
+    for next in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        value /= 1000.0;
+        unit = next;
+        if value < 999.95 {
+            break;
+        }
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// `12.345 s`, `3 min 5.0 s`, `1 h 2 min 3 s`
+pub fn duration(nanos: i64) -> String {
+    let seconds = nanos as f64 / 1e9;
+    if seconds < 60.0 {
+        return format!("{seconds:.3} s");
+    }
+    let whole = nanos / 1_000_000_000;
+    let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+    if hours == 0 {
+        let rest = (nanos - minutes * 60_000_000_000) as f64 / 1e9;
+        return format!("{minutes} min {rest:.1} s");
+    }
+    format!("{hours} h {minutes} min {} s", whole % 60)
+}
+
+/// `49.97`, with as many digits as tell something.
+pub fn hertz(rate: f64) -> String {
+    if rate >= 99.95 {
+        format!("{rate:.0}")
+    } else if rate >= 9.995 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.2}")
+    }
+}
+
+/// `1 topic`, `2 topics`
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// A name out of a file, safe to show: one that holds newlines or a terminal's commands has them escaped.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        Cow::Owned(text.escape_debug().to_string())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Seconds between two stamps, for JSON.
+pub fn seconds_between(start: Stamp, end: Stamp) -> f64 {
+    end.since(start) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_terminals_commands_is_escaped() {
+        assert_eq!(shown("/plain/é"), "/plain/é");
+        assert_eq!(shown("/a\n\u{1b}[31m"), r"/a\n\u{1b}[31m");
+    }
+
+    #[test]
+    fn numbers_read_well_at_their_edges() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_000), "1.0 kB");
+        assert_eq!(bytes(999_999), "1.0 MB");
+        assert_eq!(bytes(u64::MAX), "18.4 EB");
+        assert_eq!(duration(0), "0.000 s");
+        assert_eq!(duration(61_500_000_000), "1 min 1.5 s");
+        assert_eq!(duration(3_661_000_000_000), "1 h 1 min 1 s");
+        assert_eq!(hertz(0.5), "0.50");
+        assert_eq!(hertz(200.1), "200");
+    }
+}

@@ -1,0 +1,66 @@
+//! What a person names on the command line, opened.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::anyhow;
+use asof_core::SourceError;
+use asof_formats::McapFile;
+
+/// Schemes of places that are not files.
+const SCHEMES: [&str; 7] = [
+    "http",
+    "https",
+    "s3",
+    "zenoh",
+    "rosbridge",
+    "foxglove",
+    "ws",
+];
+
+/// Opens a place, with an error that a person can act upon.
+pub fn open(place: &Path) -> anyhow::Result<McapFile> {
+    if let Some(scheme) = scheme_of(place) {
+        let place = place.display();
+        return Err(anyhow!(
+            "cannot open {place}: {scheme} addresses are not supported yet; name a file on this machine"
+        ));
+    }
+    match asof_formats::open(place) {
+        Ok(file) => Ok(file),
+        Err(error) => Err(explained(place, error)),
+    }
+}
+
+fn explained(place: &Path, error: SourceError) -> anyhow::Error {
+    let SourceError::Io { cause, .. } = &error else {
+        return error.into();
+    };
+    let place = place.display();
+    let line = match cause.kind() {
+        ErrorKind::NotFound => {
+            format!("cannot open {place}: there is no such file; check the path")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot open {place}: permission denied; check who may read it (ls -l)")
+        }
+        _ => return error.into(),
+    };
+    anyhow::Error::new(error).context(line)
+}
+
+fn scheme_of(place: &Path) -> Option<&str> {
+    let (scheme, _) = place.to_str()?.split_once("://")?;
+    SCHEMES.contains(&scheme).then_some(scheme)
+}
+
+/// A path that a shell reads as one word, for commands that are shown to people.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

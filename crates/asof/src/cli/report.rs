@@ -1,0 +1,249 @@
+//! What a recording holds, in the words of `asof info`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use asof_core::{Problem, Query, Source, SourceError, Summary, TimeRange};
+use serde::{Serialize, Serializer};
+
+use super::numbers::seconds_between;
+
+/// What `info --json` prints. The names and their order are a promise.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub path: String,
+    pub format: String,
+    pub size: u64,
+    /// Nanoseconds since the epoch; `None` where there is no message.
+    pub start: Option<i64>,
+    pub end: Option<i64>,
+    /// Seconds.
+    pub duration: f64,
+    pub messages: Option<u64>,
+    pub chunks: u64,
+    pub compression: String,
+    pub topics: Vec<TopicReport>,
+    pub attachments: Vec<AttachmentReport>,
+    pub metadata: Vec<MetadataReport>,
+    #[serde(serialize_with = "problems_as_json")]
+    pub problems: Vec<Problem>,
+    #[serde(skip)]
+    pub library: String,
+    #[serde(skip)]
+    pub profile: String,
+}
+
+/// A topic; one that has several types or encodings is listed once for each.
+#[derive(Debug, Serialize)]
+pub struct TopicReport {
+    pub topic: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub encoding: String,
+    pub schema_encoding: String,
+    pub messages: Option<u64>,
+    pub hz: Option<f64>,
+    /// Of payload; only where the messages were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct AttachmentReport {
+    pub name: String,
+    pub media_type: String,
+    pub size: u64,
+    pub log_time: Option<i64>,
+    pub create_time: Option<i64>,
+    pub offset: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct MetadataReport {
+    pub name: String,
+    pub offset: u64,
+}
+
+/// A problem in JSON: `{kind, offset?, topic?, message}`.
+#[derive(Serialize)]
+struct ProblemReport<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    message: &'a str,
+}
+
+/// What makes two channels one entry: topic, type, encoding, schema encoding.
+type Key = [String; 4];
+
+/// Messages and bytes of payload, as far as they are known.
+#[derive(Default)]
+struct Tally {
+    messages: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl Report {
+    /// From the summary alone: no message is read.
+    pub fn of_summary(path: &Path, summary: &Summary, query: &Query) -> Self {
+        let mut tallies: BTreeMap<Key, Tally> = BTreeMap::new();
+        for entry in &summary.channels {
+            if !query.topics.contains(&entry.channel.topic) {
+                continue;
+            }
+            let tally = tallies.entry(key(&entry.channel)).or_insert(Tally {
+                messages: Some(0),
+                bytes: None,
+            });
+            tally.messages = tally.messages.zip(entry.messages).map(|(a, b)| a + b);
+        }
+        let mut report = Report::new(path, summary, summary.range, tallies);
+        if query.topics == asof_core::Topics::All {
+            // The file may know the whole and not its parts.
+            report.messages = summary.messages;
+        }
+        report
+    }
+
+    /// By reading the messages that the query asks for, and no others.
+    ///
+    /// # Errors
+    /// When the recording cannot be read on.
+    pub fn of_messages(
+        path: &Path,
+        source: &dyn Source,
+        query: &Query,
+    ) -> Result<Self, SourceError> {
+        let mut tallies: BTreeMap<Key, Tally> = BTreeMap::new();
+        let mut range = TimeRange::EMPTY;
+        for batch in source.read(query)? {
+            let batch = batch?;
+            range = range.cover(batch.range());
+            let mut counts = vec![(0, 0); batch.channels().len()];
+            for row in batch.rows() {
+                let (messages, bytes) = &mut counts[row.channel as usize];
+                *messages += 1;
+                *bytes += row.len;
+            }
+            for (channel, (messages, bytes)) in batch.channels().iter().zip(counts) {
+                if messages > 0 {
+                    let tally = tallies.entry(key(channel)).or_default();
+                    *tally.messages.get_or_insert(0) += messages;
+                    *tally.bytes.get_or_insert(0) += bytes;
+                }
+            }
+        }
+        Ok(Report::new(path, &source.summary(), range, tallies))
+    }
+
+    fn new(
+        path: &Path,
+        summary: &Summary,
+        range: TimeRange,
+        tallies: BTreeMap<Key, Tally>,
+    ) -> Self {
+        let nanos = |stamp: asof_core::Stamp| (!range.is_empty()).then(|| stamp.nanos());
+        let duration = if range.is_empty() {
+            0.0
+        } else {
+            seconds_between(range.start, range.end)
+        };
+        let messages = tallies
+            .values()
+            .try_fold(0, |sum, tally| Some(sum + tally.messages?));
+        let topics = tallies.into_iter().map(|(key, tally)| {
+            let [topic, type_name, encoding, schema_encoding] = key;
+            TopicReport {
+                topic,
+                type_name,
+                encoding,
+                schema_encoding,
+                messages: tally.messages,
+                hz: tally.messages.map(|messages| rate(messages, duration)),
+                bytes: tally.bytes,
+            }
+        });
+        Report {
+            path: path.display().to_string(),
+            format: summary.format.clone(),
+            size: summary.size,
+            start: nanos(range.start),
+            end: nanos(range.end),
+            duration,
+            messages,
+            chunks: summary.chunks,
+            compression: compression(summary),
+            topics: topics.collect(),
+            attachments: attachments(summary),
+            metadata: metadata(summary),
+            problems: summary.problems.clone(),
+            library: summary.library.clone(),
+            profile: summary.profile.clone(),
+        }
+    }
+}
+
+/// Problems as JSON lists them.
+pub fn problems_as_json<S: Serializer>(
+    problems: &[Problem],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(problems.iter().map(|problem| ProblemReport {
+        kind: problem.kind.name(),
+        offset: problem.offset,
+        topic: problem.topic.as_deref(),
+        message: &problem.message,
+    }))
+}
+
+fn key(channel: &asof_core::Channel) -> Key {
+    [
+        channel.topic.clone(),
+        channel.type_name().to_owned(),
+        channel.message_encoding.clone(),
+        channel
+            .schema
+            .as_ref()
+            .map(|schema| schema.encoding.clone())
+            .unwrap_or_default(),
+    ]
+}
+
+/// Intervals per second of the recording; none where there is no interval.
+fn rate(messages: u64, duration: f64) -> f64 {
+    if messages < 2 || duration <= 0.0 {
+        0.0
+    } else {
+        (messages - 1) as f64 / duration
+    }
+}
+
+fn compression(summary: &Summary) -> String {
+    if summary.compression.is_empty() {
+        return "none".to_owned();
+    }
+    let names: Vec<&str> = summary.compression.keys().map(String::as_str).collect();
+    names.join(", ")
+}
+
+fn attachments(summary: &Summary) -> Vec<AttachmentReport> {
+    let report = |entry: &asof_core::AttachmentEntry| AttachmentReport {
+        name: entry.name.clone(),
+        media_type: entry.media_type.clone(),
+        size: entry.size,
+        log_time: entry.log_time.map(asof_core::Stamp::nanos),
+        create_time: entry.create_time.map(asof_core::Stamp::nanos),
+        offset: entry.offset,
+    };
+    summary.attachments.iter().map(report).collect()
+}
+
+fn metadata(summary: &Summary) -> Vec<MetadataReport> {
+    let report = |entry: &asof_core::MetadataEntry| MetadataReport {
+        name: entry.name.clone(),
+        offset: entry.offset,
+    };
+    summary.metadata.iter().map(report).collect()
+}

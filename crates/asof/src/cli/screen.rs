@@ -1,0 +1,135 @@
+//! Where words go: results to the output, everything else to the error stream.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::numbers::shown;
+
+/// When colours are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set
+    #[default]
+    Auto,
+    /// Also in a pipe
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// What the person at the other end wants to see.
+pub struct Screen {
+    color: ColorChoice,
+    verbose: u8,
+    quiet: bool,
+}
+
+/// The parts of the output that stand out.
+#[derive(Debug, Clone, Copy)]
+pub struct Palette {
+    pub title: Style,
+    pub label: Style,
+    pub good: Style,
+    pub bad: Style,
+}
+
+impl Screen {
+    pub fn new(color: ColorChoice, verbose: u8, quiet: bool) -> Self {
+        Screen {
+            color,
+            verbose,
+            quiet,
+        }
+    }
+
+    pub fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
+    /// Colours for the output.
+    pub fn palette(&self) -> Palette {
+        self.palette_for(&io::stdout())
+    }
+
+    /// Something worth knowing, which is no result.
+    pub fn note(&self, text: impl fmt::Display) {
+        if !self.quiet {
+            let style = self.palette_for(&io::stderr()).label;
+            say(format_args!(
+                "{style}note:{style:#} {}",
+                shown(&text.to_string())
+            ));
+        }
+    }
+
+    /// Something in the input that was wrong.
+    pub fn warning(&self, text: impl fmt::Display) {
+        if !self.quiet {
+            let style = AnsiColor::Yellow.on_default().bold();
+            let style = self.plain_unless_colored(style, &io::stderr());
+            say(format_args!(
+                "{style}warning:{style:#} {}",
+                shown(&text.to_string())
+            ));
+        }
+    }
+
+    /// What went wrong, in one line; its causes too if more was asked for.
+    pub fn error(&self, error: &anyhow::Error) {
+        let style = self.palette_for(&io::stderr()).bad;
+        let line = error.to_string();
+        say(format_args!("{style}error:{style:#} {}", shown(&line)));
+        if self.is_verbose() {
+            for cause in error.chain().skip(1) {
+                say(format_args!("  caused by: {cause}"));
+            }
+        }
+    }
+
+    /// A bar on the error stream, if a person can see it.
+    pub fn progress(&self, total: u64, template: &str) -> ProgressBar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        match ProgressStyle::with_template(template) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+
+    fn palette_for(&self, stream: &impl IsTerminal) -> Palette {
+        let style = |style| self.plain_unless_colored(style, stream);
+        Palette {
+            title: style(Style::new().bold()),
+            label: style(AnsiColor::Cyan.on_default()),
+            good: style(AnsiColor::Green.on_default().bold()),
+            bad: style(AnsiColor::Red.on_default().bold()),
+        }
+    }
+
+    fn plain_unless_colored(&self, style: Style, stream: &impl IsTerminal) -> Style {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_colored = match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb(),
+        };
+        if is_colored { style } else { Style::new() }
+    }
+}
+
+/// The output, locked once and buffered. It has to be flushed, so that a failure is noticed.
+pub fn output() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(1 << 17, io::stdout().lock())
+}
+
+/// A line on the error stream. If nobody can hear it, there is nobody to tell.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

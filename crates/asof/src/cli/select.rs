@@ -1,0 +1,175 @@
+//! The flags that choose topics and times, and the query that they make.
+
+use std::path::Path;
+
+use asof_core::{Query, Stamp, Summary, TimeRange, Topics, When};
+use clap::Args;
+use globset::{Glob, GlobMatcher};
+
+use super::place::quoted;
+use super::screen::Screen;
+
+/// Which messages are meant.
+#[derive(Debug, Args)]
+pub struct Select {
+    /// Only these topics: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    topics: Option<Patterns>,
+
+    #[command(flatten)]
+    span: Span,
+}
+
+/// From when to when.
+#[derive(Debug, Args)]
+struct Span {
+    /// Only messages at or after this time: RFC 3339, seconds since the epoch, nanoseconds with ns, or
+    /// relative to the recording: +12.5s from its start, -3s from its end
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    start: Option<When>,
+
+    /// Only messages at or before this time, in the same forms
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    end: Option<When>,
+}
+
+/// Names and globs of topics, as they were given.
+#[derive(Debug, Clone)]
+pub struct Patterns(Vec<Pattern>);
+
+#[derive(Debug, Clone)]
+struct Pattern {
+    text: String,
+    /// `None` where the text is no glob: then it is a name and nothing else.
+    glob: Option<GlobMatcher>,
+}
+
+impl Select {
+    /// Whether no time was given.
+    pub fn is_all_of_time(&self) -> bool {
+        self.span.start.is_none() && self.span.end.is_none()
+    }
+
+    /// What to ask of this recording. Says so where a choice can match nothing.
+    pub fn query(&self, place: &Path, summary: &Summary, screen: &Screen) -> Query {
+        Query {
+            topics: self.topics(place, summary, screen),
+            range: self.range(summary, screen),
+        }
+    }
+
+    fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
+        let Some(Patterns(patterns)) = &self.topics else {
+            return Topics::All;
+        };
+        let known = summary.topics();
+        for pattern in patterns {
+            if !known.iter().any(|topic| pattern.is_match(topic)) {
+                let slashed = format!("/{}", pattern.text);
+                let hint = if known.contains(&slashed.as_str()) {
+                    format!("did you mean '{slashed}'?")
+                } else {
+                    format!("`asof info {}` lists the topics", quoted(place))
+                };
+                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
+            }
+        }
+        let is_wanted = |topic: &&str| patterns.iter().any(|pattern| pattern.is_match(topic));
+        Topics::named(known.iter().copied().filter(is_wanted))
+    }
+
+    fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
+        let instant = |when: Option<When>, otherwise: Stamp| {
+            when.map_or(otherwise, |when| when.resolve(summary.range))
+        };
+        let wanted = TimeRange::new(
+            instant(self.span.start, Stamp::MIN),
+            instant(self.span.end, Stamp::MAX),
+        );
+        let TimeRange { start, end } = wanted;
+        if wanted.is_empty() {
+            screen.note(format_args!(
+                "--start {start} is after --end {end}, so nothing is between them"
+            ));
+        } else if !summary.range.is_empty() && !wanted.overlaps(summary.range) {
+            let TimeRange { start, end } = summary.range;
+            screen.note(format_args!(
+                "the recording has nothing in that time: it spans {start} to {end}"
+            ));
+        }
+        wanted
+    }
+}
+
+impl Pattern {
+    /// A topic's own name always matches it, whatever a glob would make of it.
+    fn is_match(&self, topic: &str) -> bool {
+        self.text == topic || self.glob.as_ref().is_some_and(|glob| glob.is_match(topic))
+    }
+}
+
+fn parse_patterns(text: &str) -> Result<Patterns, String> {
+    let patterns: Vec<Pattern> = split_at_commas(text)
+        .into_iter()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .map(|text| Pattern {
+            text: text.to_owned(),
+            glob: Glob::new(text).ok().map(|glob| glob.compile_matcher()),
+        })
+        .collect();
+    if patterns.is_empty() {
+        return Err("no topic is named; give names or globs, such as '/scan,/tf*'".to_owned());
+    }
+    Ok(Patterns(patterns))
+}
+
+/// Splits at commas, except within the braces of a glob: `/tf,/{odom,imu}`.
+fn split_at_commas(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    text.split(|c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(patterns: &str, topics: &[&str]) -> Vec<String> {
+        let Patterns(patterns) = parse_patterns(patterns).expect(patterns);
+        let is_wanted = |topic: &&&str| patterns.iter().any(|pattern| pattern.is_match(topic));
+        topics
+            .iter()
+            .filter(is_wanted)
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn globs_and_names_choose_topics() {
+        let topics = [
+            "/tf",
+            "/tf_static",
+            "/odom",
+            "/camera/left/image",
+            "/odd[name",
+        ];
+        assert_eq!(matching("/tf*", &topics), ["/tf", "/tf_static"]);
+        assert_eq!(matching("/tf, /odom", &topics), ["/tf", "/odom"]);
+        assert_eq!(matching("/camera/*", &topics), ["/camera/left/image"]);
+        assert_eq!(matching("/{tf,odom}", &topics), ["/tf", "/odom"]);
+        assert_eq!(matching("/odd[name", &topics), ["/odd[name"]);
+    }
+
+    #[test]
+    fn a_choice_of_nothing_is_refused() {
+        assert!(parse_patterns(" , ").is_err());
+    }
+}
