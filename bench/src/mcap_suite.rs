@@ -24,6 +24,7 @@ pub fn run(bench: &mut Bench) {
     five_percent(bench, &files.small);
     backfill(bench, &files.both);
     open_summary(bench, &files.small);
+    peak_memory(bench, &files.both);
 }
 
 /// Recordings that the generator makes, kept between runs.
@@ -40,16 +41,16 @@ impl Files {
     fn prepare() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/data");
         std::fs::create_dir_all(&folder).expect("a folder for recordings");
-        let small = || asof_demo::small_messages(7, 800 << 20);
-        let large = || asof_demo::large_messages(7, 420 << 20);
+        let small = || asof_demo::small_messages(7, 1230 << 20);
+        let large = || asof_demo::large_messages(7, 460 << 20);
         let zstd = (Compression::Zstd, 768 << 10);
         let lz4 = (Compression::Lz4, 4 << 20);
         Files {
-            small: make(&folder.join("small-zstd-1.mcap"), zstd, small),
-            large: make(&folder.join("large-lz4-1.mcap"), lz4, large),
-            both: make(&folder.join("both-lz4-1.mcap"), lz4, || {
-                let few = asof_demo::small_messages(9, 300 << 20);
-                few.chain(asof_demo::large_messages(9, 420 << 20))
+            small: make(&folder.join("small-zstd-2.mcap"), zstd, small),
+            large: make(&folder.join("large-lz4-2.mcap"), lz4, large),
+            both: make(&folder.join("both-lz4-2.mcap"), lz4, || {
+                let few = asof_demo::small_messages(9, 500 << 20);
+                few.chain(asof_demo::large_messages(9, 580 << 20))
             }),
         }
     }
@@ -63,7 +64,12 @@ fn make<I: Iterator<Item = asof_core::Message>>(
     if !path.exists() {
         eprintln!("making {}", path.display());
         let part = path.with_extension("part");
-        let options = McapWriterOptions { compression, chunk_size, chunk_age: None, ..McapWriterOptions::default() };
+        let options = McapWriterOptions {
+            compression,
+            chunk_size,
+            chunk_age: None,
+            ..McapWriterOptions::default()
+        };
         let mut writer = McapWriter::create(&part, options).expect("a new file");
         for message in messages() {
             writer.write(&message).expect("room on the disk");
@@ -71,7 +77,11 @@ fn make<I: Iterator<Item = asof_core::Message>>(
         writer.finish().expect("room on the disk");
         std::fs::rename(&part, path).expect("a rename");
     }
-    eprintln!("{}: {} MB", path.display(), std::fs::metadata(path).expect("a file").len() >> 20);
+    eprintln!(
+        "{}: {} MB",
+        path.display(),
+        std::fs::metadata(path).expect("a file").len() >> 20
+    );
     path.to_owned()
 }
 
@@ -105,25 +115,45 @@ fn look(payload: &[u8]) -> u64 {
 fn ours(path: &Path, threads: usize, query: &Query) -> u64 {
     let file = open(path, threads);
     let batches = file.read(query).expect("reads");
-    batches.map(|batch| batch.expect("a batch").iter().map(|m| look(m.payload)).sum::<u64>()).sum()
+    batches
+        .map(|batch| {
+            batch
+                .expect("a batch")
+                .iter()
+                .map(|m| look(m.payload))
+                .sum::<u64>()
+        })
+        .sum()
 }
 
 fn stream(path: &Path, is_wanted: impl Fn(&mcap::Message<'_>) -> bool) -> u64 {
     let map = map(path);
     let messages = mcap::MessageStream::new(&map).expect("an MCAP file");
-    messages.map(|m| m.expect("a message")).filter(|m| is_wanted(m)).map(|m| look(&m.data)).sum()
+    messages
+        .map(|m| m.expect("a message"))
+        .filter(|m| is_wanted(m))
+        .map(|m| look(&m.data))
+        .sum()
 }
 
-fn indexed(path: &Path, options: IndexedReaderOptions, mut visit: impl FnMut(u16, &[u8]) -> bool) -> u64 {
+fn indexed(
+    path: &Path,
+    options: IndexedReaderOptions,
+    mut visit: impl FnMut(u16, &[u8]) -> bool,
+) -> u64 {
     let map = map(path);
-    let summary = mcap::Summary::read(&map).expect("an MCAP file").expect("a summary");
+    let summary = mcap::Summary::read(&map)
+        .expect("an MCAP file")
+        .expect("a summary");
     let mut reader = IndexedReader::new_with_options(&summary, options).expect("an index");
     let mut sum = 0;
     while let Some(event) = reader.next_event() {
         match event.expect("a readable file") {
             IndexedReadEvent::ReadChunkRequest { offset, length } => {
                 let chunk = &map[offset as usize..offset as usize + length];
-                reader.insert_chunk_record_data(offset, chunk).expect("a chunk");
+                reader
+                    .insert_chunk_record_data(offset, chunk)
+                    .expect("a chunk");
             }
             IndexedReadEvent::Message { header, data } => {
                 sum += look(data);
@@ -138,7 +168,9 @@ fn indexed(path: &Path, options: IndexedReaderOptions, mut visit: impl FnMut(u16
 
 /// A contender measured in milliseconds, whose answer must be everyone's.
 fn answering<'a>(name: &'a str, answer: u64, work: impl Fn() -> u64 + 'a) -> Contender<'a> {
-    contender(name, move || wall(|| assert_eq!(work(), answer, "{name} reads something else")))
+    contender(name, move || {
+        wall(|| assert_eq!(work(), answer, "{name} reads something else"))
+    })
 }
 
 fn iterate_all(bench: &Bench, case: &str, path: &Path, threads: usize) {
@@ -149,7 +181,9 @@ fn iterate_all(bench: &Bench, case: &str, path: &Path, threads: usize) {
     let contenders = vec![
         answering("asof", answer, || ours(path, threads, &Query::all())),
         answering("mcap", answer, || stream(path, |_| true)),
-        answering("mcap_indexed", answer, || indexed(path, IndexedReaderOptions::new(), |_, _| true)),
+        answering("mcap_indexed", answer, || {
+            indexed(path, IndexedReaderOptions::new(), |_, _| true)
+        }),
     ];
     bench.case(case, "ms", 7, contenders);
 }
@@ -162,10 +196,16 @@ fn one_topic(bench: &Bench, path: &Path) {
     let is_wanted = |m: &mcap::Message<'_>| m.channel.topic == TOPIC;
     let answer = stream(path, is_wanted);
     let contenders = vec![
-        answering("asof", answer, || ours(path, default_threads(), &Query::topics([TOPIC]))),
+        answering("asof", answer, || {
+            ours(path, default_threads(), &Query::topics([TOPIC]))
+        }),
         answering("mcap", answer, || stream(path, is_wanted)),
         answering("mcap_indexed", answer, || {
-            indexed(path, IndexedReaderOptions::new().include_topics([TOPIC]), |_, _| true)
+            indexed(
+                path,
+                IndexedReaderOptions::new().include_topics([TOPIC]),
+                |_, _| true,
+            )
         }),
     ];
     bench.case("one_topic_of_ten", "ms", 7, contenders);
@@ -183,10 +223,14 @@ fn five_percent(bench: &Bench, path: &Path) {
     let is_wanted = |m: &mcap::Message<'_>| times.contains(&m.log_time);
     let answer = stream(path, is_wanted);
     let contenders = vec![
-        answering("asof", answer, || ours(path, default_threads(), &Query::all().between(start..=end))),
+        answering("asof", answer, || {
+            ours(path, default_threads(), &Query::all().between(start..=end))
+        }),
         answering("mcap", answer, || stream(path, is_wanted)),
         answering("mcap_indexed", answer, || {
-            let options = IndexedReaderOptions::new().starting_at(nanos(start)).ending_at(nanos(end));
+            let options = IndexedReaderOptions::new()
+                .starting_at(nanos(start))
+                .ending_at(nanos(end));
             indexed(path, options, |_, _| true)
         }),
     ];
@@ -201,18 +245,30 @@ fn backfill(bench: &Bench, path: &Path) {
     let (end, topics) = (file.summary().range.end, file.summary().topics().len());
     file.backfill(&Topics::All, end).expect("reads");
     let counters = file.counters();
-    eprintln!("backfill of {topics} topics at the end decompresses {} chunks", counters.decompressed_chunks);
-    let answer: u64 = last_messages(path).values().map(|payload| look(payload)).sum();
+    eprintln!(
+        "backfill of {topics} topics at the end decompresses {} chunks",
+        counters.decompressed_chunks
+    );
+    let answer: u64 = last_messages(path)
+        .values()
+        .map(|payload| look(payload))
+        .sum();
     let contenders = vec![
         answering("asof", answer, || {
             let file = open(path, default_threads());
             let batch = file.backfill(&Topics::All, end).expect("reads");
             batch.iter().map(|m| look(m.payload)).sum()
         }),
-        answering("mcap", answer, || last_messages(path).values().map(|payload| look(payload)).sum()),
+        answering("mcap", answer, || {
+            last_messages(path)
+                .values()
+                .map(|payload| look(payload))
+                .sum()
+        }),
         answering("mcap_indexed", answer, || {
             let mut seen = BTreeMap::new();
-            let options = IndexedReaderOptions::new().with_order(mcap::sans_io::indexed_reader::ReadOrder::ReverseLogTime);
+            let options = IndexedReaderOptions::new()
+                .with_order(mcap::sans_io::indexed_reader::ReadOrder::ReverseLogTime);
             indexed(path, options, |channel, data| {
                 seen.entry(channel).or_insert_with(|| look(data));
                 seen.len() < topics
@@ -247,9 +303,49 @@ fn open_summary(bench: &Bench, path: &Path) {
         contender("mcap", || {
             wall(|| {
                 let map = map(path);
-                mcap::Summary::read(&map).expect("an MCAP file").expect("a summary").channels.len()
+                mcap::Summary::read(&map)
+                    .expect("an MCAP file")
+                    .expect("a summary")
+                    .channels
+                    .len()
             }) * 1e3
         }),
     ];
     bench.case("open_summary", "us", 51, contenders);
+}
+
+/// What iterating takes beside the mapped file: memory that is not backed by it.
+fn peak_memory(bench: &Bench, path: &Path) {
+    let measure = || {
+        let before = anonymous_memory();
+        let file = open(path, default_threads());
+        let mut peak = before;
+        for batch in file.read(&Query::all()).expect("reads") {
+            black_box(
+                batch
+                    .expect("a batch")
+                    .iter()
+                    .map(|m| look(m.payload))
+                    .sum::<u64>(),
+            );
+            peak = peak.max(anonymous_memory());
+        }
+        (peak - before) / 1024.0
+    };
+    bench.case(
+        "iterate_500_mb_peak_memory",
+        "MB",
+        3,
+        vec![contender("asof", measure)],
+    );
+}
+
+/// Kilobytes of this process's memory that belong to no file.
+fn anonymous_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .unwrap_or("0");
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0.0)
 }

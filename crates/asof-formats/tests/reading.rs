@@ -150,6 +150,41 @@ fn several_readers_see_the_same_and_one_that_stops_early_disturbs_nobody() {
     });
 }
 
+/// 90 chunks of a megabyte, each from the start of the recording to its end: more than may be open at once.
+#[test]
+fn chunks_that_all_overlap_are_merged_whatever_their_size() {
+    let topic = channel("/a");
+    let block = "x".repeat(100_000);
+    let written: Vec<_> = (0..900)
+        .map(|n| message(&topic, n % 10 * 1000 + n / 10, format!("{n} {block}")))
+        .collect();
+    let options = McapWriterOptions {
+        compression: Compression::Lz4,
+        chunk_size: 999_000,
+        ..tiny_chunks()
+    };
+    let file = open(write(&written, options), 2);
+    assert!(file.summary().chunks > 80);
+    let number = |payload: &[u8]| {
+        payload
+            .split(|&byte| byte == b' ')
+            .next()
+            .map(<[u8]>::to_vec)
+    };
+    let mut seen = Vec::new();
+    for batch in file.read(&Query::all()).expect("reads") {
+        let batch = batch.expect("a batch");
+        assert!(batch.iter().all(|m| m.payload.len() > 100_000));
+        seen.extend(batch.iter().map(|m| (m.log_time, number(m.payload))));
+    }
+    let mut wanted: Vec<_> = written
+        .iter()
+        .map(|m| (m.log_time, number(&m.payload)))
+        .collect();
+    wanted.sort_by_key(|(time, _)| *time);
+    assert!(seen == wanted);
+}
+
 #[test]
 fn a_batch_outlives_its_file() {
     let file = open(

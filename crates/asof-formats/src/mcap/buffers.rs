@@ -15,7 +15,7 @@ pub(crate) struct BufferPool {
 
 /// What the pool may keep while nobody uses it.
 const KEPT_BUFFERS: usize = 8;
-const KEPT_BYTES: usize = 48 << 20;
+const KEPT_BYTES: usize = 32 << 20;
 
 impl BufferPool {
     /// A buffer of at least `len` initialized bytes; what they hold is left over from before.

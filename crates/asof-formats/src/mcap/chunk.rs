@@ -176,16 +176,19 @@ impl McapShared {
         Ok(Some(Loaded { buffer: data, rows }))
     }
 
+    /// All bytes of a section, decompressed; empty where there is none.
+    pub fn bytes_of(&self, index: usize) -> Result<Bytes, SourceError> {
+        let contents = self.contents(&self.directory.sections[index])?;
+        Ok(contents.map(|(bytes, _)| bytes).unwrap_or_default())
+    }
+
     /// The message at a place of a section's contents, as a message index gives it.
     pub fn load_at(
         &self,
         index: usize,
         places: &[u64],
     ) -> Result<(Bytes, Vec<Option<Row>>), SourceError> {
-        let section = &self.directory.sections[index];
-        let Some((buffer, _)) = self.contents(section)? else {
-            return Ok((Bytes::new(), vec![None; places.len()]));
-        };
+        let buffer = self.bytes_of(index)?;
         let table = self.table();
         let rows = places
             .iter()

@@ -20,6 +20,7 @@ pub(crate) struct Reader {
     prefetch: Prefetch,
     /// The times at which the planned sections start, in order.
     starts: Vec<Stamp>,
+    plan: Vec<usize>,
     taken: usize,
     open: Vec<Cursor>,
     is_finished: bool,
@@ -27,13 +28,19 @@ pub(crate) struct Reader {
 
 /// A section that has been read up to `at`.
 struct Cursor {
-    buffer: Bytes,
+    section: usize,
+    /// Its contents; `None` while it is parked, because too many others overlap with it.
+    buffer: Option<Bytes>,
     rows: Vec<Row>,
     at: usize,
 }
 
-/// A merged batch is closed at this many messages.
+/// A merged batch is closed at this many messages, or at this many bytes of payload.
 const MERGED_ROWS: usize = 16 << 10;
+const MERGED_BYTES: u64 = 16 << 20;
+/// What the open sections may hold. In a file whose chunks overlap more than that, the ones beyond are
+/// parked: each batch opens them again for the messages that it needs, which costs time instead of memory.
+const OPEN_BYTES: usize = 48 << 20;
 
 impl Reader {
     pub fn new(file: &Arc<McapShared>, query: &Query) -> Self {
@@ -50,8 +57,9 @@ impl Reader {
             .collect();
         Reader {
             file: Arc::clone(file),
-            prefetch: Prefetch::new(file, wanted, plan),
+            prefetch: Prefetch::new(file, wanted, plan.clone()),
             starts,
+            plan,
             taken: 0,
             open: Vec::new(),
             is_finished: false,
@@ -64,14 +72,26 @@ impl Reader {
             if self.open.iter().any(|cursor| cursor.head() < start) {
                 break;
             }
+            let section = self.plan[self.taken];
             self.taken += 1;
             match self.prefetch.next() {
                 Some(Ok(Loaded { rows, .. })) if rows.is_empty() => {}
-                Some(Ok(Loaded { buffer, rows })) => self.open.push(Cursor {
-                    buffer,
-                    rows,
-                    at: 0,
-                }),
+                Some(Ok(Loaded { buffer, rows })) => {
+                    let held: usize = self
+                        .open
+                        .iter()
+                        .filter_map(|cursor| cursor.buffer.as_ref())
+                        .map(Bytes::len)
+                        .sum();
+                    let buffer = (self.open.is_empty() || held + buffer.len() <= OPEN_BYTES)
+                        .then_some(buffer);
+                    self.open.push(Cursor {
+                        section,
+                        buffer,
+                        rows,
+                        at: 0,
+                    });
+                }
                 Some(Err(error)) => return Err(error),
                 None => break,
             }
@@ -80,9 +100,13 @@ impl Reader {
     }
 
     /// Everything of the only open section before `horizon`.
-    fn cut_single(&mut self, horizon: Option<Stamp>) -> Batch {
+    fn cut_single(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let channels = Arc::clone(&self.file.table().channels);
         let cursor = &mut self.open[0];
+        let buffer = match cursor.buffer.take() {
+            Some(buffer) => buffer,
+            None => self.file.bytes_of(cursor.section)?,
+        };
         let end = match horizon {
             Some(horizon) => {
                 cursor.at + cursor.rows[cursor.at..].partition_point(|row| row.log_time < horizon)
@@ -92,7 +116,8 @@ impl Reader {
         if end < cursor.rows.len() {
             let rows = cursor.rows[cursor.at..end].to_vec();
             cursor.at = end;
-            return Batch::new(channels, vec![cursor.buffer.clone()], rows);
+            cursor.buffer = Some(buffer.clone());
+            return Ok(Batch::new(channels, vec![buffer], rows));
         }
         let cursor = self.open.swap_remove(0);
         let rows = if cursor.at == 0 {
@@ -100,11 +125,11 @@ impl Reader {
         } else {
             cursor.rows[cursor.at..].to_vec()
         };
-        Batch::new(channels, vec![cursor.buffer], rows)
+        Ok(Batch::new(channels, vec![buffer], rows))
     }
 
     /// The next messages of all open sections together, before `horizon`.
-    fn merge(&mut self, horizon: Option<Stamp>) -> Batch {
+    fn merge(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let is_before = |row: &Row| horizon.is_none_or(|horizon| row.log_time < horizon);
         let key = |row: &Row| (row.log_time, row.order);
         let head = |cursor: &Cursor| {
@@ -122,16 +147,22 @@ impl Reader {
         let mut heap: BinaryHeap<_> = heads.collect();
         let mut merged =
             Vec::with_capacity(MERGED_ROWS.min(self.open.iter().map(Cursor::left).sum()));
+        let mut bytes = 0;
         while let Some(Reverse((_, index))) = heap.pop()
             && merged.len() < MERGED_ROWS
+            && bytes < MERGED_BYTES
         {
             // Neighbours often come from one section: take its run up to the next section's head at once.
             let limit = heap.peek().map(|Reverse((limit, _))| *limit);
             let cursor = &mut self.open[index];
             while let Some(row) = cursor.rows.get(cursor.at).filter(|row| is_before(row)) {
-                if limit.is_some_and(|limit| key(row) > limit) || merged.len() >= MERGED_ROWS {
+                if limit.is_some_and(|limit| key(row) > limit)
+                    || merged.len() >= MERGED_ROWS
+                    || bytes >= MERGED_BYTES
+                {
                     break;
                 }
+                bytes += row.len;
                 merged.push(Row {
                     buffer: index as u32,
                     ..*row
@@ -142,13 +173,41 @@ impl Reader {
                 heap.push(Reverse((head, index)));
             }
         }
-        let buffers = self
-            .open
-            .iter()
-            .map(|cursor| cursor.buffer.clone())
-            .collect();
+        let mut buffers = Vec::with_capacity(self.open.len());
+        for (index, cursor) in self.open.iter().enumerate() {
+            buffers.push(match &cursor.buffer {
+                Some(buffer) => buffer.clone(),
+                None => self.fetch_parked(cursor.section, index as u32, &mut merged)?,
+            });
+        }
         self.open.retain(|cursor| cursor.left() > 0);
-        Batch::new(Arc::clone(&self.file.table().channels), buffers, merged)
+        Ok(Batch::new(
+            Arc::clone(&self.file.table().channels),
+            buffers,
+            merged,
+        ))
+    }
+
+    /// The payloads of the rows that lie in a parked section, cut out into a buffer of their own.
+    fn fetch_parked(
+        &self,
+        section: usize,
+        buffer: u32,
+        rows: &mut [Row],
+    ) -> Result<Bytes, SourceError> {
+        let mut cut = Vec::new();
+        if rows.iter().all(|row| row.buffer != buffer) {
+            return Ok(Bytes::new());
+        }
+        let contents = self.file.bytes_of(section)?;
+        for row in rows.iter_mut().filter(|row| row.buffer == buffer) {
+            let payload = contents.get(row.offset as usize..(row.offset + row.len) as usize);
+            row.offset = cut.len() as u64;
+            // The file changed under us if it is not there any more; its place is kept, empty.
+            row.len = payload.map_or(0, |payload| payload.len() as u64);
+            cut.extend_from_slice(payload.unwrap_or_default());
+        }
+        Ok(cut.into())
     }
 }
 
@@ -181,8 +240,8 @@ impl Iterator for Reader {
                 self.is_finished = true;
                 None
             }
-            1 => Some(Ok(self.cut_single(horizon))),
-            _ => Some(Ok(self.merge(horizon))),
+            1 => Some(self.cut_single(horizon)),
+            _ => Some(self.merge(horizon)),
         }
     }
 }
