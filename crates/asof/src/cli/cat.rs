@@ -42,11 +42,11 @@ pub struct Cat {
     limit: Option<u64>,
 
     /// Write the contents of this attachment to the output instead
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["metadata", "raw", "limit"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "metadata")]
     attachment: Option<String>,
 
     /// Print the metadata of this name as JSON instead
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["raw", "limit"])]
+    #[arg(long, value_name = "NAME")]
     metadata: Option<String>,
 
     /// Print JSON

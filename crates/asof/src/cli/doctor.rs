@@ -50,7 +50,7 @@ struct Diagnosis {
     chunks: u64,
 }
 
-const BAR: &str = "checking [{bar:40}] {bytes}/{total_bytes} {eta}";
+const BAR: &str = "checking [{bar:40}] {decimal_bytes}/{decimal_total_bytes} {eta}";
 
 impl Doctor {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {

@@ -20,7 +20,7 @@ use super::select::Select;
 ///
 /// With --json, one object a line for each place: path, format, size, start and end (nanoseconds since
 /// the epoch; null without messages), duration (seconds), messages, chunks, compression, topics,
-/// attachments, metadata, problems.
+/// attachments, metadata, problems. A rate (hz) is 0 for fewer than two messages.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -26,6 +26,14 @@ pub fn open(place: &Path) -> anyhow::Result<McapFile> {
             "cannot open {place}: {scheme} addresses are not supported yet; name a file on this machine"
         ));
     }
+    // A pipe would be waited for, and cannot be read anywhere but at its front.
+    let is_stream = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
+    if std::fs::metadata(place).is_ok_and(is_stream) {
+        let place = place.display();
+        return Err(anyhow!(
+            "cannot open {place}: it is no ordinary file; save what comes out of it to a file first"
+        ));
+    }
     match asof_formats::open(place) {
         Ok(file) => Ok(file),
         Err(error) => Err(explained(place, error)),
