@@ -1,6 +1,6 @@
 //! Writes a drive to standard output in a form that any language reads in a few lines.
 //!
-//!     cargo run --release -p asof-demo --example dump -- [cdr] [SECONDS] [SEED] > drive.bin
+//!     cargo run --release -p asof-demo --example dump -- [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin
 //!
 //! Every record is a kind (`C` or `M`) and fields, each a little-endian `u32` length and bytes.
 //! A channel: number, topic, message encoding, schema name, schema encoding, schema.
@@ -16,7 +16,12 @@ fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let encoding = match arguments.next().as_deref() {
         None | Some("cdr") => Encoding::Cdr,
-        Some(other) => return Err(io::Error::other(format!("{other} is not cdr"))),
+        Some("protobuf") => Encoding::Protobuf,
+        Some("json") => Encoding::Json,
+        Some(other) => {
+            let problem = format!("{other} is none of cdr, protobuf, json");
+            return Err(io::Error::other(problem));
+        }
     };
     let mut number = |otherwise| {
         let given = arguments.next().and_then(|text| text.parse().ok());

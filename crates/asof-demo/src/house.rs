@@ -99,7 +99,7 @@ pub(crate) struct Thing {
 /// Where a ray meets a thing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
-    /// Metres from the ray's start.
+    /// From the ray's start, in multiples of its direction.
     pub(crate) distance: f64,
     /// Metres along the surface, for its pattern.
     pub(crate) along: f64,
@@ -307,7 +307,8 @@ fn clearance(outline: Outline, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Distance, place along the surface, and normal, where a ray enters an outline.
+/// Distance in multiples of the direction, place along the surface, and normal, where a ray enters
+/// an outline.
 fn meet(
     outline: Outline,
     from: (f64, f64),
@@ -332,12 +333,15 @@ fn meet(
         }
         Outline::Round(cx, cy, radius) => {
             let (dx, dy) = (cx - from.0, cy - from.1);
-            let closest = dx * direction.0 + dy * direction.1;
-            let inside = radius * radius - (dx * dx + dy * dy - closest * closest);
+            // The direction may have any length: distances count in multiples of it.
+            let length = direction.0 * direction.0 + direction.1 * direction.1;
+            let closest = (dx * direction.0 + dy * direction.1) / length;
+            let aside = dx * dx + dy * dy - closest * closest * length;
+            let inside = radius * radius - aside;
             if inside < 0.0 {
                 return None;
             }
-            let distance = closest - inside.sqrt();
+            let distance = closest - (inside / length).sqrt();
             if distance <= 0.0 {
                 return None;
             }

@@ -22,6 +22,7 @@
 
 mod camera;
 mod drive;
+mod foxglove;
 mod house;
 mod mapper;
 mod navigator;
@@ -54,6 +55,10 @@ pub enum Encoding {
     /// ROS 2's types in CDR, with `ros2msg` schemas.
     #[default]
     Cdr,
+    /// Foxglove's types in protobuf, with a descriptor set as the schema.
+    Protobuf,
+    /// Foxglove's types in JSON, with JSON Schema.
+    Json,
 }
 
 /// What kind of drive is wanted.
@@ -99,6 +104,8 @@ impl Demo {
     pub fn new(options: DemoOptions) -> Self {
         let channel = |topic| match options.encoding {
             Encoding::Cdr => ros2::channel(topic),
+            Encoding::Protobuf => foxglove::protobuf_channel(topic),
+            Encoding::Json => foxglove::json_channel(topic),
         };
         let channels = Topic::ALL.map(channel).map(Arc::new);
         Demo {
@@ -121,6 +128,7 @@ impl Demo {
     pub fn profile(&self) -> &'static str {
         match self.options.encoding {
             Encoding::Cdr => "ros2",
+            Encoding::Protobuf | Encoding::Json => "",
         }
     }
 

@@ -1,18 +1,16 @@
 //! Where the robot wants to go, and what it tells its wheels.
 
-use std::f64::consts::FRAC_PI_4;
-
 use crate::house::House;
 use crate::pose::{Pose, wrapped};
 use crate::random::Random;
 use crate::robot::{Command, RADIUS, Robot};
 
 /// Metres per second on a free stretch.
-const CRUISE: f64 = 0.8;
+const CRUISE: f64 = 1.0;
 /// Metres per second close to a wall.
-const CREEP: f64 = 0.28;
+const CREEP: f64 = 0.32;
 /// Radians per second, at most.
-const TURN: f64 = 1.9;
+const TURN: f64 = 2.2;
 /// Where the drive starts.
 pub(crate) const START: Pose = Pose {
     x: 1.1,
@@ -112,12 +110,12 @@ impl Navigator {
     pub(crate) fn tick(&mut self, robot: &Robot, house: &House) -> Command {
         match self.mode {
             Mode::Driving if robot.is_touching => {
-                self.mode = Mode::Stunned(6);
+                self.mode = Mode::Stunned(5);
                 Command::default()
             }
             Mode::Driving => self.drive(robot.belief(), house),
             Mode::Stunned(0) => {
-                self.mode = Mode::BackingOff(20);
+                self.mode = Mode::BackingOff(16);
                 Command::default()
             }
             Mode::Stunned(left) => {
@@ -148,17 +146,17 @@ impl Navigator {
         let goal = self.goal;
         let bearing = belief.bearing_to(goal.x, goal.y);
         let distance = belief.distance_to(goal.x, goal.y);
-        let mut linear = CRUISE * (1.0 - bearing.abs() / FRAC_PI_4).max(0.0);
+        let mut linear = CRUISE * (1.0 - bearing.abs()).max(0.0);
         if goal.is_wall {
             let ahead = house.range(belief.x, belief.y, belief.heading);
             let gap = ahead.map_or(0.0, |range| range - RADIUS);
-            linear = linear.min(CREEP + 1.1 * (gap - 0.2).max(0.0));
+            linear = linear.min(CREEP + 1.4 * (gap - 0.15).max(0.0));
         } else {
             let next = LOOP[(self.index + 1) % LOOP.len()];
             let arriving = Pose::new(goal.x, goal.y, belief.heading + bearing);
             let is_sharp = wrapped(arriving.bearing_to(next.x, next.y)).abs() > 0.6;
             if is_sharp {
-                linear = linear.min(CREEP + 1.2 * distance);
+                linear = linear.min(CREEP + 1.5 * distance);
             }
         }
         Command {

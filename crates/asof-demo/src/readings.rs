@@ -117,6 +117,13 @@ pub(crate) struct Odometry {
     pub(crate) angular: f64,
 }
 
+impl Odometry {
+    /// x, y, z, then the rotations around them: a robot on a floor knows nothing of z and tilt.
+    pub(crate) const POSE_VARIANCES: [f64; 6] = [1e-3, 1e-3, 1e6, 1e6, 1e6, 3e-3];
+    /// The same for its velocity.
+    pub(crate) const VELOCITY_VARIANCES: [f64; 6] = [1e-4, 1e-4, 1e6, 1e6, 1e6, 5e-4];
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Imu {
     pub(crate) orientation: Quaternion,

@@ -13,7 +13,7 @@ use crate::mapper::Mapper;
 use crate::navigator::START;
 use crate::random::Random;
 use crate::readings::{Level, Log, Reading, Topic};
-use crate::{DemoOptions, Encoding, ros2, sensors};
+use crate::{DemoOptions, Encoding, foxglove, ros2, sensors};
 
 /// Nanoseconds of a step.
 pub(crate) const STEP_NANOS: i64 = 5_000_000;
@@ -159,7 +159,9 @@ impl Messages {
         let (least, more) = topic.latency();
         let latency = self.chance.latency.between(least, least + more) * 1000.0;
         let payload: Bytes = match self.encoding {
-            Encoding::Cdr => ros2::encode(topic, sent, reading),
+            Encoding::Cdr => ros2::encode(sent, reading),
+            Encoding::Protobuf => foxglove::protobuf(sent, reading),
+            Encoding::Json => foxglove::json(sent, reading),
         };
         let sequence = &mut self.sequences[topic as usize];
         self.pending.push(Pending {

@@ -11,7 +11,7 @@ use jpeg_encoder::{ColorType, Encoder};
 
 use crate::DemoOptions;
 use crate::random::Random;
-use crate::readings::{Imu, frame, yaw};
+use crate::readings::{Imu, Odometry, frame, yaw};
 use crate::ros2::{self, cdr::CdrWriter};
 
 /// Messages of one shape, in the order of their log times, until there are enough bytes.
@@ -237,11 +237,11 @@ impl Small {
         cdr.string(frame::BASE);
         ros2::vector(&mut cdr, [in_steps(*x, 1e-4), in_steps(*y, 1e-4), 0.0]);
         ros2::quaternion(&mut cdr, yaw(in_steps(*heading, 1e-3)));
-        cdr.float64s(&ros2::diagonal([1e-3, 1e-3, 1e6, 1e6, 1e6, 3e-3]));
+        cdr.float64s(&ros2::diagonal(Odometry::POSE_VARIANCES));
         ros2::vector(&mut cdr, [in_steps(*speed, 1.0 / 4096.0), 0.0, 0.0]);
         let turn = in_steps(random.noise(0.05), 1.0 / 4096.0);
         ros2::vector(&mut cdr, [0.0, 0.0, turn]);
-        cdr.float64s(&ros2::diagonal([1e-4, 1e-4, 1e6, 1e6, 1e6, 5e-4]));
+        cdr.float64s(&ros2::diagonal(Odometry::VELOCITY_VARIANCES));
         cdr.finish().into()
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn channel_of(topic: &str, type_name: &str, durability: &str) -> Chan
 }
 
 /// One message in CDR.
-pub(crate) fn encode(topic: Topic, stamp: Stamp, reading: &Reading) -> Bytes {
+pub(crate) fn encode(stamp: Stamp, reading: &Reading) -> Bytes {
     let mut cdr = CdrWriter::with_capacity(size_hint(reading));
     match reading {
         Reading::Scan(scan) => laser_scan(&mut cdr, stamp, scan),
@@ -60,7 +60,6 @@ pub(crate) fn encode(topic: Topic, stamp: Stamp, reading: &Reading) -> Bytes {
         Reading::Log(line) => log(&mut cdr, stamp, line),
         Reading::Diagnostics(statuses) => diagnostic_array(&mut cdr, stamp, statuses),
     }
-    debug_assert!(!type_name(topic).is_empty());
     cdr.finish().into()
 }
 
@@ -137,10 +136,10 @@ fn odometry(cdr: &mut CdrWriter, stamp: Stamp, odom: &Odometry) {
     cdr.string(frame::BASE);
     vector(cdr, [rounded(odom.pose.x), rounded(odom.pose.y), 0.0]);
     quaternion(cdr, yaw(odom.pose.heading));
-    cdr.float64s(&diagonal([1e-3, 1e-3, 1e6, 1e6, 1e6, 3e-3]));
+    cdr.float64s(&diagonal(Odometry::POSE_VARIANCES));
     vector(cdr, [odom.linear, 0.0, 0.0]);
     vector(cdr, [0.0, 0.0, odom.angular]);
-    cdr.float64s(&diagonal([1e-4, 1e-4, 1e6, 1e6, 1e6, 5e-4]));
+    cdr.float64s(&diagonal(Odometry::VELOCITY_VARIANCES));
 }
 
 fn imu(cdr: &mut CdrWriter, stamp: Stamp, imu: &Imu) {
