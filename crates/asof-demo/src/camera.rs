@@ -24,13 +24,38 @@ const QUALITY: u8 = 72;
 pub(crate) struct Camera {
     canvas: Vec<u8>,
     hits: Vec<Hit>,
+    /// For every row, what it shows of the floor or of the ceiling.
+    ground: Vec<Ground>,
+}
+
+/// A row of floor or ceiling: everything that does not depend on where the robot stands.
+#[derive(Debug, Clone, Copy)]
+struct Ground {
+    depth: f64,
+    light: f32,
+    detail: f32,
 }
 
 impl Camera {
     pub(crate) fn new() -> Self {
+        let ground = (0..HEIGHT).map(|row| {
+            let below = row as f64 + 0.5 - HEIGHT as f64 / 2.0;
+            let height = if below > 0.0 {
+                CAMERA.1
+            } else {
+                CEILING - CAMERA.1
+            };
+            let depth = height * focal_length() / below.abs();
+            Ground {
+                depth,
+                light: light(depth),
+                detail: detail(depth),
+            }
+        });
         Camera {
             canvas: vec![0; WIDTH * HEIGHT * 3],
             hits: Vec::new(),
+            ground: ground.collect(),
         }
     }
 
@@ -65,24 +90,19 @@ impl Camera {
 
     /// Floor and ceiling, as far as the wall behind them leaves free.
     fn draw_ground(&mut self, eye: Pose, ray: (f64, f64), column: usize, wall: f64) {
-        let floor = row_of(0.0, wall).clamp(0.0, HEIGHT as f64) as usize;
+        let middle = HEIGHT / 2;
+        let floor = row_of(0.0, wall).clamp(middle as f64, HEIGHT as f64) as usize;
         for row in floor..HEIGHT {
-            let below = row as f64 + 0.5 - HEIGHT as f64 / 2.0;
-            if below <= 0.0 {
-                continue;
-            }
-            let depth = CAMERA.1 * focal_length() / below;
-            let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
-            let colour = paint::floor(x, y, detail(depth));
-            self.put(column, row, colour.lit(light(depth)));
+            let ground = self.ground[row];
+            let (x, y) = (eye.x + ground.depth * ray.0, eye.y + ground.depth * ray.1);
+            let colour = paint::floor(x, y, ground.detail);
+            self.put(column, row, colour.lit(ground.light));
         }
-        let ceiling = row_of(CEILING, wall).clamp(0.0, HEIGHT as f64) as usize;
-        for row in 0..=ceiling.min(HEIGHT - 1) {
-            let above = HEIGHT as f64 / 2.0 - row as f64 - 0.5;
-            let depth = (CEILING - CAMERA.1) * focal_length() / above.max(0.5);
-            let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
-            let colour = paint::ceiling(x, y);
-            self.put(column, row, colour.lit(light(depth)));
+        let ceiling = row_of(CEILING, wall).clamp(0.0, middle as f64 - 1.0) as usize;
+        for row in 0..=ceiling {
+            let ground = self.ground[row];
+            let (x, y) = (eye.x + ground.depth * ray.0, eye.y + ground.depth * ray.1);
+            self.put(column, row, paint::ceiling(x, y).lit(ground.light));
         }
     }
 

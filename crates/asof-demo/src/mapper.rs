@@ -42,15 +42,21 @@ impl Mapper {
                 };
                 if cell != last {
                     last = cell;
-                    self.evidence[cell] = (self.evidence[cell] - 1).max(-10);
+                    self.weigh(cell, -1);
                 }
             }
             // A hair behind the surface, so that a wall on a cell's edge falls on its inner side.
             let way = range + RESOLUTION / 4.0;
             if let Some(cell) = cell(laser.x + way * cos, laser.y + way * sin) {
-                self.evidence[cell] = (self.evidence[cell] + 6).min(40);
+                self.weigh(cell, 6);
             }
         }
+    }
+
+    /// A cell that was seen once stays known: its evidence is never zero again.
+    fn weigh(&mut self, cell: usize, weight: i8) {
+        let sum = (self.evidence[cell] + weight).clamp(-10, 40);
+        self.evidence[cell] = if sum == 0 { weight.signum() } else { sum };
     }
 
     /// The map as ROS has it: -1 unknown, 0 free, 100 occupied; rows from south to north.

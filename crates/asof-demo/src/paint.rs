@@ -363,13 +363,18 @@ fn room_inside(x: f64, y: f64) -> Option<Room> {
 }
 
 /// Which stretch of this length a place lies in.
+///
+/// Rounds down by hand: `floor` is a call into a library on processors that are not told better,
+/// and every pixel asks.
 fn cell(place: f64, length: f64) -> i64 {
-    (place / length).floor() as i64
+    let stretches = place / length;
+    let towards_zero = stretches as i64;
+    towards_zero - i64::from(stretches < towards_zero as f64)
 }
 
 /// How far into its stretch of this length a place lies.
 fn inside(place: f64, length: f64) -> f64 {
-    place - (place / length).floor() * length
+    place - cell(place, length) as f64 * length
 }
 
 /// A number in `[0, 1)` that looks random but belongs to its cell.

@@ -102,7 +102,8 @@ pub(crate) struct Scan {
     pub(crate) angle_min: f64,
     pub(crate) angle_max: f64,
     pub(crate) angle_increment: f64,
-    pub(crate) scan_time: f32,
+    /// Seconds from one scan to the next.
+    pub(crate) period: f32,
     pub(crate) range_min: f32,
     pub(crate) range_max: f32,
     /// Infinite where no echo came back.

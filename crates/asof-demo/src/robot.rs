@@ -72,7 +72,7 @@ impl Robot {
     /// Metres per second forward and radians per second to the left, as the wheels have it.
     pub(crate) fn velocity(&self) -> (f64, f64) {
         let [left, right] = self.wheel_speeds;
-        ((left + right) / 2.0, (right - left) / WHEEL_BASE)
+        (f64::midpoint(left, right), (right - left) / WHEEL_BASE)
     }
 
     /// Where it believes that it is in the map.
@@ -93,7 +93,7 @@ impl Robot {
         for side in 0..2 {
             let change = (wanted[side] - before[side]).clamp(-reach, reach);
             self.wheel_speeds[side] = before[side] + change;
-            travel[side] = (before[side] + self.wheel_speeds[side]) / 2.0 * STEP;
+            travel[side] = f64::midpoint(before[side], self.wheel_speeds[side]) * STEP;
         }
         self.roll(house, travel);
         let (now, _) = self.velocity();

@@ -43,23 +43,20 @@ pub(crate) fn scan(robot: &Robot, house: &House, random: &mut Random) -> Scan {
         let echo = house.echo(laser.x, laser.y, direction);
         let noise = random.noise(0.006);
         let is_lost = random.unit() < 0.004;
-        match echo.filter(|_| !is_lost) {
-            Some((range, squareness)) => {
-                let millimetres = ((range + noise).max(0.0) * 1000.0).round();
-                ranges.push((millimetres / 1000.0) as f32);
-                intensities.push((30.0 + 170.0 * squareness / (1.0 + 0.2 * range)).round() as f32);
-            }
-            None => {
-                ranges.push(f32::INFINITY);
-                intensities.push(0.0);
-            }
+        if let Some((range, squareness)) = echo.filter(|_| !is_lost) {
+            let millimetres = ((range + noise).max(0.0) * 1000.0).round();
+            ranges.push((millimetres / 1000.0) as f32);
+            intensities.push((30.0 + 170.0 * squareness / (1.0 + 0.2 * range)).round() as f32);
+        } else {
+            ranges.push(f32::INFINITY);
+            intensities.push(0.0);
         }
     }
     Scan {
         angle_min: beam_angle(0),
         angle_max: beam_angle(BEAMS - 1),
         angle_increment: TAU / BEAMS as f64,
-        scan_time: 0.1,
+        period: 0.1,
         range_min: 0.1,
         range_max: 12.0,
         ranges,

@@ -11,7 +11,7 @@ use jpeg_encoder::{ColorType, Encoder};
 
 use crate::DemoOptions;
 use crate::random::Random;
-use crate::readings::{Imu, Odometry, frame, yaw};
+use crate::readings::{Imu, Odometry, Quaternion, frame};
 use crate::ros2::{self, cdr::CdrWriter};
 
 /// Messages of one shape, in the order of their log times, until there are enough bytes.
@@ -30,8 +30,8 @@ pub struct Shapes {
 
 #[derive(Debug)]
 enum Maker {
-    Small(Small),
-    Large(Large),
+    Small(Box<Small>),
+    Large(Box<Large>),
 }
 
 /// Many small messages on ten topics, with at least this many bytes of payload in all.
@@ -59,7 +59,12 @@ pub fn small_messages(seed: u64, payload_bytes: u64) -> Shapes {
         ),
         ("/cmd_vel", "geometry_msgs/msg/Twist", 20_000_000),
     ];
-    Shapes::new(seed, payload_bytes, &topics, Maker::Small(Small::new()))
+    Shapes::new(
+        seed,
+        payload_bytes,
+        &topics,
+        Maker::Small(Box::new(Small::new())),
+    )
 }
 
 /// A few large messages on four topics, with at least this many bytes of payload in all.
@@ -77,7 +82,7 @@ pub fn large_messages(seed: u64, payload_bytes: u64) -> Shapes {
             100_000_000,
         ),
     ];
-    let maker = Maker::Large(Large::new(&mut Random::new(seed, 31)));
+    let maker = Maker::Large(Box::new(Large::new(&mut Random::new(seed, 31))));
     Shapes::new(seed, payload_bytes, &topics, maker)
 }
 
@@ -140,9 +145,9 @@ impl Iterator for Shapes {
 /// The state behind the small messages: values that wander.
 #[derive(Debug)]
 struct Small {
-    headings: [f64; 4],
+    tilts: [[f64; 3]; 4],
     poses: [[f64; 4]; 2],
-    frames: [[f64; 4]; 8],
+    frames: [[f64; 6]; 8],
     joints: [[f64; 12]; 2],
 }
 
@@ -191,9 +196,9 @@ const FRAMES: [(&str, &str); 8] = [
 impl Small {
     fn new() -> Self {
         Small {
-            headings: [0.0; 4],
+            tilts: [[0.0; 3]; 4],
             poses: [[0.0; 4]; 2],
-            frames: [[0.0; 4]; 8],
+            frames: [[0.0; 6]; 8],
             joints: [[0.0; 12]; 2],
         }
     }
@@ -210,16 +215,16 @@ impl Small {
 
     fn imu(&mut self, index: usize, sent: Stamp, random: &mut Random) -> Bytes {
         const FRAMES: [&str; 4] = ["imu_front", "imu_rear", "imu_left", "imu_right"];
-        let heading = &mut self.headings[index];
-        *heading += random.noise(2e-5);
-        let orientation = yaw((*heading * 1e4).round() / 1e4);
-        let gyro = |random: &mut Random| in_steps(random.noise(0.003), 1.0 / 1024.0);
-        let pull =
-            |mean: f64, random: &mut Random| in_steps(mean + random.noise(0.04), 1.0 / 128.0);
+        let tilt = &mut self.tilts[index];
+        for value in tilt.iter_mut() {
+            *value += random.noise(2e-5);
+        }
+        // Filtered and calibrated on the sensor: no two values are the same.
+        let mut around = |mean: f64, deviation: f64| mean + random.noise(deviation);
         let reading = Imu {
-            orientation,
-            angular_velocity: [gyro(random), gyro(random), gyro(random)],
-            linear_acceleration: [pull(0.0, random), pull(0.0, random), pull(9.81, random)],
+            orientation: rotation(*tilt),
+            angular_velocity: [around(0.0, 0.003), around(0.0, 0.003), around(0.1, 0.003)],
+            linear_acceleration: [around(0.1, 0.04), around(-0.2, 0.04), around(9.81, 0.04)],
         };
         let mut cdr = CdrWriter::with_capacity(332);
         ros2::imu_in(&mut cdr, sent, FRAMES[index], &reading);
@@ -235,12 +240,15 @@ impl Small {
         let mut cdr = CdrWriter::with_capacity(736);
         ros2::header(&mut cdr, sent, frame::ODOM);
         cdr.string(frame::BASE);
-        ros2::vector(&mut cdr, [in_steps(*x, 1e-4), in_steps(*y, 1e-4), 0.0]);
-        ros2::quaternion(&mut cdr, yaw(in_steps(*heading, 1e-3)));
-        cdr.float64s(&ros2::diagonal(Odometry::POSE_VARIANCES));
-        ros2::vector(&mut cdr, [in_steps(*speed, 1.0 / 4096.0), 0.0, 0.0]);
-        let turn = in_steps(random.noise(0.05), 1.0 / 4096.0);
-        ros2::vector(&mut cdr, [0.0, 0.0, turn]);
+        ros2::vector(&mut cdr, [*x, *y, 0.0]);
+        ros2::quaternion(&mut cdr, rotation([0.0, 0.0, *heading]));
+        // An estimator's variances tremble with its pose.
+        let mut trembling = |value: f64| value * (1.0 + random.noise(0.01));
+        cdr.float64s(&ros2::diagonal(
+            Odometry::POSE_VARIANCES.map(&mut trembling),
+        ));
+        ros2::vector(&mut cdr, [*speed, 0.0, 0.0]);
+        ros2::vector(&mut cdr, [0.0, 0.0, trembling(0.1)]);
         cdr.float64s(&ros2::diagonal(Odometry::VELOCITY_VARIANCES));
         cdr.finish().into()
     }
@@ -252,8 +260,8 @@ impl Small {
             for value in place.iter_mut() {
                 *value += random.noise(0.001);
             }
-            let [x, y, z, heading] = place.map(|value| in_steps(value, 1.0 / 8192.0));
-            ros2::transform_stamped(&mut cdr, sent, names, [x, y, z], yaw(heading));
+            let [x, y, z, tilt @ ..] = *place;
+            ros2::transform_stamped(&mut cdr, sent, names, [x, y, z], rotation(tilt));
         }
         cdr.finish().into()
     }
@@ -263,8 +271,8 @@ impl Small {
         for angle in angles.iter_mut() {
             *angle = (*angle + random.noise(0.004)).clamp(-2.5, 2.5);
         }
-        let positions = angles.map(|angle| in_steps(angle, 1.0 / 4096.0));
-        let speeds = angles.map(|_| in_steps(random.noise(0.4), 1.0 / 256.0));
+        let positions = angles.map(|angle| in_steps(angle, std::f64::consts::TAU / 65536.0));
+        let speeds = angles.map(|_| random.noise(0.4));
         let efforts = angles.map(|angle| in_steps(4.0 * angle + random.noise(0.3), 1.0 / 64.0));
         let mut cdr = CdrWriter::with_capacity(720);
         ros2::joint_state(
@@ -287,6 +295,13 @@ fn command(random: &mut Random) -> Bytes {
     );
     ros2::vector(&mut cdr, [0.0, 0.0, in_steps(random.noise(0.5), 0.01)]);
     cdr.finish().into()
+}
+
+/// A rotation by small angles around the three axes, of length one.
+fn rotation([x, y, z]: [f64; 3]) -> Quaternion {
+    let (x, y, z) = (x / 2.0, y / 2.0, z / 2.0);
+    let length = (1.0 + x * x + y * y + z * z).sqrt();
+    [x / length, y / length, z / length, 1.0 / length]
 }
 
 /// The nearest multiple of a sensor's resolution.
@@ -454,7 +469,7 @@ fn jpeg(scene: &[u8], turn: usize, random: &mut Random) -> Bytes {
         *byte = byte.saturating_add((random.bits() & 7) as u8);
     }
     let mut jpeg = Vec::new();
-    let encoder = Encoder::new(&mut jpeg, 80);
+    let encoder = Encoder::new(&mut jpeg, 91);
     let drawn = encoder.encode(&noisy, COLOUR.0 as u16, COLOUR.1 as u16, ColorType::Rgb);
     debug_assert!(drawn.is_ok());
     jpeg.into()

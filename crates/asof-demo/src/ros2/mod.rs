@@ -124,7 +124,7 @@ fn laser_scan(cdr: &mut CdrWriter, stamp: Stamp, scan: &Scan) {
         .float32(scan.angle_max as f32)
         .float32(scan.angle_increment as f32)
         .float32(0.0)
-        .float32(scan.scan_time)
+        .float32(scan.period)
         .float32(scan.range_min)
         .float32(scan.range_max)
         .float32_sequence(&scan.ranges)
