@@ -41,15 +41,15 @@ impl Files {
     fn prepare() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/data");
         std::fs::create_dir_all(&folder).expect("a folder for recordings");
-        let small = || asof_demo::small_messages(7, 1230 << 20);
+        let small = || asof_demo::small_messages(7, 700 << 20);
         let large = || asof_demo::large_messages(7, 460 << 20);
         let zstd = (Compression::Zstd, 768 << 10);
         let lz4 = (Compression::Lz4, 4 << 20);
         Files {
-            small: make(&folder.join("small-zstd-2.mcap"), zstd, small),
+            small: make(&folder.join("small-zstd-3.mcap"), zstd, small),
             large: make(&folder.join("large-lz4-2.mcap"), lz4, large),
-            both: make(&folder.join("both-lz4-2.mcap"), lz4, || {
-                let few = asof_demo::small_messages(9, 500 << 20);
+            both: make(&folder.join("both-lz4-3.mcap"), lz4, || {
+                let few = asof_demo::small_messages(9, 350 << 20);
                 few.chain(asof_demo::large_messages(9, 580 << 20))
             }),
         }

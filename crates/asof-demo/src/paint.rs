@@ -18,7 +18,8 @@ impl Colour {
     }
 
     pub(crate) fn bytes(self) -> [u8; 3] {
-        [self.0, self.1, self.2].map(|part| part.clamp(0.0, 255.0) as u8)
+        // The cast stops at 0 and at 255.
+        [self.0, self.1, self.2].map(|part| part as u8)
     }
 
     /// This colour with a part of another.
@@ -52,11 +53,9 @@ const DARK: Colour = Colour(58.0, 48.0, 42.0);
 
 /// The ceiling: white, with a lamp in the middle of each room.
 pub(crate) fn ceiling(x: f64, y: f64) -> Colour {
-    let lamps = [(2.0, 1.5), (6.0, 1.5), (6.0, 4.5), (2.0, 4.5)];
-    let nearest = lamps
-        .iter()
-        .map(|(lx, ly)| (x - lx) * (x - lx) + (y - ly) * (y - ly))
-        .fold(f64::INFINITY, f64::min);
+    let lamp_x = if x < 4.0 { 2.0 } else { 6.0 };
+    let lamp_y = if y < 3.0 { 1.5 } else { 4.5 };
+    let nearest = (x - lamp_x) * (x - lamp_x) + (y - lamp_y) * (y - lamp_y);
     let glow = (1.0 / (1.0 + 2.0 * nearest)) as f32;
     let base = Colour(206.0, 204.0, 200.0);
     if nearest < 0.05 {

@@ -228,3 +228,22 @@ impl PartialEq for Pending {
 }
 
 impl Eq for Pending {}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Demo, DemoOptions};
+    use std::time::Duration;
+
+    #[test]
+    fn only_a_handful_of_messages_wait_however_long_the_drive_is() {
+        let demo = Demo::new(DemoOptions {
+            duration: Duration::MAX,
+            ..DemoOptions::default()
+        });
+        let mut messages = demo.messages();
+        for _ in 0..4000 {
+            messages.next().expect("an endless drive");
+            assert!(messages.pending.len() < 32, "{}", messages.pending.len());
+        }
+    }
+}
