@@ -211,12 +211,12 @@ fn key(channel: &asof_core::Channel) -> Key {
     ]
 }
 
-/// Intervals per second of the recording; none where there is no interval.
+/// Messages per second of the recording, as other tools count it; 0 where a rate has no meaning.
 fn rate(messages: u64, duration: f64) -> f64 {
     if messages < 2 || duration <= 0.0 {
         0.0
     } else {
-        (messages - 1) as f64 / duration
+        messages as f64 / duration
     }
 }
 
