@@ -43,16 +43,22 @@ impl McapShared {
     /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
     pub fn load(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
-        if !wanted.is_everything()
-            && section.kind == SectionKind::Chunk
+        let is_partial = section.kind == SectionKind::Chunk && !wanted.is_everything();
+        // Of an uncompressed chunk, nothing but the wanted messages is touched.
+        if is_partial
             && section.compression.is_empty()
-            && let Some(loaded) = self.load_by_index(index, wanted)?
+            && let Some((header, buffer)) = self.chunk_data(section)?
+            && header.compression.is_empty()
+            && let Some(rows) = self.rows_by_index(index, &buffer, wanted)?
         {
-            return Ok(loaded);
+            return Ok(Loaded { buffer, rows });
         }
         let Some((buffer, base)) = self.contents(section)? else {
             return Ok(Loaded::default());
         };
+        if is_partial && let Some(rows) = self.rows_by_index(index, &buffer, wanted)? {
+            return Ok(Loaded { buffer, rows });
+        }
         let rows = Walk::new(self, index, base, &buffer).run(wanted)?;
         Ok(Loaded { buffer, rows })
     }
@@ -133,20 +139,18 @@ impl McapShared {
         Ok(Some((chunk, data)))
     }
 
-    /// An uncompressed chunk whose message indexes are good is not walked: only the wanted messages in it
-    /// are touched. `None` where that cannot be done.
-    fn load_by_index(&self, index: usize, wanted: &Wanted) -> Result<Option<Loaded>, SourceError> {
-        let section = &self.directory.sections[index];
-        let Contents::Indexed(entries) = &section.contents else {
+    /// The wanted messages of a chunk by its message indexes, without a walk over all the others.
+    /// `None` where the chunk has none, or where they point to anything but the messages that they name.
+    fn rows_by_index(
+        &self,
+        index: usize,
+        buffer: &[u8],
+        wanted: &Wanted,
+    ) -> Result<Option<Vec<Row>>, SourceError> {
+        let Contents::Indexed(entries) = &self.directory.sections[index].contents else {
             return Ok(None);
         };
         let table = self.table();
-        let Some((header, data)) = self.chunk_data(section)? else {
-            return Ok(Some(Loaded::default()));
-        };
-        if !header.compression.is_empty() || header.uncompressed_size != data.len() as u64 {
-            return Ok(None);
-        }
         let mut rows = Vec::new();
         for &(id, place) in entries {
             let Some(channel) = table.index_of(id) else {
@@ -159,21 +163,21 @@ impl McapShared {
                 return Ok(None);
             };
             for (log_time, offset) in times.iter() {
-                if !Stamp::from_unsigned_nanos(log_time)
-                    .is_ok_and(|stamp| wanted.range.contains(stamp))
-                {
-                    continue;
-                }
-                let Some(row) =
-                    row_at(&data, offset, index, &table).filter(|row| row.channel == channel)
-                else {
+                let Ok(log_time) = Stamp::from_unsigned_nanos(log_time) else {
                     return Ok(None);
                 };
-                rows.push(row);
+                if !wanted.range.contains(log_time) {
+                    continue;
+                }
+                let row = row_at(buffer, offset, index, &table);
+                match row.filter(|row| row.channel == channel && row.log_time == log_time) {
+                    Some(row) => rows.push(row),
+                    None => return Ok(None),
+                }
             }
         }
         rows.sort_by_key(|row| (row.log_time, row.order));
-        Ok(Some(Loaded { buffer: data, rows }))
+        Ok(Some(rows))
     }
 
     /// All bytes of a section, decompressed; empty where there is none.
