@@ -4,13 +4,14 @@
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
 mod harness;
+mod hot;
 
 use harness::Bench;
 
 /// A suite's name, and the function that runs its cases.
 type Suite = (&'static str, fn(&mut Bench));
 
-const SUITES: &[Suite] = &[];
+const SUITES: &[Suite] = &[("hot", hot::run)];
 
 fn main() -> std::process::ExitCode {
     let mut suite = None;

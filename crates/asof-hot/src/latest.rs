@@ -4,6 +4,7 @@
 //! Here the writer fills one of N slots while readers use the one before: a reader repeats itself only if the writer
 //! published N-1 whole values during one copy, and never waits for anybody.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
@@ -13,7 +14,7 @@ use crate::plain::Plain;
 use crate::stamp::{Meta, Sample, Stamp};
 use crate::steps::{Steps, Whole};
 use crate::sync::{AtomicWord, Ordering, Padded, Word, const_unless_loom};
-use crate::words::Words;
+use crate::words::{Words, fetch_for_reading};
 
 /// The memory of a latest value: a head that names the newest of N slots.
 ///
@@ -27,7 +28,7 @@ pub struct Latest<T, const N: usize = 8> {
 
 /// Invariant: while `mark` is g and the head has reached g, the contents are those of generation g, whole. The mark
 /// changes before the contents do.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicWord,
     stamp: Words<u64>,
@@ -122,7 +123,8 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
         // SAFETY: there is room for a T; nobody but us writes the slot, so it is whole; zeros are a T before that.
         let mut value = unsafe {
             self.memory
-                .load(slot_of(self.generation, N), value.as_mut_ptr().cast());
+                .slot(slot_of(self.generation, N))
+                .load(value.as_mut_ptr().cast());
             value.assume_init()
         };
         change(&mut value);
@@ -159,7 +161,44 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
 #[derive(Clone)]
 pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
     memory: H,
+    pace: Pace,
     _type: PhantomData<T>,
+}
+
+/// How lively the writer is, as far as one reader has seen.
+///
+/// A new value costs a reader two fetches from the writer's core: of the head, then of the slot that it names. A
+/// reader that sees new values all the time fetches the next slot before the head names it, which halves its wait.
+/// One that sees none for a while stops that, as it costs half of a quiet read.
+#[derive(Clone, Default)]
+struct Pace {
+    /// The generation that has been the newest for so long that no other is expected soon.
+    settled: Cell<Word>,
+    newest: Cell<Word>,
+    reads_of_newest: Cell<u32>,
+}
+
+impl Pace {
+    /// Reads of one generation after which it is taken to be settled.
+    const PATIENCE: u32 = 256;
+
+    #[inline(always)]
+    fn is_settled(&self, generation: Word) -> bool {
+        self.settled.get() == generation
+    }
+
+    #[inline(always)]
+    fn saw(&self, generation: Word) {
+        if self.newest.replace(generation) == generation {
+            let reads = self.reads_of_newest.get() + 1;
+            self.reads_of_newest.set(reads);
+            if reads >= Self::PATIENCE {
+                self.settled.set(generation);
+            }
+        } else {
+            self.reads_of_newest.set(0);
+        }
+    }
 }
 
 /// The writer published so many values during so many copies that none of them came out whole.
@@ -181,6 +220,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     pub fn attach(memory: H) -> Self {
         LatestReader {
             memory,
+            pace: Pace::default(),
             _type: PhantomData,
         }
     }
@@ -190,7 +230,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     pub fn read(&self) -> Option<Sample<T>> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
-        let (meta, _) = unsafe { newest(&*self.memory, value.as_mut_ptr().cast()) }?;
+        let (meta, _) = unsafe { self.copy_newest(value.as_mut_ptr()) }?;
         // SAFETY: it was just filled with a whole T.
         Some(unsafe { sample(value, meta) })
     }
@@ -200,14 +240,14 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     #[inline(always)]
     pub fn read_into(&self, target: &mut T) -> Option<Meta> {
         // SAFETY: there is room for a T, and any bytes are one.
-        unsafe { newest(&*self.memory, (&raw mut *target).cast()) }.map(|(meta, _)| meta)
+        unsafe { self.copy_newest(target) }.map(|(meta, _)| meta)
     }
 
     /// As [`read_into`](Self::read_into), also telling how often the writer overtook the copy.
     #[inline]
     pub fn read_counting_retries(&self, target: &mut T) -> Option<(Meta, u32)> {
         // SAFETY: there is room for a T, and any bytes are one.
-        unsafe { newest(&*self.memory, (&raw mut *target).cast()) }
+        unsafe { self.copy_newest(target) }
     }
 
     /// The newest value, in one attempt: no loop at all.
@@ -258,6 +298,24 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
             .find(|sample| sample.stamp <= stamp)
     }
 
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[inline(always)]
+    unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
+        // SAFETY: the caller's promise.
+        let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
+        let generation = meta.generation as Word;
+        if !self.pace.is_settled(generation) {
+            self.pace.saw(generation);
+            let next = slot_of(generation.wrapping_add(1), N);
+            fetch_for_reading(
+                (&raw const self.memory.slots[next]).cast(),
+                core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
+            );
+        }
+        Some((meta, retries))
+    }
+
     #[inline(always)]
     fn at_generation(&self, generation: Word) -> Option<Sample<T>> {
         let mut value = MaybeUninit::<T>::uninit();
@@ -282,20 +340,27 @@ unsafe fn sample<T>(value: MaybeUninit<T>, meta: Meta) -> Sample<T> {
 
 /// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.
 pub(crate) trait Memory {
+    type Slot: SlotMemory;
     fn head(&self) -> &AtomicWord;
     /// How many slots; a power of two.
     fn slots(&self) -> usize;
-    fn mark(&self, slot: usize) -> &AtomicWord;
-    fn stamp(&self, slot: usize) -> &Words<u64>;
+    fn slot(&self, slot: usize) -> Self::Slot;
+}
+
+/// One slot, where it is: three things at fixed distances from one address.
+pub(crate) trait SlotMemory {
+    fn mark(&self) -> &AtomicWord;
+    fn stamp(&self) -> &Words<u64>;
     /// # Safety
     /// `source` is valid for a value, and nobody else stores to the slot.
-    unsafe fn store(&self, slot: usize, source: *const u8);
+    unsafe fn store(&self, source: *const u8);
     /// # Safety
     /// `target` is valid for a value.
-    unsafe fn load(&self, slot: usize, target: *mut u8);
+    unsafe fn load(&self, target: *mut u8);
 }
 
 impl<T: Plain, const N: usize> Memory for Latest<T, N> {
+    type Slot = SlotRef<T>;
     #[inline(always)]
     fn head(&self) -> &AtomicWord {
         &self.head
@@ -305,23 +370,57 @@ impl<T: Plain, const N: usize> Memory for Latest<T, N> {
         N
     }
     #[inline(always)]
-    fn mark(&self, slot: usize) -> &AtomicWord {
-        &self.slots[slot & (N - 1)].mark
+    fn slot(&self, slot: usize) -> SlotRef<T> {
+        SlotRef(opaque(&raw const self.slots[slot & (N - 1)]))
+    }
+}
+
+/// A slot of a memory that is alive.
+pub(crate) struct SlotRef<T>(*const Slot<T>);
+
+impl<T: Plain> SlotRef<T> {
+    #[inline(always)]
+    fn slot(&self) -> &Slot<T> {
+        // SAFETY: made by `slot`, of a memory that the protocol borrows for longer.
+        unsafe { &*self.0 }
+    }
+}
+
+impl<T: Plain> SlotMemory for SlotRef<T> {
+    #[inline(always)]
+    fn mark(&self) -> &AtomicWord {
+        &self.slot().mark
     }
     #[inline(always)]
-    fn stamp(&self, slot: usize) -> &Words<u64> {
-        &self.slots[slot & (N - 1)].stamp
+    fn stamp(&self) -> &Words<u64> {
+        &self.slot().stamp
     }
     #[inline(always)]
-    unsafe fn store(&self, slot: usize, source: *const u8) {
+    unsafe fn store(&self, source: *const u8) {
         // SAFETY: the caller's promise.
-        unsafe { self.slots[slot & (N - 1)].value.store(source.cast()) }
+        unsafe { self.slot().value.store(source.cast()) }
     }
     #[inline(always)]
-    unsafe fn load(&self, slot: usize, target: *mut u8) {
+    unsafe fn load(&self, target: *mut u8) {
         // SAFETY: the caller's promise.
-        unsafe { self.slots[slot & (N - 1)].value.load(target.cast()) }
+        unsafe { self.slot().value.load(target.cast()) }
     }
+}
+
+/// The same address, but the compiler does not know where it came from: it then computes it once, where it would
+/// otherwise compute each of the three things' address from the beginning. A fifth of the time of a quiet read.
+#[inline(always)]
+#[allow(unused_mut)]
+fn opaque<S>(mut slot: *const S) -> *const S {
+    // SAFETY: the assembly is empty.
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(miri, loom))
+    ))]
+    unsafe {
+        core::arch::asm!("/* {slot} */", slot = inout(reg) slot, options(pure, nomem, nostack, preserves_flags));
+    }
+    slot
 }
 
 #[inline(always)]
@@ -346,24 +445,22 @@ pub(crate) unsafe fn publish<M: Memory>(
         0 => memory.slots() as Word,
         next => next,
     };
-    let slot = slot_of(generation, memory.slots());
+    let slot = memory.slot(slot_of(generation, memory.slots()));
     if steps.stop() {
         return last;
     }
-    memory
-        .mark(slot)
-        .store(generation, order::latest_mark_store());
+    slot.mark().store(generation, order::latest_mark_store());
     order::latest_claim_fence();
     if steps.stop() {
         return last;
     }
     // SAFETY: we are the only writer; the stamp is a u64, the source the caller's promise.
     unsafe {
-        memory.stamp(slot).store(&raw const stamp.0);
+        slot.stamp().store(&raw const stamp.0);
         if steps.stop() {
             return last;
         }
-        memory.store(slot, source);
+        slot.store(source);
     }
     if steps.stop() {
         return last;
@@ -400,15 +497,15 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
 /// `target` is valid for a value.
 #[inline(always)]
 unsafe fn copy_out<M: Memory>(memory: &M, generation: Word, target: *mut u8) -> Option<Meta> {
-    let slot = slot_of(generation, memory.slots());
+    let slot = memory.slot(slot_of(generation, memory.slots()));
     let mut stamp = 0;
     // SAFETY: the stamp is a u64, the target the caller's promise.
     unsafe {
-        memory.stamp(slot).load(&raw mut stamp);
-        memory.load(slot, target);
+        slot.stamp().load(&raw mut stamp);
+        slot.load(target);
     }
     order::latest_check_fence();
-    if memory.mark(slot).load(Ordering::Relaxed) != generation {
+    if slot.mark().load(Ordering::Relaxed) != generation {
         return None;
     }
     Some(Meta {

@@ -16,10 +16,10 @@ use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
 use crate::sync::{AtomicWord, Ordering, Padded, Word};
 
-/// No command is under way on this level (or, for a lock: nothing was heard).
+/// The end of a command's life, on a source that has not commanded or has given way: further ahead than any can be.
 const SILENT: u64 = u64::MAX;
-/// The lock is engaged until it is released.
-const ENGAGED: u64 = u64::MAX - 1;
+/// The longest timeout, 73 years: a quarter of the time that can be told from its end.
+const LONGEST: u64 = 1 << 61;
 /// Slots of each level's command.
 const SLOTS: usize = 4;
 
@@ -35,8 +35,9 @@ impl Source {
     /// A stamp up to as much ahead of the reader's "now" counts as fresh (the reader may have looked at the clock
     /// first); one further ahead is a broken clock's and counts as stale.
     pub const fn new(timeout: Duration) -> Self {
+        let timeout = nanos(timeout);
         Source {
-            timeout: nanos(timeout),
+            timeout: if timeout > LONGEST { LONGEST } else { timeout },
         }
     }
 }
@@ -67,8 +68,9 @@ impl Lock {
 /// The memory of S sources, the first the least important, and K locks.
 #[repr(C)]
 pub struct Mux<T, const S: usize, const K: usize = 1> {
-    /// When each source was last commanded: what a reader looks at first, so all in one line.
-    stamps: Padded<[StampCell; S]>,
+    /// When each source's last command ends to count: what a reader looks at first, so all in one line.
+    ends: Padded<[StampCell; S]>,
+    /// The time from which each lock is engaged: 0 while it is, the end of all time while it is not.
     locks: Padded<[StampCell; K]>,
     /// 0, or 1 more than the source that alone counts.
     forced: AtomicWord,
@@ -81,16 +83,23 @@ pub struct Mux<T, const S: usize, const K: usize = 1> {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SourceLimit {
-    /// How far ahead of now a stamp may lie.
-    ahead: u64,
-    /// How far a stamp may lie before now plus `ahead`.
+    timeout: u64,
+    /// How far ahead of now the end of a command may lie: as long as the timeout, for a command of this moment, and
+    /// once more for one that the reader's clock is a little behind of.
     window: u64,
 }
 
 impl SourceLimit {
+    /// When a command with this stamp ends to count.
     #[inline(always)]
-    fn is_live(self, stamp: u64, now: Stamp) -> bool {
-        stamp != SILENT && now.0.wrapping_add(self.ahead).wrapping_sub(stamp) <= self.window
+    fn end(self, stamp: Stamp) -> u64 {
+        stamp.0.wrapping_add(self.timeout)
+    }
+
+    /// One comparison for both: an end that has passed is as far ahead as can be.
+    #[inline(always)]
+    fn is_live(self, end: u64, now: Stamp) -> bool {
+        end.wrapping_sub(now.0) <= self.window
     }
 }
 
@@ -100,17 +109,6 @@ impl SourceLimit {
 struct LockLimit {
     masks: u64,
     timeout: u64,
-}
-
-impl LockLimit {
-    #[inline(always)]
-    fn is_engaged(self, heard: u64, now: Stamp) -> bool {
-        match heard {
-            ENGAGED => true,
-            SILENT => self.timeout != u64::MAX,
-            heard => now.0.saturating_sub(heard) > self.timeout,
-        }
-    }
 }
 
 /// All ends of a mux.
@@ -185,12 +183,19 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
             );
         };
         Mux {
-            stamps: Padded(core::array::from_fn(|_| StampCell::new(SILENT))),
-            locks: Padded(core::array::from_fn(|_| StampCell::new(SILENT))),
+            ends: Padded(core::array::from_fn(|_| StampCell::new(SILENT))),
+            // With a heartbeat, a lock is engaged until it is first heard.
+            locks: Padded(core::array::from_fn(|lock| {
+                StampCell::new(if locks[lock].timeout == u64::MAX {
+                    u64::MAX
+                } else {
+                    0
+                })
+            })),
             forced: AtomicWord::new(0),
             sources: sources.map(|source| SourceLimit {
-                ahead: source.timeout,
-                window: source.timeout.saturating_mul(2),
+                timeout: source.timeout,
+                window: source.timeout * 2,
             }),
             lock_limits: locks.map(|lock| LockLimit {
                 masks: lock.masks as u64,
@@ -212,6 +217,7 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
 pub struct MuxSource<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
     source: usize,
+    limit: SourceLimit,
     generation: Word,
     _type: PhantomData<T>,
 }
@@ -230,6 +236,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         assert!(source < S, "source {source} of {S}, counted from 0");
         let generation = latest::Memory::head(&memory.commands[source]).load(Ordering::Relaxed);
         MuxSource {
+            limit: memory.sources[source],
             memory,
             source,
             generation,
@@ -251,12 +258,12 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
                 &mut Whole,
             )
         };
-        memory.stamps[self.source].store(stamp.0, order::mux_stamp_store());
+        memory.ends[self.source].store(self.limit.end(stamp), order::mux_stamp_store());
     }
 
     /// Gives way at once, instead of after the timeout.
     pub fn release(&mut self) {
-        self.memory.stamps[self.source].store(SILENT, order::mux_stamp_store());
+        self.memory.ends[self.source].store(SILENT, order::mux_stamp_store());
     }
 }
 
@@ -288,17 +295,19 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 
     /// Keeps its sources down until it is released.
     pub fn engage(&mut self) {
-        self.memory.locks[self.lock].store(ENGAGED, order::mux_stamp_store());
+        self.memory.locks[self.lock].store(0, order::mux_stamp_store());
     }
 
     /// Lets its sources through; where the lock has a heartbeat, until that runs out.
     pub fn release(&mut self, stamp: Stamp) {
-        self.memory.locks[self.lock].store(stamp.0.min(ENGAGED - 1), order::mux_stamp_store());
+        let timeout = self.memory.lock_limits[self.lock].timeout;
+        let until = stamp.0.saturating_add(timeout).saturating_add(1);
+        self.memory.locks[self.lock].store(until, order::mux_stamp_store());
     }
 
     /// Whether it is engaged by hand.
     pub fn is_engaged(&self) -> bool {
-        self.memory.locks[self.lock].load(order::mux_stamp_load()) == ENGAGED
+        self.memory.locks[self.lock].load(order::mux_stamp_load()) == 0
     }
 }
 
@@ -432,6 +441,30 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn choose(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+        let memory = &*self.memory;
+        // The everyday case, in a straight line: a source is alive, and after its command was read it is still the
+        // most important one, no lock is engaged, and nobody is forced.
+        if let Some(source) = self.highest(0, 0, now) {
+            let limit = self.sources[source];
+            // SAFETY: the caller's promise.
+            let found = unsafe { latest::newest(&memory.commands[source], target.cast()) };
+            if let Some((meta, _)) = found
+                && limit.is_live(limit.end(meta.stamp), now)
+                && self.highest(source + 1, 0, now).is_none()
+                && self.is_open(now)
+                && memory.forced.load(order::mux_stamp_load()) == 0
+            {
+                return Ok((source, meta));
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.choose_carefully(now, target) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[cold]
+    unsafe fn choose_carefully(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
         // A round fails when someone more important came alive in it, so there are at most as many as sources,
         // unless they also fall silent in between.
         for _ in 0..=S {
@@ -445,7 +478,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
             let is_settled = self.floor(now).0 <= source
                 && (forced != 0 || self.highest(source + 1, 0, now).is_none());
             if let Some((meta, _)) = found
-                && self.sources[source].is_live(meta.stamp.0, now)
+                && self.sources[source].is_live(self.sources[source].end(meta.stamp), now)
                 && is_settled
             {
                 return Ok((source, meta));
@@ -454,15 +487,24 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         Err(Stop::Unsettled)
     }
 
+    /// Whether no lock is engaged.
+    #[inline(always)]
+    fn is_open(&self, now: Stamp) -> bool {
+        self.memory
+            .locks
+            .iter()
+            .all(|lock| now.0 < lock.load(order::mux_stamp_load()))
+    }
+
     /// The lowest source that no lock keeps down, and what to say if that is none.
     #[inline(always)]
     fn floor(&self, now: Stamp) -> (usize, Stop) {
         let mut floor = (0, Stop::Nobody);
         for lock in 0..K {
-            let heard = self.memory.locks[lock].load(order::mux_stamp_load());
-            let limit = self.locks[lock];
-            if limit.is_engaged(heard, now) && limit.masks as usize > floor.0 {
-                floor = (limit.masks as usize, Stop::Locked { lock });
+            let engaged_from = self.memory.locks[lock].load(order::mux_stamp_load());
+            let masks = self.locks[lock].masks as usize;
+            if now.0 >= engaged_from && masks > floor.0 {
+                floor = (masks, Stop::Locked { lock });
             }
         }
         floor
@@ -471,12 +513,15 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// The most important live source from `floor` on.
     #[inline(always)]
     fn highest(&self, floor: usize, forced: usize, now: Stamp) -> Option<usize> {
-        (floor..S).rev().find(|&source| {
-            (forced == 0 || forced == source + 1)
-                && self.sources[source].is_live(
-                    self.memory.stamps[source].load(order::mux_stamp_load()),
-                    now,
-                )
-        })
+        let mut source = S;
+        while source > floor {
+            source -= 1;
+            let end = self.memory.ends[source].load(order::mux_stamp_load());
+            let counts = forced == 0 || forced == source + 1;
+            if counts && self.sources[source].is_live(end, now) {
+                return Some(source);
+            }
+        }
+        None
     }
 }

@@ -362,18 +362,14 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// A buffer that is not the front one and that no reader can have.
     #[inline(always)]
     fn unused(&self) -> usize {
-        let mut used = [false; 64];
-        let mut candidate = 0;
         if R + 2 <= 64 {
-            used[self.front & 63] = true;
+            let mut used = 1u64 << (self.front & 63);
             for mail in self.known {
-                used[mail.in_hand() & 63] = true;
+                used |= 1 << (mail.in_hand() & 63);
             }
-            while used[candidate & 63] {
-                candidate += 1;
-            }
-            return candidate;
+            return (!used).trailing_zeros() as usize;
         }
+        let mut candidate = 0;
         while candidate == self.front || self.known.iter().any(|mail| mail.in_hand() == candidate) {
             candidate += 1;
         }
@@ -408,8 +404,9 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         assert!(reader < R, "reader {reader} of {R}, counted from 0");
         let mut mail = Mail(memory.mailboxes[reader].load(Ordering::Acquire));
         if mail.is_fresh() {
-            // Which buffer is held is only certain once the offer is taken.
-            mail = Mail(memory.mailboxes[reader].fetch_and(!Mail::FRESH, order::snapshot_take()));
+            // Which buffer is held is only certain once the offer is taken. (Only its reader takes the mark off, so a
+            // subtraction does it, which processors do in one piece.)
+            mail = Mail(memory.mailboxes[reader].fetch_sub(Mail::FRESH, order::snapshot_take()));
         }
         SnapshotReader {
             held: Snapshot::<T, R>::existing(mail.offered()),
@@ -432,7 +429,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     pub fn latest(&mut self) -> SnapshotGuard<'_, T> {
         if self.has_new() {
             let mail = Mail(
-                self.memory.mailboxes[self.reader].fetch_and(!Mail::FRESH, order::snapshot_take()),
+                self.memory.mailboxes[self.reader].fetch_sub(Mail::FRESH, order::snapshot_take()),
             );
             self.held = Snapshot::<T, R>::existing(mail.offered());
         }

@@ -99,8 +99,8 @@ mod real {
         pub(crate) fn store(&self, value: u64, order: Ordering) {
             self.touch().store(value, order);
         }
-        pub(crate) fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
-            self.touch().fetch_and(value, order)
+        pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+            self.touch().fetch_sub(value, order)
         }
         pub(crate) fn compare_exchange(
             &self,

@@ -165,45 +165,62 @@ pub(crate) mod bytes {
     /// As for [`load`].
     #[cfg(all(target_arch = "x86_64", not(any(miri, feature = "word-copy"))))]
     #[inline(always)]
-    #[allow(clippy::cast_ptr_alignment)] // the stores are unaligned ones
     unsafe fn load_wide(shared: *const u8, target: *mut u8, size: usize) -> usize {
+        /// Loads units of 16 bytes by one address, which for small values saves as much as the loads cost.
+        macro_rules! units {
+            ($from:expr, $to:expr; $first:ident $(, $register:ident at $offset:literal)*) => {{
+                let $first: __m128i;
+                $(let $register: __m128i;)*
+                asm!(
+                    concat!("movups {", stringify!($first), "}, [{from}]"),
+                    $(concat!("movups {", stringify!($register), "}, [{from} + ", $offset, "]"),)*
+                    from = in(reg) $from,
+                    $first = out(xmm_reg) $first,
+                    $($register = out(xmm_reg) $register,)*
+                    options(nostack, preserves_flags, readonly)
+                );
+                $to.cast::<__m128i>().write_unaligned($first);
+                $($to.add($offset).cast::<__m128i>().write_unaligned($register);)*
+            }};
+        }
         use core::arch::{asm, x86_64::__m128i};
+
         let mut at = 0;
-        while at + 64 <= size {
-            let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-            // SAFETY: 64 bytes from `at` on lie within `size`; SSE2 is part of x86-64.
+        while at + 192 <= size {
+            // SAFETY: 192 bytes from `at` on lie within `size`; SSE2 is part of x86-64.
             unsafe {
-                asm!(
-                    "movups {a}, [{from}]",
-                    "movups {b}, [{from} + 16]",
-                    "movups {c}, [{from} + 32]",
-                    "movups {d}, [{from} + 48]",
-                    from = in(reg) shared.add(at),
-                    a = out(xmm_reg) a, b = out(xmm_reg) b, c = out(xmm_reg) c, d = out(xmm_reg) d,
-                    options(nostack, preserves_flags, readonly)
-                );
-                let target = target.add(at).cast::<__m128i>();
-                target.write_unaligned(a);
-                target.add(1).write_unaligned(b);
-                target.add(2).write_unaligned(c);
-                target.add(3).write_unaligned(d);
+                let (from, to) = (shared.add(at), target.add(at));
+                units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112, i at 128, j at 144, k at 160, l at 176);
             }
-            at += 64;
+            at += 192;
         }
-        while at + 16 <= size {
-            let value: __m128i;
-            // SAFETY: 16 bytes from `at` on lie within `size`.
-            unsafe {
-                asm!(
-                    "movups {value}, [{from}]",
-                    from = in(reg) shared.add(at), value = out(xmm_reg) value,
-                    options(nostack, preserves_flags, readonly)
-                );
-                target.add(at).cast::<__m128i>().write_unaligned(value);
+        // SAFETY: as many whole units as are left from `at` on lie within `size`.
+        unsafe {
+            let (from, to) = (shared.add(at), target.add(at));
+            match (size - at) / 16 {
+                1 => units!(from, to; a),
+                2 => units!(from, to; a, b at 16),
+                3 => units!(from, to; a, b at 16, c at 32),
+                4 => units!(from, to; a, b at 16, c at 32, d at 48),
+                5 => units!(from, to; a, b at 16, c at 32, d at 48, e at 64),
+                6 => units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80),
+                7 => units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96),
+                8 => {
+                    units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112)
+                }
+                9 => {
+                    units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112, i at 128)
+                }
+                10 => {
+                    units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112, i at 128, j at 144)
+                }
+                11 => {
+                    units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112, i at 128, j at 144, k at 160)
+                }
+                _ => {}
             }
-            at += 16;
         }
-        at
+        size & !15
     }
 
     /// As for x86-64, with pairs of 16-byte registers.
@@ -268,13 +285,34 @@ pub(crate) fn fetch_for_writing(place: *const u8, size: usize) {
     }
 }
 
+/// Asks for the lines of a place to be fetched for reading; no more than a few, or the hint costs more than it brings.
+#[inline(always)]
+pub(crate) fn fetch_for_reading(place: *const u8, size: usize) {
+    let mut at = 0;
+    while at < size && at < 256 {
+        let line = place.wrapping_add(at);
+        // SAFETY: a hint; it touches no memory that the program can see, whatever the address.
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+        unsafe {
+            core::arch::asm!("prefetcht0 [{line}]", line = in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "aarch64", not(any(miri, loom))))]
+        unsafe {
+            core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+        let _ = line;
+        at += 64;
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     fn survives<const SIZE: usize>() {
         let words = Words::<[u8; SIZE]>::zeroed();
-        let value: [u8; SIZE] = core::array::from_fn(|i| i as u8 + 1);
+        let value: [u8; SIZE] = core::array::from_fn(|i| i as u8 ^ 0x55);
         let mut found = [0; SIZE];
         // SAFETY: both are arrays of SIZE bytes of our own.
         unsafe {
@@ -300,5 +338,9 @@ mod tests {
         survives::<72>();
         survives::<144>();
         survives::<151>();
+        survives::<176>();
+        survives::<192>();
+        survives::<200>();
+        survives::<250>();
     }
 }
