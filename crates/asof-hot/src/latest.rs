@@ -410,13 +410,13 @@ impl<T: Plain> SlotMemory for SlotRef<T> {
 /// The same address, but the compiler does not know where it came from: it then computes it once, where it would
 /// otherwise compute each of the three things' address from the beginning. A fifth of the time of a quiet read.
 #[inline(always)]
-#[allow(unused_mut)]
+#[allow(unused_mut, clippy::pointers_in_nomem_asm_block)]
 fn opaque<S>(mut slot: *const S) -> *const S {
-    // SAFETY: the assembly is empty.
     #[cfg(all(
         any(target_arch = "x86_64", target_arch = "aarch64"),
         not(any(miri, loom))
     ))]
+    // SAFETY: the assembly is empty.
     unsafe {
         core::arch::asm!("/* {slot} */", slot = inout(reg) slot, options(pure, nomem, nostack, preserves_flags));
     }

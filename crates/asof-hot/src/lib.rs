@@ -55,6 +55,13 @@ mod mux;
 pub mod order;
 mod plain;
 mod ring;
+#[cfg(all(
+    feature = "shm",
+    target_os = "linux",
+    target_has_atomic = "64",
+    not(loom)
+))]
+pub mod shm;
 mod snapshot;
 mod stamp;
 mod stamp_cell;

@@ -229,7 +229,7 @@ pub(crate) mod bytes {
     /// As for [`load`].
     #[cfg(all(target_arch = "aarch64", not(any(miri, feature = "word-copy"))))]
     #[inline(always)]
-    #[allow(clippy::cast_ptr_alignment)] // the stores are unaligned ones
+    #[allow(clippy::cast_ptr_alignment, clippy::semicolon_if_nothing_returned)] // the stores are unaligned ones
     unsafe fn load_wide(shared: *const u8, target: *mut u8, size: usize) -> usize {
         use core::arch::{aarch64::uint8x16_t, asm};
         let mut at = 0;
