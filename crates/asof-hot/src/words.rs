@@ -165,6 +165,7 @@ pub(crate) mod bytes {
     /// As for [`load`].
     #[cfg(all(target_arch = "x86_64", not(any(miri, feature = "word-copy"))))]
     #[inline(always)]
+    #[allow(clippy::cast_ptr_alignment, clippy::semicolon_if_nothing_returned)] // the stores are unaligned ones
     unsafe fn load_wide(shared: *const u8, target: *mut u8, size: usize) -> usize {
         /// Loads units of 16 bytes by one address, which for small values saves as much as the loads cost.
         macro_rules! units {

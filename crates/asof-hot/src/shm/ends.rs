@@ -1,5 +1,7 @@
 //! Which structures can be shared, and the ends that a segment gives.
 
+#![allow(clippy::type_complexity)] // the ends' types say all that they are
+
 use core::time::Duration;
 
 use super::{Claimed, Mapped, Role, Segment, SegmentLayout, Shared, ShmError};

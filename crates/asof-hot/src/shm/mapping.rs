@@ -212,6 +212,7 @@ impl Mapping {
         self.access
     }
 
+    #[allow(clippy::cast_ptr_alignment)] // to a page
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: every mapping is at least a header long, aligned to a page, and any bytes are a header.
         unsafe { &*self.base.cast::<Header>() }

@@ -186,6 +186,7 @@ impl<S: Shared> Segment<S> {
     }
 
     /// Makes the structure. The file is locked.
+    #[allow(clippy::cast_ptr_alignment)] // to a page
     fn fill(file: &File, config: S::Config) -> Result<Self, ShmError> {
         let layout = S::layout();
         file.resize_to_zeros(BODY + layout.total as usize)?;
