@@ -6,14 +6,19 @@ mod latest;
 mod map;
 mod ring;
 mod ring_peers;
+mod shm;
 mod small;
 
 use crate::harness::Bench;
 
 pub fn run(bench: &mut Bench) {
+    if shm::is_child() {
+        return;
+    }
     let bench = &*bench;
     ring::run(bench);
     latest::run(bench);
     small::run(bench);
     map::run(bench);
+    shm::run(bench);
 }

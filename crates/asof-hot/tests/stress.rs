@@ -250,8 +250,8 @@ fn a_sleeper_misses_nothing() {
         scope.spawn(move || {
             let mut seen = 0;
             while seen < total {
-                let woken = sleeper
-                    .wait_until(Some(Duration::from_secs(60)), || reader.generation() > seen);
+                let woken =
+                    sleeper.wait_until(Some(Duration::from_mins(1)), || reader.generation() > seen);
                 assert!(
                     woken,
                     "slept through {} with {seen} seen",

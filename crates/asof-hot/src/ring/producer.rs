@@ -57,6 +57,13 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         })
     }
 
+    /// Whether there is a slot to write to; asking is not counted as refused.
+    #[inline(always)]
+    pub fn has_room(&mut self) -> bool {
+        self.state.free_ahead(&*self.memory).is_some()
+            || (P::DROPS && self.state.find_free(&*self.memory))
+    }
+
     /// Up to `most` slots in a row, to fill in place and commit together; `None` if the ring is full.
     pub fn try_write_batch(&mut self, most: usize) -> Option<WriteBatch<'_, T, N, P, H>> {
         let first = self.state.claim(&*self.memory)?;

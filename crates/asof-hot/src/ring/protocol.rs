@@ -140,7 +140,7 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
 
     /// Goes past the slots that are being read.
     #[cold]
-    fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
+    pub(crate) fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
         for _ in 0..memory.slots() {
             if memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE {
                 return true;
