@@ -47,6 +47,13 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+#[cfg(all(
+    feature = "ffi",
+    target_os = "linux",
+    target_has_atomic = "64",
+    not(loom)
+))]
+pub mod ffi;
 mod handle;
 mod latch;
 mod latest;

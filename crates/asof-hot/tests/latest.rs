@@ -1,5 +1,6 @@
 //! What a latest value promises.
 #![cfg(not(loom))]
+#![allow(clippy::float_cmp)] // what went in must come out
 
 use asof_hot::{Latest, Stamp, latest};
 

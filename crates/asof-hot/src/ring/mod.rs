@@ -18,6 +18,8 @@ use crate::sync::{AtomicMark, Padded, Place};
 pub use batch::{ReadBatch, WriteBatch};
 pub use consumer::{Consumer, ReadSlot};
 pub use producer::{Producer, WriteSlot};
+#[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
+pub(crate) use protocol::Claim;
 pub(crate) use protocol::{ConsumerState, Memory, ProducerState};
 
 /// What happens when the ring is full.

@@ -132,14 +132,138 @@ pub(crate) fn path(name: &str) -> Result<String, ShmError> {
     Ok(std::format!("/{name}"))
 }
 
+/// How to come by a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    Create,
+    Open,
+    OpenReadOnly,
+    OpenOrCreate,
+}
+
+/// Opens or makes a segment of the given layout; `init` makes the structure where the segment is new.
+pub(crate) fn obtain(
+    name: &str,
+    opening: Opening,
+    layout: &SegmentLayout,
+    init: impl FnOnce(*mut u8),
+) -> Result<Mapping, ShmError> {
+    let path = path(name)?;
+    match opening {
+        Opening::Create => {
+            let file = File::create_new(&path)?;
+            let _lock = file.lock_whole()?;
+            if file.size()? != 0 {
+                // Another process came between, which opens or makes.
+                return Err(ShmError::AlreadyThere { name: name.into() });
+            }
+            fill(&file, layout, init)
+        }
+        Opening::OpenOrCreate => {
+            let file = File::open_or_create(&path)?;
+            // While we hold the lock nobody else makes it, so that what is not ready now never will be.
+            let _lock = file.lock_whole()?;
+            match map(name, &file, Access::ReadWrite, layout) {
+                Err(ShmError::Unfinished { .. }) => fill(&file, layout, init),
+                opened => opened,
+            }
+        }
+        Opening::Open => open_with(name, &path, Access::ReadWrite, layout),
+        Opening::OpenReadOnly => open_with(name, &path, Access::Read, layout),
+    }
+}
+
+/// Makes the structure. The file is locked.
+#[allow(clippy::cast_ptr_alignment)] // to a page
+fn fill(
+    file: &File,
+    layout: &SegmentLayout,
+    init: impl FnOnce(*mut u8),
+) -> Result<Mapping, ShmError> {
+    let size = BODY + layout.total as usize;
+    file.resize_to_zeros(size)?;
+    let mapping = Mapping::new(file, size, Access::ReadWrite)?;
+    let header = mapping.base().cast::<Header>();
+    // SAFETY: the mapping is new, all zeros, large enough, aligned to a page, and not ready for anyone else.
+    unsafe {
+        init(mapping.base().add(BODY));
+        (&raw mut (*header).magic).write(MAGIC);
+        (&raw mut (*header).layout).write(LAYOUT);
+        (&raw mut (*header).held).write(*layout);
+        (*header).is_ready.store(1, Ordering::Release);
+    }
+    Ok(mapping)
+}
+
+fn open_with(
+    name: &str,
+    path: &str,
+    access: Access,
+    layout: &SegmentLayout,
+) -> Result<Mapping, ShmError> {
+    let file = File::open(path, access)?;
+    // Whoever makes it needs a moment between making the file and locking it.
+    for _ in 0..100 {
+        match map(name, &file, access, layout) {
+            Err(ShmError::Unfinished { .. }) => {
+                std::thread::sleep(core::time::Duration::from_millis(2));
+            }
+            opened => return opened,
+        }
+    }
+    map(name, &file, access, layout)
+}
+
+/// Maps a file, if it is a segment that holds what is expected.
+fn map(
+    name: &str,
+    file: &File,
+    access: Access,
+    expected: &SegmentLayout,
+) -> Result<Mapping, ShmError> {
+    let size = file.size()?;
+    if size == 0 {
+        return Err(ShmError::Unfinished { name: name.into() });
+    }
+    if size < BODY as u64 {
+        return Err(ShmError::NotASegment { name: name.into() });
+    }
+    let needed = BODY as u64 + expected.total;
+    let mapping = Mapping::new(file, size.min(needed) as usize, access)?;
+    let header = mapping.header();
+    if header.is_ready.load(Ordering::Acquire) == 0 {
+        return Err(ShmError::Unfinished { name: name.into() });
+    }
+    if header.magic != MAGIC {
+        return Err(ShmError::NotASegment { name: name.into() });
+    }
+    if header.layout != LAYOUT {
+        let found = header.layout;
+        return Err(ShmError::Version {
+            name: name.into(),
+            found,
+            expected: LAYOUT,
+        });
+    }
+    if header.held != *expected || size < needed {
+        return Err(ShmError::Mismatch {
+            name: name.into(),
+            found: std::boxed::Box::new(header.held),
+            expected: std::boxed::Box::new(*expected),
+        });
+    }
+    Ok(mapping)
+}
+
 impl<S: Shared> Segment<S> {
     /// Makes a segment that is not there yet.
     ///
     /// # Errors
     /// [`ShmError::AlreadyThere`], or what the system says.
     pub fn create(name: &str, config: S::Config) -> Result<Self, ShmError> {
-        let file = File::create_new(&path(name)?)?;
-        Self::make(name, &file, config)
+        // SAFETY: `obtain` gives the place of a new segment, as large as the layout says.
+        let init = |place: *mut u8| unsafe { S::init(place.cast(), config) };
+        obtain(name, Opening::Create, &S::layout(), init).map(Self::of)
     }
 
     /// Opens a segment that is there.
@@ -147,7 +271,7 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// [`ShmError::NotThere`], [`ShmError::Mismatch`] if it holds something else, or what the system says.
     pub fn open(name: &str) -> Result<Self, ShmError> {
-        Self::open_with(name, Access::ReadWrite)
+        obtain(name, Opening::Open, &S::layout(), |_| ()).map(Self::of)
     }
 
     /// Opens a segment to read only: the processor itself sees to it that nothing is written.
@@ -155,7 +279,7 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_read_only(name: &str) -> Result<Self, ShmError> {
-        Self::open_with(name, Access::Read)
+        obtain(name, Opening::OpenReadOnly, &S::layout(), |_| ()).map(Self::of)
     }
 
     /// Opens a segment, or makes it if it is not there; also if a process died while it made it.
@@ -163,96 +287,9 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_or_create(name: &str, config: S::Config) -> Result<Self, ShmError> {
-        let file = File::open_or_create(&path(name)?)?;
-        // While we hold the lock nobody else makes it, so that what is not ready now never will be.
-        let lock = file.lock_whole()?;
-        let opened = match Self::map(name, &file, Access::ReadWrite) {
-            Err(ShmError::Unfinished { .. }) => Self::fill(&file, config),
-            opened => opened,
-        };
-        drop(lock);
-        opened
-    }
-
-    fn make(name: &str, file: &File, config: S::Config) -> Result<Self, ShmError> {
-        let lock = file.lock_whole()?;
-        if file.size()? != 0 {
-            // Another process came between, which opens or makes.
-            return Err(ShmError::AlreadyThere { name: name.into() });
-        }
-        let segment = Self::fill(file, config);
-        drop(lock);
-        segment
-    }
-
-    /// Makes the structure. The file is locked.
-    #[allow(clippy::cast_ptr_alignment)] // to a page
-    fn fill(file: &File, config: S::Config) -> Result<Self, ShmError> {
-        let layout = S::layout();
-        file.resize_to_zeros(BODY + layout.total as usize)?;
-        let mapping = Mapping::new(file, BODY + layout.total as usize, Access::ReadWrite)?;
-        let header = mapping.base().cast::<Header>();
-        // SAFETY: the mapping is new, all zeros, large enough, aligned to a page, and not ready for anyone else.
-        unsafe {
-            S::init(mapping.base().add(BODY).cast(), config);
-            (&raw mut (*header).magic).write(MAGIC);
-            (&raw mut (*header).layout).write(LAYOUT);
-            (&raw mut (*header).held).write(layout);
-            (*header).is_ready.store(1, Ordering::Release);
-        }
-        Ok(Self::of(mapping))
-    }
-
-    fn open_with(name: &str, access: Access) -> Result<Self, ShmError> {
-        let file = File::open(&path(name)?, access)?;
-        // Whoever makes it needs a moment between making the file and locking it.
-        for _ in 0..100 {
-            match Self::map(name, &file, access) {
-                Err(ShmError::Unfinished { .. }) => {
-                    std::thread::sleep(core::time::Duration::from_millis(2));
-                }
-                opened => return opened,
-            }
-        }
-        Self::map(name, &file, access)
-    }
-
-    fn map(name: &str, file: &File, access: Access) -> Result<Self, ShmError> {
-        let size = file.size()?;
-        if size == 0 {
-            return Err(ShmError::Unfinished { name: name.into() });
-        }
-        let expected = S::layout();
-        if size < BODY as u64 {
-            return Err(ShmError::NotASegment { name: name.into() });
-        }
-        let needed = BODY as u64 + expected.total;
-        let mapping = Mapping::new(file, size.min(needed) as usize, access)?;
-        let header = mapping.header();
-        if header.is_ready.load(Ordering::Acquire) != 1 {
-            return Err(ShmError::Unfinished { name: name.into() });
-        }
-        if header.magic != MAGIC {
-            return Err(ShmError::NotASegment { name: name.into() });
-        }
-        if header.layout != LAYOUT {
-            let found = header.layout;
-            return Err(ShmError::Version {
-                name: name.into(),
-                found,
-                expected: LAYOUT,
-            });
-        }
-        if header.held != expected || size < needed {
-            let found = std::boxed::Box::new(header.held);
-            let expected = std::boxed::Box::new(expected);
-            return Err(ShmError::Mismatch {
-                name: name.into(),
-                found,
-                expected,
-            });
-        }
-        Ok(Self::of(mapping))
+        // SAFETY: as in `create`.
+        let init = |place: *mut u8| unsafe { S::init(place.cast(), config) };
+        obtain(name, Opening::OpenOrCreate, &S::layout(), init).map(Self::of)
     }
 
     fn of(mapping: Mapping) -> Self {
@@ -330,15 +367,20 @@ impl<S: Shared> Segment<S> {
     /// An end of which there is one: claimed until it is dropped, or its process dies.
     fn claim(&self, role: Role) -> Result<Claimed<S>, ShmError> {
         self.writable()?;
-        let claim = self.mapping.claim(role)?;
-        if role == Role::WRITER {
-            self.mapping.header().epoch.fetch_add(1, Ordering::AcqRel);
-        }
         Ok(Claimed {
             mapped: self.handle(),
-            _claim: claim,
+            _claim: claim(&self.mapping, role)?,
         })
     }
+}
+
+/// Claims an end; a writer that does begins a new epoch.
+pub(crate) fn claim(mapping: &Mapping, role: Role) -> Result<mapping::Claim, ShmError> {
+    let claim = mapping.claim(role)?;
+    if role == Role::WRITER {
+        mapping.header().epoch.fetch_add(1, Ordering::AcqRel);
+    }
+    Ok(claim)
 }
 
 /// Which end, as the byte of the file whose lock stands for it.
