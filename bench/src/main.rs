@@ -4,6 +4,7 @@
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
 mod harness;
+mod hot;
 mod mcap_suite;
 
 use harness::Bench;
@@ -11,7 +12,10 @@ use harness::Bench;
 /// A suite's name, and the function that runs its cases.
 type Suite = (&'static str, fn(&mut Bench));
 
-const SUITES: &[Suite] = &[("mcap", mcap_suite::run)];
+const SUITES: &[Suite] = &[
+    ("hot", hot::run),
+    ("mcap", mcap_suite::run),
+];
 
 fn main() -> std::process::ExitCode {
     let mut suite = None;

@@ -1,0 +1,355 @@
+//! Events that must not be missed: bumpers, cliffs, emergency buttons.
+//!
+//! Events are counted, never flagged. To have looked at them is to have acknowledged a count, so that whatever comes
+//! between a look and a reset is still there after it, and no observer hides anything from another.
+
+use core::time::Duration;
+
+use crate::handle::{Handle, Owned};
+use crate::latest::{self, Latest, LatestReader};
+use crate::order;
+use crate::plain;
+use crate::stamp::{Stamp, nanos};
+use crate::stamp_cell::StampCell;
+use crate::steps::Whole;
+use crate::sync::{AtomicMark, Ordering, Padded, Word};
+
+/// The heart was never heard.
+const NEVER: u64 = u64::MAX;
+/// How many events are kept one by one.
+const KEPT: usize = 16;
+
+plain! {
+    /// One event, and what the trigger knew of those before it that were not acknowledged.
+    struct Event {
+        first_stamp: u64,
+        first_count: u64,
+        contacts: u32,
+        contacts_since_first: u32,
+    }
+}
+
+/// The memory of a latch.
+#[repr(C)]
+pub struct EventLatch {
+    /// The generation is the count of events.
+    events: Latest<Event, KEPT>,
+    /// The count of events that were acknowledged.
+    acknowledged: Padded<AtomicMark>,
+    heart: Padded<StampCell>,
+    /// Written when the latch is made, never again.
+    silence: u64,
+}
+
+/// Makes a latch. If nothing is heard from the trigger for `silence`, not even a heartbeat, the state is
+/// [`State::Silent`]; `None` if it has no heartbeat.
+///
+/// ```
+/// use asof_hot::{event_latch, Stamp, State};
+/// use std::time::Duration;
+///
+/// let (mut trigger, mut resetter, observer) = event_latch(None);
+/// trigger.trigger(0b01, Stamp(100));
+/// assert!(observer.is_triggered());
+/// let State::Contact(contact) = observer.state(Stamp(300)) else { unreachable!() };
+/// assert_eq!(contact.elapsed(Stamp(300)), Duration::from_nanos(200));
+///
+/// trigger.trigger(0b10, Stamp(310)); // between the look and the reset
+/// assert!(resetter.reset(contact.count).is_err(), "something new came");
+/// assert!(observer.is_triggered(), "and is not lost");
+/// ```
+#[cfg(feature = "alloc")]
+pub fn event_latch(silence: Option<Duration>) -> (Trigger, Resetter, Observer) {
+    let memory = Owned::new(EventLatch::new(silence));
+    // SAFETY: the memory is new, so these are its only ends.
+    unsafe {
+        (
+            Trigger::attach(memory.clone()),
+            Resetter::attach(memory.clone()),
+            Observer::attach(memory),
+        )
+    }
+}
+
+impl EventLatch {
+    /// No event yet.
+    pub fn new(silence: Option<Duration>) -> Self {
+        EventLatch {
+            events: Latest::new(),
+            acknowledged: Padded(AtomicMark::new(0)),
+            heart: Padded(StampCell::new(NEVER)),
+            silence: silence.map_or(NEVER, nanos),
+        }
+    }
+
+    /// The ends, for as long as this is borrowed.
+    pub fn split(&mut self) -> (Trigger<&Self>, Resetter<&Self>, Observer<&Self>) {
+        let this = &*self;
+        // SAFETY: borrowed for changing, so no other end is alive.
+        unsafe {
+            (
+                Trigger::attach(this),
+                Resetter::attach(this),
+                Observer::attach(this),
+            )
+        }
+    }
+
+    /// The count of acknowledged events, then the count of events: in this order the first is never the larger.
+    #[inline(always)]
+    fn counts(&self) -> (Word, Word) {
+        let acknowledged = self.acknowledged.load(order::latch_ack_load());
+        let count = latest::Memory::head(&self.events).load(order::latest_head_load());
+        (acknowledged, count)
+    }
+
+    fn contact(&self) -> Option<Contact> {
+        let acknowledged = self.acknowledged.load(order::latch_ack_load()) as u64;
+        let events = LatestReader::attach(&self.events);
+        let last = events.read()?;
+        if last.generation <= acknowledged {
+            return None;
+        }
+        let mut first = Stamp(last.value.first_stamp);
+        let mut contacts = last.value.contacts_since_first;
+        if last.value.first_count != acknowledged + 1 {
+            // The acknowledgement came while the trigger looked: what it knew reaches too far back. The events
+            // themselves know better, as far as they are kept.
+            contacts = last.value.contacts;
+            for count in (acknowledged + 1..last.generation).rev() {
+                let Some(event) = events.read_generation(count) else {
+                    break;
+                };
+                first = event.stamp;
+                contacts |= event.value.contacts;
+            }
+            if last.generation == acknowledged + 1 {
+                first = last.stamp;
+            }
+        }
+        Some(Contact {
+            count: last.generation,
+            new: last.generation - acknowledged,
+            contacts,
+            first,
+            last: last.stamp,
+        })
+    }
+}
+
+/// The end that reports events. There is one.
+pub struct Trigger<H = Owned<EventLatch>> {
+    memory: H,
+    count: Word,
+}
+
+impl<H: Handle<Target = EventLatch>> Trigger<H> {
+    /// Becomes the trigger; goes on counting where the last one stopped.
+    ///
+    /// # Safety
+    /// No other trigger of this memory is alive.
+    pub unsafe fn attach(memory: H) -> Self {
+        let count = latest::Memory::head(&memory.events).load(Ordering::Relaxed);
+        Trigger { memory, count }
+    }
+
+    /// Reports an event: which contacts were hit, as bits, and when.
+    #[inline]
+    pub fn trigger(&mut self, contacts: u32, stamp: Stamp) {
+        let memory = &*self.memory;
+        let next = self.count as u64 + 1;
+        let mut event = Event {
+            first_stamp: stamp.0,
+            first_count: next,
+            contacts,
+            contacts_since_first: contacts,
+        };
+        let acknowledged = memory.acknowledged.load(order::latch_ack_load()) as u64;
+        if acknowledged + 1 < next
+            && let Some(last) = LatestReader::attach(&memory.events).read()
+        {
+            event.first_stamp = last.value.first_stamp;
+            event.first_count = last.value.first_count;
+            event.contacts_since_first |= last.value.contacts_since_first;
+            if last.value.first_count <= acknowledged {
+                // Some of what the last event knew was acknowledged since.
+                event.first_stamp = last.stamp.0;
+                event.first_count = next - 1;
+                event.contacts_since_first = contacts | last.value.contacts;
+            }
+        }
+        // SAFETY: we are the only writer, and the source is an event.
+        self.count = unsafe {
+            latest::publish(
+                &memory.events,
+                self.count,
+                (&raw const event).cast(),
+                stamp,
+                &mut Whole,
+            )
+        };
+        self.heartbeat(stamp);
+    }
+
+    /// Says that the sensor is alive, and that nothing was hit.
+    #[inline]
+    pub fn heartbeat(&mut self, stamp: Stamp) {
+        self.memory
+            .heart
+            .store(stamp.0.min(NEVER - 1), Ordering::Relaxed);
+    }
+
+    /// How many events were reported.
+    pub fn count(&self) -> u64 {
+        self.count as u64
+    }
+}
+
+/// The end that acknowledges events. There is one.
+pub struct Resetter<H = Owned<EventLatch>> {
+    memory: H,
+}
+
+/// Events came that were not looked at; the latch stays triggered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewEvents {
+    /// How many.
+    pub new: u64,
+}
+
+impl core::fmt::Display for NewEvents {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} events came after the ones acknowledged: look at them first",
+            self.new
+        )
+    }
+}
+
+impl core::error::Error for NewEvents {}
+
+impl<H: Handle<Target = EventLatch>> Resetter<H> {
+    /// Becomes the resetter.
+    ///
+    /// # Safety
+    /// No other resetter of this memory is alive.
+    pub unsafe fn attach(memory: H) -> Self {
+        Resetter { memory }
+    }
+
+    /// Acknowledges all events up to the count that was seen.
+    ///
+    /// # Errors
+    /// [`NewEvents`] if there are more by now; those that were seen are acknowledged all the same.
+    pub fn reset(&mut self, seen: u64) -> Result<(), NewEvents> {
+        let (acknowledged, count) = self.memory.counts();
+        // An event that never was cannot be acknowledged.
+        let seen = (seen as Word).min(count).max(acknowledged);
+        self.memory.acknowledged.store(seen, order::latch_ack());
+        match count - seen {
+            0 => Ok(()),
+            new => Err(NewEvents { new: new as u64 }),
+        }
+    }
+
+    /// Acknowledges what there is if the last event was at least `span` ago, and says whether the latch is clear
+    /// for that reason.
+    pub fn reset_if_elapsed(&mut self, now: Stamp, span: Duration) -> bool {
+        match self.memory.contact() {
+            Some(contact) if contact.elapsed(now) >= span => self.reset(contact.count).is_ok(),
+            _ => false,
+        }
+    }
+}
+
+/// What there is to say about a sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing that was not acknowledged.
+    Clear,
+    /// Events that were not acknowledged.
+    Contact(Contact),
+    /// Nothing to acknowledge, but nothing was heard from the sensor for too long either.
+    Silent {
+        /// When it was last heard, if ever.
+        heard: Option<Stamp>,
+    },
+}
+
+/// Events that were not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// The count of all events so far: what to [`reset`](Resetter::reset) once this was dealt with.
+    pub count: u64,
+    /// How many of them are new.
+    pub new: u64,
+    /// Which contacts were hit in them.
+    pub contacts: u32,
+    /// When the first of them was. If more than fifteen came while one of them was being acknowledged, it may be
+    /// the time of an older one.
+    pub first: Stamp,
+    /// When the last of them was.
+    pub last: Stamp,
+}
+
+impl Contact {
+    /// How long ago the last event was.
+    pub const fn elapsed(&self, now: Stamp) -> Duration {
+        self.last.age(now)
+    }
+
+    /// How long ago the first event was.
+    pub const fn elapsed_since_first(&self, now: Stamp) -> Duration {
+        self.first.age(now)
+    }
+}
+
+/// An end that looks. It only ever loads, so there may be any number.
+#[derive(Clone)]
+pub struct Observer<H = Owned<EventLatch>> {
+    memory: H,
+    seen: Word,
+}
+
+impl<H: Handle<Target = EventLatch>> Observer<H> {
+    /// One more observer.
+    pub fn attach(memory: H) -> Self {
+        Observer { memory, seen: 0 }
+    }
+
+    /// Whether there are events that were not acknowledged: two loads and a comparison.
+    #[inline(always)]
+    pub fn is_triggered(&self) -> bool {
+        let (acknowledged, count) = self.memory.counts();
+        count != acknowledged
+    }
+
+    /// How many events came since this observer last asked, whoever acknowledged them.
+    #[inline(always)]
+    pub fn new_events(&mut self) -> u64 {
+        let count = latest::Memory::head(&self.memory.events).load(order::latest_head_load());
+        let new = count.wrapping_sub(self.seen);
+        self.seen = count;
+        new as u64
+    }
+
+    /// How many events there were in all.
+    pub fn count(&self) -> u64 {
+        self.memory.counts().1 as u64
+    }
+
+    /// Everything there is to say, as of `now`.
+    pub fn state(&self, now: Stamp) -> State {
+        if let Some(contact) = self.memory.contact() {
+            return State::Contact(contact);
+        }
+        let heard = self.memory.heart.load(Ordering::Relaxed);
+        let is_silent = heard == NEVER || now.0.saturating_sub(heard) > self.memory.silence;
+        if self.memory.silence != NEVER && is_silent {
+            let heard = (heard != NEVER).then_some(Stamp(heard));
+            return State::Silent { heard };
+        }
+        State::Clear
+    }
+}

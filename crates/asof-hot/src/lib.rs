@@ -1,0 +1,109 @@
+//! Lock-free buffers for a robot's hot path.
+//!
+//! Six structures for what flows between the threads of a robot, or between its processes. All of them have split
+//! ends (the types say who may write and who may read), never block, never allocate once they are made, count what
+//! was lost, and tell how old it is what they return. One rule holds for all: *a reader's result never depends on a
+//! writer making progress*, so a writer that stalls or dies takes nobody with it.
+//!
+//! | structure | for | made by |
+//! |---|---|---|
+//! | [`Ring`] | every sample in order, in place (laser scans) | [`ring`], [`ring_drop_oldest`] |
+//! | [`Latest`] | the newest small value, many readers (odometry) | [`latest`] |
+//! | [`Snapshot`] | the newest large value, in place (maps, images) | [`snapshot`], [`tile_map`], [`triple_buffer`] |
+//! | [`Mux`] | commands from several sources by priority, with a deadman | [`mux`] |
+//! | [`EventLatch`] | events that must not be missed (bumpers) | [`event_latch`] |
+//!
+//! ```
+//! use asof_hot::{latest, Stamp};
+//!
+//! asof_hot::plain! {
+//!     /// Where the robot is.
+//!     #[derive(Debug, PartialEq)]
+//!     struct Pose { x: f64, y: f64, yaw: f64 }
+//! }
+//!
+//! # fn main() {
+//! let (mut odometry, navigation) = latest::<Pose, 8>();
+//! let writer = std::thread::spawn(move || {
+//!     odometry.write(&Pose { x: 1.0, y: 0.0, yaw: 0.0 }, Stamp::now());
+//! });
+//! writer.join().unwrap();
+//!
+//! let pose = navigation.read().expect("a pose was written");
+//! assert_eq!(pose.value.x, 1.0);
+//! assert!(pose.age(Stamp::now()).as_secs() < 60);
+//! # }
+//! ```
+//!
+//! # Features
+//! Without any, the crate is `no_std` and allocates nothing: the structures live in a [`StaticPlace`] or are borrowed
+//! ([`Latest::split`]). `alloc` adds ends that share by `Arc`, `std` a clock and waiting, `shm` (the default) named
+//! shared memory, `ffi` the C interface. On processors without 64-bit atomics, counters are 32 bits wide.
+
+#![no_std]
+
+#[cfg(any(feature = "alloc", test))]
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+#[cfg(all(
+    feature = "ffi",
+    target_os = "linux",
+    target_has_atomic = "64",
+    not(loom)
+))]
+pub mod ffi;
+mod handle;
+mod latch;
+mod latest;
+mod mux;
+#[cfg_attr(feature = "mutations", doc(hidden), allow(missing_docs))]
+pub mod order;
+mod plain;
+mod ring;
+#[cfg(all(
+    feature = "shm",
+    target_os = "linux",
+    target_has_atomic = "64",
+    not(loom)
+))]
+pub mod shm;
+mod snapshot;
+mod stamp;
+mod stamp_cell;
+mod steps;
+mod sync;
+#[cfg(feature = "alloc")]
+mod tiles;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod wait;
+mod words;
+
+pub use handle::{Handle, Owned, StaticPlace};
+#[cfg(feature = "alloc")]
+pub use latch::event_latch;
+pub use latch::{Contact, EventLatch, NewEvents, Observer, Resetter, State, Trigger};
+#[cfg(feature = "alloc")]
+pub use latest::latest;
+pub use latest::{Latest, LatestReader, LatestWriter, Outrun};
+#[cfg(feature = "alloc")]
+pub use mux::mux;
+pub use mux::{
+    Command, Lock, Mux, MuxDirector, MuxEnds, MuxLock, MuxOutput, MuxSource, Source, Stop,
+};
+pub use plain::{Plain, TypeName};
+pub use ring::{
+    Consumer, DropOldest, Policy, Producer, ReadBatch, ReadSlot, Refuse, Ring, WriteBatch,
+    WriteSlot,
+};
+#[cfg(feature = "alloc")]
+pub use ring::{ring, ring_drop_oldest};
+pub use snapshot::{Snapshot, SnapshotGuard, SnapshotReader, SnapshotWriter};
+#[cfg(feature = "alloc")]
+pub use snapshot::{snapshot, triple_buffer};
+pub use stamp::{Meta, Sample, Stamp};
+#[cfg(feature = "alloc")]
+pub use tiles::{TileWriter, tile_map};
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use wait::{Notifier, Signal, Sleeper, signal};

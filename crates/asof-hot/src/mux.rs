@@ -1,0 +1,527 @@
+//! Commands from several sources, of which the most important live one counts.
+//!
+//! There is no mode to switch. Each source has a priority and a timeout; who falls silent gives way by itself, and if
+//! nobody commands, the answer is to stop. A lock keeps sources down for as long as it is engaged, or silent.
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::time::Duration;
+
+use crate::handle::{Handle, Owned};
+use crate::latest::{self, Latest};
+use crate::order;
+use crate::plain::Plain;
+use crate::stamp::{Meta, Stamp, nanos};
+use crate::stamp_cell::StampCell;
+use crate::steps::Whole;
+use crate::sync::{AtomicWord, Ordering, Padded, Word};
+
+/// The end of a command's life, on a source that has not commanded or has given way: further ahead than any can be.
+const SILENT: u64 = u64::MAX;
+/// The longest timeout, 73 years: a quarter of the time that can be told from its end.
+const LONGEST: u64 = 1 << 61;
+/// Slots of each level's command.
+const SLOTS: usize = 4;
+
+/// How one source is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    timeout: u64,
+}
+
+impl Source {
+    /// A source whose commands count for `timeout` from their stamp.
+    ///
+    /// A stamp up to as much ahead of the reader's "now" counts as fresh (the reader may have looked at the clock
+    /// first); one further ahead is a broken clock's and counts as stale.
+    pub const fn new(timeout: Duration) -> Self {
+        let timeout = nanos(timeout);
+        Source {
+            timeout: if timeout > LONGEST { LONGEST } else { timeout },
+        }
+    }
+}
+
+/// How a lock is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Lock {
+    masks: usize,
+    timeout: u64,
+}
+
+impl Lock {
+    /// A lock that keeps the `masks` lowest sources down while it is engaged.
+    pub const fn new(masks: usize) -> Self {
+        Lock {
+            masks,
+            timeout: u64::MAX,
+        }
+    }
+
+    /// A lock that also counts as engaged when nothing was heard from its owner for `timeout`, or ever.
+    pub const fn with_heartbeat(masks: usize, timeout: Duration) -> Self {
+        let timeout = nanos(timeout);
+        Lock { masks, timeout }
+    }
+}
+
+/// The memory of S sources, the first the least important, and K locks.
+#[repr(C)]
+pub struct Mux<T, const S: usize, const K: usize = 1> {
+    /// When each source's last command ends to count: what a reader looks at first, so all in one line.
+    ends: Padded<[StampCell; S]>,
+    /// The time from which each lock is engaged: 0 while it is, the end of all time while it is not.
+    locks: Padded<[StampCell; K]>,
+    /// 0, or 1 more than the source that alone counts.
+    forced: AtomicWord,
+    sources: [SourceLimit; S],
+    lock_limits: [LockLimit; K],
+    commands: [Latest<T, SLOTS>; S],
+}
+
+/// Written when the mux is made, never again.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SourceLimit {
+    timeout: u64,
+    /// How far ahead of now the end of a command may lie: as long as the timeout, for a command of this moment, and
+    /// once more for one that the reader's clock is a little behind of.
+    window: u64,
+}
+
+impl SourceLimit {
+    /// When a command with this stamp ends to count.
+    #[inline(always)]
+    fn end(self, stamp: Stamp) -> u64 {
+        stamp.0.wrapping_add(self.timeout)
+    }
+
+    /// One comparison for both: an end that has passed is as far ahead as can be.
+    #[inline(always)]
+    fn is_live(self, end: u64, now: Stamp) -> bool {
+        end.wrapping_sub(now.0) <= self.window
+    }
+}
+
+/// Written when the mux is made, never again.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LockLimit {
+    masks: u64,
+    timeout: u64,
+}
+
+/// All ends of a mux.
+pub struct MuxEnds<T, const S: usize, const K: usize, H = Owned<Mux<T, S, K>>> {
+    /// One end for each source, the least important first.
+    pub sources: [MuxSource<T, S, K, H>; S],
+    /// One end for each lock.
+    pub locks: [MuxLock<T, S, K, H>; K],
+    /// Takes the choice out of the priorities' hands.
+    pub director: MuxDirector<T, S, K, H>,
+    /// Reads what is to be done.
+    pub output: MuxOutput<T, S, K, H>,
+}
+
+/// Makes a mux; the later in `sources`, the more important.
+///
+/// ```
+/// use asof_hot::{mux, Lock, MuxEnds, Source, Stamp, Stop};
+/// use std::time::Duration;
+///
+/// let (navigation, teleop) = (0, 1);
+/// let half_a_second = Source::new(Duration::from_nanos(500));
+/// let MuxEnds { mut sources, mut locks, output, .. } =
+///     mux::<f64, 2, 1>([half_a_second; 2], [Lock::new(2)]);
+/// assert_eq!(output.read(Stamp(0)), Err(Stop::Nobody), "nobody commands: stop");
+///
+/// sources[navigation].write(&0.9, Stamp(1000));
+/// sources[teleop].write(&0.1, Stamp(1100));
+/// assert_eq!(output.read(Stamp(1200)).unwrap().value, 0.1);
+///
+/// sources[navigation].write(&0.8, Stamp(1500));
+/// let command = output.read(Stamp(1700)).unwrap();
+/// assert_eq!((command.value, command.source), (0.8, navigation), "teleop fell silent");
+///
+/// locks[0].engage();
+/// assert_eq!(output.read(Stamp(1700)), Err(Stop::Locked { lock: 0 }));
+/// ```
+#[cfg(feature = "alloc")]
+pub fn mux<T: Plain, const S: usize, const K: usize>(
+    sources: [Source; S],
+    locks: [Lock; K],
+) -> MuxEnds<T, S, K> {
+    let memory = Owned::new(Mux::new(sources, locks));
+    // SAFETY: the memory is new, so these are its only ends.
+    unsafe { ends(&memory, Owned::clone) }
+}
+
+/// # Safety
+/// The memory has no other ends.
+unsafe fn ends<T: Plain, const S: usize, const K: usize, M, H: Handle<Target = Mux<T, S, K>>>(
+    memory: &M,
+    share: impl Fn(&M) -> H,
+) -> MuxEnds<T, S, K, H> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        MuxEnds {
+            sources: core::array::from_fn(|source| MuxSource::attach(share(memory), source)),
+            locks: core::array::from_fn(|lock| MuxLock::attach(share(memory), lock)),
+            director: MuxDirector::attach(share(memory)),
+            output: MuxOutput::attach(share(memory)),
+        }
+    }
+}
+
+impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
+    /// Nobody commands yet.
+    pub fn new(sources: [Source; S], locks: [Lock; K]) -> Self {
+        const {
+            assert!(
+                S >= 1 && S <= 16 && K <= 16,
+                "from 1 to 16 sources, up to 16 locks"
+            );
+        };
+        Mux {
+            ends: Padded(core::array::from_fn(|_| StampCell::new(SILENT))),
+            // With a heartbeat, a lock is engaged until it is first heard.
+            locks: Padded(core::array::from_fn(|lock| {
+                StampCell::new(if locks[lock].timeout == u64::MAX {
+                    u64::MAX
+                } else {
+                    0
+                })
+            })),
+            forced: AtomicWord::new(0),
+            sources: sources.map(|source| SourceLimit {
+                timeout: source.timeout,
+                window: source.timeout * 2,
+            }),
+            lock_limits: locks.map(|lock| LockLimit {
+                masks: lock.masks as u64,
+                timeout: lock.timeout,
+            }),
+            commands: core::array::from_fn(|_| Latest::new()),
+        }
+    }
+
+    /// The ends, for as long as this is borrowed.
+    pub fn split(&mut self) -> MuxEnds<T, S, K, &Self> {
+        let this = &*self;
+        // SAFETY: borrowed for changing, so no other end is alive.
+        unsafe { ends(&this, |this| *this) }
+    }
+}
+
+/// The end of one source. There is one each.
+pub struct MuxSource<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
+    memory: H,
+    source: usize,
+    limit: SourceLimit,
+    generation: Word,
+    _type: PhantomData<T>,
+}
+
+impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
+    MuxSource<T, S, K, H>
+{
+    /// Becomes a source; goes on where the last one stopped.
+    ///
+    /// # Panics
+    /// If there is no such source.
+    ///
+    /// # Safety
+    /// No other end of this source is alive.
+    pub unsafe fn attach(memory: H, source: usize) -> Self {
+        assert!(source < S, "source {source} of {S}, counted from 0");
+        let generation = latest::Memory::head(&memory.commands[source]).load(Ordering::Relaxed);
+        MuxSource {
+            limit: memory.sources[source],
+            memory,
+            source,
+            generation,
+            _type: PhantomData,
+        }
+    }
+
+    /// Commands. It counts until its timeout has passed since `stamp`, unless someone more important commands.
+    #[inline(always)]
+    pub fn write(&mut self, command: &T, stamp: Stamp) {
+        let memory = &*self.memory;
+        // SAFETY: we are the only writer of this source, and the command is a T.
+        self.generation = unsafe {
+            latest::publish(
+                &memory.commands[self.source],
+                self.generation,
+                (&raw const *command).cast(),
+                stamp,
+                &mut Whole,
+            )
+        };
+        memory.ends[self.source].store(self.limit.end(stamp), order::mux_stamp_store());
+    }
+
+    /// Gives way at once, instead of after the timeout.
+    pub fn release(&mut self) {
+        self.memory.ends[self.source].store(SILENT, order::mux_stamp_store());
+    }
+}
+
+/// The end of one lock. There is one each.
+pub struct MuxLock<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
+    memory: H,
+    lock: usize,
+    _type: PhantomData<T>,
+}
+
+impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
+    MuxLock<T, S, K, H>
+{
+    /// Becomes a lock's owner; it stays as it was.
+    ///
+    /// # Panics
+    /// If there is no such lock.
+    ///
+    /// # Safety
+    /// No other end of this lock is alive.
+    pub unsafe fn attach(memory: H, lock: usize) -> Self {
+        assert!(lock < K, "lock {lock} of {K}, counted from 0");
+        MuxLock {
+            memory,
+            lock,
+            _type: PhantomData,
+        }
+    }
+
+    /// Keeps its sources down until it is released.
+    pub fn engage(&mut self) {
+        self.memory.locks[self.lock].store(0, order::mux_stamp_store());
+    }
+
+    /// Lets its sources through; where the lock has a heartbeat, until that runs out.
+    pub fn release(&mut self, stamp: Stamp) {
+        let timeout = self.memory.lock_limits[self.lock].timeout;
+        let until = stamp.0.saturating_add(timeout).saturating_add(1);
+        self.memory.locks[self.lock].store(until, order::mux_stamp_store());
+    }
+
+    /// Whether it is engaged by hand.
+    pub fn is_engaged(&self) -> bool {
+        self.memory.locks[self.lock].load(order::mux_stamp_load()) == 0
+    }
+}
+
+/// The end that can name the one source that counts. There is one.
+pub struct MuxDirector<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
+    memory: H,
+    _type: PhantomData<T>,
+}
+
+impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
+    MuxDirector<T, S, K, H>
+{
+    /// Becomes the director.
+    ///
+    /// # Safety
+    /// No other director of this memory is alive.
+    pub unsafe fn attach(memory: H) -> Self {
+        MuxDirector {
+            memory,
+            _type: PhantomData,
+        }
+    }
+
+    /// From now on only this source counts, by its timeout and under the locks as ever.
+    ///
+    /// # Panics
+    /// If there is no such source.
+    pub fn force(&mut self, source: usize) {
+        assert!(source < S, "source {source} of {S}, counted from 0");
+        self.memory
+            .forced
+            .store(source as Word + 1, order::mux_stamp_store());
+    }
+
+    /// From now on the priorities decide again.
+    pub fn automatic(&mut self) {
+        self.memory.forced.store(0, order::mux_stamp_store());
+    }
+}
+
+/// Why there is no command to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// No source has commanded within its timeout.
+    Nobody,
+    /// A lock keeps every live source down.
+    Locked {
+        /// Which.
+        lock: usize,
+    },
+    /// More important sources came alive faster than they could be looked at.
+    Unsettled,
+}
+
+impl core::fmt::Display for Stop {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Stop::Nobody => f.write_str("no source has commanded within its timeout"),
+            Stop::Locked { lock } => write!(f, "lock {lock} is engaged, or its owner is silent"),
+            Stop::Unsettled => {
+                f.write_str("sources came alive faster than they could be looked at")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Stop {}
+
+/// A command to follow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Command<T> {
+    /// What is commanded.
+    pub value: T,
+    /// By which source.
+    pub source: usize,
+    /// When, and the how-manieth command of that source this is.
+    pub meta: Meta,
+}
+
+/// The end that reads. It only ever loads, so there may be any number.
+#[derive(Clone)]
+pub struct MuxOutput<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
+    memory: H,
+    sources: [SourceLimit; S],
+    locks: [LockLimit; K],
+    _type: PhantomData<T>,
+}
+
+impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
+    MuxOutput<T, S, K, H>
+{
+    /// One more reader.
+    pub fn attach(memory: H) -> Self {
+        MuxOutput {
+            sources: memory.sources,
+            locks: memory.lock_limits,
+            memory,
+            _type: PhantomData,
+        }
+    }
+
+    /// What is to be done at `now`.
+    ///
+    /// # Errors
+    /// Why the robot has to stop: nothing else is to be done about it.
+    #[inline(always)]
+    pub fn read(&self, now: Stamp) -> Result<Command<T>, Stop> {
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: there is room for a T.
+        let (source, meta) = unsafe { self.choose(now, value.as_mut_ptr()) }?;
+        Ok(Command {
+            // SAFETY: filled with a whole T, as a source was chosen.
+            value: unsafe { value.assume_init() },
+            source,
+            meta,
+        })
+    }
+
+    /// What is to be done at `now`, into room of the caller's own: the fastest way. On an error the room holds
+    /// some command that is not to be followed, or what it held.
+    ///
+    /// # Errors
+    /// Why the robot has to stop.
+    #[inline(always)]
+    pub fn read_into(&self, now: Stamp, target: &mut T) -> Result<(usize, Meta), Stop> {
+        // SAFETY: there is room for a T, and any bytes are one.
+        unsafe { self.choose(now, target) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[inline(always)]
+    unsafe fn choose(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+        let memory = &*self.memory;
+        // The everyday case, in a straight line: a source is alive, and after its command was read it is still the
+        // most important one, no lock is engaged, and nobody is forced.
+        if let Some(source) = self.highest(0, 0, now) {
+            let limit = self.sources[source];
+            // SAFETY: the caller's promise.
+            let found = unsafe { latest::newest(&memory.commands[source], target.cast()) };
+            if let Some((meta, _)) = found
+                && limit.is_live(limit.end(meta.stamp), now)
+                && self.highest(source + 1, 0, now).is_none()
+                && self.is_open(now)
+                && memory.forced.load(order::mux_stamp_load()) == 0
+            {
+                return Ok((source, meta));
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.choose_carefully(now, target) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[cold]
+    unsafe fn choose_carefully(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+        // A round fails when someone more important came alive in it, so there are at most as many as sources,
+        // unless they also fall silent in between.
+        for _ in 0..=S {
+            let floor = self.floor(now);
+            let forced = self.memory.forced.load(order::mux_stamp_load()) as usize;
+            let Some(source) = self.highest(floor.0, forced, now) else {
+                return Err(floor.1);
+            };
+            // SAFETY: the caller's promise.
+            let found = unsafe { latest::newest(&self.memory.commands[source], target.cast()) };
+            let is_settled = self.floor(now).0 <= source
+                && (forced != 0 || self.highest(source + 1, 0, now).is_none());
+            if let Some((meta, _)) = found
+                && self.sources[source].is_live(self.sources[source].end(meta.stamp), now)
+                && is_settled
+            {
+                return Ok((source, meta));
+            }
+        }
+        Err(Stop::Unsettled)
+    }
+
+    /// Whether no lock is engaged.
+    #[inline(always)]
+    fn is_open(&self, now: Stamp) -> bool {
+        self.memory
+            .locks
+            .iter()
+            .all(|lock| now.0 < lock.load(order::mux_stamp_load()))
+    }
+
+    /// The lowest source that no lock keeps down, and what to say if that is none.
+    #[inline(always)]
+    fn floor(&self, now: Stamp) -> (usize, Stop) {
+        let mut floor = (0, Stop::Nobody);
+        for lock in 0..K {
+            let engaged_from = self.memory.locks[lock].load(order::mux_stamp_load());
+            let masks = self.locks[lock].masks as usize;
+            if now.0 >= engaged_from && masks > floor.0 {
+                floor = (masks, Stop::Locked { lock });
+            }
+        }
+        floor
+    }
+
+    /// The most important live source from `floor` on.
+    #[inline(always)]
+    fn highest(&self, floor: usize, forced: usize, now: Stamp) -> Option<usize> {
+        let mut source = S;
+        while source > floor {
+            source -= 1;
+            let end = self.memory.ends[source].load(order::mux_stamp_load());
+            let counts = forced == 0 || forced == source + 1;
+            if counts && self.sources[source].is_live(end, now) {
+                return Some(source);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,161 @@
+//! Types that are nothing but their bytes.
+
+use core::fmt;
+
+/// A type that may be copied byte by byte while someone writes it, and shared with other processes.
+///
+/// [`plain!`](crate::plain!) declares a struct of this kind and checks it; the numbers and arrays of them are of this kind.
+///
+/// # Safety
+/// Every byte of a value is initialised (there is no padding), every pattern of bytes is a value, and the type
+/// holds no pointer and nothing that needs dropping.
+pub unsafe trait Plain: Copy + Send + Sync + 'static {
+    /// What the type is called in the header of a shared segment, the same in every language.
+    const NAME: TypeName;
+}
+
+/// The name of a [`Plain`] type: up to 47 bytes of text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TypeName {
+    bytes: [u8; TypeName::ROOM],
+}
+
+impl TypeName {
+    /// Bytes in a segment's header for a name, with at least one zero at its end.
+    pub const ROOM: usize = 48;
+
+    /// A name; what does not fit is cut off.
+    pub const fn new(text: &str) -> Self {
+        let name = TypeName {
+            bytes: [0; Self::ROOM],
+        };
+        name.then(text.as_bytes())
+    }
+
+    /// The name of an array of `count` of these, such as `f32*720`.
+    #[must_use]
+    pub const fn array(self, count: usize) -> Self {
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        let mut rest = count;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.then(b"*").then(digits.split_at(first).1)
+    }
+
+    /// The name in the form a segment's header holds; zeros follow the text.
+    pub const fn as_bytes(&self) -> &[u8; TypeName::ROOM] {
+        &self.bytes
+    }
+
+    const fn len(&self) -> usize {
+        let mut len = 0;
+        while len < Self::ROOM && self.bytes[len] != 0 {
+            len += 1;
+        }
+        len
+    }
+
+    const fn then(mut self, more: &[u8]) -> Self {
+        let mut len = self.len();
+        let mut taken = 0;
+        while taken < more.len() && len < Self::ROOM - 1 {
+            self.bytes[len] = more[taken];
+            len += 1;
+            taken += 1;
+        }
+        self
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(core::str::from_utf8(&self.bytes[..self.len()]).unwrap_or("(not text)"))
+    }
+}
+
+impl fmt::Debug for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ident)*) => {$(
+        // SAFETY: a number has no padding, and every pattern of bits is one.
+        unsafe impl Plain for $number {
+            const NAME: TypeName = TypeName::new(stringify!($number));
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
+
+// SAFETY: an array has no padding beyond its elements', which have none.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {
+    const NAME: TypeName = T::NAME.array(N);
+}
+
+/// Declares structs that are nothing but their bytes: laid out as C does it, copied freely, and [`Plain`].
+///
+/// Padding between the fields, or a field that is not plain, does not compile.
+///
+/// ```
+/// asof_hot::plain! {
+///     /// A velocity command.
+///     #[derive(Debug, PartialEq)]
+///     pub struct Command {
+///         /// Forward, in m/s.
+///         pub linear: f64,
+///         /// To the left, in rad/s.
+///         pub angular: f64,
+///     }
+/// }
+/// # fn main() {
+/// assert_eq!(<Command as asof_hot::Plain>::NAME.to_string(), "Command");
+/// # }
+/// ```
+///
+/// ```compile_fail
+/// asof_hot::plain! {
+///     /// Seven bytes of padding.
+///     pub struct Holey { pub small: u8, pub large: u64 }
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! plain {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty),* $(,)?
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type),*
+        }
+
+        const _: () = {
+            const fn is_plain<T: $crate::Plain>() -> usize { ::core::mem::size_of::<T>() }
+            assert!(
+                ::core::mem::size_of::<$name>() == 0 $(+ is_plain::<$type>())*,
+                "a plain struct may have no padding: order the fields by size, or fill the gap with a field"
+            );
+        };
+
+        // SAFETY: every field is plain, and the fields fill the struct, as was just checked.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::Plain for $name {
+            const NAME: $crate::TypeName = $crate::TypeName::new(stringify!($name));
+        }
+    )*};
+}

@@ -1,0 +1,126 @@
+//! Several slots at once.
+
+use super::protocol::Claim;
+use super::{Consumer, ConsumerState, Memory, Policy, Producer, Ring};
+use crate::handle::Handle;
+use crate::stamp::{Meta, Stamp};
+use crate::steps::Whole;
+
+/// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this is as if they had
+/// never been taken.
+pub struct WriteBatch<'a, T, const N: usize, P: Policy, H> {
+    producer: &'a mut Producer<T, N, P, H>,
+    first: usize,
+    count: usize,
+}
+
+impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    WriteBatch<'a, T, N, P, H>
+{
+    pub(super) fn new(producer: &'a mut Producer<T, N, P, H>, first: usize, count: usize) -> Self {
+        WriteBatch {
+            producer,
+            first,
+            count,
+        }
+    }
+
+    /// How many slots these are.
+    #[allow(clippy::len_without_is_empty)] // there is always one
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Fills each slot in turn; `fill` is given how-manieth it is, and the contents of its last use.
+    pub fn fill(&mut self, mut fill: impl FnMut(usize, &mut T)) {
+        for index in 0..self.count {
+            let slot = wrapped(&*self.producer.memory, self.first + index);
+            let frame = self.producer.place(slot).get_mut();
+            // SAFETY: the slot is free, so it is the producer's, which this guard borrows; one at a time is handed out.
+            fill(index, &mut unsafe { frame.deref() }.value);
+        }
+    }
+
+    /// Gives the slots to the consumer, all with one stamp.
+    pub fn commit(self, stamp: Stamp) {
+        for index in 0..self.count {
+            let slot = wrapped(&*self.producer.memory, self.first + index);
+            let frame = self.producer.place(slot).get_mut();
+            // SAFETY: as in `fill`; the slots before this one are given away, this one is not yet.
+            unsafe { frame.deref() }.stamp = stamp;
+            drop(frame);
+            self.producer.publish(&mut Whole);
+        }
+    }
+}
+
+/// Samples being read in place, in order. Dropping this gives the slots back to the producer.
+pub struct ReadBatch<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
+    consumer: &'a mut Consumer<T, N, P, H>,
+    first: Claim,
+    count: usize,
+}
+
+impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    ReadBatch<'a, T, N, P, H>
+{
+    pub(super) fn new(consumer: &'a mut Consumer<T, N, P, H>, first: Claim, count: usize) -> Self {
+        ReadBatch {
+            consumer,
+            first,
+            count,
+        }
+    }
+
+    /// How many samples these are.
+    #[allow(clippy::len_without_is_empty)] // there is always one
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// How many samples before these were dropped unread by the producer.
+    pub fn missed(&self) -> u64 {
+        self.first.missed as u64
+    }
+
+    /// Looks at each sample in turn.
+    pub fn for_each(&self, mut look: impl FnMut(&T, Meta)) {
+        for index in 0..self.count {
+            let claim = self.claim(index);
+            let frame = self.consumer.place(claim.slot).get();
+            // SAFETY: the slot was claimed, so it is the consumer's, which this guard borrows.
+            let frame = unsafe { frame.deref() };
+            let meta = Meta {
+                generation: claim.position as u64,
+                stamp: frame.stamp,
+            };
+            look(&frame.value, meta);
+        }
+    }
+
+    fn claim(&self, index: usize) -> Claim {
+        Claim {
+            slot: wrapped(&*self.consumer.memory, self.first.slot + index),
+            position: self.first.position.wrapping_add(index as _),
+            missed: 0,
+        }
+    }
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
+    for ReadBatch<'_, T, N, P, H>
+{
+    fn drop(&mut self) {
+        for index in 0..self.count {
+            ConsumerState::release(&*self.consumer.memory, self.claim(index));
+        }
+    }
+}
+
+fn wrapped<M: Memory>(memory: &M, index: usize) -> usize {
+    if index >= memory.slots() {
+        index - memory.slots()
+    } else {
+        index
+    }
+}

@@ -1,0 +1,176 @@
+//! The end that empties slots.
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use super::protocol::Claim;
+use super::{ConsumerState, Frame, Memory, Policy, ReadBatch, Refuse, Ring};
+use crate::handle::{Handle, Owned};
+use crate::stamp::{Meta, Sample};
+use crate::sync::{ConstPtr, Ordering, Place};
+
+/// The end of a ring that reads. There is one.
+pub struct Consumer<T, const N: usize, P: Policy = Refuse, H = Owned<Ring<T, N, P>>> {
+    pub(super) memory: H,
+    pub(super) state: ConsumerState,
+    _types: PhantomData<(T, P)>,
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Consumer<T, N, P, H> {
+    /// Becomes the consumer; goes on with the oldest sample that nobody has read to the end.
+    ///
+    /// A sample that a consumer of a ring that drops was reading when it died is lost with it; of a ring that
+    /// refuses it is read again.
+    ///
+    /// # Safety
+    /// No other consumer of this memory is alive.
+    pub unsafe fn attach(memory: H) -> Self {
+        let state = ConsumerState::attach(&*memory);
+        Consumer {
+            memory,
+            state,
+            _types: PhantomData,
+        }
+    }
+
+    /// The oldest sample, in place; `None` if there is none.
+    #[inline(always)]
+    pub fn try_read(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
+        let claim = self.state.claim(&*self.memory)?;
+        Some(self.hold(claim, 0))
+    }
+
+    /// The newest sample, in place; older ones are given back unread, and [`ReadSlot::skipped`] says how many.
+    pub fn try_latest(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
+        let mut claim = self.state.claim(&*self.memory)?;
+        let mut skipped = 0;
+        while self.state.has_next(&*self.memory) {
+            ConsumerState::release(&*self.memory, claim);
+            let missed = claim.missed;
+            claim = self.state.claim(&*self.memory)?;
+            claim.missed += missed;
+            skipped += 1;
+        }
+        Some(self.hold(claim, skipped))
+    }
+
+    /// Up to `most` samples in a row, in place, given back together; `None` if there is none.
+    pub fn try_read_batch(&mut self, most: usize) -> Option<ReadBatch<'_, T, N, P, H>> {
+        if most == 0 {
+            return None;
+        }
+        let first = self.state.claim(&*self.memory)?;
+        let mut count = 1;
+        while count < most.min(N) && self.state.claim_next_in_row(&*self.memory).is_some() {
+            count += 1;
+        }
+        Some(ReadBatch::new(self, first, count))
+    }
+
+    /// A copy of the oldest sample.
+    pub fn pop(&mut self) -> Option<Sample<T>>
+    where
+        T: Clone,
+    {
+        let slot = self.try_read()?;
+        let Meta { generation, stamp } = slot.meta();
+        Some(Sample {
+            value: T::clone(&slot),
+            generation,
+            stamp,
+        })
+    }
+
+    /// Whether a sample is there.
+    #[inline(always)]
+    pub fn has_new(&self) -> bool {
+        self.state.has_next(&*self.memory)
+    }
+
+    /// How many samples were dropped unread, through all of the ring's life.
+    pub fn lost(&self) -> u64 {
+        self.memory.lost().load(Ordering::Relaxed) as u64
+    }
+
+    #[inline(always)]
+    fn hold(&mut self, claim: Claim, skipped: usize) -> ReadSlot<'_, T, N, P, H> {
+        let frame = Some(self.memory.slot(claim.slot).frame.get());
+        ReadSlot {
+            consumer: self,
+            frame,
+            claim,
+            skipped,
+        }
+    }
+
+    pub(super) fn place(&self, slot: usize) -> &Place<Frame<T>> {
+        &self.memory.slot(slot).frame
+    }
+}
+
+/// A sample being read in place. Dropping it gives the slot back to the producer.
+pub struct ReadSlot<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
+    consumer: &'a mut Consumer<T, N, P, H>,
+    /// There until the guard is dropped.
+    frame: Option<ConstPtr<Frame<T>>>,
+    claim: Claim,
+    skipped: usize,
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    ReadSlot<'_, T, N, P, H>
+{
+    /// Which sample this is, and when it was written.
+    pub fn meta(&self) -> Meta {
+        Meta {
+            generation: self.claim.position as u64,
+            stamp: self.frame().stamp,
+        }
+    }
+
+    /// How many samples before this one were dropped unread by the producer.
+    pub fn missed(&self) -> u64 {
+        self.claim.missed as u64
+    }
+
+    /// How many older samples [`Consumer::try_latest`] went past.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Dies with the slot in hand, as a process can; for the models.
+    #[cfg(loom)]
+    pub fn die(mut self) {
+        self.frame = None;
+        core::mem::forget(self);
+    }
+
+    #[inline(always)]
+    fn frame(&self) -> &Frame<T> {
+        match &self.frame {
+            // SAFETY: the slot was claimed, so it is the consumer's, which this guard borrows.
+            Some(frame) => unsafe { frame.deref() },
+            None => unreachable!("a guard has its slot until it is dropped"),
+        }
+    }
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Deref
+    for ReadSlot<'_, T, N, P, H>
+{
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.frame().value
+    }
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
+    for ReadSlot<'_, T, N, P, H>
+{
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.frame = None;
+        ConsumerState::release(&*self.consumer.memory, self.claim);
+    }
+}

@@ -1,0 +1,233 @@
+//! A ring of slots: one producer, one consumer, nothing copied.
+//!
+//! Every slot carries its own mark beside its contents, so that a hand-over moves one cache line fewer than a ring
+//! with two indexes does. Slots are reused, never rebuilt: a `Vec` in one keeps its capacity.
+
+mod batch;
+mod consumer;
+mod producer;
+mod protocol;
+
+use core::mem::MaybeUninit;
+
+#[cfg(feature = "alloc")]
+use crate::handle::Owned;
+use crate::stamp::Stamp;
+use crate::sync::{AtomicMark, Padded, Place};
+
+pub use batch::{ReadBatch, WriteBatch};
+pub use consumer::{Consumer, ReadSlot};
+pub use producer::{Producer, WriteSlot};
+#[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
+pub(crate) use protocol::Claim;
+pub(crate) use protocol::{ConsumerState, Memory, ProducerState};
+
+/// What happens when the ring is full.
+pub trait Policy: sealed::Policy {}
+
+/// A full ring takes nothing more until something was read: nothing that was written is ever lost.
+pub struct Refuse;
+/// A full ring gives up its oldest sample that nobody is reading: what is read is never older than it must be.
+pub struct DropOldest;
+
+impl Policy for Refuse {}
+impl Policy for DropOldest {}
+
+mod sealed {
+    pub trait Policy: Send + Sync + 'static {
+        const DROPS: bool;
+        /// Slots beyond the capacity: to drop the oldest, one is under the reader and one under the writer.
+        type Spare<S>;
+        /// Which slot each of the last N samples went to.
+        type Book<const N: usize>: AsRef<[u32]> + AsMut<[u32]>;
+        fn empty_book<const N: usize>() -> Self::Book<N>;
+    }
+    impl Policy for super::Refuse {
+        const DROPS: bool = false;
+        type Spare<S> = [S; 0];
+        type Book<const N: usize> = [u32; 0];
+        fn empty_book<const N: usize>() -> [u32; 0] {
+            []
+        }
+    }
+    impl Policy for super::DropOldest {
+        const DROPS: bool = true;
+        type Spare<S> = [S; 2];
+        type Book<const N: usize> = [u32; N];
+        fn empty_book<const N: usize>() -> [u32; N] {
+            [0; N]
+        }
+    }
+}
+
+/// The memory of a ring that holds up to N samples.
+#[repr(C)]
+pub struct Ring<T, const N: usize, P: Policy = Refuse> {
+    /// The position of the newest; kept by a ring that drops, whose consumer can fall behind.
+    head: Padded<AtomicMark>,
+    lost: Padded<AtomicMark>,
+    refused: AtomicMark,
+    slots: Slots<T, N, P>,
+}
+
+#[repr(C)]
+struct Slots<T, const N: usize, P: Policy> {
+    regular: [Slot<T>; N],
+    spare: P::Spare<Slot<T>>,
+}
+
+/// Invariant: the frame belongs to whom the mark says: to the producer while it is free, to the consumer while it is
+/// ready (or, in a ring that drops, being read).
+#[repr(C, align(128))]
+struct Slot<T> {
+    mark: AtomicMark,
+    frame: Place<Frame<T>>,
+}
+
+/// What is in a slot.
+#[repr(C)]
+pub(crate) struct Frame<T> {
+    stamp: Stamp,
+    value: T,
+}
+
+/// Makes a ring that refuses when it is full, with `init` making the contents of each slot.
+///
+/// ```
+/// use asof_hot::{ring, Stamp};
+///
+/// let (mut producer, mut consumer) = ring::<Vec<f32>, 8>(|| Vec::with_capacity(720));
+///
+/// let mut slot = producer.try_write().expect("there is room");
+/// slot.clear();
+/// slot.extend([0.5; 720]);
+/// slot.commit(Stamp(20));
+///
+/// let scan = consumer.try_read().expect("a scan is there");
+/// assert_eq!(scan.len(), 720);
+/// assert_eq!(scan.meta().stamp, Stamp(20));
+/// drop(scan); // the slot, its Vec and all, goes back to the producer
+/// assert!(consumer.try_read().is_none());
+/// ```
+#[cfg(feature = "alloc")]
+pub fn ring<T: Send, const N: usize>(
+    init: impl FnMut() -> T,
+) -> (Producer<T, N, Refuse>, Consumer<T, N, Refuse>) {
+    ring_with_policy(init)
+}
+
+/// Makes a ring that gives up its oldest sample when it is full.
+///
+/// ```
+/// use asof_hot::{ring_drop_oldest, Stamp};
+///
+/// let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
+/// for value in 1..=5 {
+///     producer.push(value, Stamp(0)).expect("never refused");
+/// }
+/// assert_eq!(producer.lost(), 3);
+/// let oldest = consumer.try_read().unwrap();
+/// assert_eq!((*oldest, oldest.missed()), (4, 3));
+/// ```
+#[cfg(feature = "alloc")]
+pub fn ring_drop_oldest<T: Send, const N: usize>(
+    init: impl FnMut() -> T,
+) -> (Producer<T, N, DropOldest>, Consumer<T, N, DropOldest>) {
+    ring_with_policy(init)
+}
+
+#[cfg(feature = "alloc")]
+fn ring_with_policy<T: Send, const N: usize, P: Policy>(
+    init: impl FnMut() -> T,
+) -> (Producer<T, N, P>, Consumer<T, N, P>) {
+    let mut memory = Owned::<Ring<T, N, P>>::new_uninit();
+    let place = Owned::get_mut(&mut memory).map_or(core::ptr::null_mut(), MaybeUninit::as_mut_ptr);
+    // SAFETY: the allocation is new, so `get_mut` found it unshared and the place is valid; it is filled before use.
+    let memory = unsafe {
+        Ring::init(place, init);
+        memory.assume_init()
+    };
+    // SAFETY: the memory is new, so these are its only ends.
+    unsafe { (Producer::attach(memory.clone()), Consumer::attach(memory)) }
+}
+
+impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
+    /// A ring on the spot, to be [`split`](Self::split); `init` makes the contents of each slot.
+    pub fn new(init: impl FnMut() -> T) -> Self {
+        let mut ring = MaybeUninit::uninit();
+        // SAFETY: there is room for a ring; it is filled before it is used.
+        unsafe {
+            Ring::init(ring.as_mut_ptr(), init);
+            ring.assume_init()
+        }
+    }
+
+    /// The two ends, for as long as this is borrowed.
+    pub fn split(&mut self) -> (Producer<T, N, P, &Self>, Consumer<T, N, P, &Self>) {
+        // SAFETY: borrowed for changing, so no other end is alive.
+        unsafe { (Producer::attach(&*self), Consumer::attach(&*self)) }
+    }
+
+    /// Fills a ring in place: the slots may be too large to go over the stack.
+    ///
+    /// # Safety
+    /// `place` is valid for writing a ring.
+    pub(crate) unsafe fn init(place: *mut Self, mut init: impl FnMut() -> T) {
+        const { assert!(N >= 1, "a ring has at least one slot") };
+        // SAFETY: every field of the place is written once, each slot within the slots.
+        unsafe {
+            (&raw mut (*place).head).write(Padded(AtomicMark::new(0)));
+            (&raw mut (*place).lost).write(Padded(AtomicMark::new(0)));
+            (&raw mut (*place).refused).write(AtomicMark::new(0));
+            let slots = (&raw mut (*place).slots).cast::<Slot<T>>();
+            for index in 0..Self::SLOTS {
+                let slot = slots.add(index);
+                (&raw mut (*slot).mark).write(AtomicMark::new(0));
+                (&raw mut (*slot).frame).write(Place::new(Frame {
+                    stamp: Stamp(0),
+                    value: init(),
+                }));
+            }
+        }
+    }
+}
+
+impl<T, const N: usize, P: Policy> Ring<T, N, P> {
+    const SLOTS: usize = N + size_of::<P::Spare<u8>>();
+
+    #[inline(always)]
+    fn slot(&self, index: usize) -> &Slot<T> {
+        debug_assert!(index < Self::SLOTS);
+        let slots = (&raw const self.slots).cast::<Slot<T>>();
+        // SAFETY: the slots lie side by side, regular then spare, as their layout is C's; the index is one of them.
+        unsafe { &*slots.add(index) }
+    }
+}
+
+impl<T, const N: usize, P: Policy> Memory for Ring<T, N, P> {
+    const DROPS: bool = P::DROPS;
+    #[inline(always)]
+    fn capacity(&self) -> usize {
+        N
+    }
+    #[inline(always)]
+    fn slots(&self) -> usize {
+        Self::SLOTS
+    }
+    #[inline(always)]
+    fn mark(&self, slot: usize) -> &AtomicMark {
+        &self.slot(slot).mark
+    }
+    #[inline(always)]
+    fn head(&self) -> &AtomicMark {
+        &self.head
+    }
+    #[inline(always)]
+    fn lost(&self) -> &AtomicMark {
+        &self.lost
+    }
+    #[inline(always)]
+    fn refused(&self) -> &AtomicMark {
+        &self.refused
+    }
+}

@@ -1,0 +1,166 @@
+//! The end that fills slots.
+
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+use super::{Frame, Memory, Policy, ProducerState, Refuse, Ring, WriteBatch};
+use crate::handle::{Handle, Owned};
+use crate::stamp::Stamp;
+use crate::steps::{Steps, Whole};
+use crate::sync::{MutPtr, Ordering, Place};
+use crate::words::fetch_for_writing;
+
+/// The end of a ring that writes. There is one.
+pub struct Producer<T, const N: usize, P: Policy = Refuse, H = Owned<Ring<T, N, P>>> {
+    pub(super) memory: H,
+    pub(super) state: ProducerState<P::Book<N>>,
+    fetch_ahead: usize,
+    _types: PhantomData<(T, P)>,
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Producer<T, N, P, H> {
+    /// Becomes the producer; goes on where the last one stopped.
+    ///
+    /// # Safety
+    /// No other producer of this memory is alive.
+    pub unsafe fn attach(memory: H) -> Self {
+        let state = ProducerState::attach(&*memory, P::empty_book());
+        let size = size_of::<Frame<T>>();
+        Producer {
+            memory,
+            state,
+            fetch_ahead: if size >= 1024 { size } else { 0 },
+            _types: PhantomData,
+        }
+    }
+
+    /// How many bytes of the next slot to fetch into this core's cache after each commit.
+    ///
+    /// The consumer's core has those lines; fetching them while the consumer is at work takes the transfer off the
+    /// next write. The whole slot if it has 1 KB or more, else nothing, unless told otherwise here; a producer that
+    /// touches only the beginning of large slots, or that runs on the consumer's core, wants less.
+    pub fn fetch_ahead(&mut self, bytes: usize) {
+        self.fetch_ahead = bytes.min(size_of::<Frame<T>>());
+    }
+
+    /// A slot to fill in place, still holding what was in it when it was last used.
+    ///
+    /// `None` if the ring is full (which [`refused`](Self::refused) counts). A ring that drops its oldest is only
+    /// full while a reader holds all of it as a batch.
+    #[inline(always)]
+    pub fn try_write(&mut self) -> Option<WriteSlot<'_, T, N, P, H>> {
+        let slot = self.state.claim(&*self.memory)?;
+        let frame = self.memory.slot(slot).frame.get_mut();
+        Some(WriteSlot {
+            producer: self,
+            frame,
+        })
+    }
+
+    /// Whether there is a slot to write to; asking is not counted as refused.
+    #[inline(always)]
+    pub fn has_room(&mut self) -> bool {
+        self.state.free_ahead(&*self.memory).is_some()
+            || (P::DROPS && self.state.find_free(&*self.memory))
+    }
+
+    /// Up to `most` slots in a row, to fill in place and commit together; `None` if the ring is full.
+    pub fn try_write_batch(&mut self, most: usize) -> Option<WriteBatch<'_, T, N, P, H>> {
+        let first = self.state.claim(&*self.memory)?;
+        let count = self.state.free_in_a_row(&*self.memory, most);
+        (count > 0).then(|| WriteBatch::new(self, first, count))
+    }
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// The value itself, if the ring is full.
+    #[inline]
+    pub fn push(&mut self, value: T, stamp: Stamp) -> Result<(), T> {
+        match self.try_write() {
+            Some(mut slot) => {
+                *slot = value;
+                slot.commit(stamp);
+                Ok(())
+            }
+            None => Err(value),
+        }
+    }
+
+    /// How many samples were committed by now, through all of the ring's life.
+    pub fn committed(&self) -> u64 {
+        self.state.position() as u64 - 1
+    }
+
+    /// How many committed samples were dropped unread.
+    pub fn lost(&self) -> u64 {
+        self.memory.lost().load(Ordering::Relaxed) as u64
+    }
+
+    /// How many times there was no slot to write to.
+    pub fn refused(&self) -> u64 {
+        self.memory.refused().load(Ordering::Relaxed) as u64
+    }
+
+    #[inline(always)]
+    pub(super) fn publish(&mut self, steps: &mut impl Steps) {
+        self.state.publish(&*self.memory, steps);
+        if self.fetch_ahead > 0
+            && let Some(next) = self.state.free_ahead(&*self.memory)
+        {
+            fetch_for_writing(self.memory.slot(next).frame.address(), self.fetch_ahead);
+        }
+    }
+
+    pub(super) fn place(&self, slot: usize) -> &Place<Frame<T>> {
+        &self.memory.slot(slot).frame
+    }
+}
+
+/// A slot being filled. [`commit`](Self::commit) gives it to the consumer; dropping it is as if it had never been taken.
+pub struct WriteSlot<'a, T, const N: usize, P: Policy, H> {
+    producer: &'a mut Producer<T, N, P, H>,
+    frame: MutPtr<Frame<T>>,
+}
+
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    WriteSlot<'_, T, N, P, H>
+{
+    /// Gives the slot to the consumer.
+    #[inline(always)]
+    pub fn commit(self, stamp: Stamp) {
+        self.commit_steps(stamp, &mut Whole);
+    }
+
+    /// Commits but dies after so many steps, as a process can; for the models.
+    #[cfg(loom)]
+    pub fn commit_and_die(self, stamp: Stamp, steps: usize) {
+        self.commit_steps(stamp, &mut crate::steps::DiesAfter(steps));
+    }
+
+    #[inline(always)]
+    fn commit_steps(self, stamp: Stamp, steps: &mut impl Steps) {
+        let WriteSlot { producer, frame } = self;
+        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
+        unsafe { frame.deref() }.stamp = stamp;
+        drop(frame);
+        producer.publish(steps);
+    }
+}
+
+impl<T, const N: usize, P: Policy, H> Deref for WriteSlot<'_, T, N, P, H> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
+        &unsafe { self.frame.deref() }.value
+    }
+}
+
+impl<T, const N: usize, P: Policy, H> DerefMut for WriteSlot<'_, T, N, P, H> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
+        &mut unsafe { self.frame.deref() }.value
+    }
+}

@@ -1,0 +1,370 @@
+//! The marks, and who may change them.
+//!
+//! A mark is a position (the how-manieth sample this is, from 1) and a state; 0 on a slot that was never used:
+//!
+//! ```text
+//!            producer commits            consumer claims (only where the producer may drop)
+//!     Free ───────────────────► Ready ───────────────────► Reading
+//!      ▲ ▲                       │ │                         │
+//!      │ └── producer drops ─────┘ │                         │
+//!      └──────────── consumer is done ◄──────────────────────┘
+//! ```
+//!
+//! A dead process leaves every slot in one of these states, and its successor finds its place from the marks alone.
+
+use crate::order;
+use crate::steps::Steps;
+use crate::sync::{AtomicMark, Ordering, Word};
+
+const FREE: Word = 0;
+const READY: Word = 1;
+const READING: Word = 2;
+const STATE: Word = 3;
+
+#[inline(always)]
+const fn mark(position: Word, state: Word) -> Word {
+    position << 2 | state
+}
+
+/// Whether a position lies at or after another; positions may wrap, but not by half of their range at once.
+const fn is_from(position: Word, start: Word) -> bool {
+    // Two bits of a word are the state.
+    position.wrapping_sub(start) << 2 <= Word::MAX / 2
+}
+
+pub(crate) trait Memory {
+    const DROPS: bool;
+    fn capacity(&self) -> usize;
+    fn slots(&self) -> usize;
+    fn mark(&self, slot: usize) -> &AtomicMark;
+    fn head(&self) -> &AtomicMark;
+    fn lost(&self) -> &AtomicMark;
+    fn refused(&self) -> &AtomicMark;
+}
+
+#[inline(always)]
+fn after<M: Memory>(memory: &M, slot: usize) -> usize {
+    if slot + 1 == memory.slots() {
+        0
+    } else {
+        slot + 1
+    }
+}
+
+/// The slot and the position of the newest sample that was ever in the ring, from the marks; position 0 if none was.
+fn newest<M: Memory>(memory: &M) -> (usize, Word) {
+    let mut newest = (memory.slots() - 1, 0);
+    for slot in 0..memory.slots() {
+        let mark = memory.mark(slot).load(Ordering::Acquire);
+        if mark != 0 && (newest.1 == 0 || is_from(mark >> 2, newest.1)) {
+            newest = (slot, mark >> 2);
+        }
+    }
+    newest
+}
+
+/// What the producer knows.
+pub(crate) struct ProducerState<Book> {
+    /// The position of the next sample.
+    position: Word,
+    /// Where it will go, if that slot is free.
+    slot: usize,
+    /// Which slot each of the last samples went to, by position modulo the capacity; empty where nothing is dropped.
+    book: Book,
+    /// The place in the book of the next sample.
+    page: usize,
+}
+
+impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
+    /// Takes over from a producer that is gone, or starts.
+    pub(crate) fn attach<M: Memory>(memory: &M, mut book: Book) -> Self {
+        let (slot, newest) = newest(memory);
+        if M::DROPS {
+            for slot in 0..memory.slots() {
+                let mark = memory.mark(slot).load(Ordering::Acquire);
+                if mark & STATE == READY {
+                    book.as_mut()[(mark >> 2) as usize % memory.capacity()] = slot as u32;
+                }
+            }
+            // The head moves after the mark, so a producer may have died between the two.
+            memory.head().store(newest, Ordering::Release);
+        }
+        let position = newest.wrapping_add(1);
+        ProducerState {
+            position,
+            slot: after(memory, slot),
+            book,
+            page: position as usize % memory.capacity(),
+        }
+    }
+
+    pub(crate) fn position(&self) -> Word {
+        self.position
+    }
+
+    /// The slot that the next sample may be written to; `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<usize> {
+        if memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE {
+            return Some(self.slot);
+        }
+        if M::DROPS && self.find_free(memory) {
+            return Some(self.slot);
+        }
+        let refused = memory.refused().load(Ordering::Relaxed);
+        memory
+            .refused()
+            .store(refused.wrapping_add(1), Ordering::Relaxed);
+        None
+    }
+
+    /// How many slots in a row, from the claimed one on, are free, up to `most`.
+    pub(crate) fn free_in_a_row<M: Memory>(&self, memory: &M, most: usize) -> usize {
+        let mut slot = self.slot;
+        let mut count = 0;
+        while count < most.min(memory.capacity())
+            && memory.mark(slot).load(order::ring_free_load()) & STATE == FREE
+        {
+            slot = after(memory, slot);
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether the slot after the claimed one is free too.
+    #[inline(always)]
+    pub(crate) fn free_ahead<M: Memory>(&self, memory: &M) -> Option<usize> {
+        let is_free = memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE;
+        is_free.then_some(self.slot)
+    }
+
+    /// Goes past the slots that are being read.
+    #[cold]
+    pub(crate) fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
+        for _ in 0..memory.slots() {
+            if memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE {
+                return true;
+            }
+            self.slot = after(memory, self.slot);
+        }
+        false
+    }
+
+    /// Gives the claimed slot to the consumer and, where the ring drops, makes room for that.
+    #[inline(always)]
+    pub(crate) fn publish<M: Memory>(&mut self, memory: &M, steps: &mut impl Steps) {
+        if steps.stop() {
+            return;
+        }
+        memory
+            .mark(self.slot)
+            .store(mark(self.position, READY), order::ring_ready_store());
+        if M::DROPS {
+            let capacity = memory.capacity();
+            let oldest = core::mem::replace(&mut self.book.as_mut()[self.page], self.slot as u32);
+            let oldest = memory.mark(oldest as usize % memory.slots());
+            let position = self.position.wrapping_sub(capacity as Word);
+            if steps.stop() {
+                return;
+            }
+            // Nothing to acquire: the consumer has not touched what is still ready.
+            if oldest.load(Ordering::Relaxed) == mark(position, READY)
+                && oldest
+                    .compare_exchange(
+                        mark(position, READY),
+                        mark(position, FREE),
+                        order::ring_drop(),
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            {
+                let lost = memory.lost().load(Ordering::Relaxed);
+                memory.lost().store(lost.wrapping_add(1), Ordering::Relaxed);
+            }
+            self.page = if self.page + 1 == capacity {
+                0
+            } else {
+                self.page + 1
+            };
+            if steps.stop() {
+                return;
+            }
+            memory.head().store(self.position, order::ring_head_store());
+        }
+        self.position = self.position.wrapping_add(1);
+        self.slot = after(memory, self.slot);
+    }
+}
+
+/// A sample that the consumer has.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim {
+    pub(crate) slot: usize,
+    pub(crate) position: Word,
+    /// How many samples before this one were dropped unread.
+    pub(crate) missed: Word,
+}
+
+/// What the consumer knows.
+pub(crate) struct ConsumerState {
+    /// The position of the next sample.
+    position: Word,
+    /// Where it is, unless the producer had to go past slots.
+    slot: usize,
+}
+
+impl ConsumerState {
+    /// Takes over from a consumer that is gone, or starts.
+    pub(crate) fn attach<M: Memory>(memory: &M) -> Self {
+        for slot in 0..memory.slots() {
+            let found = memory.mark(slot).load(Ordering::Acquire);
+            if found & STATE == READING {
+                // A consumer died while it read this: nobody has it now.
+                memory
+                    .mark(slot)
+                    .store(mark(found >> 2, FREE), Ordering::Release);
+            }
+        }
+        // A producer that refuses can only go on until the ring is full, and each of its steps adds to the marks: a
+        // second survey with the same sum saw the same marks, all at once. One that drops may go on for ever, but
+        // then the survey need not be exact, as whatever is missing is looked for.
+        let (mut state, mut sum) = Self::survey(memory);
+        if !M::DROPS {
+            loop {
+                let last = sum;
+                (state, sum) = Self::survey(memory);
+                if sum == last {
+                    break;
+                }
+            }
+        }
+        state
+    }
+
+    /// Where to go on, by the marks as they were seen one after the other, and the sum of them.
+    fn survey<M: Memory>(memory: &M) -> (Self, Word) {
+        let mut oldest: Option<(usize, Word)> = None;
+        let mut newest = (memory.slots() - 1, 0);
+        let mut sum: Word = 0;
+        for slot in 0..memory.slots() {
+            let mark = memory.mark(slot).load(Ordering::Acquire);
+            let position = mark >> 2;
+            sum = sum.wrapping_add(mark);
+            if mark & STATE == READY && oldest.is_none_or(|(_, best)| is_from(best, position)) {
+                oldest = Some((slot, position));
+            }
+            if mark != 0 && (newest.1 == 0 || is_from(position, newest.1)) {
+                newest = (slot, position);
+            }
+        }
+        // With nothing to read, the next sample is the one after the newest that was there.
+        let (slot, position) =
+            oldest.unwrap_or((after(memory, newest.0), newest.1.wrapping_add(1)));
+        (ConsumerState { position, slot }, sum)
+    }
+
+    /// Takes the oldest sample that is left.
+    #[inline(always)]
+    pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
+        let expected = mark(self.position, READY);
+        if !M::DROPS {
+            if memory.mark(self.slot).load(order::ring_ready_load()) != expected {
+                return None;
+            }
+            return Some(self.took(memory, self.slot, self.position));
+        }
+        if Self::claim_at(memory, self.slot, self.position) {
+            return Some(self.took(memory, self.slot, self.position));
+        }
+        self.claim_elsewhere(memory)
+    }
+
+    /// Whether a sample is there that was not taken yet.
+    #[inline(always)]
+    pub(crate) fn has_next<M: Memory>(&self, memory: &M) -> bool {
+        let is_next =
+            memory.mark(self.slot).load(order::ring_ready_load()) == mark(self.position, READY);
+        is_next || (M::DROPS && !self.has_all(memory))
+    }
+
+    /// Whether the newest sample was taken.
+    #[inline(always)]
+    fn has_all<M: Memory>(&self, memory: &M) -> bool {
+        // The head moves after the mark, so it can be behind what was already read.
+        !is_from(memory.head().load(order::ring_head_load()), self.position)
+    }
+
+    /// Takes the next sample only if it lies in the next slot, for batches.
+    pub(crate) fn claim_next_in_row<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
+        if !M::DROPS {
+            return self.claim(memory);
+        }
+        let (slot, position) = (self.slot, self.position);
+        Self::claim_at(memory, slot, position).then(|| self.took(memory, slot, position))
+    }
+
+    /// The producer has dropped samples, or gone past a slot: looks for the oldest that is left.
+    #[cold]
+    fn claim_elsewhere<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
+        // Each round that fails means that the producer has dropped yet more, so there is no end to how often it
+        // could happen but there is one to how long this tries.
+        for _ in 0..=memory.slots() {
+            if self.has_all(memory) {
+                return None;
+            }
+            let mut oldest: Option<(usize, Word)> = None;
+            for slot in 0..memory.slots() {
+                let mark = memory.mark(slot).load(order::ring_scan_load());
+                let position = mark >> 2;
+                if mark & STATE == READY
+                    && is_from(position, self.position)
+                    && oldest.is_none_or(|(_, best)| is_from(best, position))
+                {
+                    oldest = Some((slot, position));
+                }
+            }
+            if let Some((slot, position)) = oldest
+                && Self::claim_at(memory, slot, position)
+            {
+                return Some(self.took(memory, slot, position));
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn claim_at<M: Memory>(memory: &M, slot: usize, position: Word) -> bool {
+        let expected = mark(position, READY);
+        let slot = memory.mark(slot);
+        // Look first: an empty ring is polled, and an exchange would take the line from the producer each time.
+        slot.load(Ordering::Relaxed) == expected
+            && slot
+                .compare_exchange(
+                    expected,
+                    mark(position, READING),
+                    order::ring_claim(),
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
+    #[inline(always)]
+    fn took<M: Memory>(&mut self, memory: &M, slot: usize, position: Word) -> Claim {
+        let missed = position.wrapping_sub(self.position);
+        self.position = position.wrapping_add(1);
+        self.slot = after(memory, slot);
+        Claim {
+            slot,
+            position,
+            missed,
+        }
+    }
+
+    /// Gives the slot back to the producer.
+    #[inline(always)]
+    pub(crate) fn release<M: Memory>(memory: &M, claim: Claim) {
+        memory
+            .mark(claim.slot)
+            .store(mark(claim.position, FREE), order::ring_free_store());
+    }
+}

@@ -1,0 +1,238 @@
+//! Which structures can be shared, and the ends that a segment gives.
+
+#![allow(clippy::type_complexity)] // the ends' types say all that they are
+
+use core::time::Duration;
+
+use super::{Claimed, Mapped, Role, Segment, SegmentLayout, Shared, ShmError};
+use crate::latch::{EventLatch, Observer, Resetter, Trigger};
+use crate::latest::{Latest, LatestReader, LatestWriter};
+use crate::mux::{Lock, Mux, MuxDirector, MuxLock, MuxOutput, MuxSource, Source};
+use crate::plain::{Plain, TypeName};
+use crate::ring::{Consumer, DropOldest, Policy, Producer, Refuse, Ring};
+use crate::snapshot::{Snapshot, SnapshotReader, SnapshotWriter};
+
+/// The layout of a structure `S` of values `T`.
+fn layout<S, T: Plain>(kind: u32, counts: [usize; 3]) -> SegmentLayout {
+    SegmentLayout {
+        kind,
+        counts: counts.map(|count| count as u32),
+        type_name: T::NAME,
+        size: size_of::<T>() as u64,
+        align: align_of::<T>() as u64,
+        total: size_of::<S>() as u64,
+    }
+}
+
+// SAFETY: atomics and plain values in C's layout; zeros are a latest value that was never written.
+unsafe impl<T: Plain, const N: usize> Shared for Latest<T, N> {
+    type Config = ();
+    fn layout() -> SegmentLayout {
+        layout::<Self, T>(1, [N, 0, 0])
+    }
+    unsafe fn init(_place: *mut Self, (): ()) {}
+}
+
+impl<T: Plain, const N: usize> Segment<Latest<T, N>> {
+    /// The writer.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn writer(&self) -> Result<LatestWriter<T, N, Claimed<Latest<T, N>>>, ShmError> {
+        let claimed = self.claim(Role::WRITER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { LatestWriter::attach(claimed) })
+    }
+
+    /// One more reader.
+    pub fn reader(&self) -> LatestReader<T, N, Mapped<Latest<T, N>>> {
+        LatestReader::attach(self.handle())
+    }
+}
+
+/// The numbers that stand for the policies.
+pub trait SharedPolicy: Policy {
+    /// 2 for a ring that refuses, 3 for one that drops.
+    const KIND: u32;
+}
+
+impl SharedPolicy for Refuse {
+    const KIND: u32 = 2;
+}
+impl SharedPolicy for DropOldest {
+    const KIND: u32 = 3;
+}
+
+// SAFETY: atomics and plain values in C's layout; zeros are a ring that was never used.
+unsafe impl<T: Plain, const N: usize, P: SharedPolicy> Shared for Ring<T, N, P>
+where
+    Ring<T, N, P>: Sync,
+{
+    type Config = ();
+    fn layout() -> SegmentLayout {
+        layout::<Self, T>(P::KIND, [N, 0, 0])
+    }
+    unsafe fn init(_place: *mut Self, (): ()) {}
+}
+
+impl<T: Plain, const N: usize, P: SharedPolicy> Segment<Ring<T, N, P>>
+where
+    Ring<T, N, P>: Sync,
+{
+    /// The producer.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn producer(&self) -> Result<Producer<T, N, P, Claimed<Ring<T, N, P>>>, ShmError> {
+        let claimed = self.claim(Role::WRITER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { Producer::attach(claimed) })
+    }
+
+    /// The consumer.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn consumer(&self) -> Result<Consumer<T, N, P, Claimed<Ring<T, N, P>>>, ShmError> {
+        let claimed = self.claim(Role::READER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { Consumer::attach(claimed) })
+    }
+}
+
+// SAFETY: atomics and plain values in C's layout; zeros are a snapshot that was never published.
+unsafe impl<T: Plain, const R: usize> Shared for Snapshot<T, R> {
+    type Config = ();
+    fn layout() -> SegmentLayout {
+        layout::<Self, T>(4, [R, 0, 0])
+    }
+    unsafe fn init(_place: *mut Self, (): ()) {}
+}
+
+impl<T: Plain, const R: usize> Segment<Snapshot<T, R>> {
+    /// The writer.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn writer(&self) -> Result<SnapshotWriter<T, R, Claimed<Snapshot<T, R>>>, ShmError> {
+        let claimed = self.claim(Role::WRITER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { SnapshotWriter::attach(claimed) })
+    }
+
+    /// The how-manieth reader, from 0 on.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another with this number lives, [`ShmError::NoSuchEnd`].
+    pub fn reader(
+        &self,
+        number: usize,
+    ) -> Result<SnapshotReader<T, R, Claimed<Snapshot<T, R>>>, ShmError> {
+        if number >= R {
+            return Err(ShmError::NoSuchEnd { number, count: R });
+        }
+        let claimed = self.claim(Role::reader(number))?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { SnapshotReader::attach(claimed, number) })
+    }
+}
+
+// SAFETY: atomics and plain values in C's layout.
+unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
+    type Config = ([Source; S], [Lock; K]);
+    fn layout() -> SegmentLayout {
+        layout::<Self, T>(5, [S, K, 0])
+    }
+    unsafe fn init(place: *mut Self, (sources, locks): Self::Config) {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(Mux::new(sources, locks)) }
+    }
+}
+
+impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
+    /// The end of a source, from 0 on.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another of this source lives, [`ShmError::NoSuchEnd`].
+    pub fn source(
+        &self,
+        number: usize,
+    ) -> Result<MuxSource<T, S, K, Claimed<Mux<T, S, K>>>, ShmError> {
+        if number >= S {
+            return Err(ShmError::NoSuchEnd { number, count: S });
+        }
+        let claimed = self.claim(Role::source(number))?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { MuxSource::attach(claimed, number) })
+    }
+
+    /// The end of a lock, from 0 on.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another of this lock lives, [`ShmError::NoSuchEnd`].
+    pub fn lock(&self, number: usize) -> Result<MuxLock<T, S, K, Claimed<Mux<T, S, K>>>, ShmError> {
+        if number >= K {
+            return Err(ShmError::NoSuchEnd { number, count: K });
+        }
+        let claimed = self.claim(Role::lock(number))?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { MuxLock::attach(claimed, number) })
+    }
+
+    /// The director.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn director(&self) -> Result<MuxDirector<T, S, K, Claimed<Mux<T, S, K>>>, ShmError> {
+        let claimed = self.claim(Role::DIRECTOR)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { MuxDirector::attach(claimed) })
+    }
+
+    /// One more reader.
+    pub fn output(&self) -> MuxOutput<T, S, K, Mapped<Mux<T, S, K>>> {
+        MuxOutput::attach(self.handle())
+    }
+}
+
+// SAFETY: atomics and plain values in C's layout.
+unsafe impl Shared for EventLatch {
+    type Config = Option<Duration>;
+    fn layout() -> SegmentLayout {
+        SegmentLayout {
+            type_name: TypeName::new("Event"),
+            ..layout::<Self, u64>(6, [0; 3])
+        }
+    }
+    unsafe fn init(place: *mut Self, silence: Option<Duration>) {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(EventLatch::new(silence)) }
+    }
+}
+
+impl Segment<EventLatch> {
+    /// The trigger.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn trigger(&self) -> Result<Trigger<Claimed<EventLatch>>, ShmError> {
+        let claimed = self.claim(Role::WRITER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { Trigger::attach(claimed) })
+    }
+
+    /// The resetter.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn resetter(&self) -> Result<Resetter<Claimed<EventLatch>>, ShmError> {
+        let claimed = self.claim(Role::READER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { Resetter::attach(claimed) })
+    }
+
+    /// One more observer.
+    pub fn observer(&self) -> Observer<Mapped<EventLatch>> {
+        Observer::attach(self.handle())
+    }
+}

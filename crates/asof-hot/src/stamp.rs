@@ -1,0 +1,100 @@
+//! Times, and what comes with a value that was read.
+
+use core::time::Duration;
+
+use crate::plain::{Plain, TypeName};
+
+/// An instant in nanoseconds of a clock of the caller's choice, the same for writer and reader.
+///
+/// No structure reads a clock by itself: "now" is always passed in, so that everything can be tested and replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The time on this machine's monotonic clock, which all of its processes share.
+    #[cfg(all(feature = "std", unix))]
+    pub fn now() -> Self {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is to a timespec that lives through the call, and the clock exists on every unix.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        #[allow(clippy::unnecessary_cast)] // 32 bits wide on some targets
+        Stamp(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+
+    /// How long before `now` this was; zero if it lies ahead.
+    pub const fn age(self, now: Stamp) -> Duration {
+        Duration::from_nanos(now.0.saturating_sub(self.0))
+    }
+
+    /// This instant, `span` later; the last one there is if that lies beyond it.
+    #[must_use]
+    pub const fn after(self, span: Duration) -> Stamp {
+        Stamp(self.0.saturating_add(nanos(span)))
+    }
+}
+
+/// A duration in nanoseconds; the longest that 64 bits hold (584 years) for anything beyond.
+pub(crate) const fn nanos(span: Duration) -> u64 {
+    let nanos = span.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
+}
+
+// SAFETY: a transparent u64.
+unsafe impl Plain for Stamp {
+    const NAME: TypeName = TypeName::new("Stamp");
+}
+
+/// Which write a value came from, and when that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The how-manieth write this was, from 1 on.
+    pub generation: u64,
+    /// The time that the writer gave.
+    pub stamp: Stamp,
+}
+
+impl Meta {
+    /// How old the value is; zero if it was stamped ahead of `now`.
+    pub const fn age(&self, now: Stamp) -> Duration {
+        self.stamp.age(now)
+    }
+
+    /// How many writes lie between one that was seen before and this one, unseen.
+    pub const fn missed_since(&self, generation: u64) -> u64 {
+        self.generation.saturating_sub(generation).saturating_sub(1)
+    }
+}
+
+/// A value with its [`Meta`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<T> {
+    /// What was written.
+    pub value: T,
+    /// The how-manieth write this was, from 1 on.
+    pub generation: u64,
+    /// The time that the writer gave.
+    pub stamp: Stamp,
+}
+
+impl<T> Sample<T> {
+    /// How old the value is; zero if it was stamped ahead of `now`.
+    pub const fn age(&self, now: Stamp) -> Duration {
+        self.stamp.age(now)
+    }
+
+    /// The sample without its value.
+    pub const fn meta(&self) -> Meta {
+        Meta {
+            generation: self.generation,
+            stamp: self.stamp,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Where a process can die: the models stop a protocol at each of these points.
+
+/// Asked before every step of a protocol that others can see.
+pub(crate) trait Steps {
+    /// Whether the process is dead from here on.
+    fn stop(&mut self) -> bool;
+}
+
+/// Goes through to the end; vanishes when compiled.
+pub(crate) struct Whole;
+
+impl Steps for Whole {
+    #[inline(always)]
+    fn stop(&mut self) -> bool {
+        false
+    }
+}
+
+/// Takes so many steps, then none.
+#[cfg(loom)]
+pub(crate) struct DiesAfter(pub(crate) usize);
+
+#[cfg(loom)]
+impl Steps for DiesAfter {
+    fn stop(&mut self) -> bool {
+        let is_over = self.0 == 0;
+        self.0 = self.0.saturating_sub(1);
+        is_over
+    }
+}

@@ -1,0 +1,112 @@
+//! What a latch promises.
+#![cfg(not(loom))]
+
+use asof_hot::{NewEvents, Stamp, State, event_latch};
+use std::time::Duration;
+
+#[test]
+fn every_observer_sees_every_event() {
+    let (mut trigger, mut resetter, mut one) = event_latch(None);
+    let mut two = one.clone();
+    trigger.trigger(1, Stamp(1));
+    assert_eq!(one.new_events(), 1);
+    resetter.reset(1).unwrap();
+    trigger.trigger(1, Stamp(2));
+    assert_eq!((one.new_events(), two.new_events()), (1, 2));
+    assert_eq!((one.new_events(), two.new_events()), (0, 0));
+}
+
+#[test]
+fn an_event_between_look_and_reset_stays() {
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    trigger.trigger(0b01, Stamp(10));
+    let State::Contact(seen) = observer.state(Stamp(20)) else {
+        panic!("it was triggered")
+    };
+    trigger.trigger(0b10, Stamp(30));
+    assert_eq!(resetter.reset(seen.count), Err(NewEvents { new: 1 }));
+    let State::Contact(left) = observer.state(Stamp(40)) else {
+        panic!("one is left")
+    };
+    assert_eq!(
+        (left.new, left.contacts, left.first, left.last),
+        (1, 0b10, Stamp(30), Stamp(30))
+    );
+    resetter.reset(left.count).unwrap();
+    assert_eq!(observer.state(Stamp(40)), State::Clear);
+}
+
+#[test]
+fn the_time_of_the_first_contact_is_kept_through_many() {
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    trigger.trigger(0b1000, Stamp(5));
+    resetter.reset(1).unwrap();
+    for event in 0..100 {
+        trigger.trigger(1 << (event % 3), Stamp(100 + event));
+    }
+    let State::Contact(contact) = observer.state(Stamp(300)) else {
+        panic!("it was triggered")
+    };
+    assert_eq!(
+        (contact.count, contact.new, contact.contacts),
+        (101, 100, 0b111)
+    );
+    assert_eq!((contact.first, contact.last), (Stamp(100), Stamp(199)));
+    assert_eq!(contact.elapsed_since_first(Stamp(300)).as_nanos(), 200);
+}
+
+#[test]
+fn a_reset_waits_for_quiet() {
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    let span = Duration::from_nanos(50);
+    assert!(
+        !resetter.reset_if_elapsed(Stamp(1000), span),
+        "there is nothing to reset"
+    );
+    trigger.trigger(1, Stamp(100));
+    trigger.trigger(1, Stamp(120));
+    assert!(!resetter.reset_if_elapsed(Stamp(169), span));
+    assert!(observer.is_triggered());
+    assert!(resetter.reset_if_elapsed(Stamp(170), span));
+    assert!(!observer.is_triggered());
+}
+
+#[test]
+fn an_event_that_never_was_cannot_be_acknowledged() {
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    trigger.trigger(1, Stamp(0));
+    resetter.reset(1000).unwrap();
+    trigger.trigger(1, Stamp(1));
+    assert!(observer.is_triggered());
+}
+
+#[test]
+fn a_silent_sensor_is_not_a_clear_one() {
+    let (mut trigger, _, observer) = event_latch(Some(Duration::from_nanos(100)));
+    assert_eq!(observer.state(Stamp(0)), State::Silent { heard: None });
+    trigger.heartbeat(Stamp(1000));
+    assert_eq!(observer.state(Stamp(1100)), State::Clear);
+    assert_eq!(
+        observer.state(Stamp(1101)),
+        State::Silent {
+            heard: Some(Stamp(1000))
+        }
+    );
+    trigger.trigger(1, Stamp(1200));
+    assert!(
+        matches!(observer.state(Stamp(9999)), State::Contact(_)),
+        "a contact outlives the sensor"
+    );
+}
+
+#[test]
+fn times_do_not_wrap_within_centuries() {
+    let (mut trigger, _, observer) = event_latch(None);
+    let years = Duration::from_hours(100 * 365 * 24);
+    trigger.trigger(1, Stamp(0));
+    let now = Stamp(0).after(years);
+    let State::Contact(contact) = observer.state(now) else {
+        panic!("it was triggered")
+    };
+    assert_eq!(contact.elapsed(now), years);
+}

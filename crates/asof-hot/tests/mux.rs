@@ -1,0 +1,133 @@
+//! What a mux promises.
+#![cfg(not(loom))]
+
+use asof_hot::{Lock, MuxEnds, Source, Stamp, Stop, mux};
+use std::time::Duration;
+
+const NAVIGATION: usize = 0;
+const TELEOP: usize = 1;
+const LIMIT: Duration = Duration::from_nanos(500);
+
+fn two_sources() -> MuxEnds<f64, 2, 1> {
+    mux([Source::new(LIMIT); 2], [Lock::new(2)])
+}
+
+#[test]
+fn nobody_commands_at_first() {
+    assert_eq!(two_sources().output.read(Stamp(0)), Err(Stop::Nobody));
+    assert_eq!(
+        two_sources().output.read(Stamp(i64::MAX as u64)),
+        Err(Stop::Nobody)
+    );
+}
+
+#[test]
+fn the_more_important_source_counts_while_it_is_alive() {
+    let MuxEnds {
+        mut sources,
+        output,
+        ..
+    } = two_sources();
+    sources[TELEOP].write(&0.1, Stamp(1000));
+    sources[NAVIGATION].write(&0.9, Stamp(1400));
+    let command = output.read(Stamp(1500)).unwrap();
+    assert_eq!((command.source, command.value), (TELEOP, 0.1));
+    assert_eq!(command.meta.age(Stamp(1500)), LIMIT);
+    let command = output.read(Stamp(1501)).unwrap();
+    assert_eq!((command.source, command.value), (NAVIGATION, 0.9));
+    assert_eq!(output.read(Stamp(1901)), Err(Stop::Nobody));
+}
+
+#[test]
+fn a_source_can_give_way_at_once() {
+    let MuxEnds {
+        mut sources,
+        output,
+        ..
+    } = two_sources();
+    sources[NAVIGATION].write(&0.9, Stamp(1000));
+    sources[TELEOP].write(&0.0, Stamp(1000));
+    sources[TELEOP].release();
+    assert_eq!(output.read(Stamp(1000)).unwrap().source, NAVIGATION);
+}
+
+#[test]
+fn a_stamp_far_ahead_is_a_broken_clock() {
+    let MuxEnds {
+        mut sources,
+        output,
+        ..
+    } = two_sources();
+    sources[TELEOP].write(&0.1, Stamp(1500));
+    assert!(
+        output.read(Stamp(1000)).is_ok(),
+        "written after the reader looked at the clock"
+    );
+    assert_eq!(output.read(Stamp(999)), Err(Stop::Nobody));
+}
+
+#[test]
+fn a_lock_masks_the_sources_below_it_only() {
+    let MuxEnds {
+        mut sources,
+        mut locks,
+        output,
+        ..
+    } = mux::<f64, 2, 1>([Source::new(LIMIT); 2], [Lock::new(1)]);
+    sources[NAVIGATION].write(&0.9, Stamp(0));
+    locks[0].engage();
+    assert!(locks[0].is_engaged());
+    assert_eq!(output.read(Stamp(0)), Err(Stop::Locked { lock: 0 }));
+    sources[TELEOP].write(&0.1, Stamp(0));
+    assert_eq!(output.read(Stamp(0)).unwrap().source, TELEOP);
+    locks[0].release(Stamp(0));
+    sources[TELEOP].release();
+    assert_eq!(output.read(Stamp(0)).unwrap().source, NAVIGATION);
+}
+
+#[test]
+fn a_lock_whose_owner_is_silent_is_engaged() {
+    let MuxEnds {
+        mut sources,
+        mut locks,
+        output,
+        ..
+    } = mux::<f64, 1, 1>([Source::new(LIMIT)], [Lock::with_heartbeat(1, LIMIT)]);
+    sources[0].write(&0.9, Stamp(1000));
+    assert_eq!(
+        output.read(Stamp(1000)),
+        Err(Stop::Locked { lock: 0 }),
+        "never heard"
+    );
+    locks[0].release(Stamp(900));
+    assert!(output.read(Stamp(1400)).is_ok());
+    assert_eq!(output.read(Stamp(1401)), Err(Stop::Locked { lock: 0 }));
+}
+
+#[test]
+fn the_director_can_force_a_source_but_not_revive_it() {
+    let MuxEnds {
+        mut sources,
+        mut director,
+        output,
+        ..
+    } = two_sources();
+    sources[TELEOP].write(&0.1, Stamp(1000));
+    sources[NAVIGATION].write(&0.9, Stamp(1000));
+    director.force(NAVIGATION);
+    assert_eq!(output.read(Stamp(1000)).unwrap().source, NAVIGATION);
+    assert_eq!(output.read(Stamp(1501)), Err(Stop::Nobody));
+    director.automatic();
+    assert_eq!(output.read(Stamp(1000)).unwrap().source, TELEOP);
+}
+
+#[test]
+fn a_timeout_beyond_all_time_lasts_for_seventy_years() {
+    let MuxEnds {
+        mut sources,
+        output,
+        ..
+    } = mux::<f64, 1, 0>([Source::new(Duration::MAX)], []);
+    sources[0].write(&0.9, Stamp(5));
+    assert!(output.read(Stamp(70 * 365 * 86_400_000_000_000)).is_ok());
+}

@@ -1,0 +1,247 @@
+//! What is wrong with the naive forms of these structures, each in the smallest run that shows it, beside ours.
+//!
+//! The naive ones are written to the usual description, and driven step by step by one thread: what goes wrong here is
+//! the design, not a race.
+#![cfg(not(loom))]
+
+use asof_hot::{
+    Lock, MuxEnds, Source, Stamp, State, event_latch, latest, mux, ring, snapshot, triple_buffer,
+};
+use std::time::Duration;
+
+mod ring_of_two_indexes {
+    #[derive(Default)]
+    pub struct Ring {
+        slots: [u32; 8],
+        head: usize,
+        tail: usize,
+    }
+    impl Ring {
+        pub fn write(&mut self, value: u32) -> bool {
+            if (self.head + 1) % 8 == self.tail {
+                return false;
+            }
+            self.slots[self.head] = value;
+            self.head = (self.head + 1) % 8;
+            true
+        }
+        pub fn read(&self) -> Option<u32> {
+            (self.head != self.tail).then(|| self.slots[self.tail])
+        }
+        pub fn release_read(&mut self) {
+            self.tail = (self.tail + 1) % 8;
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_two_indexes_holds_one_less_than_it_has() {
+    let mut naive = ring_of_two_indexes::Ring::default();
+    assert_eq!((0..8).filter(|value| naive.write(*value)).count(), 7);
+
+    let (mut producer, _consumer) = ring::<u32, 8>(|| 0);
+    assert_eq!(
+        (0..8)
+            .filter(|value| producer.push(*value, Stamp(0)).is_ok())
+            .count(),
+        8
+    );
+}
+
+#[test]
+fn one_release_too_many_makes_an_empty_ring_of_two_indexes_full_of_old_samples() {
+    let mut naive = ring_of_two_indexes::Ring::default();
+    naive.release_read();
+    assert_eq!(naive.read(), Some(0), "a sample that nobody wrote");
+    assert_eq!(
+        (0..9).filter(|value| naive.write(*value)).count(),
+        0,
+        "and no room"
+    );
+
+    // Ours cannot be released too often: the guard does it, once.
+    let (_producer, mut consumer) = ring::<u32, 8>(|| 0);
+    drop(consumer.try_read());
+    drop(consumer.try_read());
+    assert!(consumer.try_read().is_none());
+}
+
+#[test]
+fn a_reader_of_a_single_slot_seqlock_waits_for_a_writer_that_died() {
+    let (sequence, _value) = (1, 5); // the writer died between the two increments
+    let reads_that_succeed = (0..1_000_000).filter(|_| sequence % 2 == 0).count();
+    assert_eq!(reads_that_succeed, 0);
+
+    // Ours keeps the last whole value; what happens when a process dies in every step is in models.rs and processes.rs.
+    let (mut writer, reader) = latest::<u64, 2>();
+    writer.write(&5, Stamp(0));
+    writer.update(Stamp(1), |_half_done| {
+        assert_eq!(reader.read().unwrap().value, 5);
+    });
+}
+
+#[test]
+fn a_seqlock_that_was_never_written_succeeds() {
+    let (sequence, value) = (0, 0xdead_beef_u32);
+    let naive = if sequence % 2 == 0 { Some(value) } else { None };
+    assert_eq!(naive, Some(0xdead_beef), "whatever was in memory");
+
+    let (_writer, reader) = latest::<u32, 2>();
+    assert!(reader.read().is_none());
+}
+
+#[test]
+fn a_late_mode_switch_drives_an_old_command() {
+    #[derive(Default)]
+    struct Naive {
+        navigation: f64,
+        teleop: f64,
+        is_teleop: bool,
+    }
+    let mut naive = Naive {
+        navigation: 0.9,
+        ..Naive::default()
+    };
+    naive.teleop = 0.0; // the operator stops the robot...
+    naive.is_teleop = true;
+    naive.is_teleop = false; // ...and a timer of before that switches back to navigation
+    let driven = if naive.is_teleop {
+        naive.teleop
+    } else {
+        naive.navigation
+    };
+    assert_eq!(driven, 0.9, "the robot drives on");
+
+    let limit = Source::new(Duration::from_nanos(500));
+    let MuxEnds {
+        sources: [mut navigation, mut teleop],
+        output,
+        ..
+    } = mux::<f64, 2, 1>([limit; 2], [Lock::new(2)]);
+    navigation.write(&0.9, Stamp(0));
+    teleop.write(&0.0, Stamp(400));
+    assert_eq!(
+        output.read(Stamp(450)).unwrap().value,
+        0.0,
+        "there is no mode to switch"
+    );
+    assert!(
+        output.read(Stamp(2000)).is_err(),
+        "and an old command is nobody's"
+    );
+}
+
+#[test]
+fn two_swaps_of_a_double_buffer_write_into_the_map_being_read() {
+    let (mut buffers, mut front) = ([0, 0], 0);
+    let mut publish = |value| {
+        buffers[1 - front] = value;
+        front = 1 - front;
+        front
+    };
+    let being_read = publish(1);
+    publish(2);
+    publish(3);
+    assert_eq!(buffers[being_read], 3, "the map changed under its reader");
+
+    let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
+    let mut publish = |value| {
+        *writer.back() = value;
+        writer.publish(Stamp(0));
+    };
+    publish(1);
+    let being_read = reader.latest();
+    publish(2);
+    publish(3);
+    assert_eq!(*being_read, 1);
+}
+
+#[test]
+fn a_publication_before_the_dirty_flag_is_cleared_is_lost() {
+    let (mut front, mut is_dirty) = (1, true);
+    let seen = front;
+    front = 2; // published between the look and the clearing
+    is_dirty = is_dirty && false;
+    assert!(!is_dirty && seen != front, "nobody will look at 2");
+
+    let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
+    *writer.back() = 1;
+    writer.publish(Stamp(0));
+    let seen = reader.latest();
+    *writer.back() = 2;
+    writer.publish(Stamp(0));
+    drop(seen);
+    assert!(reader.has_new());
+}
+
+#[test]
+fn an_edit_of_the_other_buffer_starts_from_the_map_before_last() {
+    let mut buffers = [[0; 2]; 2];
+    buffers[1][0] = 1; // published
+    buffers[0][1] = 1; // the next edit, in the other buffer, published
+    assert_eq!(buffers[0], [0, 1], "the first edit is gone");
+
+    let (mut writer, [mut reader]) = snapshot::<[u32; 2], 1>(|| [0; 2]);
+    writer.edit()[0] = 1;
+    writer.publish(Stamp(0));
+    writer.edit()[1] = 1;
+    writer.publish(Stamp(0));
+    assert_eq!(*reader.latest(), [1, 1]);
+}
+
+#[test]
+fn a_hit_between_check_and_reset_of_a_flag_is_lost() {
+    let mut is_triggered = true;
+    let seen = is_triggered;
+    is_triggered = seen; // hit again: the flag cannot tell
+    if seen {
+        is_triggered = false;
+    }
+    assert!(!is_triggered, "the second hit is gone");
+
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    trigger.trigger(1, Stamp(1));
+    let State::Contact(seen) = observer.state(Stamp(2)) else {
+        panic!("it was triggered")
+    };
+    trigger.trigger(1, Stamp(2));
+    assert!(resetter.reset(seen.count).is_err());
+    assert!(observer.is_triggered());
+}
+
+#[test]
+fn an_untouched_flag_with_a_time_says_it_was_reset() {
+    let stamp_ms: u32 = 0;
+    let reset_if_elapsed = |now: u32, span| now - stamp_ms >= span;
+    assert!(reset_if_elapsed(5000, 500), "though nothing ever happened");
+
+    let (_trigger, mut resetter, _observer) = event_latch(None);
+    assert!(!resetter.reset_if_elapsed(Stamp(5000), Duration::from_nanos(500)));
+}
+
+#[test]
+fn a_triple_buffer_without_a_fresh_mark_runs_backwards() {
+    let mut buffers = [0, 0, 0];
+    let (mut write, mut middle, mut read) = (0, 1, 2);
+    for value in 1..=2 {
+        buffers[write] = value;
+        core::mem::swap(&mut write, &mut middle);
+    }
+    let reads: Vec<_> = (0..3)
+        .map(|_| {
+            core::mem::swap(&mut middle, &mut read);
+            buffers[read]
+        })
+        .collect();
+    assert_eq!(reads, [2, 0, 2]);
+
+    let (mut input, mut output) = triple_buffer(|| 0);
+    for value in 1..=2 {
+        *input.back() = value;
+        input.publish(Stamp(0));
+    }
+    assert_eq!(
+        [*output.latest(), *output.latest(), *output.latest()],
+        [2, 2, 2]
+    );
+}

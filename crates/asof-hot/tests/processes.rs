@@ -1,0 +1,397 @@
+//! Structures between processes, and what is left of them when a process is killed.
+#![cfg(all(feature = "shm", target_os = "linux", not(loom), not(miri)))]
+
+use asof_hot::shm::{Segment, ShmError, remove};
+use asof_hot::{
+    DropOldest, EventLatch, Latest, Lock, Mux, Refuse, Ring, Snapshot, Source, Stamp, State, Stop,
+};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+type Value = [u64; 18];
+type Odometry = Latest<Value, 4>;
+type Scans = Ring<Value, 4, DropOldest>;
+type Commands = Ring<Value, 4, Refuse>;
+type Map = Snapshot<[u64; 512], 2>;
+
+/// A name of its own for each test, removed at its end.
+struct Name(String);
+
+impl Name {
+    fn new(test: &str) -> Self {
+        Name(format!("asof-hot-test-{}-{test}", std::process::id()))
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        for suffix in ["", ".odometry", ".scans", ".commands", ".map"] {
+            let _ = remove(&format!("{}{suffix}", self.0));
+        }
+    }
+}
+
+/// All that is shared in the kill tests.
+struct Robot {
+    odometry: Segment<Odometry>,
+    scans: Segment<Scans>,
+    commands: Segment<Commands>,
+    map: Segment<Map>,
+}
+
+impl Robot {
+    fn open(name: &str) -> Self {
+        Robot {
+            odometry: Segment::open_or_create(&format!("{name}.odometry"), ()).unwrap(),
+            scans: Segment::open_or_create(&format!("{name}.scans"), ()).unwrap(),
+            commands: Segment::open_or_create(&format!("{name}.commands"), ()).unwrap(),
+            map: Segment::open_or_create(&format!("{name}.map"), ()).unwrap(),
+        }
+    }
+}
+
+/// Not a test: what the child processes of the tests below run.
+#[test]
+fn child() {
+    let Ok(name) = std::env::var("ASOF_HOT_TEST_SEGMENTS") else {
+        return;
+    };
+    let robot = Robot::open(&name);
+    match std::env::var("ASOF_HOT_TEST_ROLE").as_deref() {
+        Ok("writer") => write_for_ever(&robot),
+        Ok("reader") => read_for_ever(&robot),
+        other => panic!("unknown role {other:?}"),
+    }
+}
+
+fn write_for_ever(robot: &Robot) {
+    let mut odometry = robot.odometry.writer().unwrap();
+    let mut scans = robot.scans.producer().unwrap();
+    let mut commands = robot.commands.producer().unwrap();
+    let mut map = robot.map.writer().unwrap();
+    for number in odometry.generation().. {
+        odometry.write(&[number; 18], Stamp(number));
+        let mut slot = scans.try_write().expect("never refused");
+        *slot = [number; 18];
+        slot.commit(Stamp(number));
+        if let Some(mut slot) = commands.try_write() {
+            *slot = [number; 18];
+            slot.commit(Stamp(number));
+        }
+        map.back().fill(number);
+        map.publish(Stamp(number));
+    }
+}
+
+fn read_for_ever(robot: &Robot) {
+    let mut scans = robot.scans.consumer().unwrap();
+    let mut commands = robot.commands.consumer().unwrap();
+    let mut map = robot.map.reader(0).unwrap();
+    loop {
+        if let Some(scan) = scans.try_read() {
+            assert_whole(&*scan);
+        }
+        if let Some(command) = commands.try_read() {
+            assert_whole(&*command);
+        }
+        assert_whole(&*map.latest());
+    }
+}
+
+fn assert_whole(value: &[u64]) {
+    assert!(
+        value.iter().all(|word| *word == value[0]),
+        "torn: {value:?}"
+    );
+}
+
+fn spawn(name: &Name, role: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture"])
+        .env("ASOF_HOT_TEST_SEGMENTS", &name.0)
+        .env("ASOF_HOT_TEST_ROLE", role)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// As many kills as the environment asks for, else as the issue is worth.
+fn kills() -> u64 {
+    std::env::var("ASOF_HOT_KILLS")
+        .ok()
+        .and_then(|kills| kills.parse().ok())
+        .unwrap_or(200)
+}
+
+/// Waits for the child to do something, then a little longer, a different time for each.
+fn let_it_run(kill: u64, child: &mut Child, mut progress: impl FnMut() -> u64) {
+    let start = Instant::now();
+    let before = progress();
+    while progress() == before {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "the child died by itself"
+        );
+        assert!(
+            start.elapsed() < Duration::from_mins(1),
+            "the child does nothing"
+        );
+        std::thread::yield_now();
+    }
+    let more = Duration::from_nanos((kill * 7919 * 7919) % 1_000_000);
+    let start = Instant::now();
+    while start.elapsed() < more {
+        progress();
+    }
+}
+
+#[test]
+fn a_writer_killed_at_any_moment_leaves_no_reader_stuck_and_none_torn() {
+    let name = Name::new("kill-writer");
+    let robot = Robot::open(&name.0);
+    let odometry = robot.odometry.reader();
+    let mut scans = robot.scans.consumer().unwrap();
+    let mut commands = robot.commands.consumer().unwrap();
+    let mut map = robot.map.reader(1).unwrap();
+    let mut seen = 0;
+    let mut last_scan = 0;
+    let mut last_command = 0;
+    let mut reads = 0u64;
+    let mut look = || {
+        // One attempt each: nothing here may wait for anybody.
+        if let Ok(Some(sample)) = odometry.try_read() {
+            assert_whole(&sample.value);
+            assert!(sample.generation >= seen);
+            seen = sample.generation;
+        }
+        if let Some(scan) = scans.try_read() {
+            assert_whole(&*scan);
+            assert!(scan.meta().generation > last_scan);
+            last_scan = scan.meta().generation;
+        }
+        if let Some(command) = commands.try_read() {
+            assert_whole(&*command);
+            assert_eq!(
+                command.meta().generation,
+                last_command + 1,
+                "nothing is lost, nothing comes twice"
+            );
+            last_command = command.meta().generation;
+        }
+        assert_whole(&*map.latest());
+        reads += 1;
+        seen
+    };
+    for kill in 0..kills() {
+        let mut child = spawn(&name, "writer");
+        let_it_run(kill, &mut child, &mut look);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!robot.odometry.is_writer_alive());
+        // All is there that was, with nobody to help.
+        let before = look();
+        let after = look();
+        assert!(before > 0 && before == after);
+        assert_whole(&odometry.read().expect("the last whole value").value);
+    }
+    assert_eq!(robot.odometry.epoch(), kills());
+    println!("{} kills, {reads} rounds of reads", kills());
+}
+
+#[test]
+fn a_reader_killed_at_any_moment_stops_no_writer_and_its_successor_goes_on() {
+    let name = Name::new("kill-reader");
+    let robot = Robot::open(&name.0);
+    let mut scans = robot.scans.producer().unwrap();
+    let mut commands = robot.commands.producer().unwrap();
+    let mut map = robot.map.writer().unwrap();
+    let mut number = 0;
+    let mut write = || {
+        number += 1;
+        scans
+            .push([number; 18], Stamp(number))
+            .expect("never refused");
+        // Refused while nobody makes room: what is committed tells that the consumer is at work.
+        let _ = commands.push([number; 18], Stamp(number));
+        map.back().fill(number);
+        map.publish(Stamp(number));
+        commands.committed()
+    };
+    for kill in 0..kills() / 4 {
+        for _ in 0..8 {
+            write();
+        }
+        let mut child = spawn(&name, "reader");
+        let_it_run(kill, &mut child, &mut write);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!robot.scans.is_reader_alive());
+    }
+}
+
+#[test]
+fn a_segment_says_what_it_holds() {
+    let name = Name::new("mismatch");
+    let made = Segment::<Latest<u64, 4>>::create(&name.0, ()).unwrap();
+    assert!(matches!(
+        Segment::<Latest<u64, 4>>::create(&name.0, ()),
+        Err(ShmError::AlreadyThere { .. })
+    ));
+    for wrong in [
+        Segment::<Latest<u64, 8>>::open(&name.0).err(),
+        Segment::<Latest<i64, 4>>::open(&name.0).err(),
+        Segment::<Latest<[u64; 2], 4>>::open(&name.0).err(),
+        Segment::<Ring<u64, 4>>::open(&name.0).err(),
+        Segment::<Latest<u64, 8>>::open_or_create(&name.0, ()).err(),
+    ] {
+        assert!(
+            matches!(wrong, Some(ShmError::Mismatch { .. })),
+            "{wrong:?}"
+        );
+    }
+    drop(made);
+    assert!(
+        Segment::<Latest<u64, 4>>::open(&name.0).is_ok(),
+        "it outlives those who use it"
+    );
+}
+
+#[test]
+fn a_segment_that_is_not_there_cannot_be_opened() {
+    let missing = Segment::<Latest<u64, 4>>::open("asof-hot-test-missing").err();
+    assert!(matches!(missing, Some(ShmError::NotThere { .. })));
+    for name in ["", "a/b", ".hidden", "two words", &"x".repeat(201)] {
+        assert!(
+            matches!(
+                Segment::<Latest<u64, 4>>::open(name).err(),
+                Some(ShmError::BadName(_))
+            ),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn other_files_and_unfinished_segments_are_told_apart() {
+    let name = Name::new("other");
+    let path = format!("/dev/shm/{}", name.0);
+    std::fs::write(&path, [7; 100]).unwrap();
+    assert!(matches!(
+        Segment::<Latest<u64, 4>>::open(&name.0).err(),
+        Some(ShmError::NotASegment { .. })
+    ));
+    std::fs::write(&path, [0; 10_000]).unwrap();
+    assert!(matches!(
+        Segment::<Latest<u64, 4>>::open(&name.0).err(),
+        Some(ShmError::Unfinished { .. })
+    ));
+    let segment = Segment::<Latest<u64, 4>>::open_or_create(&name.0, ())
+        .expect("finishes what another began");
+    assert!(segment.reader().read().is_none());
+}
+
+#[test]
+fn a_segment_cut_short_is_refused() {
+    let name = Name::new("short");
+    drop(Segment::<Latest<[u64; 4096], 4>>::create(&name.0, ()).unwrap());
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/dev/shm/{}", name.0))
+        .unwrap();
+    file.set_len(8192).unwrap();
+    let short = Segment::<Latest<[u64; 4096], 4>>::open(&name.0).err();
+    assert!(
+        matches!(short, Some(ShmError::Mismatch { .. })),
+        "{short:?}"
+    );
+}
+
+#[test]
+fn each_end_is_held_once_and_free_again_when_dropped() {
+    let name = Name::new("ends");
+    let segment = Segment::<Map>::create(&name.0, ()).unwrap();
+    let elsewhere = Segment::<Map>::open(&name.0).unwrap();
+    let writer = segment.writer().unwrap();
+    assert!(matches!(segment.writer().err(), Some(ShmError::Taken)));
+    assert!(matches!(elsewhere.writer().err(), Some(ShmError::Taken)));
+    assert!(elsewhere.is_writer_alive());
+    drop(writer);
+    assert!(!elsewhere.is_writer_alive());
+    let _writer = elsewhere.writer().unwrap();
+    let _reader = segment.reader(0).unwrap();
+    assert!(matches!(elsewhere.reader(0).err(), Some(ShmError::Taken)));
+    assert!(elsewhere.reader(1).is_ok());
+    assert!(matches!(
+        segment.reader(2).err(),
+        Some(ShmError::NoSuchEnd {
+            number: 2,
+            count: 2
+        })
+    ));
+    assert_eq!(segment.epoch(), 2);
+}
+
+#[test]
+fn a_reader_needs_no_right_to_write() {
+    let name = Name::new("read-only");
+    let segment = Segment::<Odometry>::create(&name.0, ()).unwrap();
+    let read_only = Segment::<Odometry>::open_read_only(&name.0).unwrap();
+    assert!(matches!(read_only.writer().err(), Some(ShmError::ReadOnly)));
+    assert!(matches!(
+        read_only.beat(Stamp(1)).err(),
+        Some(ShmError::ReadOnly)
+    ));
+    let reader = read_only.reader();
+    let mut writer = segment.writer().unwrap();
+    writer.write(&[5; 18], Stamp(9));
+    segment.beat(Stamp(11)).unwrap();
+    assert_eq!(reader.read().unwrap().value, [5; 18]);
+    assert!(read_only.is_writer_alive());
+    assert_eq!(read_only.last_beat(), Stamp(11));
+}
+
+#[test]
+fn commands_and_events_are_shared_too() {
+    let name = Name::new("mux");
+    let limits = ([Source::new(Duration::from_nanos(100)); 2], [Lock::new(2)]);
+    let commands = Segment::<Mux<u64, 2, 1>>::create(&name.0, limits).unwrap();
+    let there = Segment::<Mux<u64, 2, 1>>::open(&name.0).unwrap();
+    commands.source(1).unwrap().write(&7, Stamp(50));
+    assert_eq!(there.output().read(Stamp(60)).unwrap().value, 7);
+    assert!(there.lock(1).is_err());
+    there.lock(0).unwrap().engage();
+    assert_eq!(
+        commands.output().read(Stamp(60)),
+        Err(Stop::Locked { lock: 0 })
+    );
+    commands.director().unwrap().force(0);
+    remove(&name.0).unwrap();
+
+    let latch = Segment::<EventLatch>::create(&name.0, None).unwrap();
+    latch.trigger().unwrap().trigger(1, Stamp(5));
+    let there = Segment::<EventLatch>::open(&name.0).unwrap();
+    let State::Contact(contact) = there.observer().state(Stamp(6)) else {
+        panic!("it was triggered")
+    };
+    there.resetter().unwrap().reset(contact.count).unwrap();
+    assert!(!latch.observer().is_triggered());
+}
+
+#[test]
+fn a_sleeper_is_woken_through_the_segment() {
+    let name = Name::new("sleep");
+    let segment = Segment::<Odometry>::create(&name.0, ()).unwrap();
+    let there = Segment::<Odometry>::open(&name.0).unwrap();
+    let sleeper = there.sleeper().unwrap();
+    let reader = there.reader();
+    assert!(!sleeper.wait_until(Some(Duration::from_millis(5)), || reader.generation() > 0));
+    let thread = std::thread::spawn(move || {
+        sleeper
+            .spinning(10)
+            .wait_until(Some(Duration::from_mins(1)), || reader.generation() > 0)
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    segment.writer().unwrap().write(&[1; 18], Stamp(1));
+    segment.notifier().unwrap().notify();
+    assert!(thread.join().unwrap());
+}

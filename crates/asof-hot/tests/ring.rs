@@ -1,0 +1,192 @@
+//! What a ring promises.
+#![cfg(not(loom))]
+
+use asof_hot::{Ring, Stamp, ring, ring_drop_oldest};
+
+#[test]
+fn all_slots_of_any_capacity_are_usable() {
+    fn check<const N: usize>() {
+        let (mut producer, mut consumer) = ring::<usize, N>(|| 0);
+        for lap in 0..3 {
+            for value in 0..N {
+                producer.push(lap * N + value, Stamp(0)).unwrap();
+            }
+            assert_eq!(producer.push(99, Stamp(0)), Err(99));
+            for value in 0..N {
+                assert_eq!(consumer.pop().unwrap().value, lap * N + value);
+            }
+            assert!(consumer.try_read().is_none());
+        }
+        assert_eq!(producer.refused(), 3);
+    }
+    check::<1>();
+    check::<2>();
+    check::<3>();
+    check::<7>();
+    check::<8>();
+}
+
+#[test]
+fn a_write_slot_that_is_dropped_never_was() {
+    let (mut producer, mut consumer) = ring::<u32, 2>(|| 0);
+    *producer.try_write().unwrap() = 5;
+    assert!(consumer.try_read().is_none());
+    producer.push(6, Stamp(0)).unwrap();
+    let sample = consumer.pop().unwrap();
+    assert_eq!((sample.value, sample.generation), (6, 1));
+}
+
+#[test]
+fn a_write_slot_that_is_dropped_costs_a_full_ring_nothing() {
+    let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
+    producer.push(1, Stamp(0)).unwrap();
+    producer.push(2, Stamp(0)).unwrap();
+    *producer.try_write().unwrap() = 9;
+    assert_eq!(producer.lost(), 0);
+    assert_eq!(consumer.pop().unwrap().value, 1);
+    assert_eq!(consumer.pop().unwrap().value, 2);
+}
+
+#[test]
+fn a_vec_in_a_slot_keeps_its_capacity() {
+    let (mut producer, mut consumer) = ring::<Vec<u8>, 1>(|| Vec::with_capacity(100));
+    let mut address = None;
+    for _ in 0..5 {
+        let mut slot = producer.try_write().unwrap();
+        slot.clear();
+        slot.extend([1; 100]);
+        slot.commit(Stamp(0));
+        let slot = consumer.try_read().unwrap();
+        assert_eq!(*address.get_or_insert(slot.as_ptr()), slot.as_ptr());
+    }
+}
+
+#[test]
+fn the_slot_being_read_is_never_dropped() {
+    let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
+    producer.push(1, Stamp(10)).unwrap();
+    let held = consumer.try_read().unwrap();
+    for value in 2..=20 {
+        producer.push(value, Stamp(0)).unwrap();
+    }
+    assert_eq!((*held, held.meta().stamp), (1, Stamp(10)));
+    drop(held);
+    let next = consumer.try_read().unwrap();
+    assert_eq!((*next, next.missed()), (19, 17));
+    drop(next);
+    assert_eq!(consumer.pop().unwrap().value, 20);
+    assert_eq!((producer.lost(), consumer.lost()), (17, 17));
+}
+
+#[test]
+fn a_ring_that_drops_holds_exactly_its_capacity() {
+    fn check<const N: usize>() {
+        let (mut producer, mut consumer) = ring_drop_oldest::<usize, N>(|| 0);
+        for pushed in 1..=4 * N {
+            producer.push(pushed, Stamp(0)).unwrap();
+        }
+        for value in 3 * N + 1..=4 * N {
+            assert_eq!(consumer.pop().unwrap().value, value);
+        }
+        assert!(consumer.pop().is_none());
+        assert_eq!(consumer.lost() as usize, 3 * N);
+    }
+    check::<1>();
+    check::<2>();
+    check::<5>();
+}
+
+#[test]
+fn the_latest_goes_past_older_samples_and_says_how_many() {
+    let (mut producer, mut consumer) = ring::<u32, 4>(|| 0);
+    for value in 1..=3 {
+        producer.push(value, Stamp(0)).unwrap();
+    }
+    let latest = consumer.try_latest().unwrap();
+    assert_eq!((*latest, latest.skipped()), (3, 2));
+    drop(latest);
+    assert!(consumer.try_latest().is_none());
+    for value in 4..=7 {
+        producer
+            .push(value, Stamp(0))
+            .expect("the skipped slots are free");
+    }
+}
+
+#[test]
+fn batches_go_through_in_order_and_wrap_around() {
+    let (mut producer, mut consumer) = ring::<u32, 5>(|| 0);
+    let mut next = 0;
+    let mut expected = 0;
+    for _ in 0..7 {
+        let mut batch = producer.try_write_batch(3).unwrap();
+        batch.fill(|index, value| *value = next + index as u32);
+        next += batch.len() as u32;
+        batch.commit(Stamp(3));
+        let batch = consumer.try_read_batch(9).unwrap();
+        batch.for_each(|value, meta| {
+            assert_eq!(
+                (*value, meta.generation),
+                (expected, u64::from(expected) + 1)
+            );
+            expected += 1;
+        });
+    }
+    assert_eq!(expected, 21);
+}
+
+#[test]
+fn a_batch_that_is_dropped_never_was() {
+    let (mut producer, mut consumer) = ring::<u32, 4>(|| 0);
+    drop(producer.try_write_batch(4));
+    assert!(consumer.try_read_batch(4).is_none());
+    assert_eq!(producer.try_write_batch(4).unwrap().len(), 4);
+}
+
+#[test]
+fn a_producer_that_drops_is_only_refused_while_a_batch_holds_everything() {
+    let (mut producer, mut consumer) = ring_drop_oldest::<u32, 3>(|| 0);
+    for value in 1..=3 {
+        producer.push(value, Stamp(0)).unwrap();
+    }
+    let batch = consumer.try_read_batch(3).unwrap();
+    producer.push(4, Stamp(0)).unwrap();
+    producer.push(5, Stamp(0)).unwrap();
+    assert_eq!(producer.push(6, Stamp(0)), Err(6));
+    assert_eq!(producer.refused(), 1);
+    let mut seen = Vec::new();
+    batch.for_each(|value, _| seen.push(*value));
+    assert_eq!(seen, [1, 2, 3]);
+    drop(batch);
+    producer.push(6, Stamp(0)).unwrap();
+    assert_eq!(consumer.pop().unwrap().value, 4);
+}
+
+#[test]
+fn a_ring_needs_no_allocator() {
+    let mut place = Ring::<u32, 3>::new(|| 0);
+    let (mut producer, mut consumer) = place.split();
+    producer.push(1, Stamp(0)).unwrap();
+    assert_eq!(consumer.pop().unwrap().value, 1);
+}
+
+#[test]
+fn a_successor_goes_on_at_the_same_place() {
+    use asof_hot::{Consumer, Producer, Refuse};
+    let ring = std::sync::Arc::new(Ring::<u32, 3, Refuse>::new(|| 0));
+    let mut expected = 1;
+    for value in 1..50 {
+        // SAFETY: each end is dropped before the next of its kind is made.
+        let mut producer = unsafe { Producer::attach(ring.clone()) };
+        producer.push(value, Stamp(0)).unwrap();
+        if value % 3 != 1 {
+            // SAFETY: as above.
+            let mut consumer = unsafe { Consumer::attach(ring.clone()) };
+            while let Some(sample) = consumer.pop() {
+                assert_eq!(sample.value, expected);
+                expected += 1;
+            }
+        }
+    }
+    assert_eq!(expected, 49);
+}
