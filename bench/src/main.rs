@@ -5,13 +5,14 @@
 
 mod harness;
 mod mcap_suite;
+mod tf;
 
 use harness::Bench;
 
 /// A suite's name, and the function that runs its cases.
 type Suite = (&'static str, fn(&mut Bench));
 
-const SUITES: &[Suite] = &[("mcap", mcap_suite::run)];
+const SUITES: &[Suite] = &[("mcap", mcap_suite::run), ("tf", tf::run)];
 
 fn main() -> std::process::ExitCode {
     let mut suite = None;

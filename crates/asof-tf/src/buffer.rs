@@ -155,6 +155,9 @@ impl TransformBuffer {
             let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
             words.push(pose.words(stamp.nanos()));
         }
+        if words.is_empty() {
+            return Ok(0);
+        }
         let edge = self.edge_for(parent, child, None)?;
         Ok(self.merge(edge, words))
     }
