@@ -301,8 +301,8 @@ impl TransformBuffer {
     /// The edge, if it is there with this parent.
     #[inline]
     fn existing(&self, parent: impl FrameRef, child: impl FrameRef) -> Option<&Edge> {
-        let above = parent.find(&self.graph).ok()?;
-        let below = child.find(&self.graph).ok()?;
+        let above = parent.get(&self.graph)?;
+        let below = child.get(&self.graph)?;
         let edge = self.graph.edge_of(below)?;
         std::ptr::eq(self.graph.frames.at(edge.parent), above).then_some(edge)
     }

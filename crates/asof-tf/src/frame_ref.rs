@@ -25,7 +25,16 @@ pub(crate) mod sealed {
     use crate::graph::{Change, Frame, Graph, NameError};
 
     pub trait Resolve {
-        fn find(self, graph: &Graph) -> Result<&Frame, LookupError>;
+        /// The frame, if there is one.
+        fn get(self, graph: &Graph) -> Option<&Frame>;
+        /// Why there is none.
+        fn why(self) -> LookupError;
+        fn find(self, graph: &Graph) -> Result<&Frame, LookupError>
+        where
+            Self: Copy,
+        {
+            self.get(graph).ok_or_else(|| self.why())
+        }
         fn intern<'a>(
             self,
             graph: &'a Graph,
@@ -43,8 +52,13 @@ impl fmt::Debug for FrameId {
 
 impl Resolve for &str {
     #[inline]
-    fn find(self, graph: &Graph) -> Result<&Frame, LookupError> {
-        graph.find(self).ok_or_else(|| unknown(self))
+    fn get(self, graph: &Graph) -> Option<&Frame> {
+        graph.find(self)
+    }
+
+    #[cold]
+    fn why(self) -> LookupError {
+        unknown(self)
     }
 
     fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
@@ -69,8 +83,13 @@ macro_rules! resolve_as_str {
     ($($type:ty),*) => {$(
         impl Resolve for $type {
             #[inline]
-            fn find(self, graph: &Graph) -> Result<&Frame, LookupError> {
-                Resolve::find(&**self, graph)
+            fn get(self, graph: &Graph) -> Option<&Frame> {
+                graph.find(self)
+            }
+
+            #[cold]
+            fn why(self) -> LookupError {
+                unknown(self)
             }
 
             fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
@@ -90,11 +109,16 @@ resolve_as_str!(&String, &FrameName, &&str);
 
 impl Resolve for FrameId {
     #[inline]
-    fn find(self, graph: &Graph) -> Result<&Frame, LookupError> {
+    fn get(self, graph: &Graph) -> Option<&Frame> {
         if self.buffer != graph.id {
-            return Err(LookupError::ForeignId);
+            return None;
         }
-        graph.numbered(self.number).ok_or(LookupError::ForeignId)
+        graph.numbered(self.number)
+    }
+
+    #[cold]
+    fn why(self) -> LookupError {
+        LookupError::ForeignId
     }
 
     fn intern<'a>(

@@ -1,17 +1,23 @@
 //! Frames, the edges between them, and how they are found.
 
+// The compiler would keep these apart from their callers; together, a pose stays in registers.
+#![allow(clippy::inline_always)]
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{LookupError, UpdateError};
 use crate::history::{Bounds, Fixed, History, Place, View};
-use crate::name::{FrameName, hash, strip};
+use crate::name::{FrameName, hash, same, strip};
 use crate::observe::Observers;
 use crate::pool::Pool;
 use crate::pose::{Pose, part};
 use crate::shelf::{Link, Shelf, Spot, Table};
 use crate::sync::{locked, pause};
 use crate::wait::Waiters;
+
+/// Links to frames that stand in the graph itself.
+const QUICK: usize = 256;
 
 /// Optimistic walks through a tree that is being changed, before a reader waits for the change.
 const WALKS: u32 = 64;
@@ -54,6 +60,8 @@ pub struct Graph {
     pub(crate) edges: Shelf<Edge>,
     pub(crate) pool: Pool,
     tables: Shelf<Table<Frame>>,
+    /// The first frame of each low byte of the hash: most names are found here, with one load less.
+    quick: [Link<Frame>; QUICK],
     /// By hash of the name, probed linearly, at most half full.
     names: Link<Table<Frame>>,
     /// By number.
@@ -82,6 +90,49 @@ pub(crate) enum Miss {
 pub(crate) enum Stop<'a> {
     Disconnected,
     At(&'a Edge, Miss),
+}
+
+/// How to read an edge on the fast way. A trait and not a closure, so that it can be inlined always:
+/// a pose that goes through memory costs more than all the rest of a short lookup.
+pub(crate) trait ReadEdge {
+    fn edge(&mut self, edge: &Edge) -> Option<Pose>;
+
+    #[inline(never)]
+    fn edge_apart(&mut self, edge: &Edge) -> Option<Pose> {
+        self.edge(edge)
+    }
+}
+
+/// Reads edges at a time.
+pub(crate) struct AtTime<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) t: i64,
+}
+
+impl ReadEdge for AtTime<'_> {
+    #[inline(always)]
+    fn edge(&mut self, edge: &Edge) -> Option<Pose> {
+        edge.at_once(self.pool, self.t)
+    }
+}
+
+/// Reads the newest sample of edges, and notes the range of their stamps.
+pub(crate) struct AtNewest<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) first: &'a mut i64,
+    pub(crate) last: &'a mut i64,
+}
+
+impl ReadEdge for AtNewest<'_> {
+    #[inline(always)]
+    fn edge(&mut self, edge: &Edge) -> Option<Pose> {
+        let (pose, stamp) = edge.newest_once(self.pool)?;
+        if let Some(stamp) = stamp {
+            *self.first = stamp.min(*self.first);
+            *self.last = stamp.max(*self.last);
+        }
+        Some(pose)
+    }
 }
 
 /// What to do for times outside of what an edge has.
@@ -144,6 +195,45 @@ impl Edge {
             Some((pose, lowest))
         });
         found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The pose at `t`, if nothing is in the way: no second try, no reason.
+    #[inline(always)]
+    pub(crate) fn at_once(&self, pool: &Pool, t: i64) -> Option<Pose> {
+        if let Some(fixed) = &self.fixed {
+            let (slot, seq) = fixed.glance();
+            let pose = Pose::of(slot);
+            return fixed.is_whole(seq).then_some(pose);
+        }
+        let view = self.history.glance(pool)?;
+        let (place, lowest) = view.place(t)?;
+        let pose = match place {
+            Place::At(slot) => Pose::of(slot),
+            Place::Between(a, b) => {
+                Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t))
+            }
+            _ => return None,
+        };
+        self.history.is_whole(&view, lowest).then_some(pose)
+    }
+
+    /// The newest pose and its stamp, if nothing is in the way. A static edge has no stamp.
+    #[inline(always)]
+    pub(crate) fn newest_once(&self, pool: &Pool) -> Option<(Pose, Option<i64>)> {
+        if let Some(fixed) = &self.fixed {
+            let (slot, seq) = fixed.glance();
+            let pose = Pose::of(slot);
+            return fixed.is_whole(seq).then_some((pose, None));
+        }
+        let view = self.history.glance(pool)?;
+        if view.len() == 0 {
+            return None;
+        }
+        let (slot, index) = view.newest()?;
+        let (pose, stamp) = (Pose::of(slot), slot.stamp());
+        self.history
+            .is_whole(&view, index)
+            .then_some((pose, Some(stamp)))
     }
 
     /// The pose at `t`, or near what there is.
@@ -231,6 +321,7 @@ impl Graph {
             edges: Shelf::new(),
             pool: Pool::new(budget),
             tables: Shelf::new(),
+            quick: std::array::from_fn(|_| Link::empty()),
             names: Link::empty(),
             numbers: Link::empty(),
             epoch: AtomicU64::new(0),
@@ -251,11 +342,22 @@ impl Graph {
 
     #[inline]
     fn find_hashed(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
+        if let Some(spot) = self.quick[hash as usize % QUICK].load(Ordering::Acquire) {
+            let frame = self.frames.at(spot);
+            if frame.hash == hash && same(frame.name.bytes(), bytes) {
+                return Some(frame);
+            }
+        }
+        self.find_in_table(bytes, hash)
+    }
+
+    #[inline(never)]
+    fn find_in_table(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
         let table = self.tables.at(self.names.load(Ordering::Acquire)?);
         let mut at = hash;
         loop {
             let frame = self.frames.at(table.link(at).load(Ordering::Acquire)?);
-            if frame.hash == hash && frame.name.bytes() == bytes {
+            if frame.hash == hash && same(frame.name.bytes(), bytes) {
                 return Some(frame);
             }
             at = at.wrapping_add(1);
@@ -278,7 +380,7 @@ impl Graph {
         (0..).map_while(|number| self.numbered(number))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn edge_of(&self, frame: &Frame) -> Option<&Edge> {
         Some(self.edges.at(frame.edge.load(Ordering::Acquire)?))
     }
@@ -342,6 +444,54 @@ impl Graph {
             }
         }
         Ok(match (up, down) {
+            (None, None) => Pose::IDENTITY,
+            (None, Some(down)) => down,
+            (Some(up), None) => up.inverse(),
+            (Some(up), Some(down)) => up.inverse().times(&down),
+        })
+    }
+
+    /// The same with nothing but a pose or not: the fast way. `None` also if the tree was changed.
+    #[inline(always)]
+    pub(crate) fn climb_once<'a>(
+        &'a self,
+        target: &'a Frame,
+        source: &'a Frame,
+        mut read: impl ReadEdge,
+    ) -> Option<Pose> {
+        let epoch = self.epoch();
+        let (mut low, mut high) = (source, target);
+        let mut depth_low = low.depth.load(Ordering::Relaxed);
+        let mut depth_high = high.depth.load(Ordering::Relaxed);
+        let (mut down, mut up): (Option<Pose>, Option<Pose>) = (None, None);
+        // One loop for each side first: most ways go up or down only.
+        while depth_low > depth_high {
+            let edge = self.edge_of(low)?;
+            let pose = read.edge(edge)?;
+            down = Some(down.map_or(pose, |down| pose.times(&down)));
+            low = self.frames.at(edge.parent);
+            depth_low -= 1;
+        }
+        while depth_high > depth_low {
+            let edge = self.edge_of(high)?;
+            let pose = read.edge(edge)?;
+            up = Some(up.map_or(pose, |up| pose.times(&up)));
+            high = self.frames.at(edge.parent);
+            depth_high -= 1;
+        }
+        while !std::ptr::eq(low, high) {
+            let (right, left) = (self.edge_of(low)?, self.edge_of(high)?);
+            let pose = read.edge_apart(right)?;
+            down = Some(down.map_or(pose, |down| pose.times(&down)));
+            let pose = read.edge_apart(left)?;
+            up = Some(up.map_or(pose, |up| pose.times(&up)));
+            (low, high) = (self.frames.at(right.parent), self.frames.at(left.parent));
+        }
+        fence(Ordering::Acquire);
+        if epoch & 1 != 0 || self.epoch.load(Ordering::Relaxed) != epoch {
+            return None;
+        }
+        Some(match (up, down) {
             (None, None) => Pose::IDENTITY,
             (None, Some(down)) => down,
             (Some(up), None) => up.inverse(),
@@ -483,6 +633,7 @@ impl Graph {
             next_sibling: Link::empty(),
         });
         self.enlist(**change, spot);
+        self.enter_quick(spot);
         **change += 1;
         Ok(self.frames.at(spot))
     }
@@ -519,6 +670,13 @@ impl Graph {
                 self.enter(self.tables.at(larger), Spot::of(frame));
             }
             self.names.store(larger, Ordering::Release);
+        }
+    }
+
+    fn enter_quick(&self, spot: Spot<Frame>) {
+        let link = &self.quick[self.frames.at(spot).hash as usize % QUICK];
+        if link.load(Ordering::Relaxed).is_none() {
+            link.store(spot, Ordering::Release);
         }
     }
 

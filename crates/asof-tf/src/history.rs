@@ -24,6 +24,9 @@
 //! writer nor a long merge can hold it up for ever. Every search loop is bounded by `tail` and `head`
 //! as they were read once, so torn stamps cannot make it run on.
 
+// The compiler would keep these apart from their callers; together, a pose stays in registers.
+#![allow(clippy::inline_always)]
+
 use crate::pool::Pool;
 use crate::shelf::{Link, Spot, Table};
 use crate::sync::{AtomicU64, Held, Latch, Ordering, fence, pause};
@@ -114,6 +117,20 @@ impl Fixed {
         }
     }
 
+    /// The sample as it is now, for one read without another try; see [`Fixed::is_whole`].
+    #[inline(always)]
+    pub(crate) fn glance(&self) -> (&Slot, u64) {
+        let seq = self.seq.load(Ordering::Acquire);
+        (&self.slot, seq)
+    }
+
+    /// Whether what was read since [`Fixed::glance`] was whole.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, seq: u64) -> bool {
+        fence(Ordering::Acquire);
+        seq & 1 == 0 && self.seq.load(Ordering::Relaxed) == seq
+    }
+
     /// Reads through `attempt`; whatever it makes of a torn sample is thrown away.
     #[inline]
     pub(crate) fn read<R>(&self, latch: &History, attempt: impl Fn(&Slot) -> R) -> R {
@@ -169,12 +186,12 @@ impl Slot {
         Slot(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stamp(&self) -> i64 {
         self.word(0) as i64
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.0[index].load(Ordering::Relaxed)
     }
@@ -226,6 +243,21 @@ impl History {
         self.writer.evicted.load(Ordering::Relaxed)
     }
 
+    /// The history as it is now, for one read without another try; see [`History::is_whole`].
+    #[inline(always)]
+    pub(crate) fn glance<'a>(&'a self, pool: &'a Pool) -> Option<View<'a>> {
+        self.view(pool, self.seq.load(Ordering::Acquire))
+    }
+
+    /// Whether what was read through `view`, at `lowest` and behind, was whole.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, view: &View<'_>, lowest: u64) -> bool {
+        fence(Ordering::Acquire);
+        view.seq & 1 == 0
+            && self.seq.load(Ordering::Relaxed) == view.seq
+            && self.tail.load(Ordering::Relaxed) <= lowest
+    }
+
     /// Reads without a lock. `attempt` returns what it made of the view and the lowest index that it
     /// relied on, or `None` if it met something that cannot be (a link not yet there).
     ///
@@ -241,13 +273,10 @@ impl History {
             if seq & 1 == 0 {
                 // No table means that nothing was ever written.
                 let view = self.view(pool, seq)?;
-                if let Some((answer, lowest)) = attempt(&view) {
-                    fence(Ordering::Acquire);
-                    if self.seq.load(Ordering::Relaxed) == view.seq
-                        && self.tail.load(Ordering::Relaxed) <= lowest
-                    {
-                        return Some(answer);
-                    }
+                if let Some((answer, lowest)) = attempt(&view)
+                    && self.is_whole(&view, lowest)
+                {
+                    return Some(answer);
                 }
             }
             pause(tries);
@@ -267,7 +296,7 @@ impl History {
         attempt(&view).map(|(answer, _)| answer)
     }
 
-    #[inline]
+    #[inline(always)]
     fn view<'a>(&'a self, pool: &'a Pool, seq: u64) -> Option<View<'a>> {
         // `head` before `table`: whoever sees an index sees a table that links its chunk.
         let tail = self.tail.load(Ordering::Acquire);
@@ -654,32 +683,32 @@ fn next_merged<'a>(
 
 impl<'a> View<'a> {
     /// Oldest index.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
         self.head.saturating_sub(self.tail)
     }
 
     /// The slot at an index; `None` if it is not linked (any more).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&self, index: u64) -> Option<&'a Slot> {
         let spot = self.table.link(index / CHUNK).load(Ordering::Acquire)?;
         Some(&self.pool.chunks.at(spot).0[(index % CHUNK) as usize])
     }
 
     /// The newest sample and its index.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn newest(&self) -> Option<(&'a Slot, u64)> {
         let index = self.head - 1;
         Some((self.slot(index)?, index))
     }
 
     /// Where `t` falls, and the lowest index that this rests on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, t: i64) -> Option<(Place<'a>, u64)> {
         if self.len() == 0 {
             return Some((Place::Empty, self.tail));
@@ -707,23 +736,38 @@ impl<'a> View<'a> {
     }
 
     /// `t` is before the newest of two or more samples.
-    #[inline]
+    #[inline(always)]
     fn search(&self, t: i64, newest_stamp: i64, last: u64) -> Option<(Place<'a>, u64)> {
         let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
-        let back = newest_stamp.wrapping_sub(t) as u64 as f64 * rate;
+        let back = newest_stamp.wrapping_sub(t) as f64 * rate;
         // Casting saturates; NaN becomes zero. Whatever the guess, the check below decides.
-        let guess = (last - 1).saturating_sub(back as u64).max(self.tail);
-        let mut low = guess;
+        let mut low = (last - 1).saturating_sub(back as i64 as u64).max(self.tail);
         let mut slot = self.slot(low)?;
-        if slot.stamp() <= t {
-            // Upwards: `low` is at or before `t`; look for a neighbour behind it.
-            let next = self.slot(low + 1)?;
-            if t < next.stamp() {
-                return Some((placed(slot, next, t), low));
+        let mut next = self.slot(low + 1)?;
+        if !(slot.stamp() <= t && t < next.stamp()) {
+            low = self.hunt(t, low, last)?;
+            if low < self.tail {
+                let oldest = self.slot(self.tail)?;
+                let next = self.slot(self.tail + 1)?;
+                return Some((Place::Before(oldest, Some(next)), self.tail));
             }
-            let mut step = 2;
-            let mut high = last;
-            low += 1;
+            slot = self.slot(low)?;
+            next = self.slot(low + 1)?;
+            // Torn stamps can have led astray; a bracket that holds is right however it was found.
+            if !(slot.stamp() <= t && t < next.stamp()) {
+                return None;
+            }
+        }
+        Some((placed(slot, next, t), low))
+    }
+
+    /// The last index whose stamp is at or before `t`, searched from a guess outwards; one less than
+    /// the oldest if there is none.
+    #[inline(never)]
+    fn hunt(&self, t: i64, guess: u64, last: u64) -> Option<u64> {
+        let (mut low, mut high, mut step) = (guess, guess, 1);
+        if self.slot(guess)?.stamp() <= t {
+            high = last;
             while low + step < last {
                 if self.slot(low + step)?.stamp() > t {
                     high = low + step;
@@ -732,15 +776,10 @@ impl<'a> View<'a> {
                 low += step;
                 step *= 2;
             }
-            low = self.bisect(low, high, t)?;
         } else {
-            let mut high = low;
-            let mut step = 1;
             loop {
                 if high == self.tail {
-                    let oldest = self.slot(self.tail)?;
-                    let next = self.slot(self.tail + 1)?;
-                    return Some((Place::Before(oldest, Some(next)), self.tail));
+                    return Some(self.tail - 1);
                 }
                 low = high.saturating_sub(step).max(self.tail);
                 if self.slot(low)?.stamp() <= t {
@@ -749,15 +788,8 @@ impl<'a> View<'a> {
                 high = low;
                 step *= 2;
             }
-            low = self.bisect(low, high, t)?;
         }
-        slot = self.slot(low)?;
-        let next = self.slot(low + 1)?;
-        // Torn stamps can have led astray; a bracket that holds is right however it was found.
-        if slot.stamp() <= t && t < next.stamp() {
-            return Some((placed(slot, next, t), low));
-        }
-        None
+        self.bisect(low, high, t)
     }
 
     /// The last index in `low..high` whose stamp is at or before `t`, given that `low`'s is.
@@ -775,7 +807,7 @@ impl<'a> View<'a> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Place<'a> {
     if slot.stamp() == t {
         Place::At(slot)

@@ -9,7 +9,7 @@ use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::sealed::Resolve;
 use crate::frame_ref::{FrameId, FrameRef};
-use crate::graph::{Edge, Extrapolation, Frame, Miss, Stop};
+use crate::graph::{AtNewest, AtTime, Edge, Extrapolation, Frame, Miss, Stop};
 use crate::name::FrameName;
 use crate::pose::Pose;
 use crate::wait::{Wait, WaitError};
@@ -100,10 +100,10 @@ impl TransformBuffer {
         t: Stamp,
     ) -> Result<Isometry3<f64>, LookupError> {
         let graph = self.graph();
-        let (target, source) = (target.find(graph)?, source.find(graph)?);
-        match self.stopped_by(target, source, t.nanos()) {
-            Ok(pose) => Ok(pose.isometry()),
-            Err(stop) => Err(graph.explain(target, source, t.nanos(), &stop)),
+        match (target.get(graph), source.get(graph)) {
+            (Some(target), Some(source)) => self.lookup_between(target, source, t.nanos()),
+            (None, _) => Err(target.why()),
+            _ => Err(source.why()),
         }
     }
 
@@ -141,25 +141,16 @@ impl TransformBuffer {
     ) -> Result<Latest, LookupError> {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
-        let (pose, common) = self.newest_between(target, source)?;
-        match common {
-            // All newest samples have one stamp: what they make together is the answer.
-            Some((first, last)) if first == last => Ok(Latest {
-                stamp: Some(first.into()),
-                isometry: pose.isometry(),
-            }),
-            None => Ok(Latest {
-                stamp: None,
-                isometry: pose.isometry(),
-            }),
-            Some((first, _)) => match self.stopped_by(target, source, first) {
-                Ok(pose) => Ok(Latest {
-                    stamp: Some(first.into()),
-                    isometry: pose.isometry(),
-                }),
-                Err(stop) => Err(graph.explain(target, source, first, &stop)),
-            },
-        }
+        let newest = self.newest_between(target, source)?;
+        let stamp = newest.stamps.map(|stamps| stamps.start);
+        let isometry = match newest.stamps {
+            Some(stamps) if stamps.start != stamps.end => {
+                self.lookup_between(target, source, stamps.start.nanos())?
+            }
+            // All newest samples have one stamp, or none: what they make together is the answer.
+            _ => newest.isometry,
+        };
+        Ok(Latest { stamp, isometry })
     }
 
     /// The newest sample of every edge on the way, whatever their ages, put together: what schiebung
@@ -173,12 +164,11 @@ impl TransformBuffer {
         source: impl FrameRef,
     ) -> Result<Newest, LookupError> {
         let graph = self.graph();
-        let (target, source) = (target.find(graph)?, source.find(graph)?);
-        let (pose, stamps) = self.newest_between(target, source)?;
-        Ok(Newest {
-            stamps: stamps.map(|(first, last)| TimeRange::new(first.into(), last.into())),
-            isometry: pose.isometry(),
-        })
+        match (target.get(graph), source.get(graph)) {
+            (Some(target), Some(source)) => self.newest_between(target, source),
+            (None, _) => Err(target.why()),
+            _ => Err(source.why()),
+        }
     }
 
     /// The latest time that every edge on the way knows; `None` if all are static, or there is none.
@@ -362,6 +352,33 @@ impl TransformBuffer {
         Ok(frame.find(self.graph())?.name.clone())
     }
 
+    /// One fast try, and the careful way if anything was not as it should be.
+    #[inline(never)]
+    fn lookup_between(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        t: i64,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        if !graph.has_eras()
+            && let Some(pose) = graph.climb_once(
+                target,
+                source,
+                AtTime {
+                    pool: &graph.pool,
+                    t,
+                },
+            )
+        {
+            return Ok(pose.isometry());
+        }
+        match self.stopped_by(target, source, t) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(stop) => Err(graph.explain(target, source, t, &stop)),
+        }
+    }
+
     /// The pose of `source` in `target` at `t`, or what stopped it.
     #[inline]
     pub(crate) fn stopped_by<'a>(
@@ -393,31 +410,46 @@ impl TransformBuffer {
         })
     }
 
-    #[inline]
-    fn newest_between(
+    #[inline(never)]
+    fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
+        let graph = self.graph();
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        let newest = AtNewest {
+            pool: &graph.pool,
+            first: &mut first,
+            last: &mut last,
+        };
+        let quick = graph.climb_once(target, source, newest);
+        let pose = match quick {
+            Some(pose) => pose,
+            None => self.newest_carefully(target, source, &mut first, &mut last)?,
+        };
+        Ok(Newest {
+            stamps: (first <= last).then(|| TimeRange::new(first.into(), last.into())),
+            isometry: pose.isometry(),
+        })
+    }
+
+    #[cold]
+    fn newest_carefully(
         &self,
         target: &Frame,
         source: &Frame,
-    ) -> Result<(Pose, Option<(i64, i64)>), LookupError> {
+        first: &mut i64,
+        last: &mut i64,
+    ) -> Result<Pose, LookupError> {
         let graph = self.graph();
-        let mut stamps = (i64::MAX, i64::MIN);
-        let mut is_dynamic = false;
         let walked = graph.steady(|| {
-            stamps = (i64::MAX, i64::MIN);
-            is_dynamic = false;
+            (*first, *last) = (i64::MAX, i64::MIN);
             graph.climb(target, source, |edge| {
                 let (pose, stamp) = edge.newest(&graph.pool)?;
                 if let Some(stamp) = stamp {
-                    is_dynamic = true;
-                    stamps = (stamps.0.min(stamp), stamps.1.max(stamp));
+                    (*first, *last) = ((*first).min(stamp), (*last).max(stamp));
                 }
                 Ok(pose)
             })
         });
-        match walked {
-            Ok(pose) => Ok((pose, is_dynamic.then_some(stamps))),
-            Err(stop) => Err(graph.explain(target, source, 0, &stop)),
-        }
+        walked.map_err(|stop| graph.explain(target, source, 0, &stop))
     }
 
     /// `window` around `t`, moved into the times that every edge on the way has.

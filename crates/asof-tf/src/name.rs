@@ -73,6 +73,20 @@ pub(crate) fn strip(text: &str) -> &str {
     text.strip_prefix('/').unwrap_or(text)
 }
 
+/// Whether two names are the same, without a call for those of usual length.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let len = a.len();
+    if len != b.len() {
+        return false;
+    }
+    match len {
+        8..=16 => word(a) == word(b) && word(&a[len - 8..]) == word(&b[len - 8..]),
+        4..8 => half(a) == half(b) && half(&a[len - 4..]) == half(&b[len - 4..]),
+        _ => a == b,
+    }
+}
+
 /// A hash of a name: two overlapping words at a time, each folded by a wide product.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u64 {

@@ -1,5 +1,8 @@
 //! Rotations and translations, and what lies between two of them.
 
+// The compiler would keep these apart from their callers; together, a pose stays in registers.
+#![allow(clippy::inline_always)]
+
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::history::{Slot, Words};
@@ -56,6 +59,7 @@ impl Pose {
         Err(BadPose::Rotation(square.sqrt()))
     }
 
+    #[inline(always)]
     pub(crate) fn isometry(&self) -> Isometry3<f64> {
         let [x, y, z, w] = self.q;
         let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, x, y, z));
@@ -69,7 +73,7 @@ impl Pose {
         [stamp as u64, x, y, z, w, a, b, c]
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(slot: &Slot) -> Self {
         let word = |index| f64::from_bits(slot.word(index));
         Pose {
@@ -78,7 +82,7 @@ impl Pose {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_words(words: &Words) -> Self {
         let word = |index: usize| f64::from_bits(words[index]);
         Pose {
@@ -88,7 +92,7 @@ impl Pose {
     }
 
     /// First `other`, then `self`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn times(&self, other: &Pose) -> Pose {
         let turned = rotate(self.q, other.t);
         Pose {
@@ -102,13 +106,13 @@ impl Pose {
     }
 
     /// Where a point goes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply(&self, point: [f64; 3]) -> [f64; 3] {
         let turned = rotate(self.q, point);
         std::array::from_fn(|i| self.t[i] + turned[i])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inverse(&self) -> Pose {
         let q = conjugate(self.q);
         Pose {
@@ -119,7 +123,7 @@ impl Pose {
 
     /// `self` where `part` is 0, `other` where it is 1: straight in translation, along the shorter
     /// arc in rotation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn between(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
         let (a, b) = arc_weights(dot.abs(), part);
@@ -154,23 +158,27 @@ pub(crate) enum BadPose {
 }
 
 /// How far from `a` to `b` the stamp `t` is, 0 to 1.
-#[inline]
+#[inline(always)]
 pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
-    // Wide differences wrap around into the sign; as unsigned numbers they are right.
-    t.wrapping_sub(a) as u64 as f64 / b.wrapping_sub(a) as u64 as f64
+    let (past, span) = (t.wrapping_sub(a), b.wrapping_sub(a));
+    if span < 0 {
+        // Three centuries wrap around into the sign; as unsigned numbers they are right.
+        return past as u64 as f64 / span as u64 as f64;
+    }
+    past as f64 / span as f64
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn dot(a: [f64; 4], b: [f64; 4]) -> f64 {
     (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn conjugate(q: [f64; 4]) -> [f64; 4] {
     [-q[0], -q[1], -q[2], q[3]]
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn multiply(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
     [
         (a[3] * b[0] + a[0] * b[3]) + (a[1] * b[2] - a[2] * b[1]),
@@ -180,7 +188,7 @@ pub(crate) fn multiply(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
     ]
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn rotate(q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
     let c = [
         2.0 * (q[1] * v[2] - q[2] * v[1]),
@@ -213,7 +221,7 @@ const SERIES: [(f64, f64); 10] = {
 /// Algorithm for Computing SLERP"), which have no small divisor: where the textbook formula through
 /// `acos` loses half of the digits, for nearly equal rotations, two or three terms are exact. The
 /// number of terms keeps the remainder under 1e-17.
-#[inline]
+#[inline(always)]
 pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
     let x = cosine - 1.0;
     if x > -1.4e-4 {
@@ -227,7 +235,7 @@ pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn series_weights<const TERMS: usize>(x: f64, part: f64) -> (f64, f64) {
     let rest = 1.0 - part;
     let (square_a, square_b) = (rest * rest, part * part);
