@@ -11,7 +11,7 @@ use crate::history::{Bounds, Fixed, History, Place, View};
 use crate::name::{FrameName, hash, same, strip};
 use crate::observe::Observers;
 use crate::pool::Pool;
-use crate::pose::{Pose, part};
+use crate::pose::{Climbed, Pose, part};
 use crate::shelf::{Link, Shelf, Spot, Table};
 use crate::sync::{locked, pause};
 use crate::wait::Waiters;
@@ -463,28 +463,40 @@ impl Graph {
         let (mut low, mut high) = (source, target);
         let mut depth_low = low.depth.load(Ordering::Relaxed);
         let mut depth_high = high.depth.load(Ordering::Relaxed);
-        let (mut down, mut up): (Option<Pose>, Option<Pose>) = (None, None);
+        let (mut down, mut up): (Option<Climbed>, Option<Climbed>) = (None, None);
         // One loop for each side first: most ways go up or down only.
         while depth_low > depth_high {
             let edge = self.edge_of(low)?;
             let pose = read.edge(edge)?;
-            down = Some(down.map_or(pose, |down| pose.times(&down)));
+            match &mut down {
+                Some(down) => down.add(&pose),
+                None => down = Some(Climbed::new(&pose)),
+            }
             low = self.frames.at(edge.parent);
             depth_low -= 1;
         }
         while depth_high > depth_low {
             let edge = self.edge_of(high)?;
-            let pose = read.edge(edge)?;
-            up = Some(up.map_or(pose, |up| pose.times(&up)));
+            let pose = read.edge_apart(edge)?;
+            match &mut up {
+                Some(up) => up.add(&pose),
+                None => up = Some(Climbed::new(&pose)),
+            }
             high = self.frames.at(edge.parent);
             depth_high -= 1;
         }
         while !std::ptr::eq(low, high) {
             let (right, left) = (self.edge_of(low)?, self.edge_of(high)?);
             let pose = read.edge_apart(right)?;
-            down = Some(down.map_or(pose, |down| pose.times(&down)));
+            match &mut down {
+                Some(down) => down.add(&pose),
+                None => down = Some(Climbed::new(&pose)),
+            }
             let pose = read.edge_apart(left)?;
-            up = Some(up.map_or(pose, |up| pose.times(&up)));
+            match &mut up {
+                Some(up) => up.add(&pose),
+                None => up = Some(Climbed::new(&pose)),
+            }
             (low, high) = (self.frames.at(right.parent), self.frames.at(left.parent));
         }
         fence(Ordering::Acquire);
@@ -493,10 +505,17 @@ impl Graph {
         }
         Some(match (up, down) {
             (None, None) => Pose::IDENTITY,
-            (None, Some(down)) => down,
+            (None, Some(down)) => down.product(),
             (Some(up), None) => up.inverse(),
-            (Some(up), Some(down)) => up.inverse().times(&down),
+            (Some(up), Some(down)) => up.inverse().times(&down.product()),
         })
+    }
+
+    /// The edge between the two, if `target` is the parent of `source`: what is asked for most.
+    #[inline(always)]
+    pub(crate) fn direct<'a>(&'a self, target: &'a Frame, source: &'a Frame) -> Option<&'a Edge> {
+        let edge = self.edge_of(source)?;
+        (edge.parent == Spot::of(target)).then_some(edge)
     }
 
     /// The edges from `target` up to where they meet and from `source` up to there, at `t` if frames
@@ -570,20 +589,22 @@ impl Graph {
             Stop::At(..) if !self.has_eras() && self.root(target) != self.root(source) => {
                 self.explain(target, source, t, &Stop::Disconnected)
             }
-            Stop::At(edge, miss) => {
-                let parent = self.frames.at(edge.parent).name.clone();
-                let child = self.frames.at(edge.child).name.clone();
-                match *miss {
-                    Miss::Empty => LookupError::NoData { parent, child },
-                    Miss::Outside { oldest, newest } => LookupError::Extrapolation {
-                        parent,
-                        child,
-                        asked: t.into(),
-                        oldest: oldest.into(),
-                        newest: newest.into(),
-                    },
-                }
-            }
+            Stop::At(edge, miss) => self.explain_edge(edge, t, *miss),
+        }
+    }
+
+    pub(crate) fn explain_edge(&self, edge: &Edge, t: i64, miss: Miss) -> LookupError {
+        let parent = self.frames.at(edge.parent).name.clone();
+        let child = self.frames.at(edge.child).name.clone();
+        match miss {
+            Miss::Empty => LookupError::NoData { parent, child },
+            Miss::Outside { oldest, newest } => LookupError::Extrapolation {
+                parent,
+                child,
+                asked: t.into(),
+                oldest: oldest.into(),
+                newest: newest.into(),
+            },
         }
     }
 

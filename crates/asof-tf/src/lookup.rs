@@ -362,6 +362,14 @@ impl TransformBuffer {
     ) -> Result<Isometry3<f64>, LookupError> {
         let graph = self.graph();
         if !graph.has_eras()
+            && let Some(edge) = graph.direct(target, source)
+        {
+            return match edge.at_once(&graph.pool, t) {
+                Some(pose) => Ok(pose.isometry()),
+                None => self.direct_carefully(edge, t),
+            };
+        }
+        if !graph.has_eras()
             && let Some(pose) = graph.climb_once(
                 target,
                 source,
@@ -376,6 +384,15 @@ impl TransformBuffer {
         match self.stopped_by(target, source, t) {
             Ok(pose) => Ok(pose.isometry()),
             Err(stop) => Err(graph.explain(target, source, t, &stop)),
+        }
+    }
+
+    #[inline(never)]
+    fn direct_carefully(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        match edge.at(&graph.pool, t) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(miss) => Err(graph.explain_edge(edge, t, miss)),
         }
     }
 
@@ -413,6 +430,14 @@ impl TransformBuffer {
     #[inline(never)]
     fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
         let graph = self.graph();
+        if let Some(edge) = graph.direct(target, source)
+            && let Some((pose, stamp)) = edge.newest_once(&graph.pool)
+        {
+            return Ok(Newest {
+                stamps: stamp.map(|stamp| TimeRange::new(stamp.into(), stamp.into())),
+                isometry: pose.isometry(),
+            });
+        }
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         let newest = AtNewest {
             pool: &graph.pool,

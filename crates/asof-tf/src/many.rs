@@ -1,5 +1,8 @@
 //! Two neighbouring samples, made ready for many times between them.
 
+// The compiler would keep these apart from their callers; together, a pose stays in registers.
+#![allow(clippy::inline_always)]
+
 use crate::graph::{Edge, Miss};
 use crate::history::Place;
 use crate::pool::Pool;
@@ -30,10 +33,12 @@ impl Bracket {
         cosine: 1.0,
     };
 
+    #[inline(always)]
     fn new(from: i64, to: i64, a: Pose, b: Pose) -> Self {
         let cosine = dot(a.q, b.q);
         let sign = if cosine < 0.0 { -1.0 } else { 1.0 };
-        let span = to.wrapping_sub(from) as u64 as f64;
+        // Samples three centuries apart count as one: their difference does not fit.
+        let span = to.wrapping_sub(from) as f64;
         Bracket {
             from,
             to,
@@ -47,17 +52,17 @@ impl Bracket {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn covers(&self, t: i64) -> bool {
         self.from <= t && t <= self.to
     }
 
-    #[inline]
+    #[inline(always)]
     fn part(&self, t: i64) -> f64 {
-        t.wrapping_sub(self.from) as u64 as f64 * self.rate
+        t.wrapping_sub(self.from) as f64 * self.rate
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, t: i64) -> Pose {
         let part = self.part(t);
         let (x, y) = arc_weights(self.cosine, part);
@@ -70,23 +75,29 @@ impl Bracket {
 
 impl Edge {
     /// The samples around `t`.
+    #[inline(always)]
     pub(crate) fn bracket(&self, pool: &Pool, t: i64) -> Result<Bracket, Miss> {
-        let found = self.history.read(pool, |view| {
-            let (place, lowest) = view.place(t)?;
-            let bracket = match place {
-                Place::At(slot) => Bracket::new(t, t, Pose::of(slot), Pose::of(slot)),
-                Place::Between(a, b) => {
-                    Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b))
-                }
-                _ => return Some((None, lowest)),
-            };
-            Some((Some(bracket), lowest))
-        });
-        match found.flatten() {
+        match self.bracket_once(pool, t) {
             Some(bracket) => Ok(bracket),
-            // Once more, for the reason; in the meantime there may be an answer.
-            None => self.at(pool, t).map(|pose| Bracket::new(t, t, pose, pose)),
+            None => self.bracket_carefully(pool, t),
         }
+    }
+
+    #[inline(always)]
+    fn bracket_once(&self, pool: &Pool, t: i64) -> Option<Bracket> {
+        let view = self.history.glance(pool)?;
+        let (place, lowest) = view.place(t)?;
+        let bracket = match place {
+            Place::Between(a, b) => Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b)),
+            _ => return None,
+        };
+        self.history.is_whole(&view, lowest).then_some(bracket)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bracket_carefully(&self, pool: &Pool, t: i64) -> Result<Bracket, Miss> {
+        self.at(pool, t).map(|pose| Bracket::new(t, t, pose, pose))
     }
 }
 
@@ -122,11 +133,12 @@ impl Folded {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn covers(&self, t: i64) -> bool {
         self.bracket.covers(t)
     }
 
+    #[inline(always)]
     pub(crate) fn enter(&mut self, bracket: &Bracket) {
         let fold = |pose: &Pose| {
             let moved = self.before.times(pose);
@@ -142,7 +154,7 @@ impl Folded {
         };
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, t: i64) -> Pose {
         let mut pose = self.bracket.at(t);
         let turned = rotate(pose.q, self.arm);

@@ -148,6 +148,53 @@ impl Pose {
     }
 }
 
+/// The product of poses that come from the right end to the left, as those of a climb do.
+///
+/// What is kept is the inverse of the product: its rotation and its translation. Then a new pose costs
+/// one product of quaternions and one turned vector, of which only the former waits for what was
+/// there before; a chain of plain products waits for both, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Climbed {
+    /// Rotation of the product.
+    q: [f64; 4],
+    /// Translation of its inverse.
+    s: [f64; 3],
+}
+
+impl Climbed {
+    #[inline(always)]
+    pub(crate) fn new(first: &Pose) -> Self {
+        Climbed {
+            q: first.q,
+            s: rotate(conjugate(first.q), first.t.map(|part| -part)),
+        }
+    }
+
+    /// `pose` to the left of what was there.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, pose: &Pose) {
+        self.q = multiply(pose.q, self.q);
+        let turned = rotate(conjugate(self.q), pose.t);
+        self.s = std::array::from_fn(|i| self.s[i] - turned[i]);
+    }
+
+    #[inline(always)]
+    pub(crate) fn product(&self) -> Pose {
+        Pose {
+            q: self.q,
+            t: rotate(self.q, self.s.map(|part| -part)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn inverse(&self) -> Pose {
+        Pose {
+            q: conjugate(self.q),
+            t: self.s,
+        }
+    }
+}
+
 /// What is wrong with a pose.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum BadPose {
@@ -224,7 +271,9 @@ const SERIES: [(f64, f64); 10] = {
 #[inline(always)]
 pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
     let x = cosine - 1.0;
-    if x > -1.4e-4 {
+    if x > -6.0e-6 {
+        series_weights::<2>(x, part)
+    } else if x > -1.4e-4 {
         series_weights::<3>(x, part)
     } else if x > -8.0e-3 {
         series_weights::<6>(x, part)
@@ -329,6 +378,24 @@ mod tests {
             let wanted = pose(axis, 0.2 + angle * part, [1.0 + part, 0.0, 0.0]);
             prop_assert!(distance(&a.beyond(&b, part), &wanted) < 1e-9);
         }
+    }
+
+    #[test]
+    fn a_climb_is_the_product_from_right_to_left() {
+        let poses: Vec<Pose> = (0..50)
+            .map(|i| {
+                let x = f64::from(i);
+                pose([x.sin(), x.cos(), 0.4], x, [x.cos(), 0.3, x.sin()])
+            })
+            .collect();
+        let product = poses
+            .iter()
+            .skip(1)
+            .fold(poses[0], |sum, pose| pose.times(&sum));
+        let mut climbed = Climbed::new(&poses[0]);
+        poses.iter().skip(1).for_each(|pose| climbed.add(pose));
+        assert!(distance(&climbed.product(), &product) < 1e-13);
+        assert!(distance(&climbed.inverse(), &product.inverse()) < 1e-13);
     }
 
     #[test]
