@@ -1,6 +1,8 @@
 //! The transform buffer: frames, histories, lookups, interpolation.
 
 mod history;
+#[cfg(all(test, loom))]
+mod models;
 mod pool;
 mod shelf;
 mod sync;

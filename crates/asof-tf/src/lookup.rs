@@ -215,12 +215,13 @@ impl TransformBuffer {
         let fixed = fixed.find(graph)?;
         // Both legs on one and the same tree.
         graph.steady(|| {
-            let near = self
-                .stopped_by(target, fixed, target_time.nanos())
-                .map_err(|stop| graph.explain(target, fixed, target_time.nanos(), &stop))?;
+            // The source's leg first, as in tf2: where both fail, this is the error that is told.
             let far = self
                 .stopped_by(fixed, source, source_time.nanos())
                 .map_err(|stop| graph.explain(fixed, source, source_time.nanos(), &stop))?;
+            let near = self
+                .stopped_by(target, fixed, target_time.nanos())
+                .map_err(|stop| graph.explain(target, fixed, target_time.nanos(), &stop))?;
             Ok(near.times(&far).isometry())
         })
     }
