@@ -6,6 +6,7 @@
 mod harness;
 mod hot;
 mod mcap_suite;
+mod tf;
 
 use harness::Bench;
 
@@ -15,6 +16,7 @@ type Suite = (&'static str, fn(&mut Bench));
 const SUITES: &[Suite] = &[
     ("hot", hot::run),
     ("mcap", mcap_suite::run),
+    ("tf", tf::run),
 ];
 
 fn main() -> std::process::ExitCode {

@@ -1,0 +1,140 @@
+//! Frames by name and by id.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::error::LookupError;
+use crate::frame_ref::sealed::Resolve;
+use crate::graph::{Change, Frame, Graph, NameError};
+use crate::name::{FrameName, strip};
+
+/// A frame of one buffer, without its name: the fast way to ask for it again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameId {
+    pub(crate) buffer: u32,
+    pub(crate) number: u32,
+}
+
+/// A frame by name or by id. `&str`, `&String`, `&FrameName` and [`FrameId`] are.
+pub trait FrameRef: Copy + Resolve {}
+
+pub(crate) mod sealed {
+    use std::borrow::Cow;
+
+    use crate::error::LookupError;
+    use crate::graph::{Change, Frame, Graph, NameError};
+
+    pub trait Resolve {
+        /// The frame, if there is one.
+        fn get(self, graph: &Graph) -> Option<&Frame>;
+        /// Why there is none.
+        fn why(self) -> LookupError;
+        fn find(self, graph: &Graph) -> Result<&Frame, LookupError>
+        where
+            Self: Copy,
+        {
+            self.get(graph).ok_or_else(|| self.why())
+        }
+        fn intern<'a>(
+            self,
+            graph: &'a Graph,
+            change: &mut Change<'_>,
+        ) -> Result<&'a Frame, NameError>;
+        fn text(&self, graph: &Graph) -> Cow<'_, str>;
+    }
+}
+
+impl fmt::Debug for FrameId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FrameId({})", self.number)
+    }
+}
+
+impl Resolve for &str {
+    #[inline]
+    fn get(self, graph: &Graph) -> Option<&Frame> {
+        graph.find(self)
+    }
+
+    #[cold]
+    fn why(self) -> LookupError {
+        unknown(self)
+    }
+
+    fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
+        graph.intern(change, self)
+    }
+
+    fn text(&self, _graph: &Graph) -> Cow<'_, str> {
+        Cow::Borrowed(strip(self))
+    }
+}
+
+impl FrameRef for &str {}
+
+#[cold]
+fn unknown(name: &str) -> LookupError {
+    LookupError::UnknownFrame {
+        frame: FrameName::unchecked(strip(name)),
+    }
+}
+
+macro_rules! resolve_as_str {
+    ($($type:ty),*) => {$(
+        impl Resolve for $type {
+            #[inline]
+            fn get(self, graph: &Graph) -> Option<&Frame> {
+                graph.find(self)
+            }
+
+            #[cold]
+            fn why(self) -> LookupError {
+                unknown(self)
+            }
+
+            fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
+                graph.intern(change, self)
+            }
+
+            fn text(&self, _graph: &Graph) -> Cow<'_, str> {
+                Cow::Borrowed(strip(self))
+            }
+        }
+
+        impl FrameRef for $type {}
+    )*};
+}
+
+resolve_as_str!(&String, &FrameName, &&str);
+
+impl Resolve for FrameId {
+    #[inline]
+    fn get(self, graph: &Graph) -> Option<&Frame> {
+        if self.buffer != graph.id {
+            return None;
+        }
+        graph.numbered(self.number)
+    }
+
+    #[cold]
+    fn why(self) -> LookupError {
+        LookupError::ForeignId
+    }
+
+    fn intern<'a>(
+        self,
+        graph: &'a Graph,
+        _change: &mut Change<'_>,
+    ) -> Result<&'a Frame, NameError> {
+        self.find(graph).map_err(|_| NameError::Foreign)
+    }
+
+    fn text(&self, graph: &Graph) -> Cow<'_, str> {
+        match self.find(graph) {
+            Ok(frame) => Cow::Owned(frame.name.to_string()),
+            Err(_) => Cow::Borrowed("?"),
+        }
+    }
+}
+
+impl FrameRef for FrameId {}

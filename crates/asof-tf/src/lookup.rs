@@ -1,0 +1,521 @@
+//! Asking for transforms.
+
+use std::time::Duration;
+
+use asof_core::{Stamp, TimeRange};
+use nalgebra::{Isometry3, Vector3};
+
+use crate::buffer::TransformBuffer;
+use crate::error::LookupError;
+use crate::frame_ref::sealed::Resolve;
+use crate::frame_ref::{FrameId, FrameRef};
+use crate::graph::{AtNewest, AtTime, Edge, Extrapolation, Frame, Miss, Stop};
+use crate::name::FrameName;
+use crate::pose::Pose;
+use crate::wait::{Wait, WaitError};
+
+/// The latest transform at a time that every edge on the way knows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Latest {
+    /// The time; `None` where every edge on the way is static, so that any time is as good.
+    pub stamp: Option<Stamp>,
+    /// Takes a point given in the source frame into the target frame.
+    pub isometry: Isometry3<f64>,
+}
+
+/// The newest sample of every edge on the way, whatever their ages, put together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Newest {
+    /// The stamps of the oldest and the newest of those samples; `None` where every edge is static.
+    pub stamps: Option<TimeRange>,
+    /// Takes a point given in the source frame into the target frame.
+    pub isometry: Isometry3<f64>,
+}
+
+/// One edge of a [`chain`](TransformBuffer::chain).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink {
+    /// The parent frame.
+    pub parent: FrameName,
+    /// The child frame.
+    pub child: FrameName,
+    /// Whether it holds for all times.
+    pub is_static: bool,
+    /// Whether the way from source to target goes down this edge, from parent to child.
+    pub is_inverse: bool,
+    /// The times of its samples; `None` for a static edge, or one without samples.
+    pub range: Option<TimeRange>,
+}
+
+/// A velocity: how a frame moves in another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Twist {
+    /// Of the moving frame's origin, in metres per second, along the axes of the observing frame.
+    pub linear: Vector3<f64>,
+    /// In radians per second, about the axes of the observing frame.
+    pub angular: Vector3<f64>,
+    /// The stretch of time that it is the mean over.
+    pub over: TimeRange,
+}
+
+impl Twist {
+    /// The same motion along the axes of another frame; `rotation` takes directions of the observing
+    /// frame into that frame.
+    #[must_use]
+    pub fn along(&self, rotation: &nalgebra::UnitQuaternion<f64>) -> Twist {
+        Twist {
+            linear: rotation * self.linear,
+            angular: rotation * self.angular,
+            ..*self
+        }
+    }
+
+    /// The motion of a point that is fixed to the moving body, `offset` away from the moving frame's
+    /// origin, along the axes that this twist is given in.
+    #[must_use]
+    pub fn at_offset(&self, offset: &Vector3<f64>) -> Twist {
+        Twist {
+            linear: self.linear + self.angular.cross(offset),
+            ..*self
+        }
+    }
+}
+
+impl TransformBuffer {
+    /// The transform that takes a point given in `source` at time `t` into `target`: tf2's
+    /// `lookupTransform(target, source, t)`.
+    ///
+    /// Translations are interpolated along the line, rotations along the shorter arc. A sample answers
+    /// for its own time even if it is the only one (as in tf2; schiebung wants two). A frame in itself
+    /// is the identity at any time, but it must be known.
+    ///
+    /// # Errors
+    /// [`LookupError`] names the frame or the edge, what it has and by how much it missed.
+    #[inline]
+    pub fn lookup(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        match (target.get(graph), source.get(graph)) {
+            (Some(target), Some(source)) => self.lookup_between(target, source, t.nanos()),
+            (None, _) => Err(target.why()),
+            _ => Err(source.why()),
+        }
+    }
+
+    /// As [`lookup`](TransformBuffer::lookup), with an answer outside of what edges have, if `policy`
+    /// allows one.
+    ///
+    /// # Errors
+    /// As for [`lookup`](TransformBuffer::lookup).
+    pub fn lookup_with(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+        policy: Extrapolation,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        let (target, source) = (target.find(graph)?, source.find(graph)?);
+        let nanos = t.nanos();
+        let read = |edge: &Edge| edge.at_or_near(&graph.pool, nanos, policy);
+        match self.walk(target, source, Some(nanos), read) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(stop) => Err(graph.explain(target, source, nanos, &stop)),
+        }
+    }
+
+    /// The latest transform at a time that every edge on the way knows, its
+    /// [`latest_common_time`](TransformBuffer::latest_common_time): what tf2 gives for time zero.
+    ///
+    /// # Errors
+    /// As for [`lookup`](TransformBuffer::lookup).
+    pub fn lookup_latest(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<Latest, LookupError> {
+        let graph = self.graph();
+        let (target, source) = (target.find(graph)?, source.find(graph)?);
+        let newest = self.newest_between(target, source)?;
+        let stamp = newest.stamps.map(|stamps| stamps.start);
+        let isometry = match newest.stamps {
+            Some(stamps) if stamps.start != stamps.end => {
+                self.lookup_between(target, source, stamps.start.nanos())?
+            }
+            // All newest samples have one stamp, or none: what they make together is the answer.
+            _ => newest.isometry,
+        };
+        Ok(Latest { stamp, isometry })
+    }
+
+    /// The newest sample of every edge on the way, whatever their ages, put together: what schiebung
+    /// calls latest. The stamps tell how old and how far apart they are.
+    ///
+    /// # Errors
+    /// As for [`lookup`](TransformBuffer::lookup), but never for the time.
+    pub fn lookup_newest(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<Newest, LookupError> {
+        let graph = self.graph();
+        match (target.get(graph), source.get(graph)) {
+            (Some(target), Some(source)) => self.newest_between(target, source),
+            (None, _) => Err(target.why()),
+            _ => Err(source.why()),
+        }
+    }
+
+    /// The latest time that every edge on the way knows; `None` if all are static, or there is none.
+    ///
+    /// # Errors
+    /// When a frame is unknown, they are not connected, or an edge has no sample.
+    pub fn latest_common_time(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<Option<Stamp>, LookupError> {
+        let newest = self.lookup_newest(target, source)?;
+        Ok(newest.stamps.map(|stamps| stamps.start))
+    }
+
+    /// Whether [`lookup`](TransformBuffer::lookup) would answer, and if not, why.
+    ///
+    /// # Errors
+    /// The error that the lookup would give.
+    pub fn can_transform(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+    ) -> Result<(), LookupError> {
+        self.lookup(target, source, t).map(drop)
+    }
+
+    /// Time travel: takes a point given in `source` at time `source_time` into `target` at time
+    /// `target_time`, through a frame `fixed` that does not move between the two.
+    ///
+    /// # Errors
+    /// As for [`lookup`](TransformBuffer::lookup), for either leg.
+    pub fn lookup_full(
+        &self,
+        target: impl FrameRef,
+        target_time: Stamp,
+        source: impl FrameRef,
+        source_time: Stamp,
+        fixed: impl FrameRef,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        let (target, source) = (target.find(graph)?, source.find(graph)?);
+        let fixed = fixed.find(graph)?;
+        // Both legs on one and the same tree.
+        graph.steady(|| {
+            // The source's leg first, as in tf2: where both fail, this is the error that is told.
+            let far = self
+                .stopped_by(fixed, source, source_time.nanos())
+                .map_err(|stop| graph.explain(fixed, source, source_time.nanos(), &stop))?;
+            let near = self
+                .stopped_by(target, fixed, target_time.nanos())
+                .map_err(|stop| graph.explain(target, fixed, target_time.nanos(), &stop))?;
+            Ok(near.times(&far).isometry())
+        })
+    }
+
+    /// How `moving` moves as seen from `observer`, as the mean over `window` around `t`.
+    ///
+    /// Linear is the velocity of `moving`'s origin, angular its turning; both along the axes of
+    /// `observer`: a body that drives along the observer's x axis has its velocity in x, however it is
+    /// turned. (tf2's `lookupVelocity` turns the result by the body's own rotation and so does not have
+    /// that property; [`Twist::along`] and [`Twist::at_offset`] give other axes and other points.)
+    ///
+    /// The window is centred on `t` where there is data, and moved to fit what there is otherwise.
+    ///
+    /// # Errors
+    /// As for [`lookup`](TransformBuffer::lookup). `t` itself must be within the data.
+    pub fn lookup_twist(
+        &self,
+        moving: impl FrameRef,
+        observer: impl FrameRef,
+        t: Stamp,
+        window: Duration,
+    ) -> Result<Twist, LookupError> {
+        let graph = self.graph();
+        let (moving, observer) = (moving.find(graph)?, observer.find(graph)?);
+        let at = |t: i64| {
+            self.stopped_by(observer, moving, t)
+                .map_err(|stop| graph.explain(observer, moving, t, &stop))
+        };
+        at(t.nanos())?;
+        let over = self.window_around(observer, moving, t, window);
+        let (start, end) = (over.start.nanos(), over.end.nanos());
+        let seconds = end.saturating_sub(start) as f64 * 1e-9;
+        if seconds <= 0.0 {
+            let zero = Vector3::zeros();
+            return Ok(Twist {
+                linear: zero,
+                angular: zero,
+                over,
+            });
+        }
+        let (first, last) = (at(start)?.isometry(), at(end)?.isometry());
+        let turn = last.rotation * first.rotation.inverse();
+        Ok(Twist {
+            linear: (last.translation.vector - first.translation.vector) / seconds,
+            angular: turn.scaled_axis() / seconds,
+            over,
+        })
+    }
+
+    /// Waits, on this thread, until `lookup(target, source, t)` has an answer.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`] says what was missing last, [`WaitError::Never`] that the time is
+    /// already before what the buffer keeps.
+    pub fn wait_for(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+        timeout: Duration,
+    ) -> Result<Isometry3<f64>, WaitError> {
+        self.wait(target, source, t, Some(timeout)).block()
+    }
+
+    /// The same as a future, for any executor. `None` waits without end.
+    pub fn wait(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+        timeout: Option<Duration>,
+    ) -> Wait {
+        let name = |text: &str| FrameName::unchecked(text);
+        let (target, source) = (
+            name(&target.text(self.graph())),
+            name(&source.text(self.graph())),
+        );
+        Wait::new(self.clone(), target, source, t, timeout)
+    }
+
+    /// The edges from `source` up to where the two meet, then down to `target`.
+    ///
+    /// # Errors
+    /// When a frame is unknown, or they are not connected.
+    pub fn chain(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<Vec<ChainLink>, LookupError> {
+        let graph = self.graph();
+        let (target, source) = (target.find(graph)?, source.find(graph)?);
+        let (near, far) = graph
+            .steady(|| graph.trace(target, source, None))
+            .ok_or_else(|| graph.explain(target, source, 0, &Stop::Disconnected))?;
+        let link = |edge: &Edge, is_inverse| ChainLink {
+            parent: graph.frames.at(edge.parent).name.clone(),
+            child: graph.frames.at(edge.child).name.clone(),
+            is_static: edge.is_static(),
+            is_inverse,
+            range: edge
+                .range(&graph.pool)
+                .map(|(first, last)| TimeRange::new(first.into(), last.into())),
+        };
+        let up = far.into_iter().map(|edge| link(edge, false));
+        let down = near.into_iter().rev().map(|edge| link(edge, true));
+        Ok(up.chain(down).collect())
+    }
+
+    /// The parent that a frame has now; `None` for a root.
+    ///
+    /// # Errors
+    /// When the frame is unknown.
+    pub fn parent(&self, frame: impl FrameRef) -> Result<Option<FrameName>, LookupError> {
+        let graph = self.graph();
+        let edge = graph.edge_of(frame.find(graph)?);
+        Ok(edge.map(|edge| graph.frames.at(edge.parent).name.clone()))
+    }
+
+    /// All frames, in the order in which they were first named.
+    pub fn frames(&self) -> Vec<FrameName> {
+        self.graph().all().map(|frame| frame.name.clone()).collect()
+    }
+
+    /// The name of a frame.
+    ///
+    /// # Errors
+    /// When the id is another buffer's.
+    pub fn name(&self, frame: FrameId) -> Result<FrameName, LookupError> {
+        Ok(frame.find(self.graph())?.name.clone())
+    }
+
+    /// One fast try, and the careful way if anything was not as it should be.
+    #[inline(never)]
+    fn lookup_between(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        t: i64,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        if !graph.has_eras()
+            && let Some(edge) = graph.direct(target, source)
+        {
+            return match edge.at_once(&graph.pool, t) {
+                Some(pose) => Ok(pose.isometry()),
+                None => self.direct_carefully(edge, t),
+            };
+        }
+        if !graph.has_eras()
+            && let Some(pose) = graph.climb_once(
+                target,
+                source,
+                AtTime {
+                    pool: &graph.pool,
+                    t,
+                },
+            )
+        {
+            return Ok(pose.isometry());
+        }
+        match self.stopped_by(target, source, t) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(stop) => Err(graph.explain(target, source, t, &stop)),
+        }
+    }
+
+    #[inline(never)]
+    fn direct_carefully(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        match edge.at(&graph.pool, t) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(miss) => Err(graph.explain_edge(edge, t, miss)),
+        }
+    }
+
+    /// The pose of `source` in `target` at `t`, or what stopped it.
+    #[inline]
+    pub(crate) fn stopped_by<'a>(
+        &'a self,
+        target: &'a Frame,
+        source: &'a Frame,
+        t: i64,
+    ) -> Result<Pose, Stop<'a>> {
+        let pool = &self.graph().pool;
+        self.walk(target, source, Some(t), |edge| edge.at(pool, t))
+    }
+
+    /// Composes what `read` gives for each edge on the way, through the parents of time `t` if frames
+    /// were ever reparented.
+    #[inline]
+    fn walk<'a>(
+        &'a self,
+        target: &'a Frame,
+        source: &'a Frame,
+        t: Option<i64>,
+        mut read: impl FnMut(&'a Edge) -> Result<Pose, Miss>,
+    ) -> Result<Pose, Stop<'a>> {
+        let graph = self.graph();
+        graph.steady(|| {
+            if t.is_some() && graph.has_eras() {
+                return compose(graph.trace(target, source, t), &mut read);
+            }
+            graph.climb(target, source, &mut read)
+        })
+    }
+
+    #[inline(never)]
+    fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
+        let graph = self.graph();
+        if let Some(edge) = graph.direct(target, source)
+            && let Some((pose, stamp)) = edge.newest_once(&graph.pool)
+        {
+            return Ok(Newest {
+                stamps: stamp.map(|stamp| TimeRange::new(stamp.into(), stamp.into())),
+                isometry: pose.isometry(),
+            });
+        }
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        let newest = AtNewest {
+            pool: &graph.pool,
+            first: &mut first,
+            last: &mut last,
+        };
+        let quick = graph.climb_once(target, source, newest);
+        let pose = match quick {
+            Some(pose) => pose,
+            None => self.newest_carefully(target, source, &mut first, &mut last)?,
+        };
+        Ok(Newest {
+            stamps: (first <= last).then(|| TimeRange::new(first.into(), last.into())),
+            isometry: pose.isometry(),
+        })
+    }
+
+    #[cold]
+    fn newest_carefully(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        first: &mut i64,
+        last: &mut i64,
+    ) -> Result<Pose, LookupError> {
+        let graph = self.graph();
+        let walked = graph.steady(|| {
+            (*first, *last) = (i64::MAX, i64::MIN);
+            graph.climb(target, source, |edge| {
+                let (pose, stamp) = edge.newest(&graph.pool)?;
+                if let Some(stamp) = stamp {
+                    (*first, *last) = ((*first).min(stamp), (*last).max(stamp));
+                }
+                Ok(pose)
+            })
+        });
+        walked.map_err(|stop| graph.explain(target, source, 0, &stop))
+    }
+
+    /// `window` around `t`, moved into the times that every edge on the way has.
+    fn window_around(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        t: Stamp,
+        window: Duration,
+    ) -> TimeRange {
+        let graph = self.graph();
+        let nanos = window.as_nanos().min(i64::MAX as u128) as i64;
+        let has = graph
+            .steady(|| graph.trace(target, source, Some(t.nanos())))
+            .into_iter()
+            .flat_map(|(near, far)| near.into_iter().chain(far))
+            .filter_map(|edge| edge.range(&graph.pool))
+            .fold(TimeRange::ALL, |has, (first, last)| {
+                has.intersect(TimeRange::new(first.into(), last.into()))
+            });
+        let start = t.plus_nanos(-(nanos / 2)).max(has.start);
+        let end = start.plus_nanos(nanos).min(has.end);
+        let start = end.plus_nanos(-nanos).max(has.start);
+        TimeRange::new(start, end)
+    }
+}
+
+fn compose<'a>(
+    traced: Option<(Vec<&'a Edge>, Vec<&'a Edge>)>,
+    read: &mut impl FnMut(&'a Edge) -> Result<Pose, Miss>,
+) -> Result<Pose, Stop<'a>> {
+    let (near, far) = traced.ok_or(Stop::Disconnected)?;
+    let mut side = |edges: Vec<&'a Edge>| {
+        let mut total = Pose::IDENTITY;
+        for edge in edges {
+            let pose = read(edge).map_err(|miss| Stop::At(edge, miss))?;
+            total = pose.times(&total);
+        }
+        Ok(total)
+    };
+    let (up, down) = (side(near)?, side(far)?);
+    Ok(up.inverse().times(&down))
+}

@@ -1,0 +1,178 @@
+//! Every order in which a writer and a reader can meet, as far as loom can tell: `ci/loom` runs these.
+//!
+//! A sample is two words here, a chunk one sample, and a reader tries once before it takes the latch. Word
+//! one is made from the stamp: a sample whose words do not belong together is torn.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::history::{Bounds, Fixed, History, Inserted, Place, Words};
+use crate::pool::Pool;
+
+const UNBOUNDED: Bounds = Bounds {
+    window: i64::MAX,
+    count: u64::MAX,
+};
+
+fn sample(stamp: u64) -> Words {
+    [stamp, stamp * 10]
+}
+
+fn insert(shared: &(Pool, History), bounds: Bounds, words: Words) -> Inserted {
+    let held = shared.1.hold();
+    shared.1.insert(&held, &shared.0, bounds, &words)
+}
+
+/// A history with these samples, for two threads.
+fn with(stamps: &[u64]) -> Arc<(Pool, History)> {
+    let shared = Arc::new((Pool::new(u64::MAX), History::new()));
+    for stamp in stamps {
+        insert(&shared, UNBOUNDED, sample(*stamp));
+    }
+    shared
+}
+
+fn newest(shared: &(Pool, History)) -> Option<Words> {
+    let (pool, history) = shared;
+    history
+        .read(pool, |view| {
+            if view.len() == 0 {
+                return Some((None, view.tail()));
+            }
+            let (slot, index) = view.newest()?;
+            Some((Some(slot.words()), index))
+        })
+        .flatten()
+}
+
+/// The samples around `t`: one, two or none.
+fn around(shared: &(Pool, History), t: i64) -> Vec<Words> {
+    let (pool, history) = shared;
+    let found = history.read(pool, |view| {
+        let (place, lowest) = view.place(t)?;
+        let words = match place {
+            Place::At(slot) => vec![slot.words()],
+            Place::Between(a, b) => vec![a.words(), b.words()],
+            _ => Vec::new(),
+        };
+        Some((words, lowest))
+    });
+    found.unwrap_or_default()
+}
+
+fn assert_whole(words: &Words) {
+    assert_eq!(words[1], words[0] * 10, "torn: {words:?}");
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(model);
+}
+
+#[test]
+fn a_reader_of_the_newest_sees_whole_samples_while_chunks_are_recycled() {
+    check(|| {
+        let shared = with(&[1, 2]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let two = Bounds {
+                count: 2,
+                ..UNBOUNDED
+            };
+            insert(&writer, two, sample(3));
+            insert(&writer, two, sample(4));
+        });
+        let found = newest(&shared).expect("there always is one");
+        assert_whole(&found);
+        assert!((2..=4).contains(&found[0]));
+        thread.join().expect("no panic");
+        assert_eq!(newest(&shared), Some(sample(4)));
+    });
+}
+
+#[test]
+fn a_reader_between_two_samples_sees_both_whole_or_neither_when_they_are_evicted() {
+    check(|| {
+        let shared = with(&[1, 3]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let two = Bounds {
+                count: 2,
+                ..UNBOUNDED
+            };
+            insert(&writer, two, sample(5));
+            insert(&writer, two, sample(7));
+        });
+        let found = around(&shared, 2);
+        found.iter().for_each(assert_whole);
+        assert!(
+            found.is_empty() || found == [sample(1), sample(3)],
+            "{found:?}"
+        );
+        thread.join().expect("no panic");
+        assert_eq!(around(&shared, 6), [sample(5), sample(7)]);
+    });
+}
+
+#[test]
+fn a_late_sample_is_seen_in_its_place_or_not_at_all() {
+    check(|| {
+        let shared = with(&[1, 5]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            assert_eq!(insert(&writer, UNBOUNDED, sample(3)), Inserted::InPlace);
+        });
+        let found = around(&shared, 4);
+        found.iter().for_each(assert_whole);
+        assert!(
+            found == [sample(1), sample(5)] || found == [sample(3), sample(5)],
+            "{found:?}"
+        );
+        thread.join().expect("no panic");
+        assert_eq!(around(&shared, 2), [sample(1), sample(3)]);
+    });
+}
+
+#[test]
+fn a_replaced_sample_is_seen_old_or_new() {
+    check(|| {
+        let shared = with(&[1]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            assert_eq!(insert(&writer, UNBOUNDED, [1, 77]), Inserted::Replaced);
+        });
+        let found = newest(&shared).expect("there always is one");
+        assert!(found == [1, 10] || found == [1, 77], "{found:?}");
+        thread.join().expect("no panic");
+    });
+}
+
+#[test]
+fn writers_on_one_edge_take_turns() {
+    check(|| {
+        let shared = with(&[1]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || insert(&writer, UNBOUNDED, sample(3)));
+        insert(&shared, UNBOUNDED, sample(2));
+        thread.join().expect("no panic");
+        assert_eq!(shared.1.len(), 3);
+        assert_eq!(newest(&shared), Some(sample(3)));
+        assert_eq!(around(&shared, 2), [sample(2)]);
+    });
+}
+
+#[test]
+fn a_static_pose_is_seen_old_or_new() {
+    check(|| {
+        let shared = Arc::new((Fixed::new(&sample(1)), History::new()));
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let held = writer.1.hold();
+            writer.0.set(&held, &sample(2));
+        });
+        let found = shared.0.read(&shared.1, |slot| slot.words());
+        assert_whole(&found);
+        thread.join().expect("no panic");
+    });
+}

@@ -1,0 +1,236 @@
+//! The names of frames.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Bytes that a name may have.
+const LONGEST: usize = 1024;
+/// Bytes that fit without an allocation.
+const INLINE: usize = 30;
+
+/// A frame's name: cheap to copy into an error, without a leading slash.
+#[derive(Clone)]
+pub struct FrameName(Text);
+
+#[derive(Clone)]
+enum Text {
+    Short(u8, [u8; INLINE]),
+    Long(Arc<str>),
+}
+
+impl FrameName {
+    /// A name as it is stored, or why it is none.
+    ///
+    /// One leading slash is dropped, as tf2 does. Refused are: nothing at all, another slash in
+    /// front, control characters, spaces at either end, more than 1,024 bytes.
+    pub(crate) fn new(text: &str) -> Result<Self, &'static str> {
+        let bare = strip(text);
+        let problem = if bare.is_empty() {
+            "it is empty"
+        } else if bare.starts_with('/') {
+            "it starts with more than one slash"
+        } else if bare.len() > LONGEST {
+            "it is longer than 1024 bytes"
+        } else if bare.chars().any(char::is_control) {
+            "it has control characters"
+        } else if bare.trim() != bare {
+            "it starts or ends with a space"
+        } else {
+            return Ok(FrameName::unchecked(bare));
+        };
+        Err(problem)
+    }
+
+    /// Any text, for those who only want to speak of it.
+    pub(crate) fn unchecked(text: &str) -> Self {
+        if text.len() > INLINE {
+            return FrameName(Text::Long(text.into()));
+        }
+        let mut bytes = [0; INLINE];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        FrameName(Text::Short(text.len() as u8, bytes))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        // The bytes came from a str; nothing but a defect here could make this empty.
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Short(len, bytes) => &bytes[..*len as usize],
+            Text::Long(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// The name without one leading slash.
+#[inline]
+pub(crate) fn strip(text: &str) -> &str {
+    text.strip_prefix('/').unwrap_or(text)
+}
+
+/// Whether two names are the same, without a call for those of usual length.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let len = a.len();
+    if len != b.len() {
+        return false;
+    }
+    match len {
+        8..=16 => word(a) == word(b) && word(&a[len - 8..]) == word(&b[len - 8..]),
+        4..8 => half(a) == half(b) && half(&a[len - 4..]) == half(&b[len - 4..]),
+        _ => a == b,
+    }
+}
+
+/// A hash of a name: two overlapping words at a time, each folded by a wide product.
+#[inline]
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+    const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+    let mut seed = FIRST ^ bytes.len() as u64;
+    let mut rest = bytes;
+    while let Some((block, behind)) = rest.split_first_chunk::<16>() {
+        if behind.is_empty() {
+            break;
+        }
+        let (low, high) = (word(&block[..8]), word(&block[8..]));
+        seed = fold(low ^ seed, high ^ SECOND);
+        rest = behind;
+    }
+    let (low, high) = match rest.len() {
+        8.. => (word(&rest[..8]), word(&rest[rest.len() - 8..])),
+        4..8 => (half(&rest[..4]), half(&rest[rest.len() - 4..])),
+        1..4 => (
+            rest[0] as u64 | (rest[rest.len() / 2] as u64) << 8,
+            rest[rest.len() - 1] as u64,
+        ),
+        0 => (0, 0),
+    };
+    fold(low ^ seed, high ^ SECOND)
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    (wide as u64) ^ (wide >> 64) as u64
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[..8]);
+    u64::from_le_bytes(word)
+}
+
+#[inline]
+fn half(bytes: &[u8]) -> u64 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[..4]);
+    u64::from(u32::from_le_bytes(word))
+}
+
+impl std::ops::Deref for FrameName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for FrameName {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for FrameName {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for FrameName {}
+
+impl PartialEq<str> for FrameName {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for FrameName {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl PartialOrd for FrameName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for FrameName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl Hash for FrameName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for FrameName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for FrameName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_leading_slash_is_dropped_and_no_more() {
+        assert_eq!(FrameName::new("/map").expect("a name"), "map");
+        assert_eq!(FrameName::new("a/b").expect("a name"), "a/b");
+        for bad in [
+            "",
+            "/",
+            "//map",
+            " map",
+            "map\t",
+            "ma\0p",
+            &"x".repeat(1025),
+        ] {
+            assert!(FrameName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_every_length_keep_their_text_and_differ_in_hash() {
+        let mut seen = std::collections::HashSet::new();
+        for len in 0..80 {
+            for fill in ["a", "b"] {
+                let text = fill.repeat(len);
+                assert_eq!(FrameName::unchecked(&text).as_str(), text);
+                assert!(seen.insert(hash(text.as_bytes())) || len == 0, "{text}");
+            }
+        }
+        for i in 0..1000 {
+            assert!(seen.insert(hash(format!("frame_{i}").as_bytes())));
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A way between two frames, found once and used many times.
+
+use asof_core::{Stamp, TimeRange};
+use nalgebra::{Isometry3, Point3};
+
+use crate::buffer::TransformBuffer;
+use crate::error::LookupError;
+use crate::frame_ref::FrameRef;
+use crate::graph::{Edge, Frame, Miss, Stop};
+use crate::lookup::{Latest, Newest};
+use crate::many::{Bracket, Folded};
+use crate::pose::Pose;
+use crate::shelf::Spot;
+
+/// The way from a source frame to a target frame, prepared: no names to look up, no tree to walk, and
+/// static edges in a row folded into one.
+///
+/// It resolves itself again when the tree or a static edge has changed, which one load tells. It
+/// keeps the buffer alive. Cheap to clone: one for each thread.
+///
+/// ```
+/// use asof_core::Stamp;
+/// use asof_tf::TransformBuffer;
+/// use nalgebra::Isometry3;
+///
+/// let buffer = TransformBuffer::new();
+/// buffer.update_static("base", "mast", Isometry3::translation(0.0, 0.0, 1.0))?;
+/// buffer.update_static("mast", "camera", Isometry3::translation(0.0, 0.0, 0.5))?;
+/// let mut path = buffer.path("base", "camera")?;
+/// assert_eq!(path.lookup(Stamp::EPOCH)?.translation.z, 1.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Path {
+    buffer: TransformBuffer,
+    target: Spot<Frame>,
+    source: Spot<Frame>,
+    /// The buffer's epoch that `steps` belong to.
+    epoch: u64,
+    /// From target to source; `None` when they are not connected.
+    steps: Option<Vec<Step>>,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// Some static edges.
+    Fixed(Pose),
+    /// A dynamic edge, and whether the way goes from parent to child.
+    Moving(Spot<Edge>, bool),
+}
+
+/// The answers to many lookups: a transform for every stamp, and the reasons where there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Many {
+    /// One for each stamp, in order; the identity where there is none.
+    pub isometries: Vec<Isometry3<f64>>,
+    /// The places that have no transform, in order, and why.
+    pub failures: Vec<(usize, LookupError)>,
+}
+
+impl Many {
+    /// The answer at a place; `None` past the end.
+    pub fn get(&self, place: usize) -> Option<Result<&Isometry3<f64>, &LookupError>> {
+        let isometry = self.isometries.get(place)?;
+        let failure = self.failures.binary_search_by_key(&place, |(at, _)| *at);
+        Some(failure.map_or(Ok(isometry), |found| Err(&self.failures[found].1)))
+    }
+}
+
+impl TransformBuffer {
+    /// Prepares the way from `source` to `target`. They need not be connected yet.
+    ///
+    /// # Errors
+    /// When a frame is unknown.
+    pub fn path(&self, target: impl FrameRef, source: impl FrameRef) -> Result<Path, LookupError> {
+        let graph = self.graph();
+        let mut path = Path {
+            buffer: self.clone(),
+            target: Spot::of(target.find(graph)?),
+            source: Spot::of(source.find(graph)?),
+            epoch: 1,
+            steps: None,
+        };
+        path.resolve();
+        Ok(path)
+    }
+
+    /// [`lookup`](TransformBuffer::lookup) at many times; a failure at one does not stop the others.
+    ///
+    /// Fastest when the stamps are in order, as those of a scan or a table are.
+    ///
+    /// # Errors
+    /// When a frame is unknown.
+    pub fn lookup_many(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        stamps: &[Stamp],
+    ) -> Result<Many, LookupError> {
+        Ok(self.path(target, source)?.lookup_many(stamps))
+    }
+
+    /// Takes points, each given in `source` at its own stamp, into `target`. Returns the places that
+    /// could not be, whose coordinates become not-a-number.
+    ///
+    /// # Errors
+    /// When a frame is unknown.
+    pub fn transform_points(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        points: &mut [(Stamp, Point3<f64>)],
+    ) -> Result<Vec<(usize, LookupError)>, LookupError> {
+        Ok(self.path(target, source)?.transform_points(points))
+    }
+}
+
+impl Path {
+    /// As [`TransformBuffer::lookup`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn lookup(&mut self, t: Stamp) -> Result<Isometry3<f64>, LookupError> {
+        self.refresh();
+        if let Some(pose) = self.pose_once(t.nanos()) {
+            return Ok(pose.isometry());
+        }
+        match self.pose_at(t.nanos()) {
+            Ok(pose) => Ok(pose.isometry()),
+            Err(stop) => Err(self.explain(t.nanos(), &stop)),
+        }
+    }
+
+    /// As [`TransformBuffer::lookup_latest`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_latest(&mut self) -> Result<Latest, LookupError> {
+        let newest = self.lookup_newest()?;
+        let stamp = newest.stamps.map(|stamps| stamps.start);
+        match (stamp, newest.stamps) {
+            (Some(stamp), Some(stamps)) if stamps.start != stamps.end => Ok(Latest {
+                stamp: Some(stamp),
+                isometry: self.lookup(stamp)?,
+            }),
+            _ => Ok(Latest {
+                stamp,
+                isometry: newest.isometry,
+            }),
+        }
+    }
+
+    /// As [`TransformBuffer::lookup_newest`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_newest(&mut self) -> Result<Newest, LookupError> {
+        self.refresh();
+        let graph = self.buffer.graph();
+        let mut stamps: Option<(i64, i64)> = None;
+        let walked = self.compose(|edge| {
+            let (pose, stamp) = edge.newest(&graph.pool)?;
+            if let Some(stamp) = stamp {
+                let (first, last) = stamps.unwrap_or((stamp, stamp));
+                stamps = Some((first.min(stamp), last.max(stamp)));
+            }
+            Ok(pose)
+        });
+        match walked {
+            Ok(pose) => Ok(Newest {
+                stamps: stamps.map(|(first, last)| TimeRange::new(first.into(), last.into())),
+                isometry: pose.isometry(),
+            }),
+            Err(stop) => Err(self.explain(0, &stop)),
+        }
+    }
+
+    /// As [`TransformBuffer::lookup_many`].
+    pub fn lookup_many(&mut self, stamps: &[Stamp]) -> Many {
+        let mut many = Many {
+            isometries: Vec::with_capacity(stamps.len()),
+            failures: Vec::new(),
+        };
+        self.for_each(stamps.iter().map(|stamp| stamp.nanos()), |answer| {
+            many.isometries.push(match answer {
+                Ok(pose) => pose.isometry(),
+                Err(error) => {
+                    many.failures.push((many.isometries.len(), error));
+                    Isometry3::identity()
+                }
+            });
+        });
+        many
+    }
+
+    /// As [`TransformBuffer::transform_points`].
+    pub fn transform_points(
+        &mut self,
+        points: &mut [(Stamp, Point3<f64>)],
+    ) -> Vec<(usize, LookupError)> {
+        let mut failures = Vec::new();
+        let stamps: Vec<i64> = points.iter().map(|(stamp, _)| stamp.nanos()).collect();
+        let mut place = 0;
+        self.for_each(stamps.into_iter(), |answer| {
+            let point = &mut points[place].1;
+            match answer {
+                Ok(pose) => *point = Point3::from(pose.apply((*point).into())),
+                Err(error) => {
+                    failures.push((place, error));
+                    *point = Point3::new(f64::NAN, f64::NAN, f64::NAN);
+                }
+            }
+            place += 1;
+        });
+        failures
+    }
+
+    /// Answers every stamp in turn. Stamps that follow each other between the same two samples share
+    /// the search and all that depends on the samples alone.
+    #[inline]
+    fn for_each(
+        &mut self,
+        stamps: impl Iterator<Item = i64>,
+        mut tell: impl FnMut(Result<Pose, LookupError>),
+    ) {
+        self.refresh();
+        let graph = self.buffer.graph();
+        let explain = |t: i64, stop: &Stop<'_>| self.explain(t, stop);
+        let Some(steps) = self.steps.as_ref().filter(|_| !graph.has_eras()) else {
+            for t in stamps {
+                tell(self.pose_at(t).map_err(|stop| explain(t, &stop)));
+            }
+            return;
+        };
+        if let Some((before, edge, is_inverse, after)) = one_moving(steps) {
+            let edge = graph.edges.at(edge);
+            let mut folded = Folded::new(before, after, is_inverse);
+            for t in stamps {
+                let missed = |miss| explain(t, &Stop::At(edge, miss));
+                if !folded.covers(t) {
+                    match edge.bracket(&graph.pool, t) {
+                        Ok(bracket) => folded.enter(&bracket),
+                        Err(miss) => {
+                            tell(Err(missed(miss)));
+                            continue;
+                        }
+                    }
+                }
+                tell(Ok(folded.at(t)));
+            }
+            return;
+        }
+        let mut brackets = vec![Bracket::NONE; steps.len()];
+        for t in stamps {
+            let mut total = Pose::IDENTITY;
+            let mut stop = None;
+            for (step, bracket) in steps.iter().zip(&mut brackets) {
+                let pose = match step {
+                    Step::Fixed(pose) => *pose,
+                    Step::Moving(spot, is_inverse) => {
+                        if !bracket.covers(t) {
+                            let edge = graph.edges.at(*spot);
+                            match edge.bracket(&graph.pool, t) {
+                                Ok(found) => *bracket = found,
+                                Err(miss) => {
+                                    stop = Some(explain(t, &Stop::At(edge, miss)));
+                                    break;
+                                }
+                            }
+                        }
+                        let pose = bracket.at(t);
+                        if *is_inverse { pose.inverse() } else { pose }
+                    }
+                };
+                total = total.times(&pose);
+            }
+            tell(stop.map_or(Ok(total), Err));
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // So that a pose stays in registers.
+    fn pose_once(&self, t: i64) -> Option<Pose> {
+        let graph = self.buffer.graph();
+        if graph.has_eras() {
+            return None;
+        }
+        let mut total: Option<Pose> = None;
+        for step in self.steps.as_deref()? {
+            let pose = match step {
+                Step::Fixed(pose) => *pose,
+                Step::Moving(spot, false) => graph.edges.at(*spot).at_once(&graph.pool, t)?,
+                Step::Moving(spot, true) => {
+                    graph.edges.at(*spot).at_once(&graph.pool, t)?.inverse()
+                }
+            };
+            total = Some(total.map_or(pose, |total| total.times(&pose)));
+        }
+        Some(total.unwrap_or(Pose::IDENTITY))
+    }
+
+    #[inline]
+    fn pose_at(&self, t: i64) -> Result<Pose, Stop<'_>> {
+        let graph = self.buffer.graph();
+        if graph.has_eras() {
+            let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
+            return self.buffer.stopped_by(target, source, t);
+        }
+        self.compose(|edge| edge.at(&graph.pool, t))
+    }
+
+    #[inline]
+    fn compose(&self, mut read: impl FnMut(&Edge) -> Result<Pose, Miss>) -> Result<Pose, Stop<'_>> {
+        let graph = self.buffer.graph();
+        let steps = self.steps.as_deref().ok_or(Stop::Disconnected)?;
+        let mut total: Option<Pose> = None;
+        for step in steps {
+            let pose = match step {
+                Step::Fixed(pose) => *pose,
+                Step::Moving(spot, is_inverse) => {
+                    let edge = graph.edges.at(*spot);
+                    let pose = read(edge).map_err(|miss| Stop::At(edge, miss))?;
+                    if *is_inverse { pose.inverse() } else { pose }
+                }
+            };
+            total = Some(total.map_or(pose, |total| total.times(&pose)));
+        }
+        Ok(total.unwrap_or(Pose::IDENTITY))
+    }
+
+    #[inline]
+    fn refresh(&mut self) {
+        if self.buffer.graph().epoch() != self.epoch {
+            self.resolve();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolve(&mut self) {
+        let graph = self.buffer.graph();
+        let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
+        (self.epoch, self.steps) = graph.steady(|| {
+            let epoch = graph.epoch();
+            let Some((near, far)) = graph.trace(target, source, None) else {
+                return (epoch, None);
+            };
+            let mut steps = Vec::with_capacity(near.len() + far.len());
+            for edge in &near {
+                add(&mut steps, edge, true);
+            }
+            for edge in far.iter().rev() {
+                add(&mut steps, edge, false);
+            }
+            (epoch, Some(steps))
+        });
+    }
+
+    #[cold]
+    fn explain(&self, t: i64, stop: &Stop<'_>) -> LookupError {
+        let graph = self.buffer.graph();
+        let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
+        graph.explain(target, source, t, stop)
+    }
+}
+
+/// Adds an edge to the steps; static ones that follow each other become one.
+fn add(steps: &mut Vec<Step>, edge: &Edge, is_inverse: bool) {
+    let Some(fixed) = &edge.fixed else {
+        steps.push(Step::Moving(Spot::of(edge), is_inverse));
+        return;
+    };
+    let pose = fixed.read(&edge.history, Pose::of);
+    let pose = if is_inverse { pose.inverse() } else { pose };
+    match steps.last_mut() {
+        Some(Step::Fixed(last)) => *last = last.times(&pose),
+        _ => steps.push(Step::Fixed(pose)),
+    }
+}
+
+/// The only dynamic edge, and the poses before and after it, if there is just one.
+fn one_moving(steps: &[Step]) -> Option<(Pose, Spot<Edge>, bool, Pose)> {
+    let moving = |step: &Step| matches!(step, Step::Moving(..));
+    let place = steps.iter().position(moving)?;
+    let Step::Moving(edge, is_inverse) = steps[place] else {
+        return None;
+    };
+    // Static edges in a row are one step, so there is one at most on each side.
+    let fixed = |steps: &[Step]| match steps {
+        [] => Some(Pose::IDENTITY),
+        [Step::Fixed(pose)] => Some(*pose),
+        _ => None,
+    };
+    let (before, after) = (fixed(&steps[..place])?, fixed(&steps[place + 1..])?);
+    Some((before, edge, is_inverse, after))
+}

@@ -1,0 +1,69 @@
+//! The atomics that the concurrent parts are made of: the standard ones, or loom's when it checks a model.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
+};
+
+use std::sync::PoisonError;
+
+/// Takes a mutex whose holder may have panicked: nothing that these mutexes guard is left half done.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets someone else run, between two tries.
+#[inline]
+pub(crate) fn pause(tries: u32) {
+    #[cfg(loom)]
+    {
+        let _ = tries;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    if tries < 32 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+/// A lock of one byte, for sections of some nanoseconds. What it guards is made of atomics.
+///
+/// A contended taker spins a little and then yields its time slice, so a holder that was
+/// descheduled gets to run.
+pub(crate) struct Latch(AtomicBool);
+
+/// Proof that a [`Latch`] is held; lets go when dropped.
+pub(crate) struct Held<'a>(&'a Latch);
+
+impl Latch {
+    pub(crate) fn new() -> Self {
+        Latch(AtomicBool::new(false))
+    }
+
+    #[inline]
+    pub(crate) fn hold(&self) -> Held<'_> {
+        let mut tries = 0;
+        while self.0.swap(true, Ordering::Acquire) {
+            while self.0.load(Ordering::Relaxed) {
+                pause(tries);
+                tries += 1;
+            }
+        }
+        Held(self)
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
+}

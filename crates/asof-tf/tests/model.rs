@@ -1,0 +1,241 @@
+//! The buffer against a model that is slow and plainly right.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use asof_core::Stamp;
+use asof_tf::{LookupError, Options, TransformBuffer, UpdateError};
+use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+use proptest::prelude::*;
+
+/// Edges by child: parent, and every sample by stamp.
+#[derive(Default)]
+struct Model {
+    edges: BTreeMap<usize, (usize, BTreeMap<i64, Isometry3<f64>>)>,
+    window: i64,
+    count: usize,
+}
+
+impl Model {
+    fn update(&mut self, parent: usize, child: usize, t: i64, pose: Isometry3<f64>) -> bool {
+        let (window, count) = (self.window, self.count);
+        let samples = &mut self
+            .edges
+            .entry(child)
+            .or_insert((parent, BTreeMap::new()))
+            .1;
+        let newest = samples.keys().next_back().copied().unwrap_or(t);
+        let oldest = samples.keys().next().copied().unwrap_or(t);
+        if let Some(present) = samples.get_mut(&t) {
+            *present = pose;
+            return true;
+        }
+        if t < newest - window || (samples.len() >= count && t < oldest) {
+            return false;
+        }
+        samples.insert(t, pose);
+        let newest = newest.max(t);
+        samples.retain(|stamp, _| *stamp >= newest - window);
+        while samples.len() > count {
+            samples.pop_first();
+        }
+        true
+    }
+
+    fn edge(&self, child: usize, t: i64) -> Result<Isometry3<f64>, &'static str> {
+        let samples = &self.edges[&child].1;
+        if let Some(pose) = samples.get(&t) {
+            return Ok(*pose);
+        }
+        let before = samples.range(..t).next_back();
+        let after = samples.range(t..).next();
+        match (before, after) {
+            (Some((a, p)), Some((b, q))) => {
+                let part = (t - a) as f64 / (b - a) as f64;
+                let translation = p.translation.vector.lerp(&q.translation.vector, part);
+                let turn = p.rotation.inverse() * q.rotation;
+                let rotation = p.rotation * turn.powf(part);
+                Ok(Isometry3::from_parts(translation.into(), rotation))
+            }
+            (None, Some(_)) => Err("extrapolation_past"),
+            (Some(_), None) => Err("extrapolation_future"),
+            (None, None) => Err("no_data"),
+        }
+    }
+
+    fn to_root(&self, frame: usize, t: i64) -> Vec<(usize, Result<Isometry3<f64>, &'static str>)> {
+        let mut way = Vec::new();
+        let mut at = frame;
+        while let Some((parent, _)) = self.edges.get(&at) {
+            way.push((at, self.edge(at, t)));
+            at = *parent;
+        }
+        way
+    }
+
+    fn root(&self, frame: usize) -> usize {
+        self.edges
+            .get(&frame)
+            .map_or(frame, |(parent, _)| self.root(*parent))
+    }
+
+    fn lookup(
+        &self,
+        target: usize,
+        source: usize,
+        t: i64,
+    ) -> Result<Isometry3<f64>, Vec<&'static str>> {
+        if self.root(target) != self.root(source) {
+            return Err(vec!["disconnected"]);
+        }
+        let (mut up, mut down) = (self.to_root(target, t), self.to_root(source, t));
+        while up.last().map(|e| e.0) == down.last().map(|e| e.0) && !up.is_empty() {
+            up.pop();
+            down.pop();
+        }
+        let errors: Vec<_> = up
+            .iter()
+            .chain(&down)
+            .filter_map(|(_, pose)| pose.err())
+            .collect();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let product = |way: Vec<(usize, Result<Isometry3<f64>, _>)>| {
+            way.into_iter()
+                .fold(Isometry3::identity(), |sum, (_, pose)| {
+                    pose.expect("no error") * sum
+                })
+        };
+        Ok(product(up).inverse() * product(down))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Sample {
+    child: usize,
+    stamp: i64,
+    pose: Isometry3<f64>,
+}
+
+fn pose() -> impl Strategy<Value = Isometry3<f64>> {
+    let unit = -1.0..1.0_f64;
+    (
+        [unit.clone(), unit.clone(), unit.clone()],
+        [unit.clone(), unit.clone(), unit],
+    )
+        .prop_map(|([x, y, z], [roll, pitch, yaw])| {
+            Isometry3::from_parts(
+                Translation3::new(x, y, z),
+                UnitQuaternion::from_euler_angles(roll, pitch, yaw * 3.0),
+            )
+        })
+}
+
+fn same(a: &Isometry3<f64>, b: &Isometry3<f64>) -> bool {
+    let apart = (a.translation.vector - b.translation.vector).norm();
+    let (p, q) = (a.rotation.coords, b.rotation.coords);
+    apart < 1e-9 && (p - q).norm().min((p + q).norm()) < 1e-9
+}
+
+fn name(frame: usize) -> String {
+    format!("frame_{frame}")
+}
+
+const FRAMES: usize = 8;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 300 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn lookups_agree_with_the_model(
+        parents in proptest::collection::vec(0..FRAMES, FRAMES),
+        samples in proptest::collection::vec(
+            (1..FRAMES, 0..400_i64, pose()).prop_map(|(child, stamp, pose)| Sample { child, stamp, pose }),
+            0..if cfg!(miri) { 20 } else { 400 },
+        ),
+        queries in proptest::collection::vec((0..FRAMES, 0..FRAMES, -20..420_i64), 60),
+        window in 50..500_i64,
+        count in 1..200_usize,
+    ) {
+        let options = Options::default()
+            .window(Duration::from_nanos(window as u64))
+            .count(count as u64);
+        let buffer = TransformBuffer::with_options(options);
+        let mut model = Model { window, count, ..Model::default() };
+        let mut refused = 0;
+        for Sample { child, stamp, pose } in &samples {
+            // Frame 1 is a second root now and then: then there are two trees.
+            if *child == 1 && parents[0] == 0 {
+                continue;
+            }
+            let parent = parents[*child] % child;
+            let stored = buffer.update(&name(parent), &name(*child), (*stamp).into(), *pose);
+            let kept = model.update(parent, *child, *stamp, *pose);
+            prop_assert_eq!(stored.is_ok(), kept, "{:?}", stored);
+            if let Err(error) = stored {
+                let is_too_old = matches!(error, UpdateError::TooOld { .. });
+                prop_assert!(is_too_old);
+                refused += 1;
+            }
+        }
+        let held: usize = model.edges.values().map(|(_, samples)| samples.len()).sum();
+        prop_assert_eq!(buffer.stats().samples, held as u64);
+        prop_assert_eq!(buffer.stats().too_old, refused);
+        for (target, source, t) in queries {
+            let found = buffer.lookup(&name(target), &name(source), t.into());
+            if buffer.find(&name(target)).is_none() || buffer.find(&name(source)).is_none() {
+                let is_unknown = matches!(found, Err(LookupError::UnknownFrame { .. }));
+                prop_assert!(is_unknown);
+                continue;
+            }
+            let mut path = buffer.path(&name(target), &name(source)).expect("both are known");
+            prop_assert_eq!(path.lookup(t.into()).is_ok(), found.is_ok());
+            match (model.lookup(target, source, t), found) {
+                (Ok(wanted), Ok(found)) => {
+                    prop_assert!(same(&wanted, &found), "{} is not {}", found, wanted);
+                    let by_path = path.lookup(t.into()).expect("the lookup did");
+                    prop_assert!(same(&wanted, &by_path));
+                    let many = path.lookup_many(&[Stamp::from_nanos(t); 2]);
+                    prop_assert!(many.failures.is_empty());
+                    prop_assert!(same(&wanted, &many.isometries[1]));
+                }
+                (Err(wanted), Err(found)) => {
+                    prop_assert!(wanted.contains(&found.kind()), "{:?}, not {:?}", found, wanted);
+                }
+                (wanted, found) => prop_assert!(false, "{:?} is not {:?}", found, wanted),
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_in_any_order_is_the_same_as_one_by_one(
+        first in proptest::collection::vec((0..300_i64, pose()), 0..150),
+        batch in proptest::collection::vec((0..300_i64, pose()), 0..150),
+        window in 50..500_u64,
+        count in 1..200_u64,
+    ) {
+        let options = Options::default().window(Duration::from_nanos(window)).count(count);
+        let (one, all) = (TransformBuffer::with_options(options), TransformBuffer::with_options(options));
+        for (stamp, pose) in &first {
+            let _ = one.update("a", "b", (*stamp).into(), *pose);
+            let _ = all.update("a", "b", (*stamp).into(), *pose);
+        }
+        // In order, so that the model of one by one drops nothing that comes back to matter.
+        let mut sorted: BTreeMap<i64, Isometry3<f64>> = BTreeMap::new();
+        sorted.extend(batch.iter().copied());
+        for (stamp, pose) in &sorted {
+            let _ = one.update("a", "b", (*stamp).into(), *pose);
+        }
+        let samples = batch.iter().map(|(stamp, pose)| ((*stamp).into(), *pose));
+        all.extend_edge("a", "b", samples).expect("all are good");
+        for t in 0..300_i64 {
+            let (x, y) = (one.lookup("a", "b", t.into()), all.lookup("a", "b", t.into()));
+            prop_assert_eq!(x, y, "at {}", t);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Waiting for transforms, and watching them come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use asof_core::Stamp;
+use asof_tf::{TransformBuffer, WaitError};
+use nalgebra::Isometry3;
+
+const LONG: Duration = Duration::from_mins(1);
+
+fn shift(x: f64) -> Isometry3<f64> {
+    Isometry3::translation(x, 0.0, 0.0)
+}
+
+fn at(nanos: i64) -> Stamp {
+    Stamp::from_nanos(nanos)
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_wait_ends_when_the_last_missing_thing_arrives() {
+    let buffer = TransformBuffer::new();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| buffer.wait_for("map", "lidar", at(10), LONG));
+        buffer
+            .update("odom", "base", at(0), shift(0.0))
+            .expect("good");
+        std::thread::yield_now();
+        buffer
+            .update_static("base", "lidar", shift(5.0))
+            .expect("good");
+        buffer
+            .update("odom", "base", at(20), shift(2.0))
+            .expect("good");
+        buffer
+            .update_static("map", "odom", shift(100.0))
+            .expect("good");
+        let found = waiting.join().expect("no panic").expect("it came");
+        assert_eq!(found.translation.x, 106.0);
+    });
+}
+
+#[test]
+fn a_wait_that_cannot_come_true_says_so_at_once() {
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(100), shift(0.0)).expect("good");
+    let error = buffer
+        .wait_for("a", "b", at(50), LONG)
+        .expect_err("is past");
+    assert!(matches!(error, WaitError::Never(_)));
+}
+
+#[test]
+fn a_wait_in_vain_tells_what_was_missing() {
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(100), shift(0.0)).expect("good");
+    let error = buffer
+        .wait_for("a", "b", at(150), Duration::from_millis(5))
+        .expect_err("never comes");
+    let WaitError::TimedOut { missing, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(missing.kind(), "extrapolation_future");
+}
+
+#[test]
+fn a_future_is_woken_by_its_own_edge_and_by_no_other() {
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(0), shift(0.0)).expect("good");
+    buffer.update("a", "c", at(0), shift(0.0)).expect("good");
+    let mut wait = Box::pin(buffer.wait("a", "b", at(10), None));
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    buffer
+        .update("a", "c", at(10), shift(0.0))
+        .expect("another edge");
+    buffer.update("a", "b", at(5), shift(0.0)).expect("not yet");
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    buffer
+        .update("a", "b", at(15), shift(3.0))
+        .expect("this is it");
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert!(matches!(
+        wait.as_mut().poll(&mut context),
+        Poll::Ready(Ok(_))
+    ));
+}
+
+#[test]
+fn a_future_with_a_timeout_is_woken_when_time_is_up() {
+    let buffer = TransformBuffer::new();
+    let mut wait = Box::pin(buffer.wait("a", "b", at(10), Some(Duration::from_millis(5))));
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    while wait.as_mut().poll(&mut context).is_pending() {
+        while count.0.swap(0, Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_dropped_future_is_forgotten() {
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(0), shift(0.0)).expect("good");
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut wait = Box::pin(buffer.wait("a", "b", at(10), None));
+    assert!(
+        wait.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(wait);
+    buffer.update("a", "b", at(20), shift(0.0)).expect("good");
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    assert_eq!(Arc::strong_count(&count), 2);
+}
+
+#[test]
+fn many_waits_and_a_writer_miss_nothing() {
+    let rounds = if cfg!(miri) { 3 } else { 300 };
+    let buffer = TransformBuffer::new();
+    std::thread::scope(|scope| {
+        for waiter in 0..3_i64 {
+            let buffer = &buffer;
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let t = at(round * 10 + waiter);
+                    buffer.wait_for("a", "b", t, LONG).expect("comes");
+                }
+            });
+        }
+        for step in 0..=rounds {
+            buffer
+                .update("a", "b", at(step * 10), shift(0.0))
+                .expect("good");
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn an_observer_gets_the_latest_of_every_edge_and_then_every_update() {
+    let buffer = TransformBuffer::new();
+    buffer
+        .update("odom", "base", at(0), shift(0.0))
+        .expect("good");
+    buffer
+        .update("odom", "base", at(10), shift(1.0))
+        .expect("good");
+    buffer
+        .update_static("base", "lidar", shift(5.0))
+        .expect("good");
+    let mut observer = buffer.observe(16);
+    buffer
+        .update("odom", "base", at(20), shift(2.0))
+        .expect("good");
+    buffer
+        .update_static("base", "camera", shift(6.0))
+        .expect("good");
+    let seen: Vec<_> = observer
+        .drain()
+        .into_iter()
+        .map(|u| (u.child.to_string(), u.stamp))
+        .collect();
+    let wanted = [
+        ("base", Some(at(10))),
+        ("lidar", None),
+        ("base", Some(at(20))),
+        ("camera", None),
+    ];
+    assert_eq!(seen, wanted.map(|(child, stamp)| (child.to_owned(), stamp)));
+    assert_eq!(observer.missed(), 0);
+    assert!(observer.try_next().is_none());
+}
+
+#[test]
+fn a_slow_observer_misses_the_oldest_and_knows_how_many() {
+    let buffer = TransformBuffer::new();
+    let mut observer = buffer.observe(2);
+    for t in 0..10 {
+        buffer.update("a", "b", at(t), shift(0.0)).expect("good");
+    }
+    assert_eq!(observer.missed(), 8);
+    let left: Vec<_> = observer
+        .drain()
+        .into_iter()
+        .filter_map(|u| u.stamp)
+        .collect();
+    assert_eq!(left, [at(8), at(9)]);
+}
+
+#[test]
+fn an_observer_that_registers_in_the_middle_sees_every_stamp_once() {
+    let last = if cfg!(miri) { 30 } else { 3_000 };
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(0), shift(0.0)).expect("good");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for t in 1..=last {
+                buffer.update("a", "b", at(t), shift(0.0)).expect("good");
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let mut observer = buffer.observe(10_000);
+        let mut seen = Vec::new();
+        while seen.last() != Some(&at(last)) {
+            seen.extend(observer.next_within(LONG).and_then(|update| update.stamp));
+        }
+        let first = seen[0].nanos();
+        let wanted: Vec<_> = (first..=last).map(at).collect();
+        assert_eq!(seen, wanted);
+    });
+    assert!(is_over.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_dropped_observer_costs_nothing_more() {
+    let buffer = TransformBuffer::new();
+    drop(buffer.observe(4));
+    buffer.update("a", "b", at(0), shift(0.0)).expect("good");
+    assert!(buffer.lookup("a", "b", at(0)).is_ok());
+}
