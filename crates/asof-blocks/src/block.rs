@@ -69,13 +69,6 @@ impl Block {
         Places::Listed(&self.postings[entry.first as usize..(entry.first + entry.count) as usize])
     }
 
-    /// The topic's last row at or before `t`.
-    pub fn last_at(&self, topic: TopicId, t: Stamp) -> Option<&Row> {
-        let places = self.rows_of(topic);
-        let count = self.count_through(places, t);
-        (count > 0).then(|| &self.rows[places.get(count - 1)])
-    }
-
     /// How many of a topic's rows are at or before `t`.
     pub fn count_through(&self, places: Places<'_>, t: Stamp) -> usize {
         let is_by = |place: usize| self.rows[place].log_time <= t;
@@ -83,15 +76,6 @@ impl Block {
             Places::None => 0,
             Places::All => self.rows.partition_point(|row| row.log_time <= t),
             Places::Listed(list) => list.partition_point(|&place| is_by(place as usize)),
-        }
-    }
-
-    /// How many of a topic's rows are among the first `place` rows.
-    pub fn count_below(&self, places: Places<'_>, place: usize) -> usize {
-        match places {
-            Places::None => 0,
-            Places::All => place,
-            Places::Listed(list) => list.partition_point(|&at| (at as usize) < place),
         }
     }
 
@@ -173,6 +157,15 @@ pub(crate) enum Places<'a> {
 }
 
 impl Places<'_> {
+    /// How many of them are among the first `place` rows.
+    pub fn count_below(&self, place: usize) -> usize {
+        match self {
+            Places::None => 0,
+            Places::All => place,
+            Places::Listed(list) => list.partition_point(|&at| (at as usize) < place),
+        }
+    }
+
     pub fn get(&self, index: usize) -> usize {
         match self {
             Places::None | Places::All => index,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics};
+use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics};
 
-use crate::head::HeadClass;
-use crate::head::{HeadOptions, ReadHead};
+use crate::disk::DiskTier;
+use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
 use crate::options::Options;
 use crate::ranges::{LoadedRanges, RangeWatch};
 use crate::reader::Reader;
@@ -94,7 +94,7 @@ impl BlockCache {
             HeadOptions {
                 class,
                 position: query.range.end,
-                direction: crate::head::Direction::Backward,
+                direction: Direction::Backward,
                 ..HeadOptions::default()
             },
         );
@@ -122,14 +122,14 @@ impl BlockCache {
     pub fn clear(&self) {
         let mut state = self.shared.state();
         let all = (0..state.names.len() as u32).collect();
-        state.forget(&all, asof_core::TimeRange::ALL);
+        state.forget(&all, TimeRange::ALL);
     }
 
     /// What is held and has been done.
     pub fn statistics(&self) -> Statistics {
         let state = self.shared.state();
         let counters = &state.counters;
-        let disk = self.shared.disk.as_ref().map(|disk| disk.size());
+        let disk = self.shared.disk.as_ref().map(DiskTier::size);
         let (disk_bytes, disk_blocks) = disk.unwrap_or_default();
         let by_topic = state.topics.iter().enumerate();
         Statistics {

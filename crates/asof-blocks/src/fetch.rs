@@ -155,7 +155,7 @@ impl Fetch {
         {
             progress.tail = None;
             if let Some(flight) = state.flight(self.id) {
-                self.publish(&progress, flight);
+                publish(&progress, flight);
             }
         }
     }
@@ -400,7 +400,7 @@ impl Fetch {
             self.seal(shared, progress);
         }
         if let Some(flight) = shared.state().flight(self.id) {
-            self.publish(progress, flight);
+            publish(progress, flight);
         }
         Advance::Ready(piece)
     }
@@ -475,10 +475,12 @@ impl Fetch {
                 None => return,
             }
         }
-        if rows.is_empty() && start <= kept_end && self.ensure_open(shared, progress, start) {
-            if let Some(open) = &mut progress.open {
-                open.end = open.end.max(kept_end);
-            }
+        if rows.is_empty()
+            && start <= kept_end
+            && self.ensure_open(shared, progress, start)
+            && let Some(open) = &mut progress.open
+        {
+            open.end = open.end.max(kept_end);
         }
         if kept_end < piece.range.end || !rows.is_empty() {
             // What follows does not join on to this block.
@@ -519,17 +521,8 @@ impl Fetch {
             state.commit(&self.topics, block, class, charge);
         }
         if let Some(flight) = state.flight(self.id) {
-            self.publish(progress, flight);
+            publish(progress, flight);
         }
-    }
-
-    /// Lets the store know how far this has come.
-    fn publish(&self, progress: &Progress, flight: &mut Flight) {
-        let open = progress.open.as_ref().map(|open| open.start);
-        let tail = progress.tail.as_ref().map(|tail| tail.range.start);
-        flight.frontier = progress.frontier;
-        let read = progress.frontier.unwrap_or(Stamp::MAX);
-        flight.open_start = [open, tail].into_iter().flatten().fold(read, Stamp::min);
     }
 
     /// Foreign code has panicked in the middle of a read: nothing of it can be trusted.
@@ -655,4 +648,13 @@ fn compact(mut rows: Vec<Row>, buffers: &[Bytes]) -> Messages {
 
 fn key(row: &Row) -> (Stamp, u64) {
     (row.log_time, row.order)
+}
+
+/// Lets the store know how far this has come.
+fn publish(progress: &Progress, flight: &mut Flight) {
+    let open = progress.open.as_ref().map(|open| open.start);
+    let tail = progress.tail.as_ref().map(|tail| tail.range.start);
+    flight.frontier = progress.frontier;
+    let read = progress.frontier.unwrap_or(Stamp::MAX);
+    flight.open_start = [open, tail].into_iter().flatten().fold(read, Stamp::min);
 }

@@ -427,13 +427,11 @@ impl Iterator for Reader {
             if let Some(next) = self.ready.pop_front() {
                 return Some(next);
             }
-            match self.position {
-                Some(at) => self.advance(at),
-                None => {
-                    self.let_go();
-                    return None;
-                }
-            }
+            let Some(at) = self.position else {
+                self.let_go();
+                return None;
+            };
+            self.advance(at);
         }
     }
 }

@@ -325,7 +325,7 @@ impl State {
             .find_map(|(_, block)| {
                 let place = PlaceHint::of(hint, block, t);
                 let places = block.rows_of(topic);
-                let count = block.count_below(places, place);
+                let count = places.count_below(place);
                 (count > 0).then(|| (block, places.get(count - 1)))
             });
         let mut at = t;

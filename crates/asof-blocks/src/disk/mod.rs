@@ -119,7 +119,7 @@ impl DiskTier {
             tracing::warn!(folder = %self.folder.display(), %error, "a block could not be written to disk");
             return;
         }
-        files.add(key, names, block.range, bytes);
+        files.add(key, &names, block.range, bytes);
     }
 
     /// What there is of these topics at `at`.
@@ -166,15 +166,8 @@ impl DiskTier {
             self.remove(&mut self.files(), key);
             return None;
         };
-        Some(Box::new(
-            Some(Ok(batch))
-                .filter(|batch| {
-                    batch
-                        .as_ref()
-                        .is_ok_and(|batch: &asof_core::Batch| !batch.is_empty())
-                })
-                .into_iter(),
-        ))
+        let batch = Some(batch).filter(|batch| !batch.is_empty());
+        Some(Box::new(batch.map(Ok).into_iter()))
     }
 
     fn take_stock(&self) -> io::Result<()> {
@@ -194,7 +187,7 @@ impl DiskTier {
                         && files.overlapping(&head.topics, head.range).is_empty() =>
                 {
                     files.next_key = files.next_key.max(key + 1);
-                    files.add(key, head.topics, head.range, bytes);
+                    files.add(key, &head.topics, head.range, bytes);
                 }
                 // Left behind by someone who was interrupted, damaged, or too much.
                 _ => drop(fs::remove_file(&path)),
@@ -267,8 +260,8 @@ impl Files {
             .collect()
     }
 
-    fn add(&mut self, key: u64, topics: Vec<Arc<str>>, range: TimeRange, bytes: u64) {
-        let group = self.group(&topics);
+    fn add(&mut self, key: u64, topics: &[Arc<str>], range: TimeRange, bytes: u64) {
+        let group = self.group(topics);
         self.groups[group]
             .blocks
             .insert(range.start, (range.end, key));
