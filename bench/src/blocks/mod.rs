@@ -42,14 +42,14 @@ fn per<'a>(name: &'a str, operations: u64, mut work: impl FnMut() + 'a) -> Conte
 }
 
 /// Reads everything, and looks at every message.
-fn drain(batches: impl Iterator<Item = Result<asof_core::Batch, asof_core::SourceError>>) -> u64 {
+fn drain(batches: impl Iterator<Item = Result<asof_core::Batch, asof_core::SourceError>>) {
     let mut sum = 0;
     for batch in batches {
         for message in batch.expect("reads").iter() {
             sum += message.payload.len() as u64 + message.order;
         }
     }
-    black_box(sum)
+    black_box(sum);
 }
 
 fn cache_over(ticks: &Arc<Ticks>, options: Options) -> BlockCache {
@@ -76,9 +76,9 @@ fn cold(bench: &Bench) {
         }
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, payload);
         bench.case(case, "ns CPU/message", 15, vec![contender("asof", || {
-            let bare = cpu(|| drop(drain(TicksSource(Arc::clone(&ticks)).read(&Query::all()).expect("reads"))));
+            let bare = cpu(|| drain(TicksSource(Arc::clone(&ticks)).read(&Query::all()).expect("reads")));
             let cache = cache_over(&ticks, Options::default());
-            let cached = cpu(|| drop(drain(cache.read(&Query::all()).expect("reads"))));
+            let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
             assert_eq!(cache.statistics().passed_through, 0);
             (cached - bare) / MESSAGES as f64
         })]);
@@ -90,7 +90,7 @@ fn warm(bench: &Bench) {
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, 100);
         let cache = cache_over(&ticks, Options::default());
         drain(cache.read(&Query::all()).expect("reads"));
-        let read = || drop(drain(cache.read(&Query::all()).expect("reads")));
+        let read = || drain(cache.read(&Query::all()).expect("reads"));
         bench.case("warm_read_100_topics", "ns CPU/message", 21, vec![per("asof", MESSAGES as u64, read)]);
         assert_eq!(cache.statistics().source_reads, 1);
     }
@@ -101,7 +101,7 @@ fn warm(bench: &Bench) {
         for number in 0..100 {
             drain(cache.read(&Query::topics([topic(number)])).expect("reads"));
         }
-        let read = || drop(drain(cache.read(&Query::all()).expect("reads")));
+        let read = || drain(cache.read(&Query::all()).expect("reads"));
         bench.case("warm_read_100_topics_fetched_apart", "ns CPU/message", 11, vec![per("asof", MESSAGES as u64, read)]);
         assert_eq!(cache.statistics().source_reads, 100);
     }
@@ -197,7 +197,7 @@ fn many_blocks(bench: &Bench) {
         let head = cache.head(&Topics::All, HeadOptions { class: HeadClass::Playback, ..HeadOptions::default() });
         let at = RefCell::new(0i64);
         let calls = 20_000;
-        let mut insert = || {
+        let insert = || {
             let from = *at.borrow();
             *at.borrow_mut() = from + calls;
             let range = TimeRange::new(Stamp::from_nanos(from * 1_000_000), Stamp::from_nanos((from + calls) * 1_000_000 - 1));

@@ -72,7 +72,7 @@ impl Source for TicksSource {
         let topics = ticks.channels.len() as i64;
         let wanted: Vec<bool> = ticks.channels.iter().map(|channel| query.topics.contains(&channel.topic)).collect();
         let all = wanted.iter().all(|&wanted| wanted);
-        let first = query.range.start.nanos().max(0).div_ceil(ticks.period);
+        let first = query.range.start.nanos().max(0).unsigned_abs().div_ceil(ticks.period as u64) as i64;
         let last = (query.range.end.nanos().max(-1)).div_euclid(ticks.period).min(ticks.messages - 1);
         let mut at = first;
         Ok(Box::new(std::iter::from_fn(move || {

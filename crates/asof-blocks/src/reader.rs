@@ -92,12 +92,17 @@ impl Reader {
     /// The next instant that it will deliver; `None` at the end.
     ///
     /// Everything before has been handed out, except for what the last call to `next` left over.
-    pub fn position(&self) -> Option<Stamp> {
+    pub fn at(&self) -> Option<Stamp> {
         match (&self.rest, self.ready.front()) {
             (Some(rest), _) => Some(rest.block.rows[rest.span.start].log_time),
             (None, Some(Ok(batch))) => Some(batch.range().start),
             _ => self.position,
         }
+    }
+
+    /// Whether there is nothing more to come, not even an error.
+    pub fn is_finished(&self) -> bool {
+        self.position.is_none() && self.rest.is_none() && self.ready.is_empty()
     }
 
     fn advance(&mut self, at: Stamp) {

@@ -44,7 +44,7 @@ impl Reverse {
     }
 
     /// Everything at or before this has not been handed out yet; `None` at the start of the range.
-    pub fn position(&self) -> Option<Stamp> {
+    pub fn at(&self) -> Option<Stamp> {
         match self.ready.last() {
             Some(batch) => Some(batch.range().end),
             None => self.end,

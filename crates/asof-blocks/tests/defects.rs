@@ -39,9 +39,8 @@ fn the_budget_holds_however_much_a_reader_wants_at_once() {
     let recording = Recording::regular(3, 300, 2_000);
     let cache = cache(&recording, 50_000, 20_000);
     let everything = Query::all();
-    let mut reader = cache.read_as(&everything, HeadClass::Playback);
     let mut seen = Vec::new();
-    while let Some(batch) = reader.next() {
+    for batch in cache.read_as(&everything, HeadClass::Playback) {
         seen.extend(seen_in(&batch.expect("reads")));
         assert_sound(&cache);
     }
