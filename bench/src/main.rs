@@ -3,6 +3,7 @@
 //! `asof-bench SUITE [--json] [--case TEXT] [--rounds N]` runs a suite's cases, ours and every peer's interleaved in
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
+mod blocks;
 mod harness;
 mod hot;
 mod mcap_suite;
@@ -14,6 +15,7 @@ use harness::Bench;
 type Suite = (&'static str, fn(&mut Bench));
 
 const SUITES: &[Suite] = &[
+    ("blocks", blocks::run),
     ("hot", hot::run),
     ("mcap", mcap_suite::run),
     ("tf", tf::run),

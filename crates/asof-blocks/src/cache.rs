@@ -1,0 +1,205 @@
+//! The cache itself.
+
+use std::sync::Arc;
+
+use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics};
+
+use crate::disk::DiskTier;
+use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
+use crate::options::Options;
+use crate::ranges::{LoadedRanges, RangeWatch};
+use crate::reader::Reader;
+use crate::reverse::Reverse;
+use crate::shared::Shared;
+use crate::stats::Statistics;
+
+/// A [`Source`] over any source, that keeps what was read, by topic and time, within a byte budget.
+///
+/// Cloning is cheap: clones share everything. Readers outlive the cache if they must.
+#[derive(Debug, Clone)]
+pub struct BlockCache {
+    shared: Arc<Shared>,
+}
+
+/// What the cache counts, held against what it finds by counting anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// What the budget says is in use.
+    pub accounted: u64,
+    /// The sum of what blocks, facts and reads on their way have reserved.
+    pub reserved: u64,
+    /// What the blocks cost, measured anew, with the same facts and reads.
+    pub measured: u64,
+    /// The budget.
+    pub budget: u64,
+}
+
+impl Audit {
+    /// Whether all counts agree and the budget holds.
+    pub fn is_sound(&self) -> bool {
+        self.accounted == self.reserved
+            && self.reserved == self.measured
+            && self.accounted <= self.budget
+    }
+}
+
+impl BlockCache {
+    /// A cache over `source`.
+    pub fn new(source: impl Source + 'static, options: Options) -> Self {
+        BlockCache::over(Arc::new(source), options)
+    }
+
+    /// A cache over a source that others use as well.
+    pub fn over(source: Arc<dyn Source>, options: Options) -> Self {
+        BlockCache {
+            shared: Shared::new(source, options),
+        }
+    }
+
+    /// The source below.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.shared.source
+    }
+
+    /// A head on these topics: the cache keeps what it needs for as long as the head lives.
+    pub fn head(&self, topics: &Topics, options: HeadOptions) -> ReadHead {
+        ReadHead::new(&self.shared, topics, options)
+    }
+
+    /// Reads with a head of its own, of this class, that moves along.
+    pub fn read_as(&self, query: &Query, class: HeadClass) -> Reader {
+        let options = HeadOptions {
+            class,
+            position: query.range.start,
+            ..HeadOptions::default()
+        };
+        self.head(&query.topics, options).read(query)
+    }
+
+    /// The last `count` messages of a topic at or before `at`, in order of time.
+    ///
+    /// One call steps back over a video's group of pictures, however long it is. What is not held is
+    /// read, and kept, in ranges that grow until there are enough messages.
+    ///
+    /// # Errors
+    /// When the source cannot be read.
+    pub fn last_n(&self, topic: &str, at: Stamp, count: usize) -> Result<Batch, SourceError> {
+        crate::backfill::last_n(&self.shared, topic, at, count)
+    }
+
+    /// Reads backwards from the end of the query's range.
+    pub fn reverse(&self, query: &Query, class: HeadClass) -> Reverse {
+        let head = self.head(
+            &query.topics,
+            HeadOptions {
+                class,
+                position: query.range.end,
+                direction: Direction::Backward,
+                ..HeadOptions::default()
+            },
+        );
+        Reverse::new(&self.shared, query, head)
+    }
+
+    /// What is held of these topics: the times at which none of them is missing.
+    pub fn loaded(&self, topics: &Topics) -> LoadedRanges {
+        LoadedRanges::of(&self.shared, topics)
+    }
+
+    /// Tells when what is held of these topics changes, at most 60 times a second.
+    pub fn watch(&self, topics: &Topics) -> RangeWatch {
+        RangeWatch::new(&self.shared, topics)
+    }
+
+    /// Changes the budget; evicts at once if it is lower.
+    pub fn set_budget(&self, bytes: u64) {
+        self.shared.budget.set_limit(bytes);
+        self.shared.state().fit();
+        self.shared.spill();
+    }
+
+    /// Drops everything that is held, on no one's behalf but the caller's.
+    pub fn clear(&self) {
+        let mut state = self.shared.state();
+        let all = (0..state.names.len() as u32).collect();
+        state.forget(&all, TimeRange::ALL);
+    }
+
+    /// What is held and has been done.
+    pub fn statistics(&self) -> Statistics {
+        let state = self.shared.state();
+        let counters = &state.counters;
+        let disk = self.shared.disk.as_ref().map(DiskTier::size);
+        let (disk_bytes, disk_blocks) = disk.unwrap_or_default();
+        let by_topic = state.topics.iter().enumerate();
+        Statistics {
+            budget: self.shared.budget.limit(),
+            accounted: self.shared.budget.used(),
+            peak: self.shared.budget.peak(),
+            blocks: state.block_count(),
+            bytes_by_class: HeadClass::ALL
+                .into_iter()
+                .map(|class| (class, counters.bytes_of(class)))
+                .collect(),
+            payload_by_topic: by_topic
+                .filter(|(_, index)| index.payload_bytes > 0)
+                .map(|(id, index)| (state.names.name(id as u32).to_string(), index.payload_bytes))
+                .collect(),
+            disk_bytes,
+            disk_blocks,
+            fact_bytes: state.measured_facts(),
+            hits: counters.hits,
+            misses: counters.misses,
+            backfill_hits: counters.backfill_hits,
+            backfill_misses: counters.backfill_misses,
+            evictions: counters.evictions,
+            passed_through: counters.passed_through,
+            source_reads: counters.source_reads,
+            source_backfills: counters.source_backfills,
+            source_messages: counters.source_messages,
+            disk_reads: counters.disk_reads,
+            stalls: counters.stalls,
+            stalled: counters.stalled,
+            disorders: counters.disorders,
+        }
+    }
+
+    /// Counts everything anew and compares: for tests, after every step.
+    ///
+    /// Exact only while no other thread reads.
+    pub fn audit(&self) -> Audit {
+        let fetches: Vec<_> = {
+            let state = self.shared.state();
+            state
+                .fetches
+                .iter()
+                .map(|flight| Arc::clone(&flight.fetch))
+                .collect()
+        };
+        let open: u64 = fetches.iter().map(|fetch| fetch.reserved()).sum();
+        let state = self.shared.state();
+        let slots = || state.sets.iter().flat_map(|set| set.blocks.values());
+        let facts = state.measured_facts();
+        Audit {
+            accounted: self.shared.budget.used(),
+            reserved: slots().map(|slot| slot.charge.bytes()).sum::<u64>() + facts + open,
+            measured: slots().map(|slot| slot.block.footprint()).sum::<u64>() + facts + open,
+            budget: self.shared.budget.limit(),
+        }
+    }
+}
+
+impl Source for BlockCache {
+    fn summary(&self) -> Arc<Summary> {
+        self.shared.source.summary()
+    }
+
+    /// Reads as [`HeadClass::Preload`].
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(Box::new(self.read_as(query, HeadClass::Preload)))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        crate::backfill::backfill(&self.shared, topics, at)
+    }
+}

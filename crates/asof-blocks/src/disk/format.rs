@@ -1,0 +1,265 @@
+//! How a block lies in its file.
+//!
+//! Little-endian throughout: the magic, the length of the head, the head (fingerprint, range, topics,
+//! channels, counts) and its checksum, then the rows, the payloads in the order of the rows, and a
+//! checksum of both. Nothing of it is trusted: every length is checked, and whatever does not fit makes
+//! the whole block unusable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asof_core::{Batch, Channel, Query, Row, Schema, Stamp, TimeRange};
+use bytes::Bytes;
+
+use crate::block::Block;
+use crate::names::ChannelTable;
+
+const MAGIC: &[u8; 8] = b"asofblk1";
+/// The magic and the length of the head.
+pub(super) const PREFIX: usize = 12;
+/// Bytes of a row in a file.
+const ROW: u64 = 40;
+const CHECKSUM: u64 = 4;
+
+/// What stands at the beginning of a file.
+pub(super) struct Head {
+    pub range: TimeRange,
+    pub topics: Vec<Arc<str>>,
+    pub file_bytes: u64,
+    channels: Vec<Arc<Channel>>,
+    rows: u64,
+    payload: u64,
+}
+
+pub(super) fn encode(
+    fingerprint: &str,
+    topics: &[Arc<str>],
+    block: &Block,
+    table: &ChannelTable,
+) -> Vec<u8> {
+    let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+    for row in &block.rows {
+        let next = numbers.len() as u32;
+        numbers.entry(row.channel).or_insert(next);
+    }
+    let mut channels: Vec<(u32, u32)> = numbers.iter().map(|(&known, &own)| (own, known)).collect();
+    channels.sort_unstable();
+    let payload: u64 = block.rows.iter().map(|row| row.len).sum();
+    let mut head = Writer::default();
+    head.text(fingerprint);
+    head.i64(block.range.start.nanos());
+    head.i64(block.range.end.nanos());
+    head.u32(topics.len() as u32);
+    for topic in topics {
+        head.text(topic);
+    }
+    head.u32(channels.len() as u32);
+    for (_, known) in channels {
+        head.channel(&table.channels[known as usize]);
+    }
+    head.u64(block.rows.len() as u64);
+    head.u64(payload);
+
+    let mut file = Writer::default();
+    file.0.extend_from_slice(MAGIC);
+    file.u32(head.0.len() as u32);
+    file.0.extend_from_slice(&head.0);
+    file.u32(crc32fast::hash(&head.0));
+    let body = file.0.len();
+    for row in &block.rows {
+        file.i64(row.log_time.nanos());
+        file.i64(row.publish_time.nanos());
+        file.u64(row.order);
+        file.u64(row.len);
+        file.u32(row.sequence);
+        file.u32(numbers[&row.channel]);
+    }
+    for row in &block.rows {
+        let buffer = &block.buffers[row.buffer as usize];
+        let payload = &buffer[row.offset as usize..(row.offset + row.len) as usize];
+        file.0.extend_from_slice(payload);
+    }
+    let checksum = crc32fast::hash(&file.0[body..]);
+    file.u32(checksum);
+    file.0
+}
+
+/// How many bytes of a file its head takes, with all that belongs to it.
+pub(super) fn head_length(prefix: &[u8; PREFIX]) -> Option<u64> {
+    let mut reader = Reader(prefix);
+    if reader.take(8)? != MAGIC {
+        return None;
+    }
+    Some(PREFIX as u64 + u64::from(reader.u32()?) + CHECKSUM)
+}
+
+pub(super) fn decode_head(fingerprint: &str, bytes: &[u8]) -> Option<Head> {
+    let prefix: &[u8; PREFIX] = bytes.first_chunk()?;
+    let length = head_length(prefix)?;
+    let text = bytes.get(PREFIX..usize::try_from(length - CHECKSUM).ok()?)?;
+    let mut checksum = Reader(bytes.get((length - CHECKSUM) as usize..)?);
+    if checksum.u32()? != crc32fast::hash(text) {
+        return None;
+    }
+    let mut reader = Reader(text);
+    if reader.text()? != fingerprint {
+        return None;
+    }
+    let range = TimeRange::new(reader.stamp()?, reader.stamp()?);
+    let topics: Option<Vec<_>> = (0..reader.u32()?)
+        .map(|_| reader.text().map(Arc::from))
+        .collect();
+    let channels: Option<Vec<_>> = (0..reader.u32()?)
+        .map(|_| reader.channel().map(Arc::new))
+        .collect();
+    let (rows, payload) = (reader.u64()?, reader.u64()?);
+    let body = rows.checked_mul(ROW)?.checked_add(payload)?;
+    Some(Head {
+        range,
+        topics: topics?,
+        channels: channels?,
+        rows,
+        payload,
+        file_bytes: length.checked_add(body)?.checked_add(CHECKSUM)?,
+    })
+}
+
+/// The messages that match; `None` if anything is wrong.
+pub(super) fn decode(fingerprint: &str, bytes: Vec<u8>, query: &Query) -> Option<Batch> {
+    let head = decode_head(fingerprint, &bytes)?;
+    if head.file_bytes != bytes.len() as u64 {
+        return None;
+    }
+    let payload_start = head.file_bytes - CHECKSUM - head.payload;
+    let rows_start = payload_start - head.rows * ROW;
+    let body = &bytes[rows_start as usize..(head.file_bytes - CHECKSUM) as usize];
+    let checksum = Reader(&bytes[(head.file_bytes - CHECKSUM) as usize..]).u32()?;
+    if checksum != crc32fast::hash(body) {
+        return None;
+    }
+    let mut reader = Reader(body);
+    let mut rows = Vec::new();
+    let mut offset = payload_start;
+    for _ in 0..head.rows {
+        let row = Row {
+            log_time: reader.stamp()?,
+            publish_time: reader.stamp()?,
+            order: reader.u64()?,
+            offset,
+            len: reader.u64()?,
+            sequence: reader.u32()?,
+            channel: reader.u32()?,
+            buffer: 0,
+        };
+        offset = offset.checked_add(row.len)?;
+        let channel = head.channels.get(row.channel as usize)?;
+        if !head.range.contains(row.log_time) || offset > head.file_bytes - CHECKSUM {
+            return None;
+        }
+        if query.matches(&channel.topic, row.log_time) {
+            rows.push(row);
+        }
+    }
+    Some(Batch::new(
+        head.channels.into(),
+        vec![Bytes::from(bytes)],
+        rows,
+    ))
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn i64(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn channel(&mut self, channel: &Channel) {
+        self.text(&channel.topic);
+        self.text(&channel.message_encoding);
+        self.u32(u32::from(channel.schema.is_some()));
+        if let Some(schema) = &channel.schema {
+            self.text(&schema.name);
+            self.text(&schema.encoding);
+            self.bytes(&schema.data);
+        }
+        self.u32(channel.metadata.len() as u32);
+        for (key, value) in &channel.metadata {
+            self.text(key);
+            self.text(value);
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn stamp(&mut self) -> Option<Stamp> {
+        let bytes = self.take(8)?.try_into().ok()?;
+        Some(Stamp::from_nanos(i64::from_le_bytes(bytes)))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+
+    fn channel(&mut self) -> Option<Channel> {
+        let topic = self.text()?.to_owned();
+        let message_encoding = self.text()?.to_owned();
+        let schema = match self.u32()? {
+            0 => None,
+            _ => Some(Arc::new(Schema {
+                name: self.text()?.to_owned(),
+                encoding: self.text()?.to_owned(),
+                data: Bytes::copy_from_slice(self.bytes()?),
+            })),
+        };
+        let mut metadata = BTreeMap::new();
+        for _ in 0..self.u32()? {
+            metadata.insert(self.text()?.to_owned(), self.text()?.to_owned());
+        }
+        Some(Channel {
+            topic,
+            message_encoding,
+            schema,
+            metadata,
+        })
+    }
+}

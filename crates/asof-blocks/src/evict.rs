@@ -1,0 +1,173 @@
+//! What goes when room is needed.
+
+use asof_core::{Stamp, TimeRange};
+
+use crate::budget::Reservation;
+use crate::coverage::{after, before};
+use crate::head::{Head, HeadClass};
+use crate::store::{BlockSet, State};
+
+impl State {
+    /// Takes `bytes` more for `charge`, evicting until they fit. `false` when they cannot.
+    pub fn reserve(&mut self, charge: &mut Reservation, bytes: u64, class: HeadClass) -> bool {
+        if bytes > self.budget.limit() {
+            return false;
+        }
+        while !charge.try_grow(bytes) {
+            if !self.evict_one(class) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Evicts until the budget holds; for a limit that was lowered.
+    pub fn fit(&mut self) {
+        while self.budget.used() > self.budget.limit() && self.evict_one(HeadClass::Playback) {}
+    }
+
+    /// Evicts one block on behalf of a reader of this class. `false` when nothing may go.
+    ///
+    /// First topics that nobody wants, then what only scans have read, then what is furthest from
+    /// any head. Scans displace nothing but the first two.
+    pub fn evict_one(&mut self, class: HeadClass) -> bool {
+        let victim = self
+            .unwanted()
+            .or_else(|| self.scanned())
+            .or_else(|| (class > HeadClass::Scan).then(|| self.furthest()).flatten());
+        let Some((set, start)) = victim else {
+            return self.forget_oldest_fact();
+        };
+        let topics = self
+            .evicted
+            .is_some()
+            .then(|| self.sets[set].topics.clone());
+        let Some(block) = self.remove(set, start) else {
+            return false;
+        };
+        self.counters.evictions += 1;
+        if let (Some(evicted), Some(topics)) = (&mut self.evicted, topics) {
+            evicted.push((topics, block));
+        }
+        true
+    }
+
+    /// The first block of a set that no head wants.
+    fn unwanted(&self) -> Option<(usize, Stamp)> {
+        let is_unwanted = |set: &BlockSet| {
+            !set.blocks.is_empty() && !self.heads.iter().any(|head| head.wants(set))
+        };
+        let (index, set) = self
+            .sets
+            .iter()
+            .enumerate()
+            .find(|(_, set)| is_unwanted(set))?;
+        let (&start, _) = set.blocks.first_key_value()?;
+        Some((index, start))
+    }
+
+    /// A block that only scans have read, and that no playback is about to reach.
+    fn scanned(&self) -> Option<(usize, Stamp)> {
+        self.sets.iter().enumerate().find_map(|(index, set)| {
+            if set.scans.is_empty() {
+                return None;
+            }
+            let protected = self.protected(set);
+            // Those in a protected chain are few and at one place: a look from both ends is enough.
+            let ends = set
+                .scans
+                .iter()
+                .take(8)
+                .chain(set.scans.iter().rev().take(8));
+            ends.copied()
+                .find(|&start| is_free(set, start, &protected))
+                .map(|start| (index, start))
+        })
+    }
+
+    /// The block that is furthest from every head, of those that are not protected.
+    ///
+    /// How far a block is rises with the distance from its nearest head, so that only a few places can
+    /// be the furthest: the ends, the edges of protected chains, and the watersheds between heads.
+    fn furthest(&self) -> Option<(usize, Stamp)> {
+        let mut best: Option<(u64, usize, Stamp)> = None;
+        for (index, set) in self.sets.iter().enumerate() {
+            if set.blocks.is_empty() {
+                continue;
+            }
+            let protected = self.protected(set);
+            let mut heads: Vec<&Head> = self.heads.iter().filter(|head| head.wants(set)).collect();
+            heads.sort_unstable_by_key(|head| head.options.position);
+            let mut consider = |start: Option<Stamp>| {
+                let Some(start) = start.filter(|&start| is_free(set, start, &protected)) else {
+                    return;
+                };
+                let range = set.blocks[&start].block.range;
+                let near = heads.iter().map(|head| head.distance(range)).min();
+                let distance = near.unwrap_or(u64::MAX);
+                if best.is_none_or(|(known, _, _)| distance > known) {
+                    best = Some((distance, index, start));
+                }
+            };
+            consider(set.blocks.first_key_value().map(|(&start, _)| start));
+            consider(set.blocks.last_key_value().map(|(&start, _)| start));
+            for pair in heads.windows(2) {
+                let middle = pair[0].watershed(pair[1]);
+                consider(set.start_at_or_before(middle));
+                consider(set.start_after(middle));
+            }
+            for chain in &protected {
+                consider(before(chain.start).and_then(|t| set.start_at_or_before(t)));
+                consider(set.start_after(chain.end));
+                // The block with the chain's first instant may begin before it: look one further.
+                let straddling = set.start_at_or_before(chain.start);
+                consider(
+                    straddling
+                        .and_then(before)
+                        .and_then(|t| set.start_at_or_before(t)),
+                );
+            }
+        }
+        best.map(|(_, index, start)| (index, start))
+    }
+
+    /// The chains of this set that playback heads need unbroken.
+    fn protected(&self, set: &BlockSet) -> Vec<TimeRange> {
+        let playing = self
+            .heads
+            .iter()
+            .filter(|head| head.options.class == HeadClass::Playback && head.wants(set));
+        playing
+            .filter_map(|head| {
+                let chain = set.covered.at(head.options.position)?;
+                Some(head.protected(chain))
+            })
+            .filter(|chain| !chain.is_empty())
+            .collect()
+    }
+}
+
+impl Head {
+    fn wants(&self, set: &BlockSet) -> bool {
+        self.topics.intersects(&set.topics)
+    }
+}
+
+impl BlockSet {
+    fn start_at_or_before(&self, t: Stamp) -> Option<Stamp> {
+        self.blocks.range(..=t).next_back().map(|(&start, _)| start)
+    }
+
+    fn start_after(&self, t: Stamp) -> Option<Stamp> {
+        let next = after(t)?;
+        self.blocks.range(next..).next().map(|(&start, _)| start)
+    }
+}
+
+fn is_free(set: &BlockSet, start: Stamp, protected: &[TimeRange]) -> bool {
+    let Some(slot) = set.blocks.get(&start) else {
+        return false;
+    };
+    let range = slot.block.range;
+    !protected.iter().any(|chain| chain.overlaps(range))
+}

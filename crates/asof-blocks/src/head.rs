@@ -1,0 +1,235 @@
+//! Read heads: who reads where, and what is worth keeping for them.
+
+use std::sync::{Arc, Weak};
+
+use asof_core::{Query, Stamp, TimeRange, Topics};
+
+use crate::coverage::{after, before};
+use crate::names::TopicSet;
+use crate::reader::Reader;
+use crate::shared::Shared;
+
+/// What a reader is for. The cache keeps what the higher classes need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum HeadClass {
+    /// Passes over everything once: what it reads is the first to go, and displaces nobody else's.
+    Scan,
+    /// Fills the cache for later.
+    #[default]
+    Preload,
+    /// Looks here and there.
+    Scrub,
+    /// Plays: the unbroken chain ahead of it is never evicted.
+    Playback,
+}
+
+impl HeadClass {
+    /// All classes, from the least to the most important.
+    pub const ALL: [HeadClass; 4] = [
+        HeadClass::Scan,
+        HeadClass::Preload,
+        HeadClass::Scrub,
+        HeadClass::Playback,
+    ];
+}
+
+/// Which way a reader moves through time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// Towards later times.
+    #[default]
+    Forward,
+    /// Towards earlier times.
+    Backward,
+}
+
+/// Where a head is, and what it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadOptions {
+    /// What the reader is for.
+    pub class: HeadClass,
+    /// Where it is.
+    pub position: Stamp,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// How far ahead of a playback head the chain is protected, in nanoseconds. All of it by default.
+    pub look_ahead: i64,
+}
+
+impl Default for HeadOptions {
+    fn default() -> Self {
+        HeadOptions {
+            class: HeadClass::default(),
+            position: Stamp::MIN,
+            direction: Direction::Forward,
+            look_ahead: i64::MAX,
+        }
+    }
+}
+
+/// A head as the store knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub id: u64,
+    pub topics: TopicSet,
+    pub options: HeadOptions,
+}
+
+impl Head {
+    /// How dear it would be to lose a block at `range`: the larger, the sooner it may go.
+    ///
+    /// What lies behind counts double: it is less likely to be needed again.
+    pub fn distance(&self, range: TimeRange) -> u64 {
+        let at = self.options.position;
+        let (forward, gap) = if range.start > at {
+            (true, range.start.since(at) as u64)
+        } else if range.end < at {
+            (false, at.since(range.end) as u64)
+        } else {
+            return 0;
+        };
+        let is_ahead = forward == (self.options.direction == Direction::Forward);
+        if is_ahead { gap } else { gap.saturating_mul(2) }
+    }
+
+    /// The times that the chain ahead may not lose, given the unbroken stretch around the head.
+    pub fn protected(&self, chain: TimeRange) -> TimeRange {
+        let HeadOptions {
+            class,
+            position,
+            direction,
+            look_ahead,
+        } = self.options;
+        if class != HeadClass::Playback {
+            return TimeRange::EMPTY;
+        }
+        let ahead = match direction {
+            Direction::Forward => TimeRange::new(position, position.plus_nanos(look_ahead)),
+            Direction::Backward => {
+                TimeRange::new(position.plus_nanos(look_ahead.saturating_neg()), position)
+            }
+        };
+        chain.intersect(ahead)
+    }
+
+    /// An instant between this head and a later one from where both are equally far.
+    pub fn watershed(&self, later: &Head) -> Stamp {
+        let gap = later.options.position.since(self.options.position);
+        let weight = |head: &Head, going: Direction| i64::from(head.options.direction != going) + 1;
+        let ours = weight(self, Direction::Forward);
+        let theirs = weight(later, Direction::Backward);
+        self.options
+            .position
+            .plus_nanos(gap / (ours + theirs) * theirs)
+    }
+}
+
+/// A reader's place in a [`BlockCache`](crate::BlockCache), known to it for as long as this lives.
+///
+/// What lies far from every head is evicted first; see [`HeadClass`] for the rest.
+#[derive(Debug)]
+pub struct ReadHead {
+    shared: Arc<Shared>,
+    slot: Arc<HeadSlot>,
+}
+
+/// Takes the head out of the store when the last who needs it is gone.
+#[derive(Debug)]
+pub(crate) struct HeadSlot {
+    shared: Weak<Shared>,
+    pub id: u64,
+}
+
+impl Drop for HeadSlot {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.state().heads.retain(|head| head.id != self.id);
+        }
+    }
+}
+
+impl ReadHead {
+    pub(crate) fn new(shared: &Arc<Shared>, topics: &Topics, options: HeadOptions) -> Self {
+        let mut state = shared.state();
+        let topics = shared.resolve(&mut state, topics);
+        let id = state.add_head(topics, options);
+        drop(state);
+        ReadHead {
+            shared: Arc::clone(shared),
+            slot: Arc::new(HeadSlot {
+                shared: Arc::downgrade(shared),
+                id,
+            }),
+        }
+    }
+
+    pub(crate) fn slot(&self) -> Arc<HeadSlot> {
+        Arc::clone(&self.slot)
+    }
+
+    /// Where it is, and what it asks for.
+    pub fn options(&self) -> HeadOptions {
+        let state = self.shared.state();
+        let own = state.heads.iter().find(|head| head.id == self.slot.id);
+        own.map(|head| head.options.clone()).unwrap_or_default()
+    }
+
+    /// Moves it.
+    pub fn set_position(&self, position: Stamp) {
+        self.change(|head| head.options.position = position);
+    }
+
+    /// Turns it.
+    pub fn set_direction(&self, direction: Direction) {
+        self.change(|head| head.options.direction = direction);
+    }
+
+    /// Changes how far ahead it is protected, in nanoseconds.
+    pub fn set_look_ahead(&self, nanos: i64) {
+        self.change(|head| head.options.look_ahead = nanos.max(0));
+    }
+
+    /// Changes which topics it wants. Reads nothing and drops nothing.
+    pub fn set_topics(&self, topics: &Topics) {
+        let mut state = self.shared.state();
+        let topics = self.shared.resolve(&mut state, topics);
+        drop(state);
+        self.change(|head| head.topics = topics);
+    }
+
+    /// Reads on behalf of this head, which stays where it is: move it as messages are used.
+    pub fn read_ahead(&self, query: &Query) -> Reader {
+        Reader::new(&self.shared, query, self.slot(), false)
+    }
+
+    /// Reads, and moves this head along.
+    pub fn read(&self, query: &Query) -> Reader {
+        Reader::new(&self.shared, query, self.slot(), true)
+    }
+
+    /// How far everything on these topics is held in memory without a gap, from `from` on.
+    ///
+    /// `None` when nothing is held at `from` itself.
+    pub fn held_through(&self, topics: &Topics, from: Stamp) -> Option<Stamp> {
+        let mut state = self.shared.state();
+        let wanted = self.shared.resolve(&mut state, topics);
+        let mut at = from;
+        loop {
+            let view = state.view(&wanted, at, Stamp::MAX);
+            if !view.missing.is_empty() {
+                return (at > from).then(|| before(at)).flatten();
+            }
+            match after(view.through) {
+                Some(next) => at = next,
+                None => return Some(Stamp::MAX),
+            }
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Head)) {
+        let mut state = self.shared.state();
+        if let Some(head) = state.heads.iter_mut().find(|head| head.id == self.slot.id) {
+            change(head);
+        }
+    }
+}

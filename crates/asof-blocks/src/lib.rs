@@ -1,0 +1,65 @@
+//! A cache between whoever reads and whatever is slow to read.
+//!
+//! A [`BlockCache`] is a [`Source`](asof_core::Source) over any source. It remembers, per topic, which
+//! stretches of time it has, including those that are known to be empty. A read takes what is there from
+//! memory and asks the source only for the holes, and only for the topics that are missing there. Memory
+//! stays within a budget in bytes, whatever happens.
+//!
+//! ```
+//! use asof_blocks::{BlockCache, Options};
+//! use asof_core::{Query, Source, Stamp, Topics};
+//! # use std::sync::Arc;
+//! # use asof_core::{Channel, Message};
+//! # use asof_formats::{McapWriter, McapWriterOptions};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run.mcap");
+//! # let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
+//! # let channel = Arc::new(Channel { topic: "/odom".into(), ..Channel::default() });
+//! # for seconds in 0..10 {
+//! #     let at = Stamp::from_nanos(seconds * 1_000_000_000);
+//! #     writer.write(&Message { channel: Arc::clone(&channel), log_time: at, publish_time: at, sequence: 0, payload: "x".into() })?;
+//! # }
+//! # writer.finish()?;
+//!
+//! let cache = BlockCache::new(asof_formats::open(&path)?, Options::with_budget(100_000_000));
+//! let query = Query::topics(["/odom"]);
+//! for _ in 0..2 {
+//!     let batches = cache.read(&query)?.collect::<Result<Vec<_>, _>>()?;
+//!     assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), 10);
+//! }
+//! assert_eq!(cache.statistics().source_reads, 1);
+//!
+//! let known = cache.backfill(&Topics::All, Stamp::from_nanos(4_500_000_000))?;
+//! assert_eq!(known.get(0).map(|message| message.log_time.nanos()), Some(4_000_000_000));
+//! assert_eq!(cache.statistics().source_backfills, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod backfill;
+mod block;
+mod budget;
+mod cache;
+mod coverage;
+mod disk;
+mod evict;
+mod fetch;
+mod head;
+mod names;
+mod options;
+mod ranges;
+mod reader;
+mod reverse;
+mod shared;
+mod stats;
+mod store;
+
+pub use cache::{Audit, BlockCache};
+pub use disk::fingerprint_of_file;
+pub use head::{Direction, HeadClass, HeadOptions, ReadHead};
+pub use options::{DiskOptions, Options};
+pub use ranges::{LoadedRanges, RangeWatch};
+pub use reader::Reader;
+pub use reverse::Reverse;
+pub use stats::Statistics;

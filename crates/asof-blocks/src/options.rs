@@ -1,0 +1,52 @@
+//! How a cache is set up.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a [`BlockCache`](crate::BlockCache) is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes that may be held, everything counted. 600 MB by default.
+    pub budget: u64,
+    /// A block is closed when it reaches this many bytes. 4 MiB by default; no more than an eighth of
+    /// the budget in any case, so that there is something to choose from when one has to go.
+    pub block_bytes: u64,
+    /// For sources that still grow: how long before the end a recording may still change. Nothing
+    /// later is remembered. `None`, the default, for recordings that are complete.
+    pub growing: Option<Duration>,
+    /// Where evicted blocks go. Nowhere by default.
+    pub disk: Option<DiskOptions>,
+}
+
+/// How the disk tier is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// The folder; it is made if it is missing.
+    pub folder: PathBuf,
+    /// Bytes that may lie there, for this source.
+    pub budget: u64,
+    /// What tells this source from every other one, and from itself when it has changed: see
+    /// [`fingerprint_of_file`](crate::fingerprint_of_file).
+    pub fingerprint: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            budget: 600_000_000,
+            block_bytes: 4 << 20,
+            growing: None,
+            disk: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with another budget.
+    pub fn with_budget(bytes: u64) -> Self {
+        Options {
+            budget: bytes,
+            ..Options::default()
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Reading forwards: from memory where it is there, from the source where it is not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use asof_core::{Batch, Query, Row, SourceError, Stamp, TimeRange, Topics};
+use bytes::Bytes;
+
+use crate::block::Block;
+use crate::coverage::{after, before};
+use crate::fetch::{Advance, Fetch, Origin, Piece};
+use crate::head::{HeadClass, HeadSlot};
+use crate::names::{ChannelTable, TopicSet};
+use crate::shared::Shared;
+use crate::store::{Flight, State};
+
+/// The answer to a query: batches in the source's order.
+///
+/// Dropping it half way keeps everything that was read.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    head: Arc<HeadSlot>,
+    class: HeadClass,
+    moves_head: bool,
+    topics: Topics,
+    wanted: TopicSet,
+    /// The next instant to deliver; `None` when everything was.
+    position: Option<Stamp>,
+    end: Stamp,
+    ready: VecDeque<Result<Batch, SourceError>>,
+    /// The rest of a block that is handed out in parts.
+    rest: Option<Rest>,
+    attached: Vec<Arc<Fetch>>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    block: Arc<Block>,
+    span: std::ops::Range<usize>,
+    table: Arc<ChannelTable>,
+}
+
+/// What a look at the store came to.
+enum Step {
+    /// Everything up to `through` lies in these blocks.
+    Held {
+        blocks: Vec<Arc<Block>>,
+        through: Stamp,
+        table: Arc<ChannelTable>,
+    },
+    /// These topics are on their way, the rest lies in the blocks.
+    Missing {
+        blocks: Vec<Arc<Block>>,
+        missing: TopicSet,
+        through: Stamp,
+        fetches: Vec<Arc<Fetch>>,
+    },
+}
+
+/// Blocks are handed out in parts of so many messages, so that a batch stays in the processor's cache.
+const ROWS_AT_ONCE: usize = 2048;
+
+impl Reader {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        query: &Query,
+        head: Arc<HeadSlot>,
+        moves_head: bool,
+    ) -> Self {
+        let mut state = shared.state();
+        let wanted = shared.resolve(&mut state, &query.topics);
+        let class = state.heads.iter().find(|known| known.id == head.id);
+        let class = class.map_or(HeadClass::default(), |known| known.options.class);
+        drop(state);
+        let is_empty = query.range.is_empty() || wanted.is_empty();
+        Reader {
+            shared: Arc::clone(shared),
+            head,
+            class,
+            moves_head,
+            topics: query.topics.clone(),
+            wanted,
+            position: (!is_empty).then_some(query.range.start),
+            end: query.range.end,
+            ready: VecDeque::new(),
+            rest: None,
+            attached: Vec::new(),
+        }
+    }
+
+    /// The next instant that it will deliver; `None` at the end.
+    ///
+    /// Everything before has been handed out, except for what the last call to `next` left over.
+    pub fn at(&self) -> Option<Stamp> {
+        match (&self.rest, self.ready.front()) {
+            (Some(rest), _) => Some(rest.block.rows[rest.span.start].log_time),
+            (None, Some(Ok(batch))) => Some(batch.range().start),
+            _ => self.position,
+        }
+    }
+
+    /// Whether there is nothing more to come, not even an error.
+    pub fn is_finished(&self) -> bool {
+        self.position.is_none() && self.rest.is_none() && self.ready.is_empty()
+    }
+
+    fn advance(&mut self, at: Stamp) {
+        match self.look(at) {
+            Step::Held {
+                blocks,
+                through,
+                table,
+            } => {
+                self.position = self.next_after(through);
+                self.deliver_blocks(&blocks, TimeRange::new(at, through), table);
+            }
+            Step::Missing {
+                blocks,
+                missing,
+                through,
+                fetches,
+            } => self.follow(at, &blocks, &missing, through, &fetches),
+        }
+    }
+
+    /// Looks at the store, joins reads that are on their way, and starts those that are needed.
+    fn look(&mut self, at: Stamp) -> Step {
+        let shared = Arc::clone(&self.shared);
+        let mut guard = shared.state();
+        let state = &mut *guard;
+        if shared.options.growing.is_some() && self.topics == Topics::All {
+            self.wanted = shared.resolve(state, &self.topics);
+        }
+        if self.moves_head {
+            let own = state.heads.iter_mut().find(|head| head.id == self.head.id);
+            if let Some(head) = own {
+                head.options.position = at;
+            }
+        }
+        let view = state.view(&self.wanted, at, self.end);
+        for (block, set) in &view.blocks {
+            state.promote(*set, block.range.start, self.class);
+        }
+        let blocks: Vec<_> = view.blocks.into_iter().map(|(block, _)| block).collect();
+        if view.missing.is_empty() {
+            return Step::Held {
+                blocks,
+                through: view.through,
+                table: Arc::clone(state.names.table()),
+            };
+        }
+        let fetches = self.join(state, &view.missing, at);
+        Step::Missing {
+            blocks,
+            missing: view.missing,
+            through: view.through,
+            fetches,
+        }
+    }
+
+    fn join(&mut self, state: &mut State, missing: &TopicSet, at: Stamp) -> Vec<Arc<Fetch>> {
+        let mut joined = Vec::new();
+        let mut flying = TopicSet::default();
+        for flight in &mut state.fetches {
+            let is_there = flight.open_start <= at && at <= flight.end;
+            if !is_there || !flight.fetch.topics.intersects(missing) {
+                continue;
+            }
+            if flight.frontier.is_some_and(|frontier| frontier < at) {
+                // It would get here only by and by: leave it what lies before.
+                flight.end = before(at).unwrap_or(at);
+                continue;
+            }
+            flying.add(&flight.fetch.topics);
+            if !self.attached.iter().any(|own| own.id == flight.fetch.id) {
+                flight.readers += 1;
+                self.attached.push(Arc::clone(&flight.fetch));
+            }
+            joined.push(Arc::clone(&flight.fetch));
+        }
+        let mut left = missing.without(&flying);
+        while !left.is_empty() {
+            let fetch = self.open(state, missing, &left, at);
+            left = left.without(&fetch.topics);
+            joined.push(fetch);
+        }
+        joined
+    }
+
+    /// Starts a read of `topics`, or of some of them.
+    fn open(
+        &mut self,
+        state: &mut State,
+        missing: &TopicSet,
+        topics: &TopicSet,
+        at: Stamp,
+    ) -> Arc<Fetch> {
+        let mut end = state.hole_end(&self.wanted, missing, at, self.end);
+        let mut topics = topics.clone();
+        let mut on_disk = None;
+        if let Some(disk) = &self.shared.disk {
+            let spilled = disk.find(state, &topics, at);
+            end = end.min(spilled.through);
+            if let Some((key, held)) = spilled.block {
+                topics = held;
+                on_disk = Some(key);
+            }
+        }
+        let query = Query {
+            topics: Shared::names_of(state, &topics),
+            range: TimeRange::new(at, end),
+        };
+        let origin = match on_disk {
+            Some(key) => Origin::Disk { key, query },
+            None => Origin::Source(query),
+        };
+        let id = state.fresh_id();
+        let fetch = Arc::new(Fetch::new(id, topics, self.class, at, origin));
+        state.fetches.push(Flight {
+            fetch: Arc::clone(&fetch),
+            open_start: at,
+            frontier: Some(at),
+            end,
+            readers: 1,
+        });
+        self.attached.push(Arc::clone(&fetch));
+        fetch
+    }
+
+    /// Waits for what is on its way, and delivers as far as everything is there.
+    fn follow(
+        &mut self,
+        at: Stamp,
+        blocks: &[Arc<Block>],
+        missing: &TopicSet,
+        through: Stamp,
+        fetches: &[Arc<Fetch>],
+    ) {
+        let mut pieces = Vec::new();
+        let mut through = through;
+        for fetch in fetches {
+            match fetch.advance(&self.shared, at) {
+                Advance::Ready(piece) => {
+                    if piece.range.start == at && !piece.late.is_empty() {
+                        self.deliver_late(&piece, missing);
+                    }
+                    if piece.range.is_empty() {
+                        return;
+                    }
+                    through = through.min(piece.range.end);
+                    pieces.push(piece);
+                }
+                Advance::Retry => return,
+                Advance::Failed(error, piece) => {
+                    self.fail(at, blocks, missing, error, piece);
+                    return;
+                }
+            }
+        }
+        self.position = self.next_after(through);
+        // A sole reader takes the rows themselves.
+        for fetch in fetches {
+            fetch.release(&self.shared, self.position);
+        }
+        self.deliver(blocks, pieces, missing, TimeRange::new(at, through));
+        self.let_go();
+    }
+
+    fn next_after(&self, through: Stamp) -> Option<Stamp> {
+        after(through).filter(|&next| next <= self.end)
+    }
+
+    /// Hands out what lies in blocks; a single block goes out in parts.
+    fn deliver_blocks(
+        &mut self,
+        blocks: &[Arc<Block>],
+        range: TimeRange,
+        table: Arc<ChannelTable>,
+    ) {
+        if let [block] = blocks
+            && block.has_only(&self.wanted)
+        {
+            let span = block.span(range);
+            if !span.is_empty() {
+                self.rest = Some(Rest {
+                    block: Arc::clone(block),
+                    span,
+                    table,
+                });
+            }
+            return;
+        }
+        let mut rows = Vec::new();
+        let mut buffers = Vec::new();
+        for block in blocks {
+            let base = buffers.len() as u32;
+            block.select(&self.wanted, range, &table, base, &mut rows);
+            buffers.extend_from_slice(&block.buffers);
+        }
+        self.tally(rows.len(), 0);
+        self.push(&table, buffers, rows);
+    }
+
+    /// Hands out blocks and pieces together, in order.
+    fn deliver(
+        &mut self,
+        blocks: &[Arc<Block>],
+        pieces: Vec<Arc<Piece>>,
+        missing: &TopicSet,
+        range: TimeRange,
+    ) {
+        let table = Arc::clone(self.shared.state().names.table());
+        let mut rows = Vec::new();
+        let mut buffers: Vec<Bytes> = Vec::new();
+        for block in blocks {
+            let base = buffers.len() as u32;
+            block.select(&self.wanted, range, &table, base, &mut rows);
+            buffers.extend_from_slice(&block.buffers);
+        }
+        let hits = rows.len();
+        for piece in pieces {
+            append_piece(piece, missing, range, &table, &mut buffers, &mut rows);
+        }
+        self.tally(hits, rows.len() - hits);
+        self.push(&table, buffers, rows);
+    }
+
+    fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet) {
+        let table = Arc::clone(self.shared.state().names.table());
+        let is_wanted = |row: &&Row| missing.contains(table.topics[row.channel as usize]);
+        let rows: Vec<Row> = piece.late.iter().filter(is_wanted).copied().collect();
+        self.tally(0, rows.len());
+        self.push(&table, piece.buffers.clone(), rows);
+    }
+
+    /// What came before the failure goes out, and then the failure, and nothing more.
+    fn fail(
+        &mut self,
+        at: Stamp,
+        blocks: &[Arc<Block>],
+        missing: &TopicSet,
+        error: SourceError,
+        piece: Piece,
+    ) {
+        if let Some(last) = piece.rows.last().map(key) {
+            let table = Arc::clone(self.shared.state().names.table());
+            let range = TimeRange::new(at, piece.range.end.min(self.end));
+            let mut rows = Vec::new();
+            let mut buffers: Vec<Bytes> = Vec::new();
+            for block in blocks {
+                let base = buffers.len() as u32;
+                block.select(&self.wanted, range, &table, base, &mut rows);
+                buffers.extend_from_slice(&block.buffers);
+            }
+            append_piece(
+                Arc::new(piece),
+                missing,
+                range,
+                &table,
+                &mut buffers,
+                &mut rows,
+            );
+            rows.retain(|row| key(row) <= last);
+            self.push(&table, buffers, rows);
+        }
+        self.ready.push_back(Err(error));
+        self.position = None;
+        self.let_go();
+    }
+
+    fn push(&mut self, table: &ChannelTable, buffers: Vec<Bytes>, rows: Vec<Row>) {
+        if !rows.is_empty() {
+            let batch = Batch::new(Arc::clone(&table.channels), buffers, rows);
+            self.ready.push_back(Ok(batch));
+        }
+    }
+
+    fn tally(&self, hits: usize, misses: usize) {
+        let mut state = self.shared.state();
+        state.counters.hits += hits as u64;
+        state.counters.misses += misses as u64;
+    }
+
+    /// Leaves the reads that lie behind.
+    fn let_go(&mut self) {
+        if self.attached.is_empty() {
+            return;
+        }
+        let position = self.position;
+        let mut state = self.shared.state();
+        let (kept, left) = self.attached.drain(..).partition(|fetch| {
+            let end = state.flight(fetch.id).map(|flight| flight.end);
+            end.zip(position)
+                .is_some_and(|(end, position)| position <= end)
+        });
+        drop(state);
+        self.attached = kept;
+        let left: Vec<Arc<Fetch>> = left;
+        for fetch in left {
+            fetch.detach(&self.shared);
+        }
+    }
+
+    fn next_part(&mut self) -> Option<Batch> {
+        let rest = self.rest.as_mut()?;
+        let end = rest.span.end.min(rest.span.start + ROWS_AT_ONCE);
+        let rows = rest.block.rows[rest.span.start..end].to_vec();
+        rest.span.start = end;
+        let batch = Batch::new(
+            Arc::clone(&rest.table.channels),
+            rest.block.buffers.to_vec(),
+            rows,
+        );
+        let is_last = rest.span.is_empty();
+        if is_last {
+            self.rest = None;
+        }
+        self.tally(batch.len(), 0);
+        Some(batch)
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Batch, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.next_part() {
+                return Some(Ok(batch));
+            }
+            if let Some(next) = self.ready.pop_front() {
+                return Some(next);
+            }
+            let Some(at) = self.position else {
+                self.let_go();
+                return None;
+            };
+            self.advance(at);
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.position = None;
+        self.let_go();
+        self.shared.spill();
+    }
+}
+
+fn append_piece(
+    piece: Arc<Piece>,
+    missing: &TopicSet,
+    range: TimeRange,
+    table: &ChannelTable,
+    buffers: &mut Vec<Bytes>,
+    rows: &mut Vec<Row>,
+) {
+    let base = buffers.len() as u32;
+    let is_wanted = |row: &Row| {
+        range.contains(row.log_time) && missing.contains(table.topics[row.channel as usize])
+    };
+    match Arc::try_unwrap(piece) {
+        Ok(mut own) if base == 0 => {
+            own.rows.retain(is_wanted);
+            if rows.is_empty() {
+                *rows = own.rows;
+            } else {
+                rows.append(&mut own.rows);
+            }
+            *buffers = own.buffers;
+        }
+        Ok(own) => extend(&own, base, is_wanted, buffers, rows),
+        Err(shared) => extend(&shared, base, is_wanted, buffers, rows),
+    }
+}
+
+fn extend(
+    piece: &Piece,
+    base: u32,
+    is_wanted: impl Fn(&Row) -> bool,
+    buffers: &mut Vec<Bytes>,
+    rows: &mut Vec<Row>,
+) {
+    let wanted = piece.rows.iter().filter(|row| is_wanted(row));
+    rows.extend(wanted.map(|row| Row {
+        buffer: row.buffer + base,
+        ..*row
+    }));
+    buffers.extend_from_slice(&piece.buffers);
+}
+
+fn key(row: &Row) -> (Stamp, u64) {
+    (row.log_time, row.order)
+}

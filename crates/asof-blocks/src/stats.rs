@@ -1,0 +1,88 @@
+//! What the cache has done, in numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::head::HeadClass;
+
+/// What a [`BlockCache`](crate::BlockCache) holds and has done so far. A snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// The budget in bytes.
+    pub budget: u64,
+    /// Bytes accounted for: blocks, facts, and what is being read.
+    pub accounted: u64,
+    /// The most that was ever accounted for.
+    pub peak: u64,
+    /// Sealed blocks in memory.
+    pub blocks: usize,
+    /// Bytes of blocks by the most important class of reader that wanted them.
+    pub bytes_by_class: BTreeMap<HeadClass, u64>,
+    /// Bytes of payload in memory by topic.
+    pub payload_by_topic: BTreeMap<String, u64>,
+    /// Bytes in the disk tier.
+    pub disk_bytes: u64,
+    /// Blocks in the disk tier.
+    pub disk_blocks: usize,
+    /// Bytes of what sources said about times that are not held.
+    pub fact_bytes: u64,
+    /// Messages that came from memory.
+    pub hits: u64,
+    /// Messages that had to be read.
+    pub misses: u64,
+    /// Backfill answers, by topic, that came from memory.
+    pub backfill_hits: u64,
+    /// Backfill answers, by topic, that the source was asked for.
+    pub backfill_misses: u64,
+    /// Blocks that were evicted.
+    pub evictions: u64,
+    /// Messages that were passed on without being kept, because there was no room for them.
+    pub passed_through: u64,
+    /// Times that the source was asked to read.
+    pub source_reads: u64,
+    /// Times that the source was asked for a backfill.
+    pub source_backfills: u64,
+    /// Messages that the source has delivered.
+    pub source_messages: u64,
+    /// Blocks that were read back from the disk tier.
+    pub disk_reads: u64,
+    /// Times that a reader had to wait for the source.
+    pub stalls: u64,
+    /// How long readers have waited for the source, together.
+    pub stalled: Duration,
+    /// Times that the source broke its promise of order.
+    pub disorders: u64,
+}
+
+/// The running counts behind [`Statistics`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub hits: u64,
+    pub misses: u64,
+    pub backfill_hits: u64,
+    pub backfill_misses: u64,
+    pub evictions: u64,
+    pub passed_through: u64,
+    pub source_reads: u64,
+    pub source_backfills: u64,
+    pub source_messages: u64,
+    pub disk_reads: u64,
+    pub stalls: u64,
+    pub stalled: Duration,
+    pub disorders: u64,
+    bytes_by_class: [u64; HeadClass::ALL.len()],
+}
+
+impl Counters {
+    pub fn add_block(&mut self, class: HeadClass, bytes: u64) {
+        self.bytes_by_class[class as usize] += bytes;
+    }
+
+    pub fn remove_block(&mut self, class: HeadClass, bytes: u64) {
+        self.bytes_by_class[class as usize] -= bytes;
+    }
+
+    pub fn bytes_of(&self, class: HeadClass) -> u64 {
+        self.bytes_by_class[class as usize]
+    }
+}

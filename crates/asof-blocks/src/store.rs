@@ -1,0 +1,525 @@
+//! What is held: blocks by topics and time, and everything that finds them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use asof_core::{Row, Stamp, TimeRange};
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use crate::block::Block;
+use crate::budget::{Budget, Reservation};
+use crate::coverage::{Coverage, before};
+use crate::fetch::Fetch;
+use crate::head::{Head, HeadClass, HeadOptions};
+use crate::names::{Names, TopicId, TopicSet};
+use crate::stats::Counters;
+
+/// The store behind the lock.
+///
+/// Invariant: for any topic and instant there is at most one block that covers it, and at most one
+/// fetch that is on its way to it; never both.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub names: Names,
+    pub sets: Vec<BlockSet>,
+    by_set: FxHashMap<TopicSet, usize>,
+    pub topics: Vec<TopicIndex>,
+    pub fetches: Vec<Flight>,
+    pub heads: Vec<Head>,
+    pub budget: Arc<Budget>,
+    pub counters: Counters,
+    /// Counts the changes of what is covered.
+    pub version: u64,
+    /// Evicted blocks for the disk tier, where there is one.
+    pub evicted: Option<Vec<(TopicSet, Arc<Block>)>>,
+    facts_in_order: VecDeque<(TopicId, Stamp)>,
+    fact_bytes: u64,
+    next_id: u64,
+}
+
+/// Blocks that were read for one set of topics.
+#[derive(Debug)]
+pub(crate) struct BlockSet {
+    pub topics: TopicSet,
+    pub blocks: BTreeMap<Stamp, Slot>,
+    pub covered: Coverage,
+    /// Blocks that only scans have asked for, by their starts.
+    pub scans: BTreeSet<Stamp>,
+}
+
+/// A block and what was reserved for it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub block: Arc<Block>,
+    pub class: HeadClass,
+    pub charge: Reservation,
+}
+
+/// What is known of one topic.
+#[derive(Debug, Default)]
+pub(crate) struct TopicIndex {
+    sets: Vec<usize>,
+    /// The blocks that have messages of it, by their starts.
+    pub filled: BTreeMap<Stamp, Arc<Block>>,
+    facts: BTreeMap<Stamp, Fact>,
+    pub payload_bytes: u64,
+}
+
+/// "From its key to `through`, the last message was this", as the source said.
+#[derive(Debug)]
+struct Fact {
+    through: Stamp,
+    answer: Option<Remembered>,
+    charge: Reservation,
+}
+
+/// One message with a buffer of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Remembered {
+    pub row: Row,
+    pub payload: Bytes,
+}
+
+/// A fetch on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub fetch: Arc<Fetch>,
+    /// The first instant that it has read and not yet handed over to a block.
+    pub open_start: Stamp,
+    /// The first instant that it has not read; `None` at the end of time.
+    pub frontier: Option<Stamp>,
+    /// The last instant that it will read.
+    pub end: Stamp,
+    pub readers: usize,
+}
+
+/// What is there at an instant.
+pub(crate) struct View {
+    pub blocks: Vec<(Arc<Block>, usize)>,
+    pub missing: TopicSet,
+    /// Until when it stays like this.
+    pub through: Stamp,
+}
+
+/// The last message at or before some time, as far as memory can tell.
+pub(crate) enum Known {
+    InBlock(Arc<Block>, usize),
+    Remembered(Remembered),
+    /// There is none.
+    Nothing,
+    Unknown,
+}
+
+/// Facts may take this part of the budget.
+const FACTS_SHARE: u64 = 8;
+/// What the entries of a fact cost beside its payload.
+const FACT_COST: u64 = 224;
+/// Above so many sets, those without blocks are given up.
+const MANY_SETS: usize = 64;
+
+impl State {
+    pub fn new(budget: Arc<Budget>, spills: bool) -> Self {
+        State {
+            names: Names::default(),
+            sets: Vec::new(),
+            by_set: FxHashMap::default(),
+            topics: Vec::new(),
+            fetches: Vec::new(),
+            heads: Vec::new(),
+            budget,
+            counters: Counters::default(),
+            version: 0,
+            evicted: spills.then(Vec::new),
+            facts_in_order: VecDeque::new(),
+            fact_bytes: 0,
+            next_id: 0,
+        }
+    }
+
+    pub fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub fn topic(&mut self, name: &str) -> TopicId {
+        let id = self.names.topic(name);
+        self.grow_topics();
+        id
+    }
+
+    pub fn grow_topics(&mut self) {
+        if self.topics.len() < self.names.len() {
+            self.topics
+                .resize_with(self.names.len(), TopicIndex::default);
+        }
+    }
+
+    pub fn add_head(&mut self, topics: TopicSet, options: HeadOptions) -> u64 {
+        let id = self.fresh_id();
+        self.heads.push(Head {
+            id,
+            topics,
+            options,
+        });
+        id
+    }
+
+    /// What is there at `at`, for these topics.
+    pub fn view(&self, wanted: &TopicSet, at: Stamp, end: Stamp) -> View {
+        let mut view = View {
+            blocks: Vec::new(),
+            missing: wanted.clone(),
+            through: end,
+        };
+        let mut covered = TopicSet::default();
+        for (index, set) in self.sets.iter().enumerate() {
+            if !set.topics.intersects(wanted) {
+                continue;
+            }
+            if let Some(block) = set.at(at) {
+                view.through = view.through.min(block.range.end);
+                covered.add(&set.topics);
+                view.blocks.push((Arc::clone(block), index));
+            } else if let Some((&start, _)) = set.blocks.range(at..).next() {
+                view.through = view.through.min(before(start).unwrap_or(start));
+            }
+        }
+        view.missing = wanted.without(&covered);
+        view
+    }
+
+    /// The last instant up to which exactly `missing` of `wanted` is missing, from `at` on.
+    pub fn hole_end(&self, wanted: &TopicSet, missing: &TopicSet, at: Stamp, end: Stamp) -> Stamp {
+        let relevant: Vec<&BlockSet> = self
+            .sets
+            .iter()
+            .filter(|set| set.topics.intersects(wanted))
+            .collect();
+        let in_flight = self
+            .fetches
+            .iter()
+            .filter(|flight| flight.open_start > at && flight.fetch.topics.intersects(missing))
+            .filter_map(|flight| before(flight.open_start))
+            .min();
+        let end = in_flight.map_or(end, |limit| limit.min(end));
+        let mut from = at;
+        // Where coverage is in very many pieces, a hole that is cut short is read in two goes.
+        for _ in 0..64 {
+            let change = relevant
+                .iter()
+                .filter_map(|set| set.covered.change_after(from))
+                .min();
+            let Some(change) = change.filter(|&change| change <= end) else {
+                return end;
+            };
+            let mut covered = TopicSet::default();
+            for set in &relevant {
+                if set.covered.at(change).is_some() {
+                    covered.add(&set.topics);
+                }
+            }
+            if wanted.without(&covered) != *missing {
+                return before(change).unwrap_or(change);
+            }
+            from = change;
+        }
+        before(from).unwrap_or(from).max(at)
+    }
+
+    /// Puts a block where it belongs. One that overlaps with what is there is given up instead.
+    pub fn commit(
+        &mut self,
+        topics: &TopicSet,
+        block: Block,
+        class: HeadClass,
+        charge: Reservation,
+    ) -> bool {
+        let range = block.range;
+        let overlaps = |set: &BlockSet| set.topics.intersects(topics) && set.overlaps(range);
+        if range.is_empty() || topics.is_empty() || self.sets.iter().any(overlaps) {
+            return false;
+        }
+        let block = Arc::new(block);
+        for entry in &block.topics {
+            let index = &mut self.topics[entry.topic as usize];
+            index.filled.insert(range.start, Arc::clone(&block));
+            index.payload_bytes += entry.payload_bytes;
+        }
+        let set = self.set_of(topics);
+        let set = &mut self.sets[set];
+        set.covered.insert(range);
+        if class == HeadClass::Scan {
+            set.scans.insert(range.start);
+        }
+        self.counters.add_block(class, charge.bytes());
+        set.blocks.insert(
+            range.start,
+            Slot {
+                block,
+                class,
+                charge,
+            },
+        );
+        self.version += 1;
+        true
+    }
+
+    /// Takes a block out, and gives back what it cost.
+    pub fn remove(&mut self, set: usize, start: Stamp) -> Option<Arc<Block>> {
+        let slot = self.sets[set].blocks.remove(&start)?;
+        self.sets[set].covered.remove(slot.block.range);
+        self.sets[set].scans.remove(&start);
+        for entry in &slot.block.topics {
+            let index = &mut self.topics[entry.topic as usize];
+            index.filled.remove(&start);
+            index.payload_bytes -= entry.payload_bytes;
+        }
+        self.counters.remove_block(slot.class, slot.charge.bytes());
+        self.version += 1;
+        Some(slot.block)
+    }
+
+    /// A reader of a higher class has use for a block.
+    pub fn promote(&mut self, set: usize, start: Stamp, class: HeadClass) {
+        let set = &mut self.sets[set];
+        if let Some(slot) = set.blocks.get_mut(&start)
+            && slot.class < class
+        {
+            let bytes = slot.charge.bytes();
+            self.counters.remove_block(slot.class, bytes);
+            self.counters.add_block(class, bytes);
+            slot.class = class;
+            set.scans.remove(&start);
+        }
+    }
+
+    /// Gives up everything known of these topics within `range`: whole blocks, and facts.
+    pub fn forget(&mut self, topics: &TopicSet, range: TimeRange) {
+        for index in 0..self.sets.len() {
+            if !self.sets[index].topics.intersects(topics) {
+                continue;
+            }
+            while let Some(start) = self.sets[index].first_in(range) {
+                self.remove(index, start);
+            }
+        }
+        for topic in topics.iter() {
+            if let Some(index) = self.topics.get_mut(topic as usize) {
+                index.facts.clear();
+            }
+        }
+        self.fact_bytes = self.measured_facts();
+    }
+
+    /// The topic's last message at or before `t`, if memory proves it.
+    ///
+    /// `hint` carries the place of `t` within the block that was looked at last.
+    pub fn last_known(&self, topic: TopicId, t: Stamp, hint: &mut Option<PlaceHint>) -> Known {
+        let index = &self.topics[topic as usize];
+        let found = index
+            .filled
+            .range(..=t)
+            .rev()
+            .take(2)
+            .find_map(|(_, block)| {
+                let place = PlaceHint::of(hint, block, t);
+                let places = block.rows_of(topic);
+                let count = places.count_below(place);
+                (count > 0).then(|| (block, places.get(count - 1)))
+            });
+        let mut at = t;
+        loop {
+            let covered = index
+                .sets
+                .iter()
+                .find_map(|&set| self.sets[set].covered.at(at));
+            let Some(covered) = covered else { break };
+            if let Some((block, place)) = found
+                && covered.start <= block.rows[place].log_time
+            {
+                return Known::InBlock(Arc::clone(block), place);
+            }
+            match before(covered.start) {
+                Some(earlier) => at = earlier,
+                None => return Known::Nothing,
+            }
+        }
+        match index.facts.range(..=at).next_back() {
+            Some((_, fact)) if fact.through >= at => match &fact.answer {
+                Some(answer) => Known::Remembered(answer.clone()),
+                None => Known::Nothing,
+            },
+            _ => Known::Unknown,
+        }
+    }
+
+    /// How far back from `t` everything on this topic is held without a gap.
+    pub fn unbroken_from(&self, topic: TopicId, t: Stamp) -> Option<Stamp> {
+        let index = &self.topics[topic as usize];
+        let mut floor = None;
+        let mut at = t;
+        while let Some(covered) = index
+            .sets
+            .iter()
+            .find_map(|&set| self.sets[set].covered.at(at))
+        {
+            floor = Some(covered.start);
+            match before(covered.start) {
+                Some(earlier) => at = earlier,
+                None => break,
+            }
+        }
+        floor
+    }
+
+    /// All that is covered of a topic.
+    pub fn coverage(&self, topic: TopicId) -> Coverage {
+        let mut all = Coverage::default();
+        for &set in &self.topics[topic as usize].sets {
+            for range in self.sets[set].covered.iter() {
+                all.insert(range);
+            }
+        }
+        all
+    }
+
+    /// Remembers what the source said: between the answer and `t` there is nothing else.
+    pub fn remember(&mut self, topic: TopicId, t: Stamp, answer: Option<Remembered>) {
+        let from = answer
+            .as_ref()
+            .map_or(Stamp::MIN, |known| known.row.log_time);
+        if from > t {
+            return;
+        }
+        if let Some(fact) = self.topics[topic as usize].facts.get_mut(&from) {
+            fact.through = fact.through.max(t);
+            return;
+        }
+        let payload = answer
+            .as_ref()
+            .map_or(0, |known| known.payload.len() as u64);
+        let bytes = FACT_COST + payload;
+        let allowed = self.budget.limit() / FACTS_SHARE;
+        if bytes > allowed {
+            return;
+        }
+        while self.fact_bytes + bytes > allowed && self.forget_oldest_fact() {}
+        let mut charge = self.budget.nothing();
+        if !self.reserve(&mut charge, bytes, HeadClass::Scrub) {
+            return;
+        }
+        self.fact_bytes += bytes;
+        self.facts_in_order.push_back((topic, from));
+        let fact = Fact {
+            through: t,
+            answer,
+            charge,
+        };
+        self.topics[topic as usize].facts.insert(from, fact);
+    }
+
+    pub fn forget_oldest_fact(&mut self) -> bool {
+        while let Some((topic, from)) = self.facts_in_order.pop_front() {
+            if let Some(fact) = self.topics[topic as usize].facts.remove(&from) {
+                self.fact_bytes -= fact.charge.bytes();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Bytes of all facts together, counted anew.
+    pub fn measured_facts(&self) -> u64 {
+        let facts = self.topics.iter().flat_map(|index| index.facts.values());
+        facts.map(|fact| fact.charge.bytes()).sum()
+    }
+
+    pub fn block_count(&self) -> usize {
+        self.sets.iter().map(|set| set.blocks.len()).sum()
+    }
+
+    pub fn flight(&mut self, id: u64) -> Option<&mut Flight> {
+        self.fetches.iter_mut().find(|flight| flight.fetch.id == id)
+    }
+
+    fn set_of(&mut self, topics: &TopicSet) -> usize {
+        if let Some(&index) = self.by_set.get(topics) {
+            return index;
+        }
+        if self.sets.len() >= MANY_SETS {
+            self.drop_empty_sets();
+        }
+        let index = self.sets.len();
+        for topic in topics.iter() {
+            self.topics[topic as usize].sets.push(index);
+        }
+        self.sets.push(BlockSet {
+            topics: topics.clone(),
+            blocks: BTreeMap::new(),
+            covered: Coverage::default(),
+            scans: BTreeSet::new(),
+        });
+        self.by_set.insert(topics.clone(), index);
+        index
+    }
+
+    fn drop_empty_sets(&mut self) {
+        self.sets.retain(|set| !set.blocks.is_empty());
+        self.by_set.clear();
+        for index in &mut self.topics {
+            index.sets.clear();
+        }
+        for (number, set) in self.sets.iter().enumerate() {
+            self.by_set.insert(set.topics.clone(), number);
+            for topic in set.topics.iter() {
+                self.topics[topic as usize].sets.push(number);
+            }
+        }
+    }
+}
+
+impl BlockSet {
+    /// The block that holds `t`.
+    pub fn at(&self, t: Stamp) -> Option<&Arc<Block>> {
+        let (_, slot) = self.blocks.range(..=t).next_back()?;
+        (t <= slot.block.range.end).then_some(&slot.block)
+    }
+
+    fn overlaps(&self, range: TimeRange) -> bool {
+        self.first_in(range).is_some()
+    }
+
+    fn first_in(&self, range: TimeRange) -> Option<Stamp> {
+        if let Some(block) = self.at(range.start) {
+            return Some(block.range.start);
+        }
+        let (&start, _) = self.blocks.range(range.start..=range.end).next()?;
+        Some(start)
+    }
+}
+
+/// Where a time lies within a block's rows: searched once, used for every topic.
+pub(crate) struct PlaceHint {
+    block: *const Block,
+    place: usize,
+}
+
+// The pointer is compared, never followed.
+impl PlaceHint {
+    /// How many rows of `block` are at or before `t`.
+    fn of(hint: &mut Option<PlaceHint>, block: &Arc<Block>, t: Stamp) -> usize {
+        let pointer = Arc::as_ptr(block);
+        match hint {
+            Some(hint) if hint.block == pointer => hint.place,
+            _ => {
+                let place = block.span(TimeRange::new(Stamp::MIN, t)).end;
+                *hint = Some(PlaceHint {
+                    block: pointer,
+                    place,
+                });
+                place
+            }
+        }
+    }
+}

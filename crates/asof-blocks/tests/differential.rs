@@ -1,0 +1,328 @@
+//! Whatever readers do, they see what they would see without the cache, and the budget holds.
+
+mod common;
+
+use std::sync::Arc;
+
+use asof_blocks::{BlockCache, HeadClass, Options, Reader};
+use asof_core::{Query, Source, TimeRange};
+use common::{Recording, Said, Seen, Shared, assert_sound, named, seen_in};
+use proptest::prelude::*;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug, Clone)]
+struct Case {
+    topics: usize,
+    batch: usize,
+    messages: Vec<(usize, i64, usize)>,
+    budget: u64,
+    block_bytes: u64,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Starts a reader in a slot, in place of the one that was there.
+    Start {
+        slot: usize,
+        topics: u8,
+        start: i64,
+        length: i64,
+        class: HeadClass,
+    },
+    /// Pulls some batches.
+    Pull {
+        slot: usize,
+        count: usize,
+    },
+    Drain {
+        slot: usize,
+    },
+    Abandon {
+        slot: usize,
+    },
+    Backfill {
+        topics: u8,
+        at: i64,
+    },
+    LastN {
+        topic: usize,
+        at: i64,
+        count: usize,
+    },
+    Reverse {
+        topics: u8,
+        start: i64,
+        length: i64,
+        count: usize,
+    },
+    FailAfter {
+        batches: usize,
+    },
+    Budget {
+        bytes: u64,
+    },
+}
+
+const SPAN: i64 = 60;
+
+fn budgets() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1u64..2_000, 2_000u64..20_000, Just(10_000_000u64)]
+}
+
+fn classes() -> impl Strategy<Value = HeadClass> {
+    prop::sample::select(HeadClass::ALL.to_vec())
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let time = -5i64..SPAN + 5;
+    prop_oneof![
+        4 => (0usize..4, any::<u8>(), time.clone(), -3i64..SPAN + 10, classes()).prop_map(
+            |(slot, topics, start, length, class)| Step::Start { slot, topics, start, length, class }),
+        8 => (0usize..4, 1usize..5).prop_map(|(slot, count)| Step::Pull { slot, count }),
+        3 => (0usize..4).prop_map(|slot| Step::Drain { slot }),
+        2 => (0usize..4).prop_map(|slot| Step::Abandon { slot }),
+        3 => (any::<u8>(), time.clone()).prop_map(|(topics, at)| Step::Backfill { topics, at }),
+        1 => (0usize..6, time.clone(), 0usize..9).prop_map(
+            |(topic, at, count)| Step::LastN { topic, at, count }),
+        1 => (any::<u8>(), time, 0i64..SPAN, 1usize..6).prop_map(
+            |(topics, start, length, count)| Step::Reverse { topics, start, length, count }),
+        1 => (0usize..6).prop_map(|batches| Step::FailAfter { batches }),
+        1 => budgets().prop_map(|bytes| Step::Budget { bytes }),
+    ]
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    // Bursts of one stamp, gaps, nothing, and now and then something huge.
+    let size = prop_oneof![6 => 0usize..40, 2 => Just(0usize), 1 => 500usize..3_000];
+    let time = prop_oneof![0i64..SPAN, Just(7i64), 40i64..44];
+    let message = (0usize..6, time, size);
+    (
+        1usize..=6,
+        1usize..12,
+        prop::collection::vec(message, 0..60),
+        budgets(),
+        prop_oneof![1u64..300, Just(4u64 << 20)],
+        prop::collection::vec(steps(), 1..40),
+    )
+        .prop_map(
+            |(topics, batch, messages, budget, block_bytes, steps)| Case {
+                topics,
+                batch,
+                messages,
+                budget,
+                block_bytes,
+                steps,
+            },
+        )
+}
+
+struct Open {
+    reader: Reader,
+    expected: Vec<Seen>,
+    seen: usize,
+}
+
+/// Everything that one case needs.
+struct Run {
+    recording: Arc<Recording>,
+    cache: BlockCache,
+    topics: usize,
+    readers: Vec<Option<Open>>,
+}
+
+impl Run {
+    fn new(case: &Case) -> Self {
+        let said: Vec<Said> = case
+            .messages
+            .iter()
+            .enumerate()
+            .map(|(number, &(topic, time, size))| Said {
+                topic: topic % case.topics,
+                time,
+                payload: vec![number as u8; size].into(),
+            })
+            .collect();
+        let recording = Recording::new(case.topics, case.batch, &said);
+        let cache = BlockCache::new(
+            Shared(Arc::clone(&recording)),
+            Options {
+                budget: case.budget,
+                block_bytes: case.block_bytes,
+                ..Options::default()
+            },
+        );
+        recording.watcher.set(cache.clone()).expect("set once");
+        Run {
+            recording,
+            cache,
+            topics: case.topics,
+            readers: (0..4).map(|_| None).collect(),
+        }
+    }
+
+    fn chosen(&self, bits: u8) -> Vec<usize> {
+        (0..self.topics)
+            .filter(|topic| bits >> topic & 1 == 1)
+            .collect()
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Start {
+                slot,
+                topics,
+                start,
+                length,
+                class,
+            } => {
+                let chosen = self.chosen(topics);
+                let range = common::range(start, start + length);
+                let query = if topics == 255 {
+                    Query::all().between(range)
+                } else {
+                    Query {
+                        topics: named(&chosen),
+                        range,
+                    }
+                };
+                let expected = self.recording.naive(&query);
+                let reader = self.cache.read_as(&query, class);
+                self.readers[slot] = Some(Open {
+                    reader,
+                    expected,
+                    seen: 0,
+                });
+            }
+            Step::Pull { slot, count } => {
+                for _ in 0..count {
+                    self.pull(slot);
+                }
+            }
+            Step::Drain { slot } => while self.pull(slot) {},
+            Step::Abandon { slot } => self.readers[slot] = None,
+            Step::Backfill { topics, at } => {
+                let topics = named(&self.chosen(topics));
+                let answer = self.cache.backfill(&topics, at.into()).expect("answers");
+                let expected = self.recording.naive_backfill(&topics, at.into());
+                assert_eq!(seen_in(&answer), expected, "backfill at {at}");
+                let asked = self.recording.backfills();
+                if self.cache.statistics().budget >= 1_000_000 {
+                    self.cache.backfill(&topics, at.into()).expect("answers");
+                    assert_eq!(self.recording.backfills(), asked, "asked twice");
+                }
+            }
+            Step::LastN { topic, at, count } => {
+                let topic = topic % self.topics;
+                let Ok(answer) = self.cache.last_n(&common::topic(topic), at.into(), count) else {
+                    return;
+                };
+                let mut expected = self.recording.naive(&common::query(&[topic], -1000, at));
+                expected.drain(..expected.len().saturating_sub(count));
+                assert_eq!(seen_in(&answer), expected, "last {count} at {at}");
+            }
+            Step::Reverse {
+                topics,
+                start,
+                length,
+                count,
+            } => {
+                let query = common::query(&self.chosen(topics), start, start + length);
+                let mut expected = self.recording.naive(&query);
+                for batch in self.cache.reverse(&query, HeadClass::Scrub).take(count) {
+                    let Ok(batch) = batch else { return };
+                    let seen = seen_in(&batch);
+                    let rest = expected.len() - seen.len();
+                    assert_eq!(expected.split_off(rest), seen, "backwards");
+                }
+            }
+            Step::FailAfter { batches } => {
+                self.recording.fail_after.store(batches, Ordering::Relaxed);
+            }
+            Step::Budget { bytes } => {
+                self.cache.set_budget(bytes);
+                // What is being read cannot be taken back: only abandoning it can.
+                if !self.cache.audit().is_sound() {
+                    self.readers.iter_mut().for_each(|slot| *slot = None);
+                    self.cache.set_budget(bytes);
+                }
+            }
+        }
+    }
+
+    /// Pulls a batch and holds it against what is expected; `false` at the end.
+    fn pull(&mut self, slot: usize) -> bool {
+        let Some(open) = &mut self.readers[slot] else {
+            return false;
+        };
+        match open.reader.next() {
+            Some(Ok(batch)) => {
+                assert!(!batch.is_empty(), "an empty batch");
+                for message in seen_in(&batch) {
+                    assert_eq!(
+                        Some(&message),
+                        open.expected.get(open.seen),
+                        "message {}",
+                        open.seen
+                    );
+                    open.seen += 1;
+                }
+                true
+            }
+            Some(Err(_)) => {
+                // Everything up to here was right; after an error a reader has nothing more to say.
+                assert!(open.reader.next().is_none());
+                self.readers[slot] = None;
+                false
+            }
+            None => {
+                assert_eq!(open.seen, open.expected.len(), "the reader ends early");
+                false
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_sound(&self.cache);
+        let violations = self.recording.violations.lock().expect("violations");
+        assert!(violations.is_empty(), "{violations:?}");
+    }
+}
+
+fn run(case: &Case) {
+    let mut run = Run::new(case);
+    for step in &case.steps {
+        run.step(step);
+        run.check();
+    }
+    run.readers.clear();
+    run.check();
+    run.recording
+        .fail_after
+        .store(usize::MAX, Ordering::Relaxed);
+    let query = Query::all().between(TimeRange::ALL);
+    assert_eq!(
+        common::read_all(&run.cache, &query),
+        run.recording.naive(&query)
+    );
+    run.check();
+}
+
+fn wanted_cases() -> u32 {
+    let asked = std::env::var("ASOF_SOAK_CASES").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(2_500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: wanted_cases(),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn readers_see_the_source_and_the_budget_holds(case in cases()) {
+        run(&case);
+    }
+}

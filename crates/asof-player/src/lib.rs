@@ -1,0 +1,53 @@
+//! Plays recordings: play, pause, seek, speed, loop, step, follow.
+//!
+//! A [`Player`] reads through a [`BlockCache`](asof_blocks::BlockCache), which players share, and hands out
+//! messages as they become due. It has no clock of its own: [`Player::tick`] is told what time it is, so
+//! that an hour can be played in a test of a millisecond. A thread reads ahead meanwhile, as far as the
+//! source's bandwidth and the speed make wise. Where the source is slower than playing, the player says
+//! [`Buffering`](PlayState::Buffering) and goes on by itself; no message is skipped.
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use asof_blocks::{BlockCache, Options};
+//! use asof_core::Topics;
+//! use asof_player::{Event, Player};
+//! # use std::sync::Arc;
+//! # use asof_core::{Channel, Message, Stamp};
+//! # use asof_formats::{McapWriter, McapWriterOptions};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run.mcap");
+//! # let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
+//! # let channel = Arc::new(Channel { topic: "/odom".into(), ..Channel::default() });
+//! # for tenth in 0..100 {
+//! #     let at = Stamp::from_nanos(tenth * 100_000_000);
+//! #     writer.write(&Message { channel: Arc::clone(&channel), log_time: at, publish_time: at, sequence: 0, payload: "x".into() })?;
+//! # }
+//! # writer.finish()?;
+//!
+//! let cache = BlockCache::new(asof_formats::open(&path)?, Options::default());
+//! let mut player = Player::new(&cache, Topics::All)?;
+//! player.play();
+//!
+//! // Two seconds of a recording with ten messages a second, by a clock that we hold.
+//! let start = Instant::now();
+//! let mut count = 0;
+//! for tick in 0..=20 {
+//!     player.wait_ready(Duration::from_secs(10));
+//!     for event in player.tick(start + tick * Duration::from_millis(100)) {
+//!         if let Event::Messages(batch) = event {
+//!             count += batch.len();
+//!         }
+//!     }
+//! }
+//! assert!((19..=21).contains(&count), "{count}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod feed;
+mod pace;
+mod player;
+mod step;
+
+pub use player::{Event, PlayState, Player, Speed};

@@ -1,0 +1,138 @@
+//! Steps of one message, both ways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asof_blocks::{BlockCache, HeadClass};
+use asof_core::{Batch, Row, Source, SourceError, Stamp, TimeRange, Topics};
+
+use crate::player::{Cursor, query};
+
+/// The first message behind the cursor.
+pub(crate) fn next(
+    cache: &BlockCache,
+    topics: &Topics,
+    cursor: Cursor,
+) -> Result<Option<Batch>, SourceError> {
+    let ahead = TimeRange::new(cursor.time, Stamp::MAX);
+    for batch in cache.read_as(&query(topics, ahead), HeadClass::Scrub) {
+        let batch = batch?;
+        let passed = batch.rows().partition_point(|row| cursor.has_passed(row));
+        if passed < batch.len() {
+            return Ok(Some(part(&batch, passed..passed + 1)));
+        }
+    }
+    Ok(None)
+}
+
+/// The last message before the cursor; with `including`, the one that it stands behind counts.
+pub(crate) fn previous(
+    cache: &BlockCache,
+    topics: &Topics,
+    cursor: Cursor,
+    including: bool,
+) -> Result<Option<Batch>, SourceError> {
+    let behind = TimeRange::new(Stamp::MIN, cursor.time);
+    let is_before = |row: &Row| {
+        let is_itself = cursor.order == Some(row.order) && row.log_time == cursor.time;
+        cursor.has_passed(row) && (including || !is_itself)
+    };
+    for batch in cache.reverse(&query(topics, behind), HeadClass::Scrub) {
+        let batch = batch?;
+        let count = batch.rows().partition_point(is_before);
+        if count > 0 {
+            return Ok(Some(part(&batch, count - 1..count)));
+        }
+    }
+    Ok(None)
+}
+
+/// What was known on each topic at the cursor, which may stand between two messages of one stamp.
+pub(crate) fn known(
+    cache: &BlockCache,
+    topics: &Topics,
+    cursor: Cursor,
+) -> Result<Batch, SourceError> {
+    let Some(_) = cursor.order else {
+        return cache.backfill(topics, cursor.time);
+    };
+    let before = cache.backfill(topics, cursor.time.plus_nanos(-1))?;
+    let instant = TimeRange::new(cursor.time, cursor.time);
+    let mut last = BTreeMap::new();
+    let mut batches = vec![before];
+    for batch in cache.read_as(&query(topics, instant), HeadClass::Scrub) {
+        batches.push(batch?);
+    }
+    for batch in &batches {
+        for message in batch.iter() {
+            let place = Row {
+                log_time: message.log_time,
+                order: message.order,
+                ..EMPTY
+            };
+            if cursor.has_passed(&place) {
+                last.insert(
+                    message.channel.topic.clone(),
+                    (message.order, message.to_message()),
+                );
+            }
+        }
+    }
+    let mut messages: Vec<_> = last.into_values().collect();
+    messages.sort_by_key(|(order, message)| (message.log_time, *order));
+    Ok(messages.into_iter().map(|(_, message)| message).collect())
+}
+
+/// Everything behind the cursor, up to `end`.
+pub(crate) fn between(
+    cache: &BlockCache,
+    topics: &Topics,
+    cursor: Cursor,
+    end: Stamp,
+) -> Result<Vec<Batch>, SourceError> {
+    let mut parts = Vec::new();
+    let range = TimeRange::new(cursor.time, end);
+    for batch in cache.read_as(&query(topics, range), HeadClass::Scrub) {
+        let batch = batch?;
+        let passed = batch.rows().partition_point(|row| cursor.has_passed(row));
+        if passed < batch.len() {
+            parts.push(part(&batch, passed..batch.len()));
+        }
+    }
+    Ok(parts)
+}
+
+/// Some rows of a batch, sharing its buffers.
+pub(crate) fn part(batch: &Batch, rows: std::ops::Range<usize>) -> Batch {
+    Batch::new(
+        Arc::clone(batch.channels()),
+        batch.buffers().to_vec(),
+        batch.rows()[rows].to_vec(),
+    )
+}
+
+/// Right behind the last message of a batch.
+pub(crate) fn cursor_of(batch: &Batch) -> Cursor {
+    match batch.rows().last() {
+        Some(row) => Cursor {
+            time: row.log_time,
+            order: Some(row.order),
+        },
+        None => Cursor {
+            time: Stamp::MIN,
+            order: None,
+        },
+    }
+}
+
+/// A row of nothing, to compare places with.
+const EMPTY: Row = Row {
+    log_time: Stamp::EPOCH,
+    publish_time: Stamp::EPOCH,
+    order: 0,
+    offset: 0,
+    len: 0,
+    sequence: 0,
+    channel: 0,
+    buffer: 0,
+};

@@ -1,0 +1,490 @@
+//! A player by a clock that the test holds.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use asof_blocks::{BlockCache, Options};
+use asof_core::{
+    Batch, Batches, Channel, ChannelSummary, Query, Row, Source, SourceError, Stamp, Summary,
+    TimeRange, Topics,
+};
+use asof_player::{Event, PlayState, Player, Speed};
+
+const MS: i64 = 1_000_000;
+
+/// A recording that can grow, and whose reader can be held up.
+#[derive(Clone)]
+struct Tape(Arc<Inner>);
+
+struct Inner {
+    channels: Arc<[Arc<Channel>]>,
+    /// Topic and time, in order.
+    messages: Mutex<Vec<(u32, i64)>>,
+    /// Batches that may still be read.
+    allowed: Mutex<usize>,
+    changed: Condvar,
+    fails: Mutex<bool>,
+}
+
+impl Tape {
+    fn new(topics: usize, messages: Vec<(u32, i64)>) -> Self {
+        let channel = |number| {
+            Arc::new(Channel {
+                topic: format!("/t{number}"),
+                ..Channel::default()
+            })
+        };
+        Tape(Arc::new(Inner {
+            channels: (0..topics).map(channel).collect(),
+            messages: Mutex::new(messages),
+            allowed: Mutex::new(usize::MAX),
+            changed: Condvar::new(),
+            fails: Mutex::new(false),
+        }))
+    }
+
+    /// Ten messages a second on each of two topics, the second one a little later.
+    fn regular(seconds: i64) -> Self {
+        let messages = (0..seconds * 10).flat_map(|tenth| {
+            let at = tenth * 100 * MS;
+            [(0, at), (1, at + 10 * MS)]
+        });
+        Tape::new(2, messages.collect())
+    }
+
+    fn allow(&self, batches: usize) {
+        *self.0.allowed.lock().expect("allowed") = batches;
+        self.0.changed.notify_all();
+    }
+
+    fn grow(&self, messages: &[(u32, i64)]) {
+        self.0
+            .messages
+            .lock()
+            .expect("messages")
+            .extend_from_slice(messages);
+    }
+
+    fn rows(&self, query: &Query) -> Vec<Row> {
+        let messages = self.0.messages.lock().expect("messages");
+        let row = |(order, &(channel, time)): (usize, &(u32, i64))| Row {
+            log_time: time.into(),
+            publish_time: time.into(),
+            order: order as u64,
+            offset: 0,
+            len: 8,
+            sequence: order as u32,
+            channel,
+            buffer: 0,
+        };
+        let is_asked =
+            |row: &Row| query.matches(&self.0.channels[row.channel as usize].topic, row.log_time);
+        messages
+            .iter()
+            .enumerate()
+            .map(row)
+            .filter(is_asked)
+            .collect()
+    }
+
+    fn batch(&self, rows: Vec<Row>) -> Batch {
+        Batch::new(
+            Arc::clone(&self.0.channels),
+            vec![vec![0u8; 8].into()],
+            rows,
+        )
+    }
+
+    fn all(&self) -> Vec<u64> {
+        self.rows(&Query::all())
+            .iter()
+            .map(|row| row.order)
+            .collect()
+    }
+}
+
+impl Source for Tape {
+    fn summary(&self) -> Arc<Summary> {
+        let mut summary = Summary::empty("tape");
+        for row in self.rows(&Query::all()) {
+            summary.range = summary.range.cover_stamp(row.log_time);
+        }
+        let channels = self.0.channels.iter().map(Arc::clone);
+        summary.channels = channels
+            .map(|channel| ChannelSummary {
+                channel,
+                messages: None,
+            })
+            .collect();
+        Arc::new(summary)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        let tape = self.clone();
+        let mut rows = self.rows(query);
+        Ok(Box::new(std::iter::from_fn(move || {
+            if rows.is_empty() {
+                return None;
+            }
+            if std::mem::take(&mut *tape.0.fails.lock().expect("fails")) {
+                rows.clear();
+                return Some(Err(SourceError::Unreadable {
+                    place: "tape".into(),
+                    reason: "torn".into(),
+                }));
+            }
+            let mut allowed = tape.0.allowed.lock().expect("allowed");
+            while *allowed == 0 {
+                allowed = tape.0.changed.wait(allowed).expect("allowed");
+            }
+            *allowed -= 1;
+            let rest = rows.split_off(rows.len().min(4));
+            let part = std::mem::replace(&mut rows, rest);
+            Some(Ok(tape.batch(part)))
+        })))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        let query = Query {
+            topics: topics.clone(),
+            range: TimeRange::new(Stamp::MIN, at),
+        };
+        let mut last = BTreeMap::new();
+        for row in self.rows(&query) {
+            last.insert(row.channel, row);
+        }
+        Ok(self.batch(last.into_values().collect()))
+    }
+}
+
+/// A player and its clock.
+struct Desk {
+    player: Player,
+    start: Instant,
+    now: Duration,
+    /// The orders of the messages that came.
+    seen: Vec<u64>,
+    backfills: Vec<(i64, Vec<u64>)>,
+    states: Vec<PlayState>,
+    loops: usize,
+    failures: usize,
+}
+
+fn orders(batch: &Batch) -> Vec<u64> {
+    batch.iter().map(|message| message.order).collect()
+}
+
+impl Desk {
+    fn new(cache: &BlockCache, topics: Topics) -> Self {
+        Desk {
+            player: Player::new(cache, topics).expect("a thread"),
+            start: Instant::now(),
+            now: Duration::ZERO,
+            seen: Vec::new(),
+            backfills: Vec::new(),
+            states: Vec::new(),
+            loops: 0,
+            failures: 0,
+        }
+    }
+
+    fn take(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Messages(batch) => self.seen.extend(orders(&batch)),
+                Event::Backfill(at, batch) => {
+                    self.backfills.push((at.nanos() / MS, orders(&batch)))
+                }
+                Event::State(state) => self.states.push(state),
+                Event::Looped => self.loops += 1,
+                Event::Failed(_) => self.failures += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets the thread come to rest, and time pass, in ticks of 20 ms.
+    fn pass(&mut self, milliseconds: u64) {
+        for _ in 0..=milliseconds / 20 {
+            self.settle();
+            let events = self.player.tick(self.start + self.now);
+            self.take(events);
+            self.now += Duration::from_millis(20);
+        }
+    }
+
+    fn settle(&self) {
+        assert!(
+            self.player.wait_ready(Duration::from_secs(20)),
+            "the reader is stuck"
+        );
+    }
+}
+
+fn cache(tape: &Tape) -> BlockCache {
+    BlockCache::new(tape.clone(), Options::default())
+}
+
+#[test]
+fn messages_come_when_they_are_due_and_all_of_them() {
+    let tape = Tape::regular(5);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.pass(200);
+    assert!(desk.seen.is_empty(), "it is paused at first");
+    desk.player.play();
+    desk.pass(1_000);
+    assert_eq!(desk.seen, tape.all()[..20]);
+    desk.pass(6_000);
+    assert_eq!(desk.seen, tape.all());
+    assert_eq!(desk.states, [PlayState::Playing, PlayState::Ended]);
+}
+
+#[test]
+fn pausing_stops_and_playing_goes_on_without_a_jump() {
+    let tape = Tape::regular(5);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.play();
+    desk.pass(500);
+    desk.player.pause();
+    let before = desk.seen.len();
+    desk.pass(2_000);
+    assert_eq!(desk.seen.len(), before);
+    desk.player.play();
+    desk.pass(500);
+    assert!(
+        (before + 8..=before + 12).contains(&desk.seen.len()),
+        "{}",
+        desk.seen.len()
+    );
+    desk.pass(6_000);
+    assert_eq!(desk.seen, tape.all());
+}
+
+#[test]
+fn speed_is_held_within_bounds_and_scales_time() {
+    let tape = Tape::regular(20);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.set_speed(Speed::Times(1_000.0));
+    assert_eq!(desk.player.speed(), Speed::Times(10.0));
+    desk.player.play();
+    desk.pass(1_000);
+    assert!(
+        (195..=210).contains(&desk.seen.len()),
+        "{}",
+        desk.seen.len()
+    );
+    desk.player.set_speed(Speed::Times(0.0));
+    assert_eq!(desk.player.speed(), Speed::Times(0.1));
+    let before = desk.seen.len();
+    desk.pass(2_000);
+    assert!((before + 2..=before + 6).contains(&desk.seen.len()));
+}
+
+#[test]
+fn as_fast_as_possible_skips_nothing() {
+    let tape = Tape::regular(60);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.set_speed(Speed::Unlimited);
+    desk.player.play();
+    desk.pass(400);
+    assert_eq!(desk.seen, tape.all());
+}
+
+#[test]
+fn a_seek_says_what_was_known_and_goes_on_behind_it() {
+    let tape = Tape::regular(10);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.play();
+    desk.pass(300);
+    desk.seen.clear();
+    desk.player.seek((5_000 * MS + 5 * MS).into());
+    desk.pass(400);
+    // As of 5.005 s: the first topic's message at 5.0 s and the second one's at 4.91 s.
+    assert_eq!(desk.backfills, [(5_005, vec![99, 100])]);
+    assert_eq!(desk.seen[..4], [101, 102, 103, 104]);
+    desk.pass(10_000);
+    assert_eq!(desk.seen, tape.all()[101..]);
+}
+
+#[test]
+fn a_seek_outside_of_the_recording_is_held_within_it() {
+    let tape = Tape::regular(2);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.seek((-50_000 * MS).into());
+    desk.pass(100);
+    desk.player.seek((50_000 * MS).into());
+    desk.pass(100);
+    assert_eq!(desk.backfills, [(0, vec![0]), (1_910, vec![38, 39])]);
+}
+
+#[test]
+fn a_topic_added_while_playing_comes_with_what_was_known_of_it() {
+    let tape = Tape::regular(5);
+    let mut desk = Desk::new(&cache(&tape), Topics::named(["/t0"]));
+    desk.player.play();
+    desk.pass(1_040);
+    let position = desk.player.position().nanos() / MS;
+    desk.player.set_topics(Topics::All);
+    desk.pass(5_000);
+    let added = desk.backfills[0].clone();
+    assert_eq!((added.0, added.1.len()), (position, 1));
+    let first = desk
+        .seen
+        .iter()
+        .position(|order| order % 2 == 1)
+        .expect("the new topic");
+    // Nothing of the new topic is missing between its backfill and its first message.
+    assert_eq!(desk.seen[first], added.1[0] + 2);
+    let of_first: Vec<u64> = desk
+        .seen
+        .iter()
+        .copied()
+        .filter(|order| order % 2 == 0)
+        .collect();
+    assert_eq!(of_first, (0..50).map(|n| n * 2).collect::<Vec<u64>>());
+}
+
+#[test]
+fn at_the_end_it_loops_if_it_is_to() {
+    let tape = Tape::regular(1);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.set_loop(true);
+    desk.player.play();
+    desk.pass(3_500);
+    assert!(desk.loops >= 3, "{}", desk.loops);
+    assert_eq!(desk.seen[..20], tape.all());
+    assert_eq!(desk.seen[20..40], tape.all());
+}
+
+#[test]
+fn a_slow_source_makes_it_buffer_and_it_goes_on_by_itself() {
+    let tape = Tape::regular(4);
+    let cache = cache(&tape);
+    tape.allow(3);
+    let mut desk = Desk::new(&cache, Topics::All);
+    desk.player.play();
+    // The source is stuck after three batches, so that the thread never comes to rest.
+    for _ in 0..100 {
+        let events = desk.player.tick(desk.start + desk.now);
+        desk.take(events);
+        desk.now += Duration::from_millis(20);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(desk.player.state(), PlayState::Buffering);
+    assert!(desk.seen.len() <= 12, "{}", desk.seen.len());
+    tape.allow(usize::MAX);
+    desk.pass(6_000);
+    assert_eq!(desk.seen, tape.all(), "nothing was skipped");
+    assert_eq!(desk.player.state(), PlayState::Ended);
+    assert!(desk.states.contains(&PlayState::Buffering));
+}
+
+#[test]
+fn stepping_forward_and_back_by_message_meets_every_one_even_of_one_stamp() {
+    let times = [0, 10, 10, 10, 20].map(|ms| ms * MS);
+    let messages = times
+        .iter()
+        .enumerate()
+        .map(|(n, &time)| (n as u32 % 2, time));
+    let tape = Tape::new(2, messages.collect());
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    for _ in 0..6 {
+        let events = desk.player.step_forward().expect("steps");
+        desk.take(events);
+    }
+    assert_eq!(desk.seen, [0, 1, 2, 3, 4]);
+    for _ in 0..6 {
+        let events = desk.player.step_back().expect("steps");
+        desk.take(events);
+    }
+    let known: Vec<Vec<i64>> = desk
+        .backfills
+        .iter()
+        .map(|(at, orders)| std::iter::once(*at).chain([orders.len() as i64]).collect())
+        .collect();
+    // Behind message 3, 2, 1, 0, and before all of them.
+    assert_eq!(
+        known,
+        [[10, 2], [10, 2], [10, 2], [0, 1], [0, 0]].map(|k| k.to_vec())
+    );
+    desk.seen.clear();
+    desk.player.play();
+    desk.pass(200);
+    assert_eq!(desk.seen, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn stepping_by_time_goes_both_ways() {
+    let tape = Tape::regular(5);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.seek((1_000 * MS).into());
+    desk.pass(60);
+    let events = desk
+        .player
+        .step_forward_by(Duration::from_millis(250))
+        .expect("steps");
+    desk.take(events);
+    assert_eq!(desk.seen, [21, 22, 23, 24, 25]);
+    let events = desk
+        .player
+        .step_back_by(Duration::from_millis(200))
+        .expect("steps");
+    desk.take(events);
+    assert_eq!(desk.backfills.last(), Some(&(1_050, vec![20, 21])));
+}
+
+#[test]
+fn it_follows_a_recording_that_grows() {
+    let tape = Tape::regular(1);
+    let options = Options {
+        growing: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let cache = BlockCache::new(tape.clone(), options);
+    let mut desk = Desk::new(&cache, Topics::All);
+    desk.player.set_follow(true);
+    desk.player.seek((-1).into());
+    desk.player.play();
+    desk.pass(2_000);
+    assert_eq!(desk.player.state(), PlayState::Playing);
+    // Another message with the very last stamp, and later ones.
+    tape.grow(&[(0, 910 * MS), (1, 1_000 * MS), (0, 1_100 * MS)]);
+    desk.pass(1_000);
+    tape.grow(&[(1, 1_500 * MS)]);
+    desk.pass(1_000);
+    assert_eq!(
+        desk.seen,
+        tape.all()[1..],
+        "the first one came with the seek"
+    );
+}
+
+#[test]
+fn a_failure_pauses_and_playing_on_tries_again() {
+    let tape = Tape::regular(2);
+    *tape.0.fails.lock().expect("fails") = true;
+    let cold = cache(&tape);
+    let mut desk = Desk::new(&cold, Topics::All);
+    desk.player.play();
+    desk.pass(500);
+    assert_eq!(desk.failures, 1);
+    assert_eq!(desk.player.state(), PlayState::Paused);
+    desk.player.play();
+    desk.pass(4_000);
+    assert_eq!(desk.seen, tape.all());
+}
+
+#[test]
+fn players_share_what_one_of_them_has_read() {
+    let tape = Tape::regular(5);
+    let cache = cache(&tape);
+    let mut first = Desk::new(&cache, Topics::All);
+    let mut second = Desk::new(&cache, Topics::All);
+    for desk in [&mut first, &mut second] {
+        desk.player.play();
+        desk.pass(7_000);
+        assert_eq!(desk.seen, tape.all());
+    }
+    assert_eq!(cache.statistics().source_messages, 100);
+}
