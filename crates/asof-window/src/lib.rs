@@ -21,6 +21,7 @@ mod observe;
 mod query;
 mod search;
 mod shelf;
+pub mod sync;
 mod view;
 mod wait;
 mod window;
