@@ -58,7 +58,7 @@ extern "C" {
 
 // libstdc++ leaves out atomics in a process with one thread; a node has several.
 void mf_keep_a_thread() {
-    static std::thread sleeper([] { for (;;) std::this_thread::sleep_for(std::chrono::hours(1)); });
+    std::thread([] { for (;;) std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
 }
 
 typedef message_filters::Cache<Sample> Cache;

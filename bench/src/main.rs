@@ -5,13 +5,18 @@
 
 mod harness;
 mod mcap_suite;
+mod window;
 
 use harness::Bench;
 
 /// A suite's name, and the function that runs its cases.
 type Suite = (&'static str, fn(&mut Bench));
 
-const SUITES: &[Suite] = &[("mcap", mcap_suite::run)];
+const SUITES: &[Suite] = &[
+    ("mcap", mcap_suite::run),
+    ("window", window::run),
+    ("window_identical", window::identical::run),
+];
 
 fn main() -> std::process::ExitCode {
     let mut suite = None;

@@ -21,6 +21,7 @@ mod observe;
 mod query;
 mod search;
 mod shelf;
+mod stamping;
 pub mod sync;
 mod view;
 mod wait;
@@ -31,6 +32,9 @@ pub use entry::{Bracket, Entry};
 pub use interpolate::Interpolate;
 pub use names::{MessageFiltersCache, ZCache};
 pub use observe::Connection;
+pub use stamping::{
+    Arrival, MessageStamp, ReceiveStamp, SourceStamp, Stamping, TransportStamp, header_stamp,
+};
 pub use view::View;
 pub use wait::{Changed, Reached, WaitError};
 pub use window::{Counters, Insertion, Window};

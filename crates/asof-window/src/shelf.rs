@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::search::{count_below, count_below_in, linear_guess};
+use crate::search::count_below;
 
 /// A run is split when it holds this many.
 const RUN_MAX: usize = 128;
@@ -18,35 +18,41 @@ const RUN_FILL: usize = 112;
 /// A run that is lent out is closed instead of copied from this many on.
 const RUN_CLOSE: usize = 32;
 
-/// A message as it is stored.
+/// A message, and what it weighs.
 pub(crate) struct Held<T> {
     pub(crate) value: Arc<T>,
     pub(crate) bytes: u64,
 }
 
-impl<T> Clone for Held<T> {
+/// A stamp with its message, side by side: whoever finds the one has the other in the same cache line.
+struct Slot<T> {
+    stamp: i64,
+    value: Option<Arc<T>>,
+}
+
+impl<T> Clone for Slot<T> {
     fn clone(&self) -> Self {
-        Held {
-            value: Arc::clone(&self.value),
-            bytes: self.bytes,
+        Slot {
+            stamp: self.stamp,
+            value: self.value.clone(),
         }
     }
 }
 
-/// Some messages in order. Invariant: both vectors are equally long, stamps are sorted, and the places
-/// before `start` are empty while those from it on are not.
+/// Some messages in order. Invariant: both vectors are equally long, stamps are sorted, and the slots before `start`
+/// are empty while those from it on are not.
 pub(crate) struct Run<T> {
     start: usize,
-    stamps: Vec<i64>,
-    held: Vec<Option<Held<T>>>,
+    slots: Vec<Slot<T>>,
+    weights: Vec<u64>,
 }
 
 impl<T> Default for Run<T> {
     fn default() -> Self {
         Run {
             start: 0,
-            stamps: Vec::new(),
-            held: Vec::new(),
+            slots: Vec::new(),
+            weights: Vec::new(),
         }
     }
 }
@@ -55,73 +61,102 @@ impl<T> Run<T> {
     fn empty() -> Self {
         Run {
             start: 0,
-            stamps: Vec::with_capacity(RUN_MAX),
-            held: Vec::with_capacity(RUN_MAX),
+            slots: Vec::with_capacity(RUN_MAX),
+            weights: Vec::with_capacity(RUN_MAX),
         }
     }
 
     /// One past the last message.
     #[inline]
     pub(crate) fn end(&self) -> usize {
-        self.stamps.len()
+        self.slots.len()
     }
 
     #[inline]
-    pub(crate) fn stamps(&self) -> &[i64] {
-        &self.stamps
+    pub(crate) fn stamp(&self, index: usize) -> i64 {
+        self.slots[index].stamp
     }
 
     #[inline]
     pub(crate) fn value(&self, index: usize) -> &Arc<T> {
-        let held = self.held[index].as_ref();
-        &held.expect("places from `start` on are filled").value
+        let value = self.slots[index].value.as_ref();
+        value.expect("slots from `start` on are filled")
+    }
+
+    /// The messages from `start` up to but not including `end`.
+    #[inline]
+    pub(crate) fn range(
+        &self,
+        start: usize,
+        end: usize,
+    ) -> impl ExactSizeIterator<Item = (i64, &Arc<T>)> + DoubleEndedIterator {
+        self.slots[start..end].iter().map(|slot| {
+            let value = slot.value.as_ref();
+            (slot.stamp, value.expect("slots from `start` on are filled"))
+        })
+    }
+
+    /// The first place from `from` up to `to` whose stamp is not below `t`.
+    #[inline]
+    pub(crate) fn first_from(&self, from: usize, to: usize, t: i64, guess: usize) -> usize {
+        let slots = &self.slots[from..to];
+        let guess = guess.saturating_sub(from);
+        from + count_below(slots.len(), t, guess, |index| slots[index].stamp)
     }
 
     #[inline]
     fn push(&mut self, stamp: i64, held: Held<T>) {
-        self.stamps.push(stamp);
-        self.held.push(Some(held));
+        self.slots.push(Slot {
+            stamp,
+            value: Some(held.value),
+        });
+        self.weights.push(held.bytes);
     }
 
     #[inline]
     fn pop_first(&mut self) -> Option<Held<T>> {
-        let held = self.held.get_mut(self.start)?.take();
+        let value = self.slots.get_mut(self.start)?.value.take()?;
+        let bytes = self.weights[self.start];
         self.start += 1;
-        held
+        Some(Held { value, bytes })
     }
 
     /// Puts a message at `index`, shifting the shorter side if there is room on both.
     fn insert(&mut self, index: usize, stamp: i64, held: Held<T>) {
+        let slot = Slot {
+            stamp,
+            value: Some(held.value),
+        };
         if self.start > 0 && index - self.start < self.end() - index {
             self.start -= 1;
-            self.stamps.copy_within(self.start + 1..index, self.start);
-            self.stamps[index - 1] = stamp;
-            self.held[self.start..index].rotate_left(1);
-            self.held[index - 1] = Some(held);
+            self.slots[self.start..index].rotate_left(1);
+            self.slots[index - 1] = slot;
+            self.weights.copy_within(self.start + 1..index, self.start);
+            self.weights[index - 1] = held.bytes;
         } else {
-            self.stamps.insert(index, stamp);
-            self.held.insert(index, Some(held));
+            self.slots.insert(index, slot);
+            self.weights.insert(index, held.bytes);
         }
     }
 
-    /// Gives up the empty places at the front.
+    /// Gives up the empty slots at the front.
     fn compact(&mut self) {
-        self.stamps.drain(..self.start);
-        self.held.drain(..self.start);
+        self.slots.drain(..self.start);
+        self.weights.drain(..self.start);
         self.start = 0;
     }
 
     fn split_off(&mut self, index: usize) -> Self {
         let mut rest = Run::empty();
-        rest.stamps.extend(self.stamps.drain(index..));
-        rest.held.extend(self.held.drain(index..));
+        rest.slots.extend(self.slots.drain(index..));
+        rest.weights.extend(self.weights.drain(index..));
         rest
     }
 
     fn copy(&self) -> Self {
         let mut copy = Run::empty();
-        copy.stamps.extend_from_slice(&self.stamps[self.start..]);
-        copy.held.extend_from_slice(&self.held[self.start..]);
+        copy.slots.extend_from_slice(&self.slots[self.start..]);
+        copy.weights.extend_from_slice(&self.weights[self.start..]);
         copy
     }
 }
@@ -191,6 +226,14 @@ pub(crate) struct Shelf<T> {
     len: usize,
     newest: i64,
     spare: Option<Run<T>>,
+    pace: Pace,
+}
+
+/// How densely messages lie, for a first guess: taken when a run is started, so a guess costs a multiplication.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    runs_per_nano: f64,
+    messages_per_nano: f64,
 }
 
 impl<T> Shelf<T> {
@@ -201,6 +244,7 @@ impl<T> Shelf<T> {
             len: 0,
             newest: i64::MIN,
             spare: None,
+            pace: Pace::default(),
         }
     }
 
@@ -239,6 +283,27 @@ impl<T> Shelf<T> {
         run.push(stamp, held);
         self.firsts.push_back(stamp);
         self.places.push_back(Place::Own(run));
+        self.take_pace();
+    }
+
+    #[cold]
+    fn take_pace(&mut self) {
+        let (Some(&first), Some(&last)) = (self.firsts.front(), self.firsts.back()) else {
+            return;
+        };
+        let span = last.abs_diff(first).max(1) as f64;
+        self.pace = Pace {
+            runs_per_nano: (self.firsts.len() - 1) as f64 / span,
+            messages_per_nano: (self.len - 1) as f64 / span,
+        };
+    }
+
+    /// Where in a run `t` would be if messages came evenly.
+    #[inline]
+    fn guess_in(&self, run: &Run<T>, t: i64) -> usize {
+        let ahead = t.wrapping_sub(run.stamp(run.start)) as f64 * self.pace.messages_per_nano;
+        // From the first not below t: a stamp exactly there is one place on.
+        run.start + (ahead as usize).saturating_add(1)
     }
 
     fn insert_late(&mut self, stamp: i64, held: Held<T>) {
@@ -250,16 +315,18 @@ impl<T> Shelf<T> {
                 run.compact();
             } else {
                 let rest = run.split_off(RUN_MAX / 2);
-                let first = rest.stamps[0];
+                let first = rest.stamp(0);
                 self.firsts.insert(number + 1, first);
                 self.places.insert(number + 1, Place::Own(rest));
                 number += usize::from(first <= stamp);
             }
         }
         let run = self.places[number].own();
-        let behind = count_below_in(&run.stamps[run.start..], stamp.saturating_add(1));
-        run.insert(run.start + behind, stamp, held);
-        self.firsts[number] = run.stamps[run.start];
+        // Late by a little, as a rule: the search starts at the end.
+        let end = run.end();
+        let index = run.first_from(run.start, end, stamp.saturating_add(1), end);
+        run.insert(index, stamp, held);
+        self.firsts[number] = run.stamp(run.start);
     }
 
     /// Takes out the message with the smallest stamp; of equal ones, the first that came.
@@ -268,8 +335,8 @@ impl<T> Shelf<T> {
         let run = self.places.front_mut()?.own();
         let held = run.pop_first();
         self.len -= 1;
-        if let Some(&first) = run.stamps.get(run.start) {
-            self.firsts[0] = first;
+        if let Some(slot) = run.slots.get(run.start) {
+            self.firsts[0] = slot.stamp;
         } else {
             self.drop_first_run();
         }
@@ -279,10 +346,10 @@ impl<T> Shelf<T> {
     fn drop_first_run(&mut self) {
         self.firsts.pop_front();
         if let Some(Place::Own(mut run)) = self.places.pop_front() {
-            run.stamps.clear();
-            run.held.clear();
+            run.slots.clear();
+            run.weights.clear();
             run.start = 0;
-            if run.stamps.capacity() == RUN_MAX {
+            if run.slots.capacity() == RUN_MAX {
                 self.spare = Some(run);
             }
         }
@@ -297,7 +364,12 @@ impl<T> Shelf<T> {
         if last < t {
             return self.firsts.len();
         }
-        let guess = linear_guess(self.firsts.len(), t, first, last);
+        if t <= first {
+            return 0;
+        }
+        // Counted from the end: the first run moves with every eviction, the last one stays.
+        let back = last.wrapping_sub(t) as f64 * self.pace.runs_per_nano;
+        let guess = self.firsts.len().saturating_sub(1 + back as usize);
         count_below(self.firsts.len(), t, guess, |index| self.firsts[index])
     }
 
@@ -309,7 +381,7 @@ impl<T> Shelf<T> {
             return self.begin();
         };
         let run = self.places[number].run();
-        let index = run.start + count_below_in(&run.stamps[run.start..], t);
+        let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
         if index < run.end() {
             At { run: number, index }
         } else {
@@ -392,13 +464,13 @@ impl<T> Shelf<T> {
     #[inline]
     pub(crate) fn get(&self, at: At) -> Option<(i64, &Arc<T>)> {
         let run = self.places.get(at.run)?.run();
-        Some((run.stamps[at.index], run.value(at.index)))
+        Some((run.stamp(at.index), run.value(at.index)))
     }
 
     /// The stamp at a place; `None` at the end.
     #[inline]
     pub(crate) fn stamp(&self, at: At) -> Option<i64> {
-        Some(self.places.get(at.run)?.run().stamps[at.index])
+        Some(self.places.get(at.run)?.run().stamp(at.index))
     }
 
     /// Lends out the runs that hold the messages from `from` up to but not including `to`.

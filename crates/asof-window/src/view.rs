@@ -5,7 +5,6 @@ use std::sync::Arc;
 use asof_core::Stamp;
 
 use crate::Entry;
-use crate::search::count_below_in;
 use crate::shelf::Piece;
 
 /// The messages of a window at one moment, in order of their stamps.
@@ -55,13 +54,13 @@ impl<T> View<T> {
     /// The first stamp.
     pub fn oldest_stamp(&self) -> Option<Stamp> {
         let piece = self.pieces.first()?;
-        Some(piece.run.stamps()[piece.start].into())
+        Some(piece.run.stamp(piece.start).into())
     }
 
     /// The last stamp.
     pub fn newest_stamp(&self) -> Option<Stamp> {
         let piece = self.pieces.last()?;
-        Some(piece.run.stamps()[piece.end - 1].into())
+        Some(piece.run.stamp(piece.end - 1).into())
     }
 
     /// The messages in place: nothing is counted or copied.
@@ -73,9 +72,8 @@ impl<T> View<T> {
     #[inline]
     pub fn for_each(&self, mut visit: impl FnMut(Stamp, &T)) {
         for piece in &self.pieces {
-            let stamps = &piece.run.stamps()[piece.start..piece.end];
-            for (offset, &stamp) in stamps.iter().enumerate() {
-                visit(stamp.into(), piece.run.value(piece.start + offset));
+            for (stamp, value) in piece.run.range(piece.start, piece.end) {
+                visit(stamp.into(), value);
             }
         }
     }
@@ -84,11 +82,8 @@ impl<T> View<T> {
     pub fn to_entries(&self) -> Vec<Entry<T>> {
         let mut entries = Vec::with_capacity(self.len);
         for piece in &self.pieces {
-            let stamps = &piece.run.stamps()[piece.start..piece.end];
-            entries.extend(stamps.iter().enumerate().map(|(offset, &stamp)| {
-                let value = Arc::clone(piece.run.value(piece.start + offset));
-                Entry::new(stamp.into(), value)
-            }));
+            let range = piece.run.range(piece.start, piece.end);
+            entries.extend(range.map(|(stamp, value)| Entry::new(stamp.into(), Arc::clone(value))));
         }
         entries
     }
@@ -97,12 +92,14 @@ impl<T> View<T> {
     pub fn count_before(&self, t: Stamp) -> usize {
         let mut count = 0;
         for piece in &self.pieces {
-            let stamps = &piece.run.stamps()[piece.start..piece.end];
-            if stamps.last().is_some_and(|&last| last < t.nanos()) {
-                count += stamps.len();
+            if piece.run.stamp(piece.end - 1) < t.nanos() {
+                count += piece.end - piece.start;
                 continue;
             }
-            return count + count_below_in(stamps, t.nanos());
+            let first = piece
+                .run
+                .first_from(piece.start, piece.end, t.nanos(), piece.start);
+            return count + first - piece.start;
         }
         count
     }
@@ -114,7 +111,7 @@ impl<T> View<T> {
             let here = piece.end - piece.start;
             if index < here {
                 let at = piece.start + index;
-                return Some((piece.run.stamps()[at].into(), piece.run.value(at)));
+                return Some((piece.run.stamp(at).into(), piece.run.value(at)));
             }
             index -= here;
         }
@@ -123,8 +120,8 @@ impl<T> View<T> {
 
     fn shared(&self) -> impl DoubleEndedIterator<Item = (Stamp, &Arc<T>)> {
         self.pieces.iter().flat_map(|piece| {
-            let range = piece.start..piece.end;
-            range.map(|index| (piece.run.stamps()[index].into(), piece.run.value(index)))
+            let range = piece.run.range(piece.start, piece.end);
+            range.map(|(stamp, value)| (stamp.into(), value))
         })
     }
 }

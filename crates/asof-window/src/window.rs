@@ -263,7 +263,7 @@ impl<T> State<T> {
         if newest.abs_diff(stamp) > self.bounds.jump {
             self.counters.restarts += 1;
             self.bytes = 0;
-            dropped.all = Some(self.shelf.take_all());
+            dropped.all = Some(Box::new(self.shelf.take_all()));
             return None;
         }
         let is_oldest = self.shelf.oldest().is_some_and(|oldest| stamp < oldest);
@@ -322,7 +322,7 @@ impl<T> State<T> {
 struct Dropped<T> {
     one: Option<Held<T>>,
     more: Vec<Held<T>>,
-    all: Option<Shelf<T>>,
+    all: Option<Box<Shelf<T>>>,
 }
 
 impl<T> Default for Dropped<T> {

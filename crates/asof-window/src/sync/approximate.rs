@@ -46,6 +46,8 @@ pub struct ApproximateTime<V> {
 struct Topic<V> {
     queue: VecDeque<(i64, V)>,
     past: usize,
+    /// Where `past` was before a search ahead.
+    saved: usize,
     has_dropped: bool,
     lower_bound: i64,
 }
@@ -88,6 +90,7 @@ impl<V> ApproximateTime<V> {
         let topic = || Topic {
             queue: VecDeque::new(),
             past: 0,
+            saved: 0,
             has_dropped: false,
             lower_bound: 0,
         };
@@ -157,18 +160,14 @@ impl<V> ApproximateTime<V> {
                     }
                     self.take_candidate(start, end, end_topic, end, emit)
                 }
-                Some(best)
-                    if self.penalized(end.saturating_sub(best.end))
-                        < start.saturating_sub(best.start) =>
-                {
+                Some(best) if !self.outgrows(end, best.end, start.saturating_sub(best.start)) => {
                     self.take_candidate(start, end, best.pivot, best.pivot_time, emit)
                 }
                 Some(best) => best,
             };
             self.pass_head(start_topic);
             let is_exhausted = start_topic == candidate.pivot;
-            let is_best = is_exhausted
-                || self.penalized(end.saturating_sub(candidate.end)) >= candidate.reach();
+            let is_best = is_exhausted || self.outgrows(end, candidate.end, candidate.reach());
             if is_best || (self.ready < self.topics.len() && self.is_provably_best(candidate)) {
                 self.publish(emit);
             }
@@ -229,23 +228,24 @@ impl<V> ApproximateTime<V> {
     fn is_provably_best(&mut self, candidate: Candidate) -> bool {
         let pivot_time = candidate.pivot_time;
         // At most as many steps as there are heads before the pivot; they are taken back afterwards.
-        let places: Vec<usize> = self.topics.iter().map(|topic| topic.past).collect();
+        for topic in &mut self.topics {
+            topic.saved = topic.past;
+        }
         let is_best = loop {
             let heads = self.topics.iter();
             let (start_topic, start, _, end) =
                 bounds(heads.map(|topic| topic.virtual_head(pivot_time)));
-            let grown = self.penalized(end.saturating_sub(candidate.end));
-            if grown >= candidate.reach() {
+            if self.outgrows(end, candidate.end, candidate.reach()) {
                 break true;
             }
-            if grown < start.saturating_sub(candidate.start) {
+            if !self.outgrows(end, candidate.end, start.saturating_sub(candidate.start)) {
                 break false;
             }
             // Not the pivot: with it as the start, one of the two tests above is true.
             self.topics[start_topic].past += 1;
         };
-        for (topic, past) in self.topics.iter_mut().zip(places) {
-            topic.past = past;
+        for topic in &mut self.topics {
+            topic.past = topic.saved;
         }
         is_best
     }
@@ -262,6 +262,18 @@ impl<V> ApproximateTime<V> {
         }
         self.candidate = None;
         emit(Event::Matched(set));
+    }
+
+    /// Whether a set that ends at `end` instead of `best` has lost, by the age penalty, what it won at its start.
+    #[inline]
+    fn outgrows(&self, end: i64, best: i64, won: i64) -> bool {
+        let grown = end.saturating_sub(best);
+        let surplus = grown as f64 * (1.0 + self.penalty) - won as f64;
+        // Far from equal, rounding does not matter.
+        if surplus.abs() > 16.0 + grown.unsigned_abs() as f64 * 1e-9 {
+            return surplus > 0.0;
+        }
+        self.penalized(grown) >= won
     }
 
     /// `nanos * (1 + penalty)`, rounded as `ros::Duration` rounds it: the same sets to the last nanosecond.

@@ -3,7 +3,7 @@
 use asof_core::Stamp;
 
 use super::{Match, Pick, Rule, Side, decide};
-use crate::search::{count_below, count_below_in};
+use crate::search::count_below;
 use crate::sync::Stamped;
 
 /// Messages of one topic in order of their stamps: a recording, or a part of one, at rest.
@@ -30,6 +30,8 @@ pub struct Cursor<'a, T> {
     track: &'a Track<T>,
     /// How many stamps are before the last instant.
     place: usize,
+    /// How far it moved the last time: the next instant is about as far again.
+    stride: usize,
 }
 
 impl<T> Track<T> {
@@ -48,6 +50,7 @@ impl<T> Track<T> {
         Cursor {
             track: self,
             place: 0,
+            stride: 0,
         }
     }
 
@@ -115,18 +118,9 @@ impl<'a, T> Cursor<'a, T> {
 
     #[inline]
     fn move_to(&mut self, t: i64) {
-        let stamps = &self.track.stamps;
-        if self.place > 0 && stamps[self.place - 1] >= t {
-            self.place = count_below_in(&stamps[..self.place], t);
-            return;
-        }
-        // A few steps by hand, as between the frames of a camera; then leaps.
-        let near = (self.place + 16).min(stamps.len());
-        while self.place < near && stamps[self.place] < t {
-            self.place += 1;
-        }
-        if self.place == near && near < stamps.len() && stamps[near] < t {
-            self.place = count_below(stamps.len(), t, near, |index| stamps[index]);
-        }
+        let stamps = self.track.stamps.as_slice();
+        let old = self.place;
+        self.place = count_below(stamps.len(), t, old + self.stride, |index| stamps[index]);
+        self.stride = self.place.saturating_sub(old);
     }
 }
