@@ -8,6 +8,7 @@ mod harness;
 mod hot;
 mod mcap_suite;
 mod tf;
+mod window;
 
 use harness::Bench;
 
@@ -19,6 +20,7 @@ const SUITES: &[Suite] = &[
     ("hot", hot::run),
     ("mcap", mcap_suite::run),
     ("tf", tf::run),
+    ("window", window::run),
 ];
 
 fn main() -> std::process::ExitCode {

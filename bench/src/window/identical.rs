@@ -1,0 +1,146 @@
+//! Not a measurement: approximate time must find the very sets that message_filters finds, in the same order.
+
+use asof_core::Stamp;
+use asof_window::sync::{ApproximateTime, Event, Synchronizer};
+
+use super::Random;
+use super::message_filters::MessageFilters;
+use crate::harness::Bench;
+
+const STREAMS: u64 = 100;
+const MESSAGES: usize = 5_000;
+
+/// A random robot: rates, jitter, losses, queue sizes, penalties and bounds.
+struct Stream {
+    topics_count: usize,
+    queue: u32,
+    penalty: f64,
+    max_interval: Option<i64>,
+    lower_bounds: Vec<i64>,
+    topics: Vec<u8>,
+    stamps: Vec<i64>,
+}
+
+pub fn run(bench: &mut Bench) {
+    let peer = match MessageFilters::load() {
+        Ok(peer) => peer,
+        Err(problem) => {
+            eprintln!("SKIPPED: message_filters cannot be had here: {problem}");
+            return;
+        }
+    };
+    let (mut sets, mut different) = (0, 0);
+    for seed in 1..=STREAMS {
+        let stream = Stream::random(seed);
+        let theirs = peer.approximate(
+            stream.topics_count as u32,
+            stream.queue,
+            stream.penalty,
+            stream.max_interval,
+            &stream.lower_bounds,
+            &stream.topics,
+            &stream.stamps,
+        );
+        let (our_sets, our_hash) = stream.ours();
+        sets += our_sets;
+        if (our_sets, our_hash) != (theirs.sets, theirs.hash) {
+            different += 1;
+            eprintln!(
+                "stream {seed} ({} topics, queue {}, penalty {}): {our_sets} sets, message_filters {}",
+                stream.topics_count, stream.queue, stream.penalty, theirs.sets
+            );
+        }
+    }
+    if bench.json {
+        println!(
+            "{}",
+            serde_json::json!({"suite": bench.suite, "streams": STREAMS, "sets": sets, "different": different})
+        );
+    } else {
+        println!(
+            "{STREAMS} random streams, {sets} sets, {different} streams differ from message_filters"
+        );
+    }
+    assert_eq!(
+        different, 0,
+        "approximate time differs from message_filters"
+    );
+}
+
+impl Stream {
+    fn random(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let topics_count = 2 + random.below(8) as usize;
+        let periods: Vec<i64> = (0..topics_count)
+            .map(|_| 2_000_000 + random.below(100_000_000) as i64)
+            .collect();
+        // Some streams are exact to the nanosecond, so that ties happen.
+        let grid = [1, 1, 1_000, 1_000_000][random.below(4) as usize];
+        let jitter = 1 + random.below(4_000_000);
+        let loss = random.below(10);
+        let mut next: Vec<i64> = periods
+            .iter()
+            .map(|&period| random.below(period as u64) as i64)
+            .collect();
+        let mut last = vec![0; topics_count];
+        let (mut topics, mut stamps) = (Vec::new(), Vec::new());
+        while stamps.len() < MESSAGES {
+            let topic = (0..topics_count)
+                .min_by_key(|&topic| next[topic])
+                .unwrap_or(0);
+            let stamp = (next[topic] + random.below(jitter) as i64) / grid * grid;
+            next[topic] += periods[topic];
+            // In order within each topic, as the policy demands.
+            if random.below(100) < loss || stamp <= last[topic] {
+                continue;
+            }
+            last[topic] = stamp;
+            topics.push(topic as u8);
+            stamps.push(1_000_000_000_000 + stamp);
+        }
+        let bounded = random.below(2) == 0;
+        let lower_bounds = periods
+            .iter()
+            .map(|&period| if bounded { period / 2 } else { 0 })
+            .collect();
+        Stream {
+            topics_count,
+            queue: 1 + random.below(40) as u32,
+            penalty: [0.1, 0.0, 0.5, 2.0][random.below(4) as usize],
+            max_interval: (random.below(2) == 0)
+                .then(|| 1_000_000 + random.below(60_000_000) as i64),
+            lower_bounds,
+            topics,
+            stamps,
+        }
+    }
+
+    /// How many sets we find, and the same hash over their ids as the C++ side's.
+    fn ours(&self) -> (u64, u64) {
+        let mut sync = ApproximateTime::new(self.topics_count, self.queue as usize)
+            .with_age_penalty(self.penalty);
+        if let Some(nanos) = self.max_interval {
+            sync = sync.with_max_interval(std::time::Duration::from_nanos(nanos as u64));
+        }
+        for (topic, &nanos) in self.lower_bounds.iter().enumerate() {
+            sync = sync.with_lower_bound(topic, std::time::Duration::from_nanos(nanos as u64));
+        }
+        let (mut sets, mut hash) = (0, 1_469_598_103_934_665_603u64);
+        for (id, (&topic, &stamp)) in self.topics.iter().zip(&self.stamps).enumerate() {
+            sync.add(
+                topic.into(),
+                Stamp::from_nanos(stamp),
+                id as u64,
+                &mut |event| {
+                    if let Event::Matched(set) = event {
+                        sets += 1;
+                        for message in set {
+                            hash = (hash ^ message.value).wrapping_mul(1_099_511_628_211);
+                        }
+                    }
+                },
+            );
+        }
+        (sets, hash)
+    }
+}

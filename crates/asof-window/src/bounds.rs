@@ -1,0 +1,110 @@
+//! How much a window keeps.
+
+use std::time::Duration;
+
+/// How much a [`Window`](crate::Window) keeps: by count, by age, by bytes, in any combination.
+///
+/// Whichever bound is met first decides; the message with the smallest stamp goes first.
+///
+/// ```
+/// use asof_window::Bounds;
+/// use std::time::Duration;
+///
+/// let bounds = Bounds::count(500).and_age(Duration::from_secs(2)).and_bytes(64 << 20);
+/// assert_eq!(bounds.max_count(), Some(500));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    pub(crate) count: usize,
+    pub(crate) age: u64,
+    pub(crate) bytes: u64,
+    pub(crate) jump: u64,
+}
+
+const NONE: Bounds = Bounds {
+    count: usize::MAX,
+    age: u64::MAX,
+    bytes: u64::MAX,
+    jump: u64::MAX,
+};
+
+impl Bounds {
+    /// At most this many messages. Zero keeps nothing.
+    pub const fn count(count: usize) -> Self {
+        Bounds { count, ..NONE }
+    }
+
+    /// No message that is older than the newest by more than this.
+    pub fn age(age: Duration) -> Self {
+        NONE.and_age(age)
+    }
+
+    /// At most this many bytes, as the window weighs its messages.
+    pub const fn bytes(bytes: u64) -> Self {
+        Bounds { bytes, ..NONE }
+    }
+
+    /// The same, and at most this many messages.
+    #[must_use]
+    pub const fn and_count(self, count: usize) -> Self {
+        Bounds { count, ..self }
+    }
+
+    /// The same, and none older than the newest by more than this.
+    #[must_use]
+    pub fn and_age(self, age: Duration) -> Self {
+        Bounds {
+            age: nanos(age),
+            ..self
+        }
+    }
+
+    /// The same, and at most this many bytes.
+    #[must_use]
+    pub const fn and_bytes(self, bytes: u64) -> Self {
+        Bounds { bytes, ..self }
+    }
+
+    /// The same, but start anew when a message is older than the newest by more than this.
+    ///
+    /// For clocks that go back: a simulation that is restarted, a recording that is played in a loop.
+    /// Without it, messages from the new beginning are refused as too late until time has caught up.
+    #[must_use]
+    pub fn and_restart_after(self, jump: Duration) -> Self {
+        Bounds {
+            jump: nanos(jump),
+            ..self
+        }
+    }
+
+    /// The bound on messages, if there is one.
+    pub const fn max_count(&self) -> Option<usize> {
+        if self.count == usize::MAX {
+            None
+        } else {
+            Some(self.count)
+        }
+    }
+
+    /// The bound on age, if there is one.
+    pub const fn max_age(&self) -> Option<Duration> {
+        if self.age == u64::MAX {
+            None
+        } else {
+            Some(Duration::from_nanos(self.age))
+        }
+    }
+
+    /// The bound on bytes, if there is one.
+    pub const fn max_bytes(&self) -> Option<u64> {
+        if self.bytes == u64::MAX {
+            None
+        } else {
+            Some(self.bytes)
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,40 @@
+//! Live, time-indexed windows of messages, and the synchronizers that join topics by time.
+//!
+//! A [`Window`] keeps the newest part of a stream, ordered by stamp, and answers "what was there at t?"
+//! with handles that carry their stamps.
+//!
+//! ```
+//! use asof_window::{Bounds, Window};
+//!
+//! let imu = Window::new(Bounds::count(200));
+//! imu.insert(10.into(), "first");
+//! imu.insert(20.into(), "second");
+//! assert_eq!(imu.nearest(14.into()).as_deref(), Some(&"first"));
+//! assert_eq!(imu.interval(10.into(), 20.into()).len(), 2);
+//! ```
+
+mod bounds;
+mod entry;
+mod interpolate;
+mod names;
+mod observe;
+mod query;
+mod search;
+mod shelf;
+mod stamping;
+pub mod sync;
+mod view;
+mod wait;
+mod window;
+
+pub use bounds::Bounds;
+pub use entry::{Bracket, Entry};
+pub use interpolate::Interpolate;
+pub use names::{MessageFiltersCache, ZCache};
+pub use observe::Connection;
+pub use stamping::{
+    Arrival, MessageStamp, ReceiveStamp, SourceStamp, Stamping, TransportStamp, header_stamp,
+};
+pub use view::View;
+pub use wait::{Changed, Reached, WaitError};
+pub use window::{Counters, Insertion, Window};

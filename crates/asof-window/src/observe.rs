@@ -1,0 +1,97 @@
+//! Callbacks that are told of new messages.
+
+use std::sync::Arc;
+
+use crate::Entry;
+
+type Callback<T> = Arc<dyn Fn(&Entry<T>) + Send + Sync>;
+
+/// A callback's place in its list. Dropping it disconnects the callback; [`Connection::detach`] leaves it for good.
+#[must_use = "the callback is disconnected when the connection is dropped"]
+pub struct Connection {
+    disconnect: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Connection {
+    pub(crate) fn new(disconnect: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Connection {
+            disconnect: Some(Box::new(disconnect)),
+        }
+    }
+
+    /// Disconnects the callback now.
+    pub fn disconnect(self) {
+        drop(self);
+    }
+
+    /// Leaves the callback connected for as long as what it is connected to lives.
+    pub fn detach(mut self) {
+        self.disconnect = None;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(disconnect) = self.disconnect.take() {
+            disconnect();
+        }
+    }
+}
+
+/// The callbacks of a window. The list is replaced, never changed, so that it can be called outside of the lock.
+pub(crate) struct Callbacks<T> {
+    next: u64,
+    list: Option<List<T>>,
+}
+
+/// A list of callbacks as it was at one moment.
+pub(crate) struct List<T>(Arc<[(u64, Callback<T>)]>);
+
+impl<T> Default for Callbacks<T> {
+    fn default() -> Self {
+        Callbacks {
+            next: 0,
+            list: None,
+        }
+    }
+}
+
+impl<T> Clone for List<T> {
+    fn clone(&self) -> Self {
+        List(Arc::clone(&self.0))
+    }
+}
+
+impl<T> List<T> {
+    pub(crate) fn call(&self, entry: &Entry<T>) {
+        for (_, callback) in self.0.iter() {
+            callback(entry);
+        }
+    }
+}
+
+impl<T> Callbacks<T> {
+    #[inline]
+    pub(crate) fn current(&self) -> Option<List<T>> {
+        self.list.clone()
+    }
+
+    pub(crate) fn add(&mut self, callback: Callback<T>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let old = self.list.take();
+        let old = old.iter().flat_map(|list| list.0.iter().cloned());
+        self.list = Some(List(old.chain([(id, callback)]).collect()));
+        id
+    }
+
+    /// Gives the old list back, so that the caller can drop it where no lock is held.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<List<T>> {
+        let old = self.list.take()?;
+        let rest: Vec<_> = old.0.iter().filter(|(i, _)| *i != id).cloned().collect();
+        if !rest.is_empty() {
+            self.list = Some(List(rest.into()));
+        }
+        Some(old)
+    }
+}

@@ -1,0 +1,229 @@
+//! What a window can be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::Stamp;
+
+use crate::shelf::{At, Shelf};
+use crate::{Bracket, Entry, Interpolate, View, Window};
+
+/// Up to this many messages are handed out one by one; more are borrowed as a whole and taken out behind the lock.
+const FEW: usize = 16;
+
+impl<T> Window<T> {
+    /// The messages from `a` to `b`, both included, as handles in order. Empty when `a > b`.
+    pub fn interval(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
+        self.view(a, b).to_entries()
+    }
+
+    /// The messages from `a` to `b`, both included, borrowed: cheaper than [`Window::interval`] by the cost of a
+    /// handle for each.
+    pub fn view(&self, a: Stamp, b: Stamp) -> View<T> {
+        if a > b {
+            return View::empty();
+        }
+        self.lend(|shelf| (shelf.first_from(a.nanos()), shelf.first_after(b.nanos())))
+    }
+
+    /// All messages as they are now, borrowed.
+    pub fn snapshot(&self) -> View<T> {
+        self.lend(|shelf| (shelf.begin(), shelf.end()))
+    }
+
+    /// All messages as they are now, in order of their stamps.
+    pub fn iter(&self) -> std::vec::IntoIter<Entry<T>> {
+        self.snapshot().into_iter()
+    }
+
+    /// The last message at or before `t`.
+    #[inline]
+    pub fn before(&self, t: Stamp) -> Option<Entry<T>> {
+        self.find(|shelf| shelf.previous(shelf.first_after(t.nanos())))
+    }
+
+    /// The first message at or after `t`.
+    #[inline]
+    pub fn after(&self, t: Stamp) -> Option<Entry<T>> {
+        self.find(|shelf| Some(shelf.first_from(t.nanos())))
+    }
+
+    /// The last message before `t`, and not at it.
+    #[inline]
+    pub fn strictly_before(&self, t: Stamp) -> Option<Entry<T>> {
+        self.find(|shelf| shelf.previous(shelf.first_from(t.nanos())))
+    }
+
+    /// The first message after `t`, and not at it.
+    #[inline]
+    pub fn strictly_after(&self, t: Stamp) -> Option<Entry<T>> {
+        self.find(|shelf| Some(shelf.first_after(t.nanos())))
+    }
+
+    /// The message whose stamp is nearest to `t`; the earlier of two that are equally far.
+    #[inline]
+    pub fn nearest(&self, t: Stamp) -> Option<Entry<T>> {
+        self.find(|shelf| nearest(shelf, t.nanos()))
+    }
+
+    /// The nearest message, if it is within `tolerance` of `t`.
+    pub fn nearest_within(&self, t: Stamp, tolerance: Duration) -> Option<Entry<T>> {
+        let entry = self.nearest(t)?;
+        let distance = u128::from(entry.stamp.nanos().abs_diff(t.nanos()));
+        (distance <= tolerance.as_nanos()).then_some(entry)
+    }
+
+    /// The messages from the last one at or before `a` to the first one at or after `b`: enough to know everything
+    /// in between. Where there is none on a side, that side ends with the window. Empty when `a > b`.
+    pub fn surrounding(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
+        if a > b {
+            return Vec::new();
+        }
+        self.around(a, b)
+    }
+
+    /// Like [`Window::surrounding`], but walks from the start to the end even when that is backward.
+    pub(crate) fn around(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
+        let view = self.lend(|shelf| {
+            let start = shelf.previous(shelf.first_after(a.nanos()));
+            let start = start.unwrap_or_else(|| shelf.begin());
+            // From the start on, in case the start itself is already at b.
+            let end = match shelf.get(start) {
+                Some((stamp, _)) if stamp >= b.nanos() => start,
+                _ => shelf.first_from(b.nanos()),
+            };
+            (start, shelf.next(end))
+        });
+        view.to_entries()
+    }
+
+    /// The message with the largest stamp; of equal ones, the last that came.
+    pub fn newest(&self) -> Option<Entry<T>> {
+        self.find(|shelf| shelf.previous(shelf.end()))
+    }
+
+    /// The message with the smallest stamp; of equal ones, the first that came.
+    pub fn oldest(&self) -> Option<Entry<T>> {
+        self.find(|shelf| Some(shelf.begin()))
+    }
+
+    /// The newest `count` messages, oldest of them first.
+    pub fn latest(&self, count: usize) -> Vec<Entry<T>> {
+        if count <= FEW {
+            let state = self.lock();
+            let mut at = state.shelf.last(count);
+            let mut entries = Vec::with_capacity(count);
+            while let Some((stamp, value)) = state.shelf.get(at) {
+                entries.push(Entry::new(stamp.into(), Arc::clone(value)));
+                at = state.shelf.next(at);
+            }
+            return entries;
+        }
+        let view = self.lend(|shelf| (shelf.last(count), shelf.end()));
+        view.to_entries()
+    }
+
+    /// The messages on both sides of `t`; twice the same one when it is exactly at `t`.
+    pub fn bracket(&self, t: Stamp) -> Option<Bracket<T>> {
+        let t = t.nanos();
+        let state = self.lock();
+        let at = state.shelf.first_from(t);
+        let after = entry(&state.shelf, at)?;
+        if after.stamp.nanos() == t {
+            drop(state);
+            return Some(Bracket {
+                before: after.clone(),
+                after,
+                fraction: 0.0,
+            });
+        }
+        let before = entry(&state.shelf, state.shelf.previous(at)?)?;
+        drop(state);
+        let fraction = part(t, before.stamp.nanos(), after.stamp.nanos());
+        Some(Bracket {
+            before,
+            after,
+            fraction,
+        })
+    }
+
+    /// The value at `t`, between the messages on both sides of it.
+    pub fn interpolate(&self, t: Stamp) -> Option<T>
+    where
+        T: Interpolate,
+    {
+        self.bracket(t).map(|bracket| bracket.interpolate())
+    }
+
+    /// The smallest stamp.
+    pub fn oldest_stamp(&self) -> Option<Stamp> {
+        self.lock().shelf.oldest().map(Stamp::from)
+    }
+
+    /// The largest stamp.
+    pub fn newest_stamp(&self) -> Option<Stamp> {
+        self.lock().shelf.newest().map(Stamp::from)
+    }
+
+    #[inline]
+    fn find(&self, search: impl FnOnce(&Shelf<T>) -> Option<At>) -> Option<Entry<T>> {
+        let state = self.lock();
+        let at = search(&state.shelf)?;
+        entry(&state.shelf, at)
+    }
+
+    fn lend(&self, range: impl FnOnce(&Shelf<T>) -> (At, At)) -> View<T> {
+        let mut state = self.lock();
+        let (from, to) = range(&state.shelf);
+        let pieces = state.shelf.lend(from, to);
+        drop(state);
+        View::new(pieces)
+    }
+}
+
+/// All messages as they are now, as handles.
+impl<T> IntoIterator for &Window<T> {
+    type Item = Entry<T>;
+    type IntoIter = std::vec::IntoIter<Entry<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[inline]
+fn entry<T>(shelf: &Shelf<T>, at: At) -> Option<Entry<T>> {
+    let (stamp, value) = shelf.get(at)?;
+    Some(Entry::new(stamp.into(), Arc::clone(value)))
+}
+
+#[inline]
+fn nearest<T>(shelf: &Shelf<T>, t: i64) -> Option<At> {
+    let after = shelf.first_from(t);
+    let after_stamp = shelf.stamp(after);
+    if after_stamp == Some(t) {
+        return Some(after);
+    }
+    let Some(before) = shelf.previous(after) else {
+        return Some(after);
+    };
+    let before_stamp = shelf.stamp(before)?;
+    if after_stamp.is_some_and(|stamp| stamp.abs_diff(t) < before_stamp.abs_diff(t)) {
+        return Some(after);
+    }
+    // Of several with this stamp, the first that came is the earliest.
+    match shelf.previous(before) {
+        Some(other) if shelf.stamp(other) == Some(before_stamp) => {
+            Some(shelf.first_from(before_stamp))
+        }
+        _ => Some(before),
+    }
+}
+
+/// How far `t` is from `a` to `b`.
+pub(crate) fn part(t: i64, a: i64, b: i64) -> f64 {
+    if a == b {
+        return 0.0;
+    }
+    t.abs_diff(a) as f64 / b.abs_diff(a) as f64
+}

@@ -1,0 +1,522 @@
+//! The ordered store under a window.
+//!
+//! A flat ring is the fastest store for messages that arrive in order, but a late one shifts everything
+//! behind its place. So the ring is cut into *runs* of about a hundred messages: an append touches the
+//! last run, an eviction the first, and a message that is late by any amount shifts one run at most.
+//! A run is also what a reader borrows: handing out a hundred messages costs one reference count. A writer
+//! that has to change a run which is lent out changes a copy of it, so a reader's view never moves.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::search::count_below;
+
+/// A run is split when it holds this many.
+const RUN_MAX: usize = 128;
+/// An append starts a new run at this many, so that late messages find room without a split.
+const RUN_FILL: usize = 112;
+/// A run that is lent out is closed instead of copied from this many on.
+const RUN_CLOSE: usize = 32;
+
+/// A message, and what it weighs.
+pub(crate) struct Held<T> {
+    pub(crate) value: Arc<T>,
+    pub(crate) bytes: u64,
+}
+
+/// A stamp with its message, side by side: whoever finds the one has the other in the same cache line.
+struct Slot<T> {
+    stamp: i64,
+    value: Option<Arc<T>>,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Slot {
+            stamp: self.stamp,
+            value: self.value.clone(),
+        }
+    }
+}
+
+/// Some messages in order. Invariant: both vectors are equally long, stamps are sorted, and the slots before `start`
+/// are empty while those from it on are not.
+pub(crate) struct Run<T> {
+    start: usize,
+    slots: Vec<Slot<T>>,
+    weights: Vec<u64>,
+}
+
+impl<T> Default for Run<T> {
+    fn default() -> Self {
+        Run {
+            start: 0,
+            slots: Vec::new(),
+            weights: Vec::new(),
+        }
+    }
+}
+
+impl<T> Run<T> {
+    fn empty() -> Self {
+        Run {
+            start: 0,
+            slots: Vec::with_capacity(RUN_MAX),
+            weights: Vec::with_capacity(RUN_MAX),
+        }
+    }
+
+    /// One past the last message.
+    #[inline]
+    pub(crate) fn end(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self, index: usize) -> i64 {
+        self.slots[index].stamp
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, index: usize) -> &Arc<T> {
+        let value = self.slots[index].value.as_ref();
+        value.expect("slots from `start` on are filled")
+    }
+
+    /// The messages from `start` up to but not including `end`.
+    #[inline]
+    pub(crate) fn range(
+        &self,
+        start: usize,
+        end: usize,
+    ) -> impl ExactSizeIterator<Item = (i64, &Arc<T>)> + DoubleEndedIterator {
+        self.slots[start..end].iter().map(|slot| {
+            let value = slot.value.as_ref();
+            (slot.stamp, value.expect("slots from `start` on are filled"))
+        })
+    }
+
+    /// The first place from `from` up to `to` whose stamp is not below `t`.
+    #[inline]
+    pub(crate) fn first_from(&self, from: usize, to: usize, t: i64, guess: usize) -> usize {
+        let slots = &self.slots[from..to];
+        let guess = guess.saturating_sub(from);
+        from + count_below(slots.len(), t, guess, |index| slots[index].stamp)
+    }
+
+    #[inline]
+    fn push(&mut self, stamp: i64, held: Held<T>) {
+        self.slots.push(Slot {
+            stamp,
+            value: Some(held.value),
+        });
+        self.weights.push(held.bytes);
+    }
+
+    #[inline]
+    fn pop_first(&mut self) -> Option<Held<T>> {
+        let value = self.slots.get_mut(self.start)?.value.take()?;
+        let bytes = self.weights[self.start];
+        self.start += 1;
+        Some(Held { value, bytes })
+    }
+
+    /// Puts a message at `index`, shifting the shorter side if there is room on both.
+    fn insert(&mut self, index: usize, stamp: i64, held: Held<T>) {
+        let slot = Slot {
+            stamp,
+            value: Some(held.value),
+        };
+        if self.start > 0 && index - self.start < self.end() - index {
+            self.start -= 1;
+            self.slots[self.start..index].rotate_left(1);
+            self.slots[index - 1] = slot;
+            self.weights.copy_within(self.start + 1..index, self.start);
+            self.weights[index - 1] = held.bytes;
+        } else {
+            self.slots.insert(index, slot);
+            self.weights.insert(index, held.bytes);
+        }
+    }
+
+    /// Gives up the empty slots at the front.
+    fn compact(&mut self) {
+        self.slots.drain(..self.start);
+        self.weights.drain(..self.start);
+        self.start = 0;
+    }
+
+    fn split_off(&mut self, index: usize) -> Self {
+        let mut rest = Run::empty();
+        rest.slots.extend(self.slots.drain(index..));
+        rest.weights.extend(self.weights.drain(index..));
+        rest
+    }
+
+    fn copy(&self) -> Self {
+        let mut copy = Run::empty();
+        copy.slots.extend_from_slice(&self.slots[self.start..]);
+        copy.weights.extend_from_slice(&self.weights[self.start..]);
+        copy
+    }
+}
+
+/// A run that is the shelf's own, or one that readers may look at.
+enum Place<T> {
+    Own(Run<T>),
+    Lent(Arc<Run<T>>),
+}
+
+impl<T> Place<T> {
+    #[inline]
+    fn run(&self) -> &Run<T> {
+        match self {
+            Place::Own(run) => run,
+            Place::Lent(run) => run,
+        }
+    }
+
+    /// The run, to be changed: taken back if no reader has it any more, else a copy.
+    #[inline]
+    fn own(&mut self) -> &mut Run<T> {
+        if let Place::Lent(_) = self {
+            self.take_back();
+        }
+        match self {
+            Place::Own(run) => run,
+            Place::Lent(_) => unreachable!("taken back above"),
+        }
+    }
+
+    #[cold]
+    fn take_back(&mut self) {
+        if let Place::Lent(lent) = std::mem::replace(self, Place::Own(Run::default())) {
+            *self = Place::Own(Arc::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
+        }
+    }
+
+    fn lend(&mut self) -> Arc<Run<T>> {
+        if let Place::Own(run) = self {
+            *self = Place::Lent(Arc::new(std::mem::take(run)));
+        }
+        match self {
+            Place::Lent(run) => Arc::clone(run),
+            Place::Own(_) => unreachable!("lent above"),
+        }
+    }
+
+    fn is_lent_out(&self) -> bool {
+        matches!(self, Place::Lent(run) if Arc::strong_count(run) > 1)
+    }
+}
+
+/// Where a message is: its run, and its place in it. The end is one past the last run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct At {
+    run: usize,
+    index: usize,
+}
+
+/// Messages ordered by stamp; those with equal stamps in order of arrival.
+///
+/// Invariant: no run is empty, `firsts[i]` is the first stamp of `places[i]`, runs are in order.
+pub(crate) struct Shelf<T> {
+    firsts: VecDeque<i64>,
+    places: VecDeque<Place<T>>,
+    len: usize,
+    newest: i64,
+    spare: Option<Run<T>>,
+    pace: Pace,
+}
+
+/// How densely messages lie, for a first guess: taken when a run is started, so a guess costs a multiplication.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    runs_per_nano: f64,
+    messages_per_nano: f64,
+}
+
+impl<T> Shelf<T> {
+    pub(crate) fn new() -> Self {
+        Shelf {
+            firsts: VecDeque::new(),
+            places: VecDeque::new(),
+            len: 0,
+            newest: i64::MIN,
+            spare: None,
+            pace: Pace::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<i64> {
+        self.firsts.front().copied()
+    }
+
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<i64> {
+        (self.len > 0).then_some(self.newest)
+    }
+
+    /// Puts a message behind all that have its stamp or an earlier one.
+    #[inline]
+    pub(crate) fn insert(&mut self, stamp: i64, held: Held<T>) {
+        self.len += 1;
+        if stamp < self.newest && self.len > 1 {
+            self.insert_late(stamp, held);
+            return;
+        }
+        self.newest = stamp;
+        if let Some(place) = self.places.back_mut() {
+            let end = place.run().end();
+            if end < RUN_FILL && !(end >= RUN_CLOSE && place.is_lent_out()) {
+                place.own().push(stamp, held);
+                return;
+            }
+        }
+        let mut run = self.spare.take().unwrap_or_else(Run::empty);
+        run.push(stamp, held);
+        self.firsts.push_back(stamp);
+        self.places.push_back(Place::Own(run));
+        self.take_pace();
+    }
+
+    #[cold]
+    fn take_pace(&mut self) {
+        let (Some(&first), Some(&last)) = (self.firsts.front(), self.firsts.back()) else {
+            return;
+        };
+        let span = last.abs_diff(first).max(1) as f64;
+        self.pace = Pace {
+            runs_per_nano: (self.firsts.len() - 1) as f64 / span,
+            messages_per_nano: (self.len - 1) as f64 / span,
+        };
+    }
+
+    /// Where in a run `t` would be if messages came evenly.
+    #[inline]
+    fn guess_in(&self, run: &Run<T>, t: i64) -> usize {
+        let ahead = t.wrapping_sub(run.stamp(run.start)) as f64 * self.pace.messages_per_nano;
+        // From the first not below t: a stamp exactly there is one place on.
+        run.start + (ahead as usize).saturating_add(1)
+    }
+
+    fn insert_late(&mut self, stamp: i64, held: Held<T>) {
+        // The last run that starts at or before the stamp; the first run if none does.
+        let mut number = self.runs_before(stamp.saturating_add(1)).saturating_sub(1);
+        if self.places[number].run().end() >= RUN_MAX {
+            let run = self.places[number].own();
+            if run.start > 0 {
+                run.compact();
+            } else {
+                let rest = run.split_off(RUN_MAX / 2);
+                let first = rest.stamp(0);
+                self.firsts.insert(number + 1, first);
+                self.places.insert(number + 1, Place::Own(rest));
+                number += usize::from(first <= stamp);
+            }
+        }
+        let run = self.places[number].own();
+        // Late by a little, as a rule: the search starts at the end.
+        let end = run.end();
+        let index = run.first_from(run.start, end, stamp.saturating_add(1), end);
+        run.insert(index, stamp, held);
+        self.firsts[number] = run.stamp(run.start);
+    }
+
+    /// Takes out the message with the smallest stamp; of equal ones, the first that came.
+    #[inline]
+    pub(crate) fn pop_first(&mut self) -> Option<Held<T>> {
+        let run = self.places.front_mut()?.own();
+        let held = run.pop_first();
+        self.len -= 1;
+        if let Some(slot) = run.slots.get(run.start) {
+            self.firsts[0] = slot.stamp;
+        } else {
+            self.drop_first_run();
+        }
+        held
+    }
+
+    fn drop_first_run(&mut self) {
+        self.firsts.pop_front();
+        if let Some(Place::Own(mut run)) = self.places.pop_front() {
+            run.slots.clear();
+            run.weights.clear();
+            run.start = 0;
+            if run.slots.capacity() == RUN_MAX {
+                self.spare = Some(run);
+            }
+        }
+    }
+
+    /// How many runs start before `t`.
+    #[inline]
+    fn runs_before(&self, t: i64) -> usize {
+        let (Some(&first), Some(&last)) = (self.firsts.front(), self.firsts.back()) else {
+            return 0;
+        };
+        if last < t {
+            return self.firsts.len();
+        }
+        if t <= first {
+            return 0;
+        }
+        // Counted from the end: the first run moves with every eviction, the last one stays.
+        let back = last.wrapping_sub(t) as f64 * self.pace.runs_per_nano;
+        let guess = self.firsts.len().saturating_sub(1 + back as usize);
+        count_below(self.firsts.len(), t, guess, |index| self.firsts[index])
+    }
+
+    /// The first message at `t` or later; the end if there is none.
+    #[inline]
+    pub(crate) fn first_from(&self, t: i64) -> At {
+        let runs = self.runs_before(t);
+        let Some(number) = runs.checked_sub(1) else {
+            return self.begin();
+        };
+        let run = self.places[number].run();
+        let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
+        if index < run.end() {
+            At { run: number, index }
+        } else {
+            self.begin_of(number + 1)
+        }
+    }
+
+    /// The first message after `t`; the end if there is none.
+    #[inline]
+    pub(crate) fn first_after(&self, t: i64) -> At {
+        match t.checked_add(1) {
+            Some(next) => self.first_from(next),
+            None => self.end(),
+        }
+    }
+
+    pub(crate) fn begin(&self) -> At {
+        self.begin_of(0)
+    }
+
+    pub(crate) fn end(&self) -> At {
+        At {
+            run: self.places.len(),
+            index: 0,
+        }
+    }
+
+    #[inline]
+    fn begin_of(&self, run: usize) -> At {
+        let index = self.places.get(run).map_or(0, |place| place.run().start);
+        At { run, index }
+    }
+
+    #[inline]
+    pub(crate) fn previous(&self, at: At) -> Option<At> {
+        match self.places.get(at.run) {
+            Some(place) if at.index > place.run().start => Some(At {
+                index: at.index - 1,
+                ..at
+            }),
+            _ => {
+                let run = at.run.checked_sub(1)?;
+                let index = self.places[run].run().end() - 1;
+                Some(At { run, index })
+            }
+        }
+    }
+
+    pub(crate) fn next(&self, at: At) -> At {
+        match self.places.get(at.run) {
+            Some(place) if at.index + 1 < place.run().end() => At {
+                index: at.index + 1,
+                ..at
+            },
+            _ => self.begin_of(at.run + 1),
+        }
+    }
+
+    /// The message that is `count` before the end, or the first.
+    pub(crate) fn last(&self, count: usize) -> At {
+        let mut left = count;
+        for (number, place) in self.places.iter().enumerate().rev() {
+            let run = place.run();
+            let here = run.end() - run.start;
+            if left <= here {
+                let index = run.end() - left;
+                // Nothing left to go back: the place is behind this run.
+                return if left == 0 {
+                    self.begin_of(number + 1)
+                } else {
+                    At { run: number, index }
+                };
+            }
+            left -= here;
+        }
+        self.begin()
+    }
+
+    /// The message at a place; `None` at the end.
+    #[inline]
+    pub(crate) fn get(&self, at: At) -> Option<(i64, &Arc<T>)> {
+        let run = self.places.get(at.run)?.run();
+        Some((run.stamp(at.index), run.value(at.index)))
+    }
+
+    /// The stamp at a place; `None` at the end.
+    #[inline]
+    pub(crate) fn stamp(&self, at: At) -> Option<i64> {
+        Some(self.places.get(at.run)?.run().stamp(at.index))
+    }
+
+    /// Lends out the runs that hold the messages from `from` up to but not including `to`.
+    pub(crate) fn lend(&mut self, from: At, to: At) -> Vec<Piece<T>> {
+        let mut pieces = Vec::new();
+        let last = to.run.min(self.places.len());
+        let last_is_touched =
+            to.run < self.places.len() && to.index > self.places[to.run].run().start;
+        for number in from.run..last + usize::from(last_is_touched) {
+            let run = self.places[number].lend();
+            let start = if number == from.run {
+                from.index
+            } else {
+                run.start
+            };
+            let end = if number == to.run {
+                to.index
+            } else {
+                run.end()
+            };
+            if start < end {
+                pieces.push(Piece { run, start, end });
+            }
+        }
+        pieces
+    }
+
+    /// Takes out everything, as runs.
+    pub(crate) fn take_all(&mut self) -> Shelf<T> {
+        std::mem::replace(self, Shelf::new())
+    }
+}
+
+/// Part of a run that is lent out: its messages from `start` up to but not including `end`.
+pub(crate) struct Piece<T> {
+    pub(crate) run: Arc<Run<T>>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl<T> Clone for Piece<T> {
+    fn clone(&self) -> Self {
+        Piece {
+            run: Arc::clone(&self.run),
+            start: self.start,
+            end: self.end,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! For each message of one topic, the message of every other topic that goes with it.
+
+mod stream;
+mod track;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::Stamp;
+
+use super::Stamped;
+use crate::query::part;
+use crate::{Interpolate, Window};
+
+pub use stream::{Align, AlignCounters, Row};
+pub use track::{Cursor, Track};
+
+/// Which message of a topic goes with an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pick {
+    /// The nearest; the earlier of two that are equally far.
+    Nearest,
+    /// The last at or before it: what was known by then.
+    Last,
+    /// The two on both sides of it.
+    Interpolated,
+}
+
+/// What is wanted of one topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    pick: Pick,
+    tolerance: u64,
+}
+
+impl Rule {
+    /// The nearest message.
+    pub const fn nearest() -> Self {
+        Rule {
+            pick: Pick::Nearest,
+            tolerance: u64::MAX,
+        }
+    }
+
+    /// The last message at or before the anchor's.
+    pub const fn last() -> Self {
+        Rule {
+            pick: Pick::Last,
+            tolerance: u64::MAX,
+        }
+    }
+
+    /// What lies between the messages on both sides.
+    pub const fn interpolated() -> Self {
+        Rule {
+            pick: Pick::Interpolated,
+            tolerance: u64::MAX,
+        }
+    }
+
+    /// The same, but a message that is farther away than this does not count.
+    #[must_use]
+    pub fn within(self, tolerance: Duration) -> Self {
+        Rule {
+            tolerance: u64::try_from(tolerance.as_nanos()).unwrap_or(u64::MAX),
+            ..self
+        }
+    }
+
+    /// Which message is wanted.
+    pub const fn pick(&self) -> Pick {
+        self.pick
+    }
+}
+
+/// What a topic has for an instant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Match<V> {
+    /// This message.
+    Found(Stamped<V>),
+    /// These two, and where between them the instant lies.
+    Between {
+        /// The last message before it.
+        before: Stamped<V>,
+        /// The first message after it.
+        after: Stamped<V>,
+        /// How far it is from one to the other, from 0 to 1.
+        fraction: f64,
+    },
+    /// None, and why.
+    Missing(Missing),
+}
+
+/// Why a topic has nothing for an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// No message at all.
+    Nothing,
+    /// Nothing at or before the instant; the first message is this many nanoseconds after it.
+    NotYet(u64),
+    /// Nothing at or after the instant; the last message is this many nanoseconds before it.
+    NotAnyMore(u64),
+    /// The message that would do is this many nanoseconds away, which is more than the tolerance.
+    TooFar(u64),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |nanos: u64| nanos as f64 * 1e-9;
+        match *self {
+            Missing::Nothing => f.write_str("the topic has no message"),
+            Missing::NotYet(nanos) => {
+                write!(f, "the first message is {:.6} s later", seconds(nanos))
+            }
+            Missing::NotAnyMore(nanos) => {
+                write!(f, "the last message is {:.6} s earlier", seconds(nanos))
+            }
+            Missing::TooFar(nanos) => write!(
+                f,
+                "the message that would do is {:.6} s away, more than the tolerance",
+                seconds(nanos)
+            ),
+        }
+    }
+}
+
+impl<V> Match<V> {
+    /// The message, if there is exactly one.
+    pub fn found(&self) -> Option<&Stamped<V>> {
+        match self {
+            Match::Found(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Why there is none.
+    pub fn missing(&self) -> Option<Missing> {
+        match self {
+            Match::Missing(why) => Some(*why),
+            _ => None,
+        }
+    }
+
+    /// The value at the instant: the message itself, or what lies between the two.
+    pub fn value<T>(&self) -> Option<T>
+    where
+        V: AsRef<T>,
+        T: Interpolate + Clone,
+    {
+        match self {
+            Match::Found(message) => Some(message.value.as_ref().clone()),
+            Match::Between {
+                before,
+                after,
+                fraction,
+            } => Some(
+                before
+                    .value
+                    .as_ref()
+                    .interpolate(after.value.as_ref(), *fraction),
+            ),
+            Match::Missing(_) => None,
+        }
+    }
+}
+
+impl<T> Window<T> {
+    /// What this window has for the instant `t`, by a rule. Aligning live topics is asking each of them.
+    ///
+    /// ```
+    /// use asof_window::sync::{Match, Rule};
+    /// use asof_window::{Bounds, Window};
+    /// use std::time::Duration;
+    ///
+    /// let imu = Window::new(Bounds::count(100));
+    /// imu.insert(10.into(), 1.0);
+    /// imu.insert(20.into(), 3.0);
+    /// let camera = 15.into();
+    /// assert_eq!(imu.pick(camera, Rule::interpolated()).value(), Some(2.0));
+    /// let strict = Rule::nearest().within(Duration::from_nanos(4));
+    /// assert_eq!(
+    ///     imu.pick(camera, strict).missing().map(|why| why.to_string()).as_deref(),
+    ///     Some("the message that would do is 0.000000 s away, more than the tolerance"),
+    /// );
+    /// ```
+    #[inline]
+    pub fn pick(&self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
+        let state = self.lock();
+        let shelf = &state.shelf;
+        let nanos = t.nanos();
+        let after = if rule.pick == Pick::Last {
+            // The last of several that are exactly there.
+            shelf.first_after(nanos)
+        } else {
+            shelf.first_from(nanos)
+        };
+        let before = shelf.previous(after);
+        let stamps = (before.and_then(|at| shelf.stamp(at)), shelf.stamp(after));
+        let take = |side| {
+            let at = match side {
+                Side::Before => before,
+                Side::After => Some(after),
+            };
+            let found = at.and_then(|at| shelf.get(at));
+            found.map(|(stamp, value)| Stamped::new(stamp.into(), Arc::clone(value)))
+        };
+        decide(rule, nanos, stamps.0, stamps.1).into_match(take)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Before,
+    After,
+}
+
+/// Which of the two neighbours of an instant a rule takes.
+enum Decision {
+    Take(Side),
+    Both(f64),
+    Neither(Missing),
+}
+
+impl Decision {
+    #[inline]
+    fn into_match<V>(self, take: impl Fn(Side) -> Option<Stamped<V>>) -> Match<V> {
+        let missing = Match::Missing(Missing::Nothing);
+        match self {
+            Decision::Neither(why) => Match::Missing(why),
+            Decision::Take(side) => take(side).map_or(missing, Match::Found),
+            Decision::Both(fraction) => match (take(Side::Before), take(Side::After)) {
+                (Some(before), Some(after)) => Match::Between {
+                    before,
+                    after,
+                    fraction,
+                },
+                _ => missing,
+            },
+        }
+    }
+}
+
+/// `before` is the last stamp before `t` (at or before it for [`Pick::Last`]), `after` the first behind that.
+#[inline]
+fn decide(rule: Rule, t: i64, before: Option<i64>, after: Option<i64>) -> Decision {
+    let near = |side: Side, stamp: i64| {
+        let distance = stamp.abs_diff(t);
+        if distance <= rule.tolerance {
+            Decision::Take(side)
+        } else {
+            Decision::Neither(Missing::TooFar(distance))
+        }
+    };
+    match (rule.pick, before, after) {
+        (_, None, None) => Decision::Neither(Missing::Nothing),
+        (Pick::Last, Some(before), _) | (Pick::Nearest, Some(before), None) => {
+            near(Side::Before, before)
+        }
+        (Pick::Last, None, Some(after)) => Decision::Neither(Missing::NotYet(after.abs_diff(t))),
+        (Pick::Nearest, Some(before), Some(after)) => {
+            if after.abs_diff(t) < before.abs_diff(t) {
+                near(Side::After, after)
+            } else {
+                near(Side::Before, before)
+            }
+        }
+        (Pick::Nearest, None, Some(after)) => near(Side::After, after),
+        (Pick::Interpolated, _, Some(after)) if after == t => Decision::Take(Side::After),
+        (Pick::Interpolated, Some(before), Some(after)) => {
+            let farther = before.abs_diff(t).max(after.abs_diff(t));
+            if farther <= rule.tolerance {
+                Decision::Both(part(t, before, after))
+            } else {
+                Decision::Neither(Missing::TooFar(farther))
+            }
+        }
+        (Pick::Interpolated, None, Some(after)) => {
+            Decision::Neither(Missing::NotYet(after.abs_diff(t)))
+        }
+        (Pick::Interpolated, Some(before), None) => {
+            Decision::Neither(Missing::NotAnyMore(before.abs_diff(t)))
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Messages of a recording, to be aligned with others.
+
+use asof_core::Stamp;
+
+use super::{Match, Pick, Rule, Side, decide};
+use crate::search::count_below;
+use crate::sync::Stamped;
+
+/// Messages of one topic in order of their stamps: a recording, or a part of one, at rest.
+///
+/// ```
+/// use asof_window::sync::{Rule, Track};
+///
+/// let imu: Track<_> = [(10, "a"), (20, "b")].map(|(t, v)| (t.into(), v)).into_iter().collect();
+/// let mut cursor = imu.cursor();
+/// let matched = cursor.pick(14.into(), Rule::nearest());
+/// assert_eq!(matched.found().map(|message| *message.value), Some("a"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Track<T> {
+    stamps: Vec<i64>,
+    values: Vec<T>,
+}
+
+/// A place in a [`Track`] that moves along with the instants that it is asked for.
+///
+/// Instants in rising order cost a step or two each; any order is right.
+#[derive(Debug, Clone)]
+pub struct Cursor<'a, T> {
+    track: &'a Track<T>,
+    /// How many stamps are before the last instant.
+    place: usize,
+    /// How far it moved the last time: the next instant is about as far again.
+    stride: usize,
+}
+
+impl<T> Track<T> {
+    /// How many messages it has.
+    pub fn len(&self) -> usize {
+        self.stamps.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.stamps.is_empty()
+    }
+
+    /// A cursor at the start.
+    pub fn cursor(&self) -> Cursor<'_, T> {
+        Cursor {
+            track: self,
+            place: 0,
+            stride: 0,
+        }
+    }
+
+    /// All messages, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Stamp, &T)> + DoubleEndedIterator {
+        let stamps = self.stamps.iter().map(|&stamp| Stamp::from(stamp));
+        stamps.zip(&self.values)
+    }
+
+    fn message(&self, index: usize) -> Option<Stamped<&T>> {
+        let stamp = *self.stamps.get(index)?;
+        Some(Stamped::new(stamp.into(), &self.values[index]))
+    }
+}
+
+/// Sorted by stamp; equal ones stay in the order in which they came.
+impl<T> FromIterator<(Stamp, T)> for Track<T> {
+    fn from_iter<I: IntoIterator<Item = (Stamp, T)>>(messages: I) -> Self {
+        let mut messages: Vec<_> = messages.into_iter().collect();
+        messages.sort_by_key(|(stamp, _)| *stamp);
+        let (stamps, values) = messages
+            .into_iter()
+            .map(|(stamp, value)| (stamp.nanos(), value))
+            .unzip();
+        Track { stamps, values }
+    }
+}
+
+impl<'a, T> Cursor<'a, T> {
+    /// What the track has for the instant `t`, by a rule.
+    #[inline]
+    pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
+        let (track, stamps) = (self.track, &self.track.stamps);
+        self.move_to(t.nanos());
+        let mut split = self.place;
+        if rule.pick == Pick::Last {
+            // The last of several that are exactly there.
+            split += stamps[split..]
+                .iter()
+                .take_while(|&&stamp| stamp == t.nanos())
+                .count();
+        }
+        let before = split.checked_sub(1);
+        let stamp_before = before.map(|index| stamps[index]);
+        let take = |side| match side {
+            Side::Before => track.message(before?),
+            Side::After => track.message(split),
+        };
+        decide(rule, t.nanos(), stamp_before, stamps.get(split).copied()).into_match(take)
+    }
+
+    /// The message nearest to `t`; the earlier of two that are equally far.
+    #[inline]
+    pub fn nearest(&mut self, t: Stamp) -> Option<Stamped<&'a T>> {
+        let t = t.nanos();
+        self.move_to(t);
+        let stamps = &self.track.stamps;
+        let after = stamps.get(self.place);
+        let Some(before) = self.place.checked_sub(1) else {
+            return self.track.message(0);
+        };
+        let is_after = after.is_some_and(|after| after.abs_diff(t) < stamps[before].abs_diff(t));
+        self.track.message(before + usize::from(is_after))
+    }
+
+    #[inline]
+    fn move_to(&mut self, t: i64) {
+        let stamps = self.track.stamps.as_slice();
+        let old = self.place;
+        self.place = count_below(stamps.len(), t, old + self.stride, |index| stamps[index]);
+        self.stride = self.place.saturating_sub(old);
+    }
+}

@@ -1,0 +1,87 @@
+//! Putting one topic in order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use asof_core::Stamp;
+
+use super::{DropReason, Event, Stamped};
+
+/// Passes messages on in the order of their stamps, each as soon as it is `delay` old.
+///
+/// As message_filters' `TimeSequencer`, but time is given ([`TimeSequencer::advance`]) instead of taken from a
+/// clock, and what is lost is given back with a reason. Equal stamps are passed on in order of arrival.
+///
+/// ```
+/// use asof_window::sync::{Event, TimeSequencer};
+/// use std::time::Duration;
+///
+/// let mut sequencer = TimeSequencer::new(Duration::from_nanos(10), 100);
+/// let mut out = Vec::new();
+/// let mut emit = |event| if let Event::Matched(set) = event { out.push(set[0].value) };
+/// sequencer.add(2.into(), "second", &mut emit);
+/// sequencer.add(1.into(), "first", &mut emit);
+/// sequencer.advance(12.into(), &mut emit);
+/// assert_eq!(out, ["first", "second"]);
+/// ```
+pub struct TimeSequencer<V> {
+    delay: i64,
+    queue_size: usize,
+    waiting: BTreeMap<(Stamp, u64), V>,
+    arrivals: u64,
+    released: Option<Stamp>,
+}
+
+impl<V> TimeSequencer<V> {
+    /// Holds each message until it is `delay` old, and at most `queue_size` of them (zero is no limit).
+    pub fn new(delay: Duration, queue_size: usize) -> Self {
+        TimeSequencer {
+            delay: i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX),
+            queue_size,
+            waiting: BTreeMap::new(),
+            arrivals: 0,
+            released: None,
+        }
+    }
+
+    /// Takes in a message. One that is older than the last that was passed on is dropped.
+    pub fn add(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+        if self.released.is_some_and(|released| stamp < released) {
+            emit(drop_event(stamp, value, DropReason::TooLate));
+            return;
+        }
+        self.waiting.insert((stamp, self.arrivals), value);
+        self.arrivals += 1;
+        while self.queue_size > 0 && self.waiting.len() > self.queue_size {
+            if let Some(((stamp, _), value)) = self.waiting.pop_first() {
+                emit(drop_event(stamp, value, DropReason::QueueFull));
+            }
+        }
+    }
+
+    /// Passes on what is old enough at `now`, each as a set of one.
+    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(Event<V>)) {
+        while let Some(first) = self.waiting.first_entry() {
+            let (stamp, _) = *first.key();
+            if stamp.plus_nanos(self.delay) > now {
+                return;
+            }
+            self.released = Some(stamp);
+            let value = first.remove();
+            emit(Event::Matched(vec![Stamped::new(stamp, value)]));
+        }
+    }
+
+    /// How many messages wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+fn drop_event<V>(stamp: Stamp, value: V, reason: DropReason) -> Event<V> {
+    Event::Dropped {
+        topic: 0,
+        message: Stamped::new(stamp, value),
+        reason,
+    }
+}

@@ -1,0 +1,143 @@
+//! A synchronizer that several threads feed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use asof_core::Stamp;
+use parking_lot::Mutex;
+
+use super::{Event, Stamped, Synchronizer};
+use crate::{Connection, Window};
+
+/// A synchronizer behind a lock, with a callback that is called outside of it.
+///
+/// Events are delivered one at a time and in order, on a thread that adds. A callback may add messages itself: what
+/// follows from them is delivered when it has returned. Clones share the same synchronizer.
+pub struct SharedSynchronizer<V, S> {
+    inner: Arc<Inner<V, S>>,
+}
+
+struct Inner<V, S> {
+    state: Mutex<State<V, S>>,
+    callback: Box<dyn Fn(Event<V>) + Send + Sync>,
+}
+
+struct State<V, S> {
+    synchronizer: S,
+    outbox: VecDeque<Event<V>>,
+    is_delivering: bool,
+    wants_drops: bool,
+}
+
+impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
+    /// Calls `callback` with every event of `synchronizer`.
+    pub fn new(synchronizer: S, callback: impl Fn(Event<V>) + Send + Sync + 'static) -> Self {
+        Self::with(synchronizer, true, Box::new(callback))
+    }
+
+    /// Calls `callback` with every set that `synchronizer` finds, and with nothing else: cheaper where most
+    /// messages end up in none.
+    pub fn sets(
+        synchronizer: S,
+        callback: impl Fn(Vec<Stamped<V>>) + Send + Sync + 'static,
+    ) -> Self {
+        let callback = move |event| {
+            if let Event::Matched(set) = event {
+                callback(set);
+            }
+        };
+        Self::with(synchronizer, false, Box::new(callback))
+    }
+
+    fn with(
+        synchronizer: S,
+        wants_drops: bool,
+        callback: Box<dyn Fn(Event<V>) + Send + Sync>,
+    ) -> Self {
+        let state = State {
+            synchronizer,
+            outbox: VecDeque::new(),
+            is_delivering: false,
+            wants_drops,
+        };
+        SharedSynchronizer {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                callback,
+            }),
+        }
+    }
+
+    /// Takes in a message of topic `topic`, counted from zero.
+    pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
+        let mut guard = self.inner.state.lock();
+        let state = &mut *guard;
+        let outbox = &mut state.outbox;
+        let wants_drops = state.wants_drops;
+        state
+            .synchronizer
+            .add(topic, stamp, value, &mut |event| match event {
+                Event::Dropped { .. } if !wants_drops => {}
+                event => outbox.push_back(event),
+            });
+        // Whoever delivers already will find these, in order.
+        if state.is_delivering || state.outbox.is_empty() {
+            return;
+        }
+        state.is_delivering = true;
+        let mut batch = VecDeque::new();
+        let mut turn = Delivering {
+            inner: &self.inner,
+            is_done: false,
+        };
+        loop {
+            std::mem::swap(&mut batch, &mut guard.outbox);
+            drop(guard);
+            for event in batch.drain(..) {
+                (self.inner.callback)(event);
+            }
+            guard = self.inner.state.lock();
+            if guard.outbox.is_empty() {
+                guard.is_delivering = false;
+                turn.is_done = true;
+                // Kept for the next time, so that delivering allocates nothing.
+                std::mem::swap(&mut batch, &mut guard.outbox);
+                return;
+            }
+        }
+    }
+}
+
+/// Hands the turn to the next thread even if a callback panics.
+struct Delivering<'a, V, S> {
+    inner: &'a Inner<V, S>,
+    is_done: bool,
+}
+
+impl<V, S> Drop for Delivering<'_, V, S> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.inner.state.lock().is_delivering = false;
+        }
+    }
+}
+
+impl<T, S> SharedSynchronizer<Arc<T>, S>
+where
+    T: Send + Sync + 'static,
+    S: Synchronizer<Arc<T>> + Send + 'static,
+{
+    /// Feeds every message that `window` takes in from now on to topic `topic`, until the connection is dropped.
+    pub fn follow(&self, topic: usize, window: &Window<T>) -> Connection {
+        let this = self.clone();
+        window.on_insert(move |entry| this.add(topic, entry.stamp, Arc::clone(&entry.value)))
+    }
+}
+
+impl<V, S> Clone for SharedSynchronizer<V, S> {
+    fn clone(&self) -> Self {
+        SharedSynchronizer {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Waiting for messages, blocking or async. Nobody polls: an insert wakes those whose wish it fulfils.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use asof_core::Stamp;
+
+use crate::window::State;
+use crate::{Entry, Window};
+
+/// Why a wait ended without a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WaitError {
+    /// The time was up.
+    #[error("no such message came in time")]
+    Timeout,
+    /// The window was closed: no more messages will come.
+    #[error("the window was closed, no more messages will come")]
+    Closed,
+}
+
+impl<T> Window<T> {
+    /// Waits until a message at `t` or later is there, and returns the first one.
+    ///
+    /// # Errors
+    /// When `timeout` is over, or the window is closed.
+    pub fn wait_for(&self, t: Stamp, timeout: Duration) -> Result<Entry<T>, WaitError> {
+        block_on(self.reached(t), timeout)
+    }
+
+    /// Waits for the next message that is taken in, whatever its stamp; returns the new [`Window::version`].
+    ///
+    /// # Errors
+    /// When `timeout` is over, or the window is closed.
+    pub fn wait_for_change(&self, timeout: Duration) -> Result<u64, WaitError> {
+        block_on(self.changed(), timeout)
+    }
+
+    /// Like [`Window::wait_for`], to be awaited; dropping it ends the wait.
+    ///
+    /// ```
+    /// # use asof_window::{Bounds, Window};
+    /// # async fn example(imu: Window<f64>) -> Result<(), asof_window::WaitError> {
+    /// let entry = imu.reached(1_000.into()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn reached(&self, t: Stamp) -> Reached<T> {
+        Reached {
+            window: self.clone(),
+            t,
+            ticket: None,
+        }
+    }
+
+    /// Resolves when a message is taken in after this call; to be awaited.
+    pub fn changed(&self) -> Changed<T> {
+        self.changed_since(self.version())
+    }
+
+    /// Resolves when more messages have been taken in than `version` counts; to be awaited. A loop that passes the
+    /// last result on misses nothing.
+    pub fn changed_since(&self, version: u64) -> Changed<T> {
+        Changed {
+            window: self.clone(),
+            version,
+            ticket: None,
+        }
+    }
+}
+
+/// The future of [`Window::reached`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Reached<T> {
+    window: Window<T>,
+    t: Stamp,
+    ticket: Option<u64>,
+}
+
+/// The future of [`Window::changed`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Changed<T> {
+    window: Window<T>,
+    version: u64,
+    ticket: Option<u64>,
+}
+
+impl<T> Future for Reached<T> {
+    type Output = Result<Entry<T>, WaitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.window.lock();
+        let at = state.shelf.first_from(this.t.nanos());
+        if let Some((stamp, value)) = state.shelf.get(at) {
+            let entry = Entry::new(stamp.into(), Arc::clone(value));
+            state.waiters.remove(&mut this.ticket);
+            return Poll::Ready(Ok(entry));
+        }
+        wait(
+            &mut state,
+            Wish::Reach(this.t.nanos()),
+            &mut this.ticket,
+            context,
+        )
+    }
+}
+
+impl<T> Future for Changed<T> {
+    type Output = Result<u64, WaitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.window.lock();
+        let version = state.version();
+        if version > this.version {
+            state.waiters.remove(&mut this.ticket);
+            return Poll::Ready(Ok(version));
+        }
+        wait(
+            &mut state,
+            Wish::Pass(this.version),
+            &mut this.ticket,
+            context,
+        )
+    }
+}
+
+impl<T> Drop for Reached<T> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.window.lock().waiters.remove(&mut self.ticket);
+        }
+    }
+}
+
+impl<T> Drop for Changed<T> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.window.lock().waiters.remove(&mut self.ticket);
+        }
+    }
+}
+
+fn wait<T, R>(
+    state: &mut State<T>,
+    wish: Wish,
+    ticket: &mut Option<u64>,
+    context: &Context<'_>,
+) -> Poll<Result<R, WaitError>> {
+    state.waiters.remove(ticket);
+    if state.is_closed {
+        return Poll::Ready(Err(WaitError::Closed));
+    }
+    *ticket = Some(state.waiters.add(wish, context.waker().clone()));
+    Poll::Pending
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wish {
+    /// A message at this stamp or later.
+    Reach(i64),
+    /// More messages than this.
+    Pass(u64),
+}
+
+/// Those who wait.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    next: u64,
+    list: Vec<(u64, Wish, Waker)>,
+}
+
+impl Waiters {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn add(&mut self, wish: Wish, waker: Waker) -> u64 {
+        self.next += 1;
+        self.list.push((self.next, wish, waker));
+        self.next
+    }
+
+    fn remove(&mut self, ticket: &mut Option<u64>) {
+        if let Some(ticket) = ticket.take() {
+            self.list.retain(|(id, ..)| *id != ticket);
+        }
+    }
+
+    /// Takes out those whose wish is fulfilled; to be woken outside of the lock.
+    pub(crate) fn take_ready(&mut self, newest: Option<i64>, version: u64) -> Vec<Waker> {
+        let is_ready = |wish: &Wish| match *wish {
+            Wish::Reach(t) => newest.is_some_and(|newest| newest >= t),
+            Wish::Pass(seen) => version > seen,
+        };
+        let ready = self.list.extract_if(.., |(_, wish, _)| is_ready(wish));
+        ready.map(|(_, _, waker)| waker).collect()
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Waker> {
+        self.list.drain(..).map(|(_, _, waker)| waker).collect()
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<R>(
+    mut future: impl Future<Output = Result<R, WaitError>> + Unpin,
+    timeout: Duration,
+) -> Result<R, WaitError> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let deadline = Instant::now().checked_add(timeout);
+    loop {
+        if let Poll::Ready(result) = Pin::new(&mut future).poll(&mut context) {
+            return result;
+        }
+        // A deadline beyond the clock's end is none.
+        let Some(deadline) = deadline else {
+            thread::park();
+            continue;
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(WaitError::Timeout);
+        }
+        thread::park_timeout(left);
+    }
+}

@@ -1,0 +1,369 @@
+//! The window itself: what goes in, and what is let go.
+
+use std::fmt;
+use std::sync::Arc;
+
+use asof_core::Stamp;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::observe::{Callbacks, Connection};
+use crate::shelf::{Held, Shelf};
+use crate::wait::Waiters;
+use crate::{Bounds, Entry};
+
+/// The newest part of a stream of messages, ordered by stamp.
+///
+/// A `Window` is a handle: clones share the same messages, and any number of threads may insert and ask at the
+/// same time. The lock inside is held for a search and a handle, never while a payload is made, copied or
+/// dropped, and never while a callback runs.
+///
+/// - Bounded by count, age and bytes ([`Bounds`]); the smallest stamp goes first, whatever the order of arrival.
+///   A message that would have to go at once is refused. Both are counted ([`Counters`]).
+/// - Messages with equal stamps are all kept, in order of arrival.
+/// - Answers are handles ([`Entry`]) with their stamps. A window of images never copies an image.
+///
+/// ```
+/// use asof_window::{Bounds, Window};
+///
+/// let imu = Window::new(Bounds::count(2));
+/// imu.insert(10.into(), "first");
+/// imu.insert(20.into(), "second");
+/// imu.insert(30.into(), "third");
+/// assert_eq!(imu.oldest().as_deref(), Some(&"second"));
+/// assert_eq!(imu.before(25.into()).as_deref(), Some(&"second"));
+/// ```
+pub struct Window<T> {
+    pub(crate) shared: Arc<Shared<T>>,
+}
+
+pub(crate) struct Shared<T> {
+    pub(crate) state: Mutex<State<T>>,
+    weigh: Weigh<T>,
+}
+
+pub(crate) struct State<T> {
+    pub(crate) shelf: Shelf<T>,
+    bounds: Bounds,
+    bytes: u64,
+    counters: Counters,
+    pub(crate) waiters: Waiters,
+    callbacks: Callbacks<T>,
+    pub(crate) is_closed: bool,
+}
+
+enum Weigh<T> {
+    Each(u64),
+    By(Box<dyn Fn(&T) -> u64 + Send + Sync>),
+}
+
+/// What happened to a message that was offered to a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Insertion {
+    /// It is in the window.
+    Kept,
+    /// It is older than everything in a window that is full: it would have been the first to go.
+    TooLate,
+    /// It alone is more than the window may hold.
+    TooLarge,
+}
+
+/// What a window has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Messages that were taken in.
+    pub inserted: u64,
+    /// Of those, the ones that came after a message with a later stamp.
+    pub late: u64,
+    /// Messages that were let go to stay within the bounds.
+    pub evicted: u64,
+    /// Messages that were not taken in: too late, or too large.
+    pub refused: u64,
+    /// How often the clock went back and the window was started anew.
+    pub restarts: u64,
+}
+
+impl<T> Window<T> {
+    /// An empty window. Every message weighs its own size, without what it points to.
+    pub fn new(bounds: Bounds) -> Self {
+        Self::with(bounds, Weigh::Each(size_of::<T>() as u64))
+    }
+
+    /// An empty window that weighs each message with `weigh`: the bytes that it keeps alive.
+    ///
+    /// ```
+    /// use asof_window::{Bounds, Window};
+    ///
+    /// let images = Window::weighed(Bounds::bytes(10), |image: &Vec<u8>| image.len() as u64);
+    /// images.insert(1.into(), vec![0; 6]);
+    /// images.insert(2.into(), vec![0; 6]);
+    /// assert_eq!((images.len(), images.bytes()), (1, 6));
+    /// ```
+    pub fn weighed(bounds: Bounds, weigh: impl Fn(&T) -> u64 + Send + Sync + 'static) -> Self {
+        Self::with(bounds, Weigh::By(Box::new(weigh)))
+    }
+
+    fn with(bounds: Bounds, weigh: Weigh<T>) -> Self {
+        let state = State {
+            shelf: Shelf::new(),
+            bounds,
+            bytes: 0,
+            counters: Counters::default(),
+            waiters: Waiters::default(),
+            callbacks: Callbacks::default(),
+            is_closed: false,
+        };
+        Window {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                weigh,
+            }),
+        }
+    }
+
+    /// Takes in a message.
+    pub fn insert(&self, stamp: Stamp, value: T) -> Insertion {
+        self.insert_shared(stamp, Arc::new(value))
+    }
+
+    /// Takes in a message that others have too.
+    pub fn insert_shared(&self, stamp: Stamp, value: Arc<T>) -> Insertion {
+        let bytes = match &self.shared.weigh {
+            Weigh::Each(bytes) => *bytes,
+            Weigh::By(weigh) => weigh(&value),
+        };
+        let mut dropped = Dropped::default();
+        let mut state = self.lock();
+        if let Some(refusal) = state.refuse(stamp.nanos(), bytes, &mut dropped) {
+            // What a restart let go, and the message itself, are dropped outside of the lock.
+            drop(state);
+            return refusal;
+        }
+        let called = state.callbacks.current();
+        let entry = called
+            .is_some()
+            .then(|| Entry::new(stamp, Arc::clone(&value)));
+        if !state.put(stamp.nanos(), Held { value, bytes }, &mut dropped) {
+            drop(state);
+            return Insertion::TooLate;
+        }
+        let woken = if state.waiters.is_empty() {
+            Vec::new()
+        } else {
+            let (newest, version) = (state.shelf.newest(), state.counters.inserted);
+            state.waiters.take_ready(newest, version)
+        };
+        drop(state);
+        drop(dropped);
+        for waker in woken {
+            waker.wake();
+        }
+        if let (Some(callbacks), Some(entry)) = (called, entry) {
+            callbacks.call(&entry);
+        }
+        Insertion::Kept
+    }
+
+    /// Calls `callback` with every message that is taken in from now on, until the connection is dropped.
+    ///
+    /// It is called on the inserting thread, outside of the lock: it may ask the window, insert into it, connect
+    /// and disconnect. Callbacks are called in the order in which they were connected.
+    #[must_use = "the callback is disconnected when the connection is dropped"]
+    pub fn on_insert(&self, callback: impl Fn(&Entry<T>) + Send + Sync + 'static) -> Connection
+    where
+        T: Send + Sync + 'static,
+    {
+        let id = self.lock().callbacks.add(Arc::new(callback));
+        let shared = Arc::downgrade(&self.shared);
+        Connection::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                let removed = shared.state.lock().callbacks.remove(id);
+                // What the callback holds may have a destructor that asks this window.
+                drop(removed);
+            }
+        })
+    }
+
+    /// Changes the bounds, and lets go of what no longer fits.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        let mut dropped = Dropped::default();
+        let mut state = self.lock();
+        state.bounds = bounds;
+        state.evict(&mut dropped);
+        drop(state);
+    }
+
+    /// The bounds as they are.
+    pub fn bounds(&self) -> Bounds {
+        self.lock().bounds
+    }
+
+    /// Lets go of every message. Not counted as evictions.
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        let all = state.shelf.take_all();
+        state.bytes = 0;
+        drop(state);
+        drop(all);
+    }
+
+    /// How many messages are in it.
+    pub fn len(&self) -> usize {
+        self.lock().shelf.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes that its messages weigh together.
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    /// How many messages were ever taken in: it grows with every change that [`Window::changed`] waits for.
+    pub fn version(&self) -> u64 {
+        self.lock().counters.inserted
+    }
+
+    /// Tells all who wait that no more messages will come. What is there stays.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let woken = state.waiters.take_all();
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.shared.state.lock()
+    }
+}
+
+impl<T> State<T> {
+    /// Why a message cannot be taken in, if it cannot; counted.
+    #[inline]
+    fn refuse(&mut self, stamp: i64, bytes: u64, dropped: &mut Dropped<T>) -> Option<Insertion> {
+        if bytes > self.bounds.bytes || self.bounds.count == 0 {
+            self.counters.refused += 1;
+            return Some(Insertion::TooLarge);
+        }
+        let newest = self.shelf.newest()?;
+        if stamp >= newest {
+            return None;
+        }
+        if newest.abs_diff(stamp) > self.bounds.jump {
+            self.counters.restarts += 1;
+            self.bytes = 0;
+            dropped.all = Some(Box::new(self.shelf.take_all()));
+            return None;
+        }
+        let is_oldest = self.shelf.oldest().is_some_and(|oldest| stamp < oldest);
+        let is_full = self.shelf.len() >= self.bounds.count
+            || self.bytes.saturating_add(bytes) > self.bounds.bytes;
+        if (is_oldest && is_full) || newest.abs_diff(stamp) > self.bounds.age {
+            self.counters.refused += 1;
+            return Some(Insertion::TooLate);
+        }
+        None
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.counters.inserted
+    }
+
+    /// Whether the message is still there when everything is within bounds again.
+    #[inline]
+    fn put(&mut self, stamp: i64, held: Held<T>, dropped: &mut Dropped<T>) -> bool {
+        self.counters.inserted += 1;
+        let is_late = self.shelf.newest().is_some_and(|newest| stamp < newest);
+        self.bytes = self.bytes.saturating_add(held.bytes);
+        self.shelf.insert(stamp, held);
+        self.evict(dropped);
+        // A large message that is late can be too much for the bytes that newer ones leave.
+        if is_late && self.shelf.oldest().is_none_or(|oldest| stamp < oldest) {
+            self.counters.inserted -= 1;
+            self.counters.evicted -= 1;
+            self.counters.refused += 1;
+            return false;
+        }
+        self.counters.late += u64::from(is_late);
+        true
+    }
+
+    #[inline]
+    fn evict(&mut self, dropped: &mut Dropped<T>) {
+        while let (Some(oldest), Some(newest)) = (self.shelf.oldest(), self.shelf.newest()) {
+            let fits = self.shelf.len() <= self.bounds.count
+                && self.bytes <= self.bounds.bytes
+                && newest.abs_diff(oldest) <= self.bounds.age;
+            if fits {
+                return;
+            }
+            let Some(held) = self.shelf.pop_first() else {
+                return;
+            };
+            self.bytes -= held.bytes;
+            self.counters.evicted += 1;
+            dropped.add(held);
+        }
+    }
+}
+
+/// What is let go under the lock, to be dropped behind it. One message is the rule and costs no allocation.
+struct Dropped<T> {
+    one: Option<Held<T>>,
+    more: Vec<Held<T>>,
+    all: Option<Box<Shelf<T>>>,
+}
+
+impl<T> Default for Dropped<T> {
+    fn default() -> Self {
+        Dropped {
+            one: None,
+            more: Vec::new(),
+            all: None,
+        }
+    }
+}
+
+impl<T> Dropped<T> {
+    #[inline]
+    fn add(&mut self, held: Held<T>) {
+        if self.one.is_none() {
+            self.one = Some(held);
+        } else {
+            self.more.push(held);
+        }
+    }
+}
+
+impl<T> Clone for Window<T> {
+    fn clone(&self) -> Self {
+        Window {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Window<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Window")
+            .field("len", &state.shelf.len())
+            .field("bytes", &state.bytes)
+            .field("oldest", &state.shelf.oldest())
+            .field("newest", &state.shelf.newest())
+            .field("bounds", &state.bounds)
+            .field("counters", &state.counters)
+            .finish_non_exhaustive()
+    }
+}

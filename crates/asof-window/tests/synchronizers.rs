@@ -1,0 +1,327 @@
+//! What the synchronizers promise, one fact each.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use asof_core::Stamp;
+use asof_window::sync::{
+    Align, ApproximateTime, Chain, Delta, DropReason, Event, ExactTime, Filter, LatestTime, Match,
+    Missing, Of3, PassThrough, Rule, SharedSynchronizer, Stamped, Synchronizer, Throttle,
+    TimeSequencer, Track, Typed,
+};
+use asof_window::{Bounds, Window};
+use proptest::prelude::*;
+
+type Exact = SharedSynchronizer<i64, ExactTime<i64>>;
+type Sets = Vec<Vec<i64>>;
+type Drops = Vec<(usize, i64, DropReason)>;
+
+fn feed(
+    sync: &mut impl Synchronizer<i64>,
+    messages: impl IntoIterator<Item = (usize, i64)>,
+) -> (Sets, Drops) {
+    let (mut sets, mut drops) = (Vec::new(), Vec::new());
+    for (topic, stamp) in messages {
+        sync.add(topic, stamp.into(), stamp, &mut |event| match event {
+            Event::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
+            Event::Dropped {
+                topic,
+                message,
+                reason,
+            } => drops.push((topic, message.value, reason)),
+        });
+    }
+    (sets, drops)
+}
+
+#[test]
+fn exact_time_matches_equal_stamps_and_drops_what_is_older() {
+    let (sets, drops) = feed(
+        &mut ExactTime::new(2, 10),
+        [(0, 1), (0, 2), (1, 3), (0, 3), (1, 1)],
+    );
+    assert_eq!(sets, [[3, 3]]);
+    assert_eq!(
+        drops,
+        [(0, 1, DropReason::Overtaken), (0, 2, DropReason::Overtaken)]
+    );
+}
+
+#[test]
+fn exact_time_replaces_a_message_with_the_same_stamp() {
+    let (sets, drops) = feed(&mut ExactTime::new(2, 10), [(0, 5), (0, 5), (1, 5)]);
+    assert_eq!((sets.len(), drops), (1, vec![(0, 5, DropReason::Replaced)]));
+}
+
+#[test]
+fn exact_time_drops_the_oldest_when_too_many_wait() {
+    let (_, drops) = feed(&mut ExactTime::new(2, 2), [(0, 1), (0, 2), (0, 3)]);
+    assert_eq!(drops, [(0, 1, DropReason::QueueFull)]);
+}
+
+#[test]
+fn approximate_time_waits_until_the_set_is_proven_best() {
+    let mut sync = ApproximateTime::new(2, 10);
+    assert!(feed(&mut sync, [(0, 100), (1, 110)]).0.is_empty());
+    assert_eq!(feed(&mut sync, [(0, 200)]).0, [[100, 110]]);
+}
+
+#[test]
+fn a_lower_bound_lets_approximate_time_answer_at_once() {
+    let bound = Duration::from_nanos(50);
+    let mut sync = ApproximateTime::new(2, 10)
+        .with_lower_bound(0, bound)
+        .with_lower_bound(1, bound);
+    assert_eq!(feed(&mut sync, [(0, 100), (1, 110)]).0, [[100, 110]]);
+}
+
+#[test]
+fn a_better_set_replaces_a_candidate_and_the_loser_is_explained() {
+    let mut sync = ApproximateTime::new(2, 10);
+    let (sets, drops) = feed(&mut sync, [(0, 0), (0, 90), (1, 100), (0, 200), (1, 300)]);
+    assert_eq!(sets[0], [90, 100]);
+    assert_eq!(drops, [(0, 0, DropReason::BetterMatch)]);
+}
+
+#[test]
+fn sets_longer_than_the_maximum_interval_are_none() {
+    let mut sync = ApproximateTime::new(2, 10).with_max_interval(Duration::from_nanos(5));
+    let (sets, drops) = feed(&mut sync, [(0, 0), (1, 10), (0, 11), (1, 30)]);
+    assert_eq!(sets, [[11, 10]]);
+    assert_eq!(drops[0], (0, 0, DropReason::IntervalTooLong));
+}
+
+#[test]
+fn a_full_queue_drops_its_oldest_message() {
+    let (_, drops) = feed(&mut ApproximateTime::new(2, 2), [(0, 1), (0, 2), (0, 3)]);
+    assert_eq!(drops, [(0, 1, DropReason::QueueFull)]);
+}
+
+#[test]
+fn more_than_nine_topics_are_joined() {
+    let mut sync = ApproximateTime::new(12, 10);
+    let messages =
+        (0..4).flat_map(|round| (0..12).map(move |topic| (topic, round * 100 + topic as i64)));
+    let (sets, _) = feed(&mut sync, messages);
+    assert_eq!(sets.len(), 3);
+    assert_eq!(
+        sets[1],
+        (0..12).map(|topic| 100 + topic).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn an_unknown_topic_is_given_back() {
+    let (_, drops) = feed(&mut ApproximateTime::new(2, 2), [(7, 1)]);
+    assert_eq!(drops, [(7, 1, DropReason::UnknownTopic)]);
+}
+
+#[test]
+fn typed_tuples_keep_their_types() {
+    let mut sync: Typed<Of3<u8, &str, f64>, _> = Typed::new(ExactTime::new(3, 5));
+    let mut seen = Vec::new();
+    let mut emit = |a: Stamped<u8>, b: Stamped<&'static str>, c: Stamped<f64>| {
+        seen.push((a.value, b.value, c.value));
+    };
+    sync.add(1.into(), Of3::A(7), &mut emit);
+    sync.add(1.into(), Of3::C(0.5), &mut emit);
+    sync.add(1.into(), Of3::B("b"), &mut emit);
+    assert_eq!(seen, [(7, "b", 0.5)]);
+}
+
+#[test]
+fn latest_time_emits_at_the_pace_of_the_fastest_topic() {
+    let mut messages = Vec::new();
+    for step in 0..40i64 {
+        messages.push((0, step * 10_000_000));
+        if step % 4 == 0 {
+            messages.push((1, step * 10_000_000 + 1));
+        }
+    }
+    let (sets, _) = feed(&mut LatestTime::new(2), messages);
+    assert!(sets.len() >= 36, "{}", sets.len());
+    assert!(
+        sets.iter()
+            .all(|set| set[1] <= set[0] && set[0] - set[1] < 40_000_000)
+    );
+}
+
+#[test]
+fn latest_time_takes_topics_in_any_order_of_first_arrival() {
+    let messages = [(2, 1), (2, 2), (2, 3), (0, 3), (1, 3), (2, 4)];
+    let (sets, _) = feed(&mut LatestTime::new(3), messages);
+    assert_eq!(sets, [[3, 3, 4]]);
+}
+
+#[test]
+fn the_sequencer_drops_what_comes_after_its_turn() {
+    let mut sequencer = TimeSequencer::new(Duration::from_nanos(5), 0);
+    let mut out = Vec::new();
+    let mut emit = |event: Event<i64>| match event {
+        Event::Matched(set) => out.push((set[0].value, None)),
+        Event::Dropped {
+            message, reason, ..
+        } => out.push((message.value, Some(reason))),
+    };
+    sequencer.add(3.into(), 3, &mut emit);
+    sequencer.add(1.into(), 1, &mut emit);
+    sequencer.advance(7.into(), &mut emit);
+    sequencer.advance(8.into(), &mut emit);
+    sequencer.add(2.into(), 2, &mut emit);
+    let late = (2, Some(DropReason::TooLate));
+    assert_eq!(out, [(1, None), (3, None), late]);
+}
+
+#[test]
+fn a_chain_runs_its_filters_in_order() {
+    let mut chain = Chain::new()
+        .then(PassThrough)
+        .then(Throttle::new(Duration::from_nanos(10)))
+        .then(Delta::new(|value: &i64| value / 100));
+    let mut out = Vec::new();
+    for stamp in [0, 5, 10, 60, 100, 105, 115] {
+        let message = Stamped::new(stamp.into(), stamp);
+        Filter::push(&mut chain, message, &mut |message| out.push(message.value));
+    }
+    assert_eq!(out, [0, 100]);
+}
+
+#[test]
+fn a_callback_may_add_to_its_own_synchronizer() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let slot: Arc<Mutex<Option<Exact>>> = Arc::default();
+    let (sink, again) = (Arc::clone(&seen), Arc::clone(&slot));
+    let sync = SharedSynchronizer::new(ExactTime::new(2, 10), move |event| {
+        let Event::Matched(set) = event else { return };
+        sink.lock().expect("not poisoned").push(set[0].value);
+        let sync = again.lock().expect("not poisoned").clone();
+        if let Some(sync) = sync.filter(|_| set[0].value < 3) {
+            sync.add(0, set[0].stamp.plus_nanos(1), set[0].value + 1);
+            sync.add(1, set[0].stamp.plus_nanos(1), set[0].value + 1);
+        }
+    });
+    *slot.lock().expect("not poisoned") = Some(sync.clone());
+    sync.add(0, 1.into(), 1);
+    sync.add(1, 1.into(), 1);
+    assert_eq!(*seen.lock().expect("not poisoned"), [1, 2, 3]);
+    slot.lock().expect("not poisoned").take();
+}
+
+#[test]
+fn a_synchronizer_follows_windows() {
+    let (left, right) = (
+        Window::new(Bounds::count(10)),
+        Window::new(Bounds::count(10)),
+    );
+    let pairs = Arc::new(Mutex::new(0));
+    let counter = Arc::clone(&pairs);
+    let sync = SharedSynchronizer::new(ExactTime::new(2, 10), move |event| {
+        if let Event::Matched(_) = event {
+            *counter.lock().expect("not poisoned") += 1;
+        }
+    });
+    let connections = [sync.follow(0, &left), sync.follow(1, &right)];
+    for t in 0..5 {
+        left.insert(t.into(), t);
+        right.insert(t.into(), t);
+    }
+    drop(connections);
+    left.insert(9.into(), 9);
+    right.insert(9.into(), 9);
+    assert_eq!(*pairs.lock().expect("not poisoned"), 5);
+}
+
+fn aligned(rule: Rule, messages: &[i64], anchor: i64) -> Match<i64> {
+    let mut align = Align::new(vec![rule], 100);
+    let mut rows = Vec::new();
+    for &stamp in messages {
+        align.add(0, stamp.into(), stamp, &mut |row| rows.push(row));
+    }
+    align.add_anchor(anchor.into(), anchor, &mut |row| rows.push(row));
+    align.finish(&mut |row| rows.push(row));
+    assert_eq!(rows.len(), 1);
+    rows.remove(0).matches.remove(0)
+}
+
+#[test]
+fn align_explains_what_is_missing() {
+    let near = Duration::from_nanos(3);
+    assert_eq!(
+        aligned(Rule::nearest(), &[], 5).missing(),
+        Some(Missing::Nothing)
+    );
+    assert_eq!(
+        aligned(Rule::last(), &[7], 5).missing(),
+        Some(Missing::NotYet(2))
+    );
+    assert_eq!(
+        aligned(Rule::interpolated(), &[1], 5).missing(),
+        Some(Missing::NotAnyMore(4))
+    );
+    assert_eq!(
+        aligned(Rule::nearest().within(near), &[1, 9], 5).missing(),
+        Some(Missing::TooFar(4))
+    );
+}
+
+#[test]
+fn align_waits_no_longer_than_it_was_told() {
+    let mut align = Align::new(vec![Rule::nearest(), Rule::nearest()], 100)
+        .with_max_wait(Duration::from_nanos(10));
+    let mut rows = Vec::new();
+    align.add_anchor(100.into(), 0, &mut |row| rows.push(row));
+    align.add(0, 109.into(), 1, &mut |row| rows.push(row));
+    align.add(0, 110.into(), 2, &mut |row| rows.push(row));
+    assert_eq!(rows.len(), 1);
+    assert!(rows[0].is_early && !rows[0].is_complete());
+    assert_eq!(align.counters().absent, [0, 1]);
+}
+
+proptest! {
+    #[test]
+    fn streamed_windowed_and_recorded_alignment_agree(
+        mut stamps in proptest::collection::vec(0i64..300, 0..80),
+        mut anchors in proptest::collection::vec(-10i64..310, 1..40),
+        tolerance in proptest::option::of(0u64..40),
+        pick in 0usize..3,
+    ) {
+        stamps.sort_unstable();
+        stamps.dedup();
+        anchors.sort_unstable();
+        let rule = [Rule::nearest(), Rule::last(), Rule::interpolated()][pick];
+        let rule = tolerance.map_or(rule, |nanos| rule.within(Duration::from_nanos(nanos)));
+        let window = Window::new(Bounds::count(1000));
+        let track: Track<i64> = stamps.iter().map(|&s| (Stamp::from(s), s)).collect();
+        let mut align = Align::new(vec![rule], 1000);
+        let mut streamed = Vec::new();
+        let mut emit = |row: asof_window::sync::Row<i64>| streamed.push(format!("{:?}", row.matches[0]));
+        for &stamp in &stamps {
+            window.insert(stamp.into(), stamp);
+        }
+        for &anchor in &anchors {
+            align.add_anchor(anchor.into(), anchor, &mut emit);
+        }
+        for &stamp in &stamps {
+            align.add(0, stamp.into(), stamp, &mut emit);
+        }
+        align.finish(&mut emit);
+        let mut cursor = track.cursor();
+        for (anchor, streamed) in anchors.iter().zip(&streamed) {
+            let recorded = format!("{:?}", cursor.pick((*anchor).into(), rule));
+            prop_assert_eq!(&format!("{:?}", window.pick((*anchor).into(), rule)), &recorded);
+            prop_assert_eq!(streamed, &recorded);
+            let nearest = cursor.nearest((*anchor).into()).map(|found| *found.value);
+            prop_assert_eq!(nearest, window.nearest((*anchor).into()).map(|entry| *entry));
+        }
+    }
+
+    #[test]
+    fn any_input_in_any_order_ends_in_a_set_or_a_drop(
+        messages in proptest::collection::vec((0usize..3, -50i64..50), 0..200), queue in 1usize..6,
+    ) {
+        let mut sync = ApproximateTime::new(3, queue);
+        let (sets, drops) = feed(&mut sync, messages.clone());
+        prop_assert!(sets.len() * 3 + drops.len() <= messages.len());
+        prop_assert!(sets.len() * 3 + drops.len() + 3 * queue >= messages.len());
+    }
+}
