@@ -1,0 +1,19 @@
+//! Messages into Arrow.
+
+mod arrays;
+mod columns;
+mod decoder;
+mod error;
+mod layout;
+mod model;
+mod print;
+mod schema;
+mod wire;
+
+pub use columns::Payload;
+pub use decoder::{Decoder, Timed};
+pub use error::{PayloadError, SchemaError};
+pub use layout::Projection;
+pub use model::{
+    Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
+};
