@@ -1,0 +1,194 @@
+//! Columns become Arrow arrays.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray,
+    FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType};
+
+use crate::columns::{Columns, Texts};
+use crate::layout::{Group, Node, Shape};
+use crate::model::Scalar;
+
+impl Group {
+    /// Takes the first `len` rows of every field out of the columns, which are empty then.
+    pub fn take(&self, columns: &mut Columns, len: usize) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.fields
+            .iter()
+            .flatten()
+            .map(|node| node.take(columns, len))
+            .collect()
+    }
+}
+
+impl Node {
+    pub fn take(&self, columns: &mut Columns, len: usize) -> Result<ArrayRef, ArrowError> {
+        let nulls = self.presence.map(|column| {
+            let present = take_words(&mut columns.w1[column]);
+            NullBuffer::from(bits_of(&present))
+        });
+        Ok(match &self.shape {
+            Shape::Scalar(scalar, column) => scalar_array(columns, *scalar, *column, nulls),
+            Shape::Enum(names, column) => scalar_array(columns, names.scalar(), *column, nulls),
+            Shape::Text(column) | Shape::Json(column) => {
+                let fresh = Texts {
+                    ends: Vec::with_capacity(columns.texts[*column].ends.len()),
+                    data: Vec::with_capacity(columns.texts[*column].data.len()),
+                };
+                let mut texts = std::mem::replace(&mut columns.texts[*column], fresh);
+                columns.texts[*column].ends.push(0);
+                if std::str::from_utf8(&texts.data).is_err() || cuts_characters(&texts) {
+                    texts = repaired(&texts);
+                }
+                let ends = OffsetBuffer::new(ScalarBuffer::from(texts.ends));
+                Arc::new(StringArray::try_new(
+                    ends,
+                    Buffer::from_vec(texts.data),
+                    nulls,
+                )?)
+            }
+            Shape::Blob(column) => {
+                let blobs = std::mem::take(&mut columns.blobs[*column]);
+                let (views, buffers) = blobs.into_parts();
+                Arc::new(BinaryViewArray::try_new(
+                    ScalarBuffer::from(views),
+                    buffers,
+                    nulls,
+                )?)
+            }
+            Shape::FixedBlob(size, column) => {
+                let data = Buffer::from_vec(take_words(&mut columns.w1[*column]));
+                Arc::new(FixedSizeBinaryArray::try_new_with_len(
+                    *size as i32,
+                    data,
+                    nulls,
+                    len,
+                )?)
+            }
+            Shape::Struct(group) => {
+                let arrays = group.take(columns, len)?;
+                Arc::new(StructArray::try_new_with_length(
+                    group.arrow_fields(),
+                    arrays,
+                    nulls,
+                    len,
+                )?)
+            }
+            Shape::List(ends, item) => {
+                let ends = take_ends(&mut columns.ends[*ends]);
+                let inner = item.take(columns, last_of(&ends))?;
+                Arc::new(ListArray::try_new(
+                    Arc::new(item.arrow_field()),
+                    ends,
+                    inner,
+                    nulls,
+                )?)
+            }
+            Shape::Array(size, item) => {
+                let inner = item.take(columns, len * *size as usize)?;
+                Arc::new(FixedSizeListArray::try_new_with_length(
+                    Arc::new(item.arrow_field()),
+                    *size as i32,
+                    inner,
+                    nulls,
+                    len,
+                )?)
+            }
+            Shape::Map(ends, key, value) => {
+                let ends = take_ends(&mut columns.ends[*ends]);
+                let inner = last_of(&ends);
+                let arrays = vec![key.take(columns, inner)?, value.take(columns, inner)?];
+                let DataType::Map(entries, is_sorted) = self.data_type() else {
+                    return Err(ArrowError::SchemaError("a map is no map".to_owned()));
+                };
+                let DataType::Struct(fields) = entries.data_type().clone() else {
+                    return Err(ArrowError::SchemaError("a map has no entries".to_owned()));
+                };
+                let values = StructArray::try_new(fields, arrays, None)?;
+                Arc::new(MapArray::try_new(entries, ends, values, nulls, is_sorted)?)
+            }
+        })
+    }
+}
+
+/// Takes a column's words and leaves room for as many again.
+fn take_words<T>(column: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(column.len());
+    std::mem::replace(column, room)
+}
+
+fn take_ends(column: &mut Vec<i32>) -> OffsetBuffer<i32> {
+    let ends = take_words(column);
+    column.push(0);
+    OffsetBuffer::new(ScalarBuffer::from(ends))
+}
+
+fn last_of(ends: &OffsetBuffer<i32>) -> usize {
+    ends.last().copied().unwrap_or(0) as usize
+}
+
+fn bits_of(bytes: &[u8]) -> BooleanBuffer {
+    BooleanBuffer::collect_bool(bytes.len(), |at| bytes[at] != 0)
+}
+
+fn scalar_array(
+    columns: &mut Columns,
+    scalar: Scalar,
+    column: usize,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    match scalar {
+        Scalar::Bool => {
+            let bits = bits_of(&take_words(&mut columns.w1[column]));
+            Arc::new(BooleanArray::new(bits, nulls))
+        }
+        Scalar::Int8 => words::<Int8Type, u8>(&mut columns.w1[column], nulls),
+        Scalar::Uint8 => words::<UInt8Type, u8>(&mut columns.w1[column], nulls),
+        Scalar::Int16 => words::<Int16Type, u16>(&mut columns.w2[column], nulls),
+        Scalar::Uint16 => words::<UInt16Type, u16>(&mut columns.w2[column], nulls),
+        Scalar::Int32 => words::<Int32Type, u32>(&mut columns.w4[column], nulls),
+        Scalar::Uint32 => words::<UInt32Type, u32>(&mut columns.w4[column], nulls),
+        Scalar::Float32 => words::<Float32Type, u32>(&mut columns.w4[column], nulls),
+        Scalar::Int64 => words::<Int64Type, u64>(&mut columns.w8[column], nulls),
+        Scalar::Uint64 => words::<UInt64Type, u64>(&mut columns.w8[column], nulls),
+        Scalar::Float64 => words::<Float64Type, u64>(&mut columns.w8[column], nulls),
+    }
+}
+
+/// The same bits under another type of the same width.
+fn words<A: ArrowPrimitiveType, T: arrow_buffer::ArrowNativeType>(
+    column: &mut Vec<T>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let words = take_words(column);
+    let len = words.len();
+    let buffer = ScalarBuffer::<A::Native>::new(Buffer::from_vec(words), 0, len);
+    Arc::new(PrimitiveArray::<A>::new(buffer, nulls))
+}
+
+/// Whether a text ends within a character that the next one completes.
+fn cuts_characters(texts: &Texts) -> bool {
+    let is_inside = |&end: &i32| {
+        texts
+            .data
+            .get(end as usize)
+            .is_some_and(|byte| byte & 0xc0 == 0x80)
+    };
+    texts.ends.iter().any(is_inside)
+}
+
+/// The same texts, with U+FFFD for what is no UTF-8.
+fn repaired(texts: &Texts) -> Texts {
+    let mut good = Texts::default();
+    for index in 0..texts.ends.len() - 1 {
+        good.push(String::from_utf8_lossy(texts.get(index)).as_bytes());
+    }
+    good
+}

@@ -1,0 +1,192 @@
+//! The columns that plans write into: plain vectors, sorted by the width of what they hold.
+//!
+//! A plan names a column by its kind and number, so that no write looks at a type. Rows need no
+//! bookkeeping of their own: where a row went wrong, [`Layout::truncate`](crate::layout::Layout)
+//! finds every column's length from the number of good rows.
+
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+
+/// Columns of every width.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    pub w1: Vec<Vec<u8>>,
+    pub w2: Vec<Vec<u16>>,
+    pub w4: Vec<Vec<u32>>,
+    pub w8: Vec<Vec<u64>>,
+    /// Where the elements of each list end; each starts with a 0.
+    pub ends: Vec<Vec<i32>>,
+    pub texts: Vec<Texts>,
+    pub blobs: Vec<Blobs>,
+}
+
+/// Texts, one behind the other. They are checked for UTF-8 when an array is made of them, all at once.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    pub ends: Vec<i32>,
+    pub data: Vec<u8>,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Texts {
+            ends: vec![0],
+            data: Vec::new(),
+        }
+    }
+}
+
+impl Texts {
+    #[inline]
+    pub fn push(&mut self, text: &[u8]) {
+        self.data.extend_from_slice(text);
+        self.ends.push(self.data.len() as i32);
+    }
+
+    pub fn get(&self, index: usize) -> &[u8] {
+        &self.data[self.ends[index] as usize..self.ends[index + 1] as usize]
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len + 1);
+        let end = self.ends.last().copied().unwrap_or(0);
+        self.data.truncate(end as usize);
+    }
+}
+
+/// Bytes of any length, in Arrow's view layout: short ones within their view, others in a buffer of
+/// the column's own or, where they are a good part of it, in the buffer that they came in.
+#[derive(Debug, Default)]
+pub(crate) struct Blobs {
+    pub views: Vec<u128>,
+    pub own: Vec<u8>,
+    /// Buffers of others that views point into, from number 1 on; 0 is `own`.
+    pub shared: Vec<Bytes>,
+    /// Bytes that `shared` keeps alive.
+    pub pinned: usize,
+}
+
+/// A payload as it lies in the buffer that it came in.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload<'a> {
+    /// The encoded message.
+    pub bytes: &'a [u8],
+    /// What holds it, if that may be kept: large byte fields are then not copied.
+    pub owner: Option<(&'a Bytes, usize)>,
+}
+
+impl<'a> From<&'a [u8]> for Payload<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Payload { bytes, owner: None }
+    }
+}
+
+/// Where a byte field's bytes are, so that they can be kept without a copy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub owner: Option<(&'a Bytes, usize)>,
+}
+
+/// A shorter field is copied: it would keep much more alive than itself.
+const WORTH_SHARING: usize = 16 << 10;
+/// A field is kept in its buffer if it is at least this part of it.
+const SHARE_OF_BUFFER: usize = 8;
+
+impl Blobs {
+    /// Adds `bytes`, which start at `at` of their payload.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8], at: usize, place: Place<'_>) {
+        let len = bytes.len();
+        if len <= 12 {
+            let mut view = [0; 16];
+            view[..4].copy_from_slice(&(len as u32).to_le_bytes());
+            view[4..4 + len].copy_from_slice(bytes);
+            self.views.push(u128::from_le_bytes(view));
+            return;
+        }
+        if len >= WORTH_SHARING
+            && let Some((owner, start)) = place.owner
+            && len * SHARE_OF_BUFFER >= owner.len()
+            && start + at <= u32::MAX as usize
+        {
+            let is_last = self
+                .shared
+                .last()
+                .is_some_and(|last| last.as_ptr() == owner.as_ptr() && last.len() == owner.len());
+            if !is_last {
+                self.shared.push(owner.clone());
+                self.pinned += owner.len();
+            }
+            let index = self.shared.len() as u32;
+            self.views.push(view(bytes, index, (start + at) as u32));
+            return;
+        }
+        let offset = self.own.len() as u32;
+        self.own.extend_from_slice(bytes);
+        self.views.push(view(bytes, 0, offset));
+    }
+
+    pub fn get(&self, index: usize) -> &[u8] {
+        Blobs::resolve(&self.views[index], &self.own, &self.shared)
+    }
+
+    fn resolve<'a>(view: &'a u128, own: &'a [u8], shared: &'a [Bytes]) -> &'a [u8] {
+        let word = |shift: u32| (view >> shift) as u32 as usize;
+        let len = word(0);
+        if len <= 12 {
+            return inline(view, len);
+        }
+        let (buffer, offset) = (word(64), word(96));
+        let data: &[u8] = if buffer == 0 {
+            own
+        } else {
+            &shared[buffer - 1]
+        };
+        &data[offset..offset + len]
+    }
+
+    /// The buffers that the views point into, in their order.
+    pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
+        let own = std::iter::once(Buffer::from_vec(self.own));
+        let shared = self.shared.into_iter().map(Buffer::from);
+        (self.views, own.chain(shared).collect())
+    }
+}
+
+fn view(bytes: &[u8], buffer: u32, offset: u32) -> u128 {
+    let prefix = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    bytes.len() as u128
+        | u128::from(prefix) << 32
+        | u128::from(buffer) << 64
+        | u128::from(offset) << 96
+}
+
+/// The bytes of a short view lie in the view itself; they are found by its value.
+fn inline(view: &u128, len: usize) -> &[u8] {
+    // A view is made and read on little-endian machines and big-endian ones alike, so its bytes are
+    // looked up through Arrow's own conversion of plain values.
+    let bytes: &[u8] = arrow_buffer::ToByteSlice::to_byte_slice(std::slice::from_ref(view));
+    &bytes[4..4 + len]
+}
+
+impl Columns {
+    /// What the columns hold and keep alive, in bytes.
+    pub fn bytes(&self) -> usize {
+        let words = self.w1.iter().map(Vec::len).sum::<usize>()
+            + 2 * self.w2.iter().map(Vec::len).sum::<usize>()
+            + 4 * self.w4.iter().map(Vec::len).sum::<usize>()
+            + 8 * self.w8.iter().map(Vec::len).sum::<usize>()
+            + 4 * self.ends.iter().map(Vec::len).sum::<usize>();
+        let texts: usize = self
+            .texts
+            .iter()
+            .map(|texts| texts.data.len() + 4 * texts.ends.len())
+            .sum();
+        let blobs: usize = self
+            .blobs
+            .iter()
+            .map(|blobs| 16 * blobs.views.len() + blobs.own.len() + blobs.pinned)
+            .sum();
+        words + texts + blobs
+    }
+}

@@ -1,0 +1,469 @@
+//! One channel's messages, decoded.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use asof_core::{Channel, Stamp};
+
+use crate::columns::{Columns, Payload};
+use crate::error::{PayloadError, SchemaError};
+use crate::layout::{Group, Node, Projection, Shape};
+use crate::model::Scalar;
+use crate::print::number_at;
+use crate::schema::{flatbuffer, idl, jsonschema, proto, rosmsg};
+use crate::wire::WireDecoder;
+use crate::wire::cdr::{CdrDecoder, Flavour};
+use crate::wire::flatbuffer::FlatbufferDecoder;
+use crate::wire::json::JsonDecoder;
+use crate::wire::protobuf::ProtobufDecoder;
+
+/// Decodes the messages of one channel: into rows of an Arrow table, or into JSON.
+///
+/// ```
+/// use asof_core::{Channel, Schema, Stamp};
+/// use asof_decode::{Decoder, Projection};
+///
+/// let schema = Schema {
+///     name: "geometry_msgs/msg/Point".into(),
+///     encoding: "ros2msg".into(),
+///     data: "float64 x\nfloat64 y\nfloat64 z\n".into(),
+/// };
+/// let channel = Channel {
+///     topic: "/goal".into(),
+///     message_encoding: "cdr".into(),
+///     schema: Some(schema.into()),
+///     ..Channel::default()
+/// };
+/// let mut payload = vec![0, 1, 0, 0];
+/// for value in [1.5f64, 0.1, -2.0] {
+///     payload.extend(value.to_le_bytes());
+/// }
+/// let mut decoder = Decoder::new(&channel, &Projection::All, &[&payload])?;
+/// assert_eq!(decoder.json(&payload)?, r#"{"x":1.5,"y":0.1,"z":-2.0}"#);
+///
+/// let at = Stamp::from_nanos(7);
+/// decoder.append(&[(at, at, payload.as_slice().into())], |_, error| panic!("{error}"));
+/// let batch = decoder.take()?.expect("one row");
+/// assert_eq!(batch.num_rows(), 1);
+/// assert_eq!(batch.schema().field(2).name(), "x");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Decoder {
+    wire: Box<dyn WireDecoder>,
+    columns: Columns,
+    log_times: Vec<i64>,
+    publish_times: Vec<i64>,
+    schema: SchemaRef,
+    /// The places of the message's own fields that go out, in the order of the schema.
+    shown: Vec<usize>,
+    stamp: Option<StampColumns>,
+    failed: Vec<(usize, PayloadError)>,
+}
+
+/// A message with its times: logged, published.
+pub type Timed<'a> = (Stamp, Stamp, Payload<'a>);
+
+/// Where a message says when it was measured.
+#[derive(Debug, Clone)]
+struct StampColumns {
+    seconds: (Scalar, usize),
+    nanos: (Scalar, usize),
+    /// Columns of truth values that must all hold.
+    present: Vec<usize>,
+}
+
+/// Payloads beyond this are refused: Arrow counts the bytes of a batch's texts in 31 bits.
+const LARGEST_PAYLOAD: usize = 1 << 30;
+
+impl Decoder {
+    /// A decoder for a channel's messages.
+    ///
+    /// Of a channel without a schema, `samples` are looked at to find out what is in it; elsewhere they
+    /// are not needed.
+    ///
+    /// # Errors
+    /// When the encoding is not known, or the schema cannot be used.
+    pub fn new(
+        channel: &Channel,
+        projection: &Projection,
+        samples: &[&[u8]],
+    ) -> Result<Self, SchemaError> {
+        let wanted = with_stamp(projection);
+        let wire = match wire_decoder(channel, &wanted, samples) {
+            // The stamp was only added in case that it is there.
+            Err(SchemaError::NoSuchField { .. }) if wanted != *projection => {
+                wire_decoder(channel, projection, samples)?
+            }
+            result => result?,
+        };
+        let root = &wire.layout().root;
+        let stamp = StampColumns::find(root);
+        let shown = shown_fields(root, projection);
+        let schema = Arc::new(arrow_schema_of(channel, root, &shown, stamp.is_some()));
+        Ok(Decoder {
+            columns: wire.layout().columns(),
+            wire,
+            log_times: Vec::new(),
+            publish_times: Vec::new(),
+            schema,
+            shown,
+            stamp,
+            failed: Vec::new(),
+        })
+    }
+
+    /// The table's schema.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows that were decoded and not yet taken.
+    pub fn rows(&self) -> usize {
+        self.log_times.len()
+    }
+
+    /// What those rows hold and keep alive, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.columns.bytes() + 16 * self.rows()
+    }
+
+    /// Decodes a run of messages into rows. Each that cannot be decoded is left out and reported, by its
+    /// place in the run.
+    pub fn append(&mut self, run: &[Timed<'_>], mut failed: impl FnMut(usize, PayloadError)) {
+        let mut errors = std::mem::take(&mut self.failed);
+        let unpacked = unpacked(run);
+        let payloads: Vec<Payload<'_>> = match &unpacked {
+            Some(unpacked) => unpacked
+                .iter()
+                .map(|bytes| Payload::from(&**bytes))
+                .collect(),
+            None => run.iter().map(|(_, _, payload)| *payload).collect(),
+        };
+        let rows = self.rows();
+        if payloads.iter().all(|p| p.bytes.len() <= LARGEST_PAYLOAD) {
+            self.wire
+                .decode(&payloads, &mut self.columns, rows, &mut errors);
+        } else {
+            errors.extend((0..run.len()).map(|at| (at, too_large(payloads[at].bytes.len()))));
+        }
+        let mut bad = errors.iter().map(|(at, _)| *at).peekable();
+        for (at, (log_time, publish_time, _)) in run.iter().enumerate() {
+            if bad.next_if_eq(&at).is_none() {
+                self.log_times.push(log_time.nanos());
+                self.publish_times.push(publish_time.nanos());
+            }
+        }
+        for (at, error) in errors.drain(..) {
+            failed(at, error);
+        }
+        self.failed = errors;
+    }
+
+    /// Takes the rows as a batch; `None` where there are none.
+    ///
+    /// # Errors
+    /// When Arrow refuses them, which is a defect of this crate.
+    pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        let rows = self.rows();
+        if rows == 0 {
+            return Ok(None);
+        }
+        let stamp = self
+            .stamp
+            .as_ref()
+            .map(|stamp| stamp.array(&self.columns, rows));
+        let mut arrays: Vec<ArrayRef> = vec![
+            times_array(std::mem::take(&mut self.log_times)),
+            times_array(std::mem::take(&mut self.publish_times)),
+        ];
+        arrays.extend(stamp);
+        let root = &self.wire.layout().root;
+        for (at, node) in root.fields.iter().enumerate() {
+            let Some(node) = node else { continue };
+            let array = node.take(&mut self.columns, rows)?;
+            if self.shown.contains(&at) {
+                arrays.push(array);
+            }
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), arrays).map(Some)
+    }
+
+    /// One message as a JSON object.
+    ///
+    /// # Errors
+    /// When the payload cannot be decoded.
+    pub fn json(&mut self, payload: &[u8]) -> Result<String, PayloadError> {
+        let mut out = Vec::new();
+        self.write_json(payload, &mut out)?;
+        Ok(String::from_utf8(out)
+            .unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
+    }
+
+    /// Writes one message as a JSON object.
+    ///
+    /// # Errors
+    /// When the payload cannot be decoded; nothing is written then.
+    pub fn write_json(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadError> {
+        if payload.len() > LARGEST_PAYLOAD {
+            return Err(too_large(payload.len()));
+        }
+        if let Some(text) = self.wire.text(payload) {
+            out.extend_from_slice(&text?);
+            return Ok(());
+        }
+        let unpacked = is_packed(payload).then(|| unpack(payload)).flatten();
+        let payload = unpacked.as_deref().unwrap_or(payload);
+        let rows = self.rows();
+        let mut errors = std::mem::take(&mut self.failed);
+        self.wire.decode(
+            &[Payload::from(payload)],
+            &mut self.columns,
+            rows,
+            &mut errors,
+        );
+        let error = errors.pop();
+        self.failed = errors;
+        if let Some((_, error)) = error {
+            return Err(error);
+        }
+        let layout = self.wire.layout();
+        layout.root.print(&self.columns, rows, out);
+        layout.truncate(&mut self.columns, rows);
+        Ok(())
+    }
+}
+
+fn wire_decoder(
+    channel: &Channel,
+    projection: &Projection,
+    samples: &[&[u8]],
+) -> Result<Box<dyn WireDecoder>, SchemaError> {
+    let empty = asof_core::Schema::default();
+    let schema = channel.schema.as_deref().unwrap_or(&empty);
+    let text = |language| {
+        std::str::from_utf8(&schema.data).map_err(|error| SchemaError::Unreadable {
+            language,
+            reason: format!("it is no UTF-8: {error}"),
+        })
+    };
+    let cdr = |types, flavour, language| {
+        CdrDecoder::new(types, projection, flavour, language)
+            .map(|decoder| Box::new(decoder) as Box<dyn WireDecoder>)
+    };
+    match (channel.message_encoding.as_str(), schema.encoding.as_str()) {
+        ("cdr", "ros2msg") => {
+            let types = rosmsg::parse(&schema.name, text("ros2msg")?, rosmsg::Dialect::Ros2)?;
+            cdr(types, Flavour::Cdr, "ros2msg")
+        }
+        ("ros1", "ros1msg") => {
+            let types = rosmsg::parse(&schema.name, text("ros1msg")?, rosmsg::Dialect::Ros1)?;
+            cdr(types, Flavour::Ros1, "ros1msg")
+        }
+        ("protobuf", "protobuf") => {
+            let types = proto::parse(&schema.name, &schema.data)?;
+            Ok(Box::new(ProtobufDecoder::new(types, projection)?))
+        }
+        ("cdr", language @ ("ros2idl" | "omgidl")) => {
+            let language = if language == "ros2idl" {
+                "ros2idl"
+            } else {
+                "omgidl"
+            };
+            let types = idl::parse(&schema.name, text(language)?, language)?;
+            cdr(types, Flavour::Cdr, language)
+        }
+        ("flatbuffer", "flatbuffer") => {
+            let types = flatbuffer::parse(&schema.name, &schema.data)?;
+            Ok(Box::new(FlatbufferDecoder::new(types, projection)?))
+        }
+        (encoding @ ("json" | "cbor"), schema_encoding @ ("jsonschema" | "")) => {
+            let is_cbor = encoding == "cbor";
+            let types = match schema_encoding {
+                "" => None,
+                _ => Some(jsonschema::parse(&schema.name, &schema.data)?)
+                    .filter(|types| types.root().fields.len() > 1),
+            };
+            // A schema that names no fields says as much as none.
+            let decoder = match types {
+                Some(types) => JsonDecoder::with_schema(&types, projection, is_cbor)?,
+                None => JsonDecoder::inferred(&schema.name, samples, projection, is_cbor)?,
+            };
+            Ok(Box::new(decoder))
+        }
+        (message_encoding, schema_encoding) => Err(SchemaError::UnknownEncoding {
+            message_encoding: message_encoding.to_owned(),
+            schema_encoding: schema_encoding.to_owned(),
+        }),
+    }
+}
+
+/// Where stamps are looked for, in this order.
+const STAMP_PATHS: [&str; 3] = ["header.stamp", "stamp", "timestamp"];
+
+/// A projection that keeps the stamp, wherever it may be.
+fn with_stamp(projection: &Projection) -> Projection {
+    match projection {
+        Projection::All | Projection::Optional(..) => projection.clone(),
+        Projection::Paths(paths) => {
+            Projection::Optional(paths.clone(), STAMP_PATHS.map(str::to_owned).to_vec())
+        }
+    }
+}
+
+fn shown_fields(root: &Group, projection: &Projection) -> Vec<usize> {
+    let is_shown = |node: &Node| projection.wants(&node.name);
+    let fields = root.fields.iter().enumerate();
+    fields
+        .filter(|(_, node)| node.as_ref().is_some_and(is_shown))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+impl StampColumns {
+    fn find(root: &Group) -> Option<Self> {
+        STAMP_PATHS.iter().find_map(|path| {
+            let stamp = root.find(path)?;
+            let Shape::Struct(group) = &stamp.shape else {
+                return None;
+            };
+            let mut present: Vec<usize> = stamp.presence.into_iter().collect();
+            let mut part = |names: &[&str]| {
+                let node = names.iter().find_map(|name| group.find(name))?;
+                present.extend(node.presence);
+                match &node.shape {
+                    Shape::Scalar(scalar @ (Scalar::Float32 | Scalar::Float64), _) => {
+                        let _ = scalar;
+                        None
+                    }
+                    Shape::Scalar(scalar, column) => Some((*scalar, *column)),
+                    _ => None,
+                }
+            };
+            let seconds = part(&["sec", "seconds", "secs"])?;
+            let nanos = part(&["nanosec", "nsec", "nanos", "nsecs"])?;
+            if let Some(header) = path.split_once('.').and_then(|(first, _)| root.find(first)) {
+                present.extend(header.presence);
+            }
+            Some(StampColumns {
+                seconds,
+                nanos,
+                present,
+            })
+        })
+    }
+
+    fn array(&self, columns: &Columns, rows: usize) -> ArrayRef {
+        let mut is_whole = true;
+        let mut values = Vec::with_capacity(rows);
+        let mut good = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let seconds = number_at(columns, self.seconds.0, self.seconds.1, row);
+            let nanos = number_at(columns, self.nanos.0, self.nanos.1, row);
+            let stamp = seconds
+                .checked_mul(1_000_000_000)
+                .and_then(|seconds| seconds.checked_add(nanos))
+                .filter(|_| (0..1_000_000_000).contains(&nanos))
+                .filter(|_| {
+                    self.present
+                        .iter()
+                        .all(|&column| columns.w1[column][row] != 0)
+                });
+            is_whole &= stamp.is_some();
+            good.push(stamp.is_some());
+            values.push(stamp.unwrap_or(0));
+        }
+        let nulls = (!is_whole).then(|| NullBuffer::new(BooleanBuffer::from(good)));
+        Arc::new(
+            TimestampNanosecondArray::new(ScalarBuffer::from(values), nulls).with_timezone("UTC"),
+        )
+    }
+}
+
+fn times_array(times: Vec<i64>) -> ArrayRef {
+    Arc::new(TimestampNanosecondArray::new(ScalarBuffer::from(times), None).with_timezone("UTC"))
+}
+
+pub(crate) fn time_field(name: &str, is_nullable: bool) -> Field {
+    let kind = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    Field::new(name, kind, is_nullable)
+}
+
+fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: bool) -> Schema {
+    let mut fields = vec![
+        time_field("log_time", false),
+        time_field("publish_time", false),
+    ];
+    if has_stamp {
+        fields.push(time_field("stamp", true));
+    }
+    for &at in shown {
+        let Some(node) = &root.fields[at] else {
+            continue;
+        };
+        let mut field = node.arrow_field();
+        // A message may have a field of this name itself.
+        while fields.iter().any(|other| other.name() == field.name()) {
+            let renamed = format!("{}_", field.name());
+            field = field.with_name(renamed);
+        }
+        fields.push(field);
+    }
+    let mut metadata = channel_metadata(channel, "reflection");
+    metadata.extend(root.metadata.iter().cloned());
+    Schema::new(fields).with_metadata(metadata.into_iter().collect())
+}
+
+/// What an Arrow schema says about where its rows came from.
+pub(crate) fn channel_metadata(channel: &Channel, layer: &str) -> Vec<(String, String)> {
+    let schema_encoding = channel.schema.as_ref().map_or("", |s| s.encoding.as_str());
+    [
+        ("asof:topic", channel.topic.as_str()),
+        ("asof:type", channel.type_name()),
+        ("asof:message_encoding", channel.message_encoding.as_str()),
+        ("asof:schema_encoding", schema_encoding),
+        ("asof:layer", layer),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+fn too_large(len: usize) -> PayloadError {
+    PayloadError::TooLarge {
+        at: 0,
+        reason: format!("a payload of {len} bytes; at most {LARGEST_PAYLOAD} are decoded"),
+    }
+}
+
+/// rosbag2 can compress each message by itself, and the channel does not say so: a zstd frame's first
+/// bytes do, which are no CDR.
+fn is_packed(payload: &[u8]) -> bool {
+    payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+}
+
+fn unpack(payload: &[u8]) -> Option<Vec<u8>> {
+    let limit = (payload.len() as u64).saturating_mul(1024).max(1 << 16);
+    let mut out = Vec::new();
+    let decoder = zstd::stream::read::Decoder::with_buffer(payload).ok()?;
+    decoder.take(limit).read_to_end(&mut out).ok()?;
+    Some(out)
+}
+
+/// The payloads with those decompressed that are packed; `None` where none is.
+fn unpacked(run: &[Timed<'_>]) -> Option<Vec<Vec<u8>>> {
+    if !run.iter().any(|(_, _, payload)| is_packed(payload.bytes)) {
+        return None;
+    }
+    let one = |(_, _, payload): &Timed<'_>| {
+        let is_packed = is_packed(payload.bytes);
+        let unpacked = if is_packed {
+            unpack(payload.bytes)
+        } else {
+            None
+        };
+        unpacked.unwrap_or_else(|| payload.bytes.to_vec())
+    };
+    Some(run.iter().map(one).collect())
+}

@@ -1,0 +1,675 @@
+//! One vocabulary for what messages mean, whoever sent them.
+//!
+//! Each archetype lists the types that are one, and its columns: for each, the paths at which one or the
+//! other flavour keeps it. No payload is parsed here; a column is a view on what reflection decoded.
+
+/// What a message means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Archetype {
+    /// Its name: `Imu`.
+    pub name: &'static str,
+    /// The types that are one, as `package/Type`.
+    pub types: &'static [&'static str],
+    /// A list in the message of which each element is a row of its own.
+    pub(crate) each: Option<&'static str>,
+    pub(crate) columns: &'static [Column],
+}
+
+/// A column of an archetype, and where it may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub paths: &'static [&'static str],
+    pub view: View,
+}
+
+/// How a column is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// As it is.
+    Same,
+    /// `{x, y, z}` or more as a list of fixed size.
+    Vector,
+    /// `{sec, nanosec}` in its flavours as a timestamp.
+    Time,
+}
+
+const fn same(name: &'static str, paths: &'static [&'static str]) -> Column {
+    Column {
+        name,
+        paths,
+        view: View::Same,
+    }
+}
+
+const fn vector(name: &'static str, paths: &'static [&'static str]) -> Column {
+    Column {
+        name,
+        paths,
+        view: View::Vector,
+    }
+}
+
+const fn time(name: &'static str, paths: &'static [&'static str]) -> Column {
+    Column {
+        name,
+        paths,
+        view: View::Time,
+    }
+}
+
+const FRAME: Column = same("frame_id", &["header.frame_id", "frame_id"]);
+
+const fn archetype(
+    name: &'static str,
+    types: &'static [&'static str],
+    columns: &'static [Column],
+) -> Archetype {
+    Archetype {
+        name,
+        types,
+        each: None,
+        columns,
+    }
+}
+
+const fn rows_of(
+    each: &'static str,
+    name: &'static str,
+    types: &'static [&'static str],
+    columns: &'static [Column],
+) -> Archetype {
+    Archetype {
+        name,
+        types,
+        each: Some(each),
+        columns,
+    }
+}
+
+const TRANSFORM: &[Column] = &[
+    time("stamp", &["header.stamp", "timestamp"]),
+    same("parent_frame", &["header.frame_id", "parent_frame_id"]),
+    same("child_frame", &["child_frame_id"]),
+    vector("translation", &["transform.translation", "translation"]),
+    vector("rotation", &["transform.rotation", "rotation"]),
+];
+
+const FIX: &[Column] = &[
+    FRAME,
+    same("latitude", &["latitude"]),
+    same("longitude", &["longitude"]),
+    same("altitude", &["altitude"]),
+    same("position_covariance", &["position_covariance"]),
+    same("position_covariance_type", &["position_covariance_type"]),
+    same("status", &["status.status"]),
+    same("service", &["status.service"]),
+];
+
+const FIX_ROWS: &[Column] = &[
+    time("stamp", &["timestamp"]),
+    FRAME,
+    same("latitude", &["latitude"]),
+    same("longitude", &["longitude"]),
+    same("altitude", &["altitude"]),
+    same("position_covariance", &["position_covariance"]),
+    same("position_covariance_type", &["position_covariance_type"]),
+];
+
+const MARKER: &[Column] = &[
+    FRAME,
+    same("ns", &["ns"]),
+    same("id", &["id"]),
+    same("type", &["type"]),
+    same("action", &["action"]),
+    vector("position", &["pose.position"]),
+    vector("orientation", &["pose.orientation"]),
+    vector("scale", &["scale"]),
+    vector("color", &["color"]),
+    same("lifetime", &["lifetime"]),
+    same("frame_locked", &["frame_locked"]),
+    same("points", &["points"]),
+    same("colors", &["colors"]),
+    same("text", &["text"]),
+    same("texture_resource", &["texture_resource"]),
+    same("texture", &["texture"]),
+    same("uv_coordinates", &["uv_coordinates"]),
+    same("mesh_resource", &["mesh_resource"]),
+    same("mesh_file", &["mesh_file"]),
+    same(
+        "mesh_use_embedded_materials",
+        &["mesh_use_embedded_materials"],
+    ),
+];
+
+/// Every archetype that is known.
+pub(crate) const ALL: &[Archetype] = &[
+    rows_of(
+        "transforms",
+        "Transform",
+        &[
+            "tf2_msgs/TFMessage",
+            "tf/tfMessage",
+            "foxglove/FrameTransforms",
+        ],
+        TRANSFORM,
+    ),
+    archetype(
+        "Transform",
+        &["geometry_msgs/TransformStamped", "foxglove/FrameTransform"],
+        &[
+            same("parent_frame", &["header.frame_id", "parent_frame_id"]),
+            same("child_frame", &["child_frame_id"]),
+            vector("translation", &["transform.translation", "translation"]),
+            vector("rotation", &["transform.rotation", "rotation"]),
+        ],
+    ),
+    archetype(
+        "Pose",
+        &[
+            "geometry_msgs/Pose",
+            "geometry_msgs/PoseStamped",
+            "geometry_msgs/PoseWithCovariance",
+            "geometry_msgs/PoseWithCovarianceStamped",
+            "foxglove/PoseInFrame",
+        ],
+        &[
+            FRAME,
+            vector(
+                "position",
+                &["pose.pose.position", "pose.position", "position"],
+            ),
+            vector(
+                "orientation",
+                &["pose.pose.orientation", "pose.orientation", "orientation"],
+            ),
+            same("covariance", &["pose.covariance", "covariance"]),
+        ],
+    ),
+    archetype(
+        "Point",
+        &["geometry_msgs/PointStamped", "foxglove/Point3InFrame"],
+        &[FRAME, vector("position", &["point"])],
+    ),
+    archetype(
+        "Poses",
+        &[
+            "nav_msgs/Path",
+            "geometry_msgs/PoseArray",
+            "foxglove/PosesInFrame",
+        ],
+        &[FRAME, same("poses", &["poses"])],
+    ),
+    archetype(
+        "Polygon",
+        &["geometry_msgs/PolygonStamped"],
+        &[FRAME, same("points", &["polygon.points"])],
+    ),
+    archetype(
+        "Image",
+        &["sensor_msgs/Image", "foxglove/RawImage"],
+        &[
+            FRAME,
+            same("width", &["width"]),
+            same("height", &["height"]),
+            same("encoding", &["encoding"]),
+            same("step", &["step"]),
+            same("is_bigendian", &["is_bigendian"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "CompressedImage",
+        &["sensor_msgs/CompressedImage", "foxglove/CompressedImage"],
+        &[FRAME, same("format", &["format"]), same("data", &["data"])],
+    ),
+    archetype(
+        "CompressedVideo",
+        &["foxglove/CompressedVideo", "foxglove_msgs/CompressedVideo"],
+        &[FRAME, same("format", &["format"]), same("data", &["data"])],
+    ),
+    archetype(
+        "Audio",
+        &["foxglove/RawAudio", "foxglove/CompressedAudio"],
+        &[
+            same("format", &["format"]),
+            same("sample_rate", &["sample_rate"]),
+            same("number_of_channels", &["number_of_channels"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "PointCloud",
+        &["sensor_msgs/PointCloud2", "foxglove/PointCloud"],
+        &[
+            FRAME,
+            vector("position", &["pose.position"]),
+            vector("orientation", &["pose.orientation"]),
+            same("width", &["width"]),
+            same("height", &["height"]),
+            same("point_step", &["point_step", "point_stride"]),
+            same("row_step", &["row_step"]),
+            same("is_bigendian", &["is_bigendian"]),
+            same("is_dense", &["is_dense"]),
+            same("fields", &["fields"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "CompressedPointCloud",
+        &["foxglove/CompressedPointCloud"],
+        &[
+            FRAME,
+            vector("position", &["pose.position"]),
+            vector("orientation", &["pose.orientation"]),
+            same("format", &["format"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "LaserScan",
+        &["sensor_msgs/LaserScan", "foxglove/LaserScan"],
+        &[
+            FRAME,
+            vector("position", &["pose.position"]),
+            vector("orientation", &["pose.orientation"]),
+            same("angle_min", &["angle_min", "start_angle"]),
+            same("angle_max", &["angle_max", "end_angle"]),
+            same("angle_increment", &["angle_increment"]),
+            same("time_increment", &["time_increment"]),
+            same("scan_time", &["scan_time"]),
+            same("range_min", &["range_min"]),
+            same("range_max", &["range_max"]),
+            same("ranges", &["ranges"]),
+            same("intensities", &["intensities"]),
+        ],
+    ),
+    archetype(
+        "OccupancyGrid",
+        &["nav_msgs/OccupancyGrid", "foxglove/Grid"],
+        &[
+            FRAME,
+            same("resolution", &["info.resolution"]),
+            vector("cell_size", &["cell_size"]),
+            same("width", &["info.width", "column_count"]),
+            same("height", &["info.height"]),
+            vector("position", &["info.origin.position", "pose.position"]),
+            vector(
+                "orientation",
+                &["info.origin.orientation", "pose.orientation"],
+            ),
+            same("map_load_time", &["info.map_load_time"]),
+            same("row_stride", &["row_stride"]),
+            same("cell_stride", &["cell_stride"]),
+            same("fields", &["fields"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "VoxelGrid",
+        &[
+            "nav2_msgs/VoxelGrid",
+            "costmap_2d/VoxelGrid",
+            "foxglove/VoxelGrid",
+        ],
+        &[
+            FRAME,
+            vector("position", &["origin", "pose.position"]),
+            vector("orientation", &["pose.orientation"]),
+            vector("cell_size", &["resolutions", "cell_size"]),
+            same("size_x", &["size_x", "column_count"]),
+            same("size_y", &["size_y", "row_count"]),
+            same("size_z", &["size_z"]),
+            same("slice_stride", &["slice_stride"]),
+            same("row_stride", &["row_stride"]),
+            same("cell_stride", &["cell_stride"]),
+            same("fields", &["fields"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "CameraInfo",
+        &["sensor_msgs/CameraInfo", "foxglove/CameraCalibration"],
+        &[
+            FRAME,
+            same("width", &["width"]),
+            same("height", &["height"]),
+            same("distortion_model", &["distortion_model"]),
+            same("d", &["d", "D"]),
+            same("k", &["k", "K"]),
+            same("r", &["r", "R"]),
+            same("p", &["p", "P"]),
+            same("binning_x", &["binning_x"]),
+            same("binning_y", &["binning_y"]),
+            same("roi", &["roi"]),
+        ],
+    ),
+    archetype(
+        "Imu",
+        &["sensor_msgs/Imu"],
+        &[
+            FRAME,
+            vector("orientation", &["orientation"]),
+            same("orientation_covariance", &["orientation_covariance"]),
+            vector("angular_velocity", &["angular_velocity"]),
+            same(
+                "angular_velocity_covariance",
+                &["angular_velocity_covariance"],
+            ),
+            vector("linear_acceleration", &["linear_acceleration"]),
+            same(
+                "linear_acceleration_covariance",
+                &["linear_acceleration_covariance"],
+            ),
+        ],
+    ),
+    archetype(
+        "Odometry",
+        &["nav_msgs/Odometry", "foxglove/Odometry"],
+        &[
+            FRAME,
+            same("child_frame", &["child_frame_id", "body_frame_id"]),
+            vector("position", &["pose.pose.position", "pose.position"]),
+            vector(
+                "orientation",
+                &["pose.pose.orientation", "pose.orientation"],
+            ),
+            same("pose_covariance", &["pose.covariance", "pose_covariance"]),
+            vector(
+                "linear_velocity",
+                &["twist.twist.linear", "linear_velocity"],
+            ),
+            vector(
+                "angular_velocity",
+                &["twist.twist.angular", "angular_velocity"],
+            ),
+            same(
+                "twist_covariance",
+                &["twist.covariance", "velocity_covariance"],
+            ),
+        ],
+    ),
+    archetype(
+        "Twist",
+        &[
+            "geometry_msgs/Twist",
+            "geometry_msgs/TwistStamped",
+            "geometry_msgs/TwistWithCovariance",
+            "geometry_msgs/TwistWithCovarianceStamped",
+        ],
+        &[
+            FRAME,
+            vector("linear", &["twist.twist.linear", "twist.linear", "linear"]),
+            vector(
+                "angular",
+                &["twist.twist.angular", "twist.angular", "angular"],
+            ),
+            same("covariance", &["twist.covariance", "covariance"]),
+        ],
+    ),
+    archetype(
+        "Wrench",
+        &["geometry_msgs/Wrench", "geometry_msgs/WrenchStamped"],
+        &[
+            FRAME,
+            vector("force", &["wrench.force", "force"]),
+            vector("torque", &["wrench.torque", "torque"]),
+        ],
+    ),
+    archetype(
+        "Acceleration",
+        &["geometry_msgs/Accel", "geometry_msgs/AccelStamped"],
+        &[
+            FRAME,
+            vector("linear", &["accel.linear", "linear"]),
+            vector("angular", &["accel.angular", "angular"]),
+        ],
+    ),
+    archetype(
+        "JointState",
+        &["sensor_msgs/JointState", "foxglove/JointStates"],
+        &[
+            FRAME,
+            same("name", &["name", "joints[].name"]),
+            same("position", &["position", "joints[].position"]),
+            same("velocity", &["velocity", "joints[].velocity"]),
+            same("effort", &["effort", "joints[].effort"]),
+        ],
+    ),
+    archetype(
+        "NavSatFix",
+        &["sensor_msgs/NavSatFix", "foxglove/LocationFix"],
+        FIX,
+    ),
+    rows_of("fixes", "NavSatFix", &["foxglove/LocationFixes"], FIX_ROWS),
+    archetype(
+        "BatteryState",
+        &["sensor_msgs/BatteryState"],
+        &[
+            FRAME,
+            same("voltage", &["voltage"]),
+            same("temperature", &["temperature"]),
+            same("current", &["current"]),
+            same("charge", &["charge"]),
+            same("capacity", &["capacity"]),
+            same("design_capacity", &["design_capacity"]),
+            same("percentage", &["percentage"]),
+            same("power_supply_status", &["power_supply_status"]),
+            same("power_supply_health", &["power_supply_health"]),
+            same("power_supply_technology", &["power_supply_technology"]),
+            same("present", &["present"]),
+            same("cell_voltage", &["cell_voltage"]),
+            same("cell_temperature", &["cell_temperature"]),
+            same("location", &["location"]),
+            same("serial_number", &["serial_number"]),
+        ],
+    ),
+    archetype(
+        "MagneticField",
+        &["sensor_msgs/MagneticField"],
+        &[
+            FRAME,
+            vector("magnetic_field", &["magnetic_field"]),
+            same("magnetic_field_covariance", &["magnetic_field_covariance"]),
+        ],
+    ),
+    archetype(
+        "Range",
+        &["sensor_msgs/Range"],
+        &[
+            FRAME,
+            same("radiation_type", &["radiation_type"]),
+            same("field_of_view", &["field_of_view"]),
+            same("min_range", &["min_range"]),
+            same("max_range", &["max_range"]),
+            same("range", &["range"]),
+            same("variance", &["variance"]),
+        ],
+    ),
+    archetype(
+        "Temperature",
+        &["sensor_msgs/Temperature"],
+        &[
+            FRAME,
+            same("value", &["temperature"]),
+            same("variance", &["variance"]),
+        ],
+    ),
+    archetype(
+        "Pressure",
+        &["sensor_msgs/FluidPressure"],
+        &[
+            FRAME,
+            same("value", &["fluid_pressure"]),
+            same("variance", &["variance"]),
+        ],
+    ),
+    archetype(
+        "Humidity",
+        &["sensor_msgs/RelativeHumidity"],
+        &[
+            FRAME,
+            same("value", &["relative_humidity"]),
+            same("variance", &["variance"]),
+        ],
+    ),
+    archetype(
+        "Illuminance",
+        &["sensor_msgs/Illuminance"],
+        &[
+            FRAME,
+            same("value", &["illuminance"]),
+            same("variance", &["variance"]),
+        ],
+    ),
+    archetype(
+        "Joy",
+        &["sensor_msgs/Joy"],
+        &[
+            FRAME,
+            same("axes", &["axes"]),
+            same("buttons", &["buttons"]),
+        ],
+    ),
+    archetype(
+        "Log",
+        &["rcl_interfaces/Log", "rosgraph_msgs/Log", "foxglove/Log"],
+        &[
+            FRAME,
+            same("level", &["level"]),
+            same("name", &["name"]),
+            same("message", &["msg", "message"]),
+            same("file", &["file"]),
+            same("function", &["function"]),
+            same("line", &["line"]),
+            same("topics", &["topics"]),
+        ],
+    ),
+    archetype("Text", &["std_msgs/String"], &[same("value", &["data"])]),
+    archetype(
+        "Scalar",
+        &[
+            "std_msgs/Bool",
+            "std_msgs/Byte",
+            "std_msgs/Char",
+            "std_msgs/Int8",
+            "std_msgs/Int16",
+            "std_msgs/Int32",
+            "std_msgs/Int64",
+            "std_msgs/UInt8",
+            "std_msgs/UInt16",
+            "std_msgs/UInt32",
+            "std_msgs/UInt64",
+            "std_msgs/Float32",
+            "std_msgs/Float64",
+        ],
+        &[same("value", &["data"])],
+    ),
+    archetype(
+        "Scalars",
+        &[
+            "std_msgs/ByteMultiArray",
+            "std_msgs/Int8MultiArray",
+            "std_msgs/Int16MultiArray",
+            "std_msgs/Int32MultiArray",
+            "std_msgs/Int64MultiArray",
+            "std_msgs/UInt8MultiArray",
+            "std_msgs/UInt16MultiArray",
+            "std_msgs/UInt32MultiArray",
+            "std_msgs/UInt64MultiArray",
+            "std_msgs/Float32MultiArray",
+            "std_msgs/Float64MultiArray",
+            "std_msgs/Float64Array",
+        ],
+        &[same("values", &["data"]), same("layout", &["layout"])],
+    ),
+    archetype("Marker", &["visualization_msgs/Marker"], MARKER),
+    rows_of(
+        "markers",
+        "Marker",
+        &["visualization_msgs/MarkerArray"],
+        MARKER,
+    ),
+    archetype(
+        "Scene",
+        &["foxglove/SceneUpdate"],
+        &[
+            same("deletions", &["deletions"]),
+            same("entities", &["entities"]),
+        ],
+    ),
+    archetype(
+        "ImageAnnotations",
+        &["foxglove/ImageAnnotations"],
+        &[
+            same("circles", &["circles"]),
+            same("points", &["points"]),
+            same("texts", &["texts"]),
+        ],
+    ),
+    archetype(
+        "GeoJson",
+        &["foxglove/GeoJSON"],
+        &[same("geojson", &["geojson"])],
+    ),
+    archetype(
+        "Diagnostics",
+        &["diagnostic_msgs/DiagnosticArray"],
+        &[same("status", &["status"])],
+    ),
+];
+
+/// The archetype of a type, whichever way its name is written.
+pub(crate) fn archetype_of(type_name: &str) -> Option<&'static Archetype> {
+    let name = plain_name(type_name);
+    ALL.iter()
+        .find(|archetype| archetype.types.contains(&name.as_str()))
+}
+
+/// `pkg/msg/Type`, `pkg::msg::dds_::Type_`, `pkg.Type` and `foxglove_msgs/msg/Type` as `package/Type`.
+fn plain_name(type_name: &str) -> String {
+    let parts: Vec<&str> = type_name
+        .split(['/', '.', ':'])
+        .filter(|part| !matches!(*part, "" | "msg" | "dds_"))
+        .collect();
+    let (Some(name), Some(package)) = (parts.last(), parts.first().filter(|_| parts.len() > 1))
+    else {
+        return type_name.to_owned();
+    };
+    let package = match *package {
+        "foxglove_msgs" | "foxglove_schemas" => "foxglove",
+        package => package,
+    };
+    format!("{package}/{}", name.strip_suffix('_').unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_known_however_its_name_is_written() {
+        for name in [
+            "sensor_msgs/msg/Imu",
+            "sensor_msgs/Imu",
+            "sensor_msgs::msg::dds_::Imu_",
+        ] {
+            assert_eq!(
+                archetype_of(name).map(|found| found.name),
+                Some("Imu"),
+                "{name}"
+            );
+        }
+        for name in [
+            "foxglove.RawImage",
+            "foxglove_msgs/msg/RawImage",
+            "foxglove_msgs/RawImage",
+        ] {
+            assert_eq!(
+                archetype_of(name).map(|found| found.name),
+                Some("Image"),
+                "{name}"
+            );
+        }
+    }
+}

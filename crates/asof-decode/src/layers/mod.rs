@@ -1,0 +1,275 @@
+//! Layers: who makes what of a channel.
+//!
+//! A *message layer* claims channels; of several, the first in order wins. A *file layer* looks at a source
+//! as a whole, once. [`Layers`] is the set of them, and [`Layers::plan`] says which layer has which channel
+//! and why.
+
+mod archetypes;
+mod file;
+mod raw;
+mod semantic;
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, SchemaRef};
+use asof_core::{Channel, Source, SourceError, Summary};
+
+use crate::{Decoder, PayloadError, Projection, Timed};
+
+pub use archetypes::Archetype;
+
+/// Rows of one channel in the making.
+pub trait Table: Send {
+    /// What the rows are made of.
+    fn schema(&self) -> SchemaRef;
+
+    /// Adds a run of messages. Each that cannot be decoded is left out and reported, by its place in the run.
+    fn append(&mut self, run: &[Timed<'_>], failed: &mut dyn FnMut(usize, PayloadError));
+
+    /// Messages that were added and not yet taken.
+    fn rows(&self) -> usize;
+
+    /// What those hold and keep alive, in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Takes the rows as a batch; `None` where there are none.
+    ///
+    /// # Errors
+    /// When Arrow refuses them, which is a defect of the layer.
+    fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError>;
+}
+
+impl Table for Decoder {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(Decoder::schema(self))
+    }
+
+    fn append(&mut self, run: &[Timed<'_>], failed: &mut dyn FnMut(usize, PayloadError)) {
+        Decoder::append(self, run, failed);
+    }
+
+    fn rows(&self) -> usize {
+        Decoder::rows(self)
+    }
+
+    fn bytes(&self) -> usize {
+        Decoder::bytes(self)
+    }
+
+    fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        Decoder::take(self)
+    }
+}
+
+/// What a layer answers when it is offered a channel.
+pub enum Claim {
+    /// It takes it.
+    Takes {
+        /// Why, in a few words.
+        reason: String,
+        /// The table for its messages.
+        table: Box<dyn Table>,
+    },
+    /// It leaves it to the next, for this reason.
+    Declines(String),
+}
+
+/// Makes tables of channels.
+pub trait MessageLayer: Send + Sync {
+    /// The name by which it is switched on and off.
+    fn name(&self) -> &str;
+
+    /// Takes a channel or leaves it to the next layer. `samples` are some of its payloads, if any are at
+    /// hand; only those who have no schema need them.
+    fn claim(&self, channel: &Channel, projection: &Projection, samples: &[&[u8]]) -> Claim;
+}
+
+/// Makes a table of a source as a whole.
+pub trait FileLayer: Send + Sync {
+    /// The name by which it is switched on and off.
+    fn name(&self) -> &str;
+
+    /// The table; `None` where there is nothing to tell.
+    ///
+    /// # Errors
+    /// When the source cannot be read.
+    fn table(&self, source: &dyn Source) -> Result<Option<RecordBatch>, SourceError>;
+}
+
+/// Reflection: the columns are the message's own fields.
+struct Reflection;
+
+impl MessageLayer for Reflection {
+    fn name(&self) -> &'static str {
+        "reflection"
+    }
+
+    fn claim(&self, channel: &Channel, projection: &Projection, samples: &[&[u8]]) -> Claim {
+        match Decoder::new(channel, projection, samples) {
+            Ok(decoder) => Claim::Takes {
+                reason: match &channel.schema {
+                    Some(schema) => format!("its {} schema can be read", schema.encoding),
+                    None => format!("{} needs no schema", channel.message_encoding),
+                },
+                table: Box::new(decoder),
+            },
+            Err(error) => Claim::Declines(error.to_string()),
+        }
+    }
+}
+
+/// The layers that are used, in order.
+///
+/// ```
+/// use asof_decode::Layers;
+///
+/// let names = |layers: &Layers| layers.names().join(" ");
+/// assert_eq!(names(&Layers::standard()), "semantic reflection raw");
+/// assert_eq!(names(&Layers::standard().without("semantic")), "reflection raw");
+/// assert_eq!(names(&Layers::standard().only("raw")), "raw");
+/// ```
+#[derive(Clone)]
+pub struct Layers {
+    messages: Vec<Arc<dyn MessageLayer>>,
+    files: Vec<Arc<dyn FileLayer>>,
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        Layers::standard()
+    }
+}
+
+impl Layers {
+    /// Semantic, reflection, raw; and what files say about themselves.
+    pub fn standard() -> Self {
+        Layers {
+            messages: vec![
+                Arc::new(semantic::Semantic),
+                Arc::new(Reflection),
+                Arc::new(raw::Raw),
+            ],
+            files: file::all(),
+        }
+    }
+
+    /// Puts a layer before all others.
+    #[must_use]
+    pub fn with_first(mut self, layer: Arc<dyn MessageLayer>) -> Self {
+        self.messages.insert(0, layer);
+        self
+    }
+
+    /// Puts a layer behind all others.
+    #[must_use]
+    pub fn with_last(mut self, layer: Arc<dyn MessageLayer>) -> Self {
+        self.messages.push(layer);
+        self
+    }
+
+    /// Adds a file layer.
+    #[must_use]
+    pub fn with_file(mut self, layer: Arc<dyn FileLayer>) -> Self {
+        self.files.push(layer);
+        self
+    }
+
+    /// Switches a layer off by its name.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.messages.retain(|layer| layer.name() != name);
+        self.files.retain(|layer| layer.name() != name);
+        self
+    }
+
+    /// Keeps one layer alone.
+    #[must_use]
+    pub fn only(mut self, name: &str) -> Self {
+        self.messages.retain(|layer| layer.name() == name);
+        self.files.retain(|layer| layer.name() == name);
+        self
+    }
+
+    /// Puts the message layers in this order; those that are not named come behind, as they were.
+    #[must_use]
+    pub fn in_order(mut self, names: &[&str]) -> Self {
+        let place = |layer: &Arc<dyn MessageLayer>| {
+            let at = names.iter().position(|name| *name == layer.name());
+            at.unwrap_or(names.len())
+        };
+        self.messages.sort_by_key(place);
+        self
+    }
+
+    /// The names of the message layers, in order.
+    pub fn names(&self) -> Vec<&str> {
+        self.messages.iter().map(|layer| layer.name()).collect()
+    }
+
+    /// Which layer takes which channel of a source, and why.
+    pub fn plan(&self, summary: &Summary) -> Vec<Assignment> {
+        let channels = summary.channels.iter();
+        channels
+            .map(|entry| self.assign(&entry.channel, &Projection::All, &[]).0)
+            .collect()
+    }
+
+    /// Offers a channel to the layers in turn.
+    pub fn assign(
+        &self,
+        channel: &Arc<Channel>,
+        projection: &Projection,
+        samples: &[&[u8]],
+    ) -> (Assignment, Option<Box<dyn Table>>) {
+        let mut assignment = Assignment {
+            channel: Arc::clone(channel),
+            layer: None,
+            reason: "no layer wants it".to_owned(),
+            declined: Vec::new(),
+        };
+        for layer in &self.messages {
+            match layer.claim(channel, projection, samples) {
+                Claim::Takes { reason, table } => {
+                    assignment.layer = Some(layer.name().into());
+                    assignment.reason = reason;
+                    return (assignment, Some(table));
+                }
+                Claim::Declines(reason) => {
+                    assignment.declined.push((layer.name().into(), reason));
+                }
+            }
+        }
+        (assignment, None)
+    }
+
+    /// Runs the file layers; each table comes with its layer's name.
+    ///
+    /// # Errors
+    /// When the source cannot be read.
+    pub fn file_tables(
+        &self,
+        source: &dyn Source,
+    ) -> Result<Vec<(String, RecordBatch)>, SourceError> {
+        let mut tables = Vec::new();
+        for layer in &self.files {
+            if let Some(table) = layer.table(source)? {
+                tables.push((layer.name().to_owned(), table));
+            }
+        }
+        Ok(tables)
+    }
+}
+
+/// Who has a channel, and why.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    /// The channel.
+    pub channel: Arc<Channel>,
+    /// The layer that took it; `None` where nobody did.
+    pub layer: Option<Arc<str>>,
+    /// Why it did.
+    pub reason: String,
+    /// The layers before it that were asked, and why they declined.
+    pub declined: Vec<(Arc<str>, String)>,
+}

@@ -1,0 +1,421 @@
+//! Archetypes as views on reflected columns.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampNanosecondType,
+    UInt32Type,
+};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch, StructArray,
+    TimestampNanosecondArray,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
+use asof_core::Channel;
+
+use super::archetypes::{Archetype, Column, View, archetype_of};
+use super::{Claim, MessageLayer, Table};
+use crate::decoder::{channel_metadata, time_field};
+use crate::{Decoder, PayloadError, Projection, Timed};
+
+pub(super) struct Semantic;
+
+impl MessageLayer for Semantic {
+    fn name(&self) -> &'static str {
+        "semantic"
+    }
+
+    fn claim(&self, channel: &Channel, projection: &Projection, samples: &[&[u8]]) -> Claim {
+        let Some(archetype) = archetype_of(channel.type_name()) else {
+            return Claim::Declines(match channel.type_name() {
+                "" => "it has no type".to_owned(),
+                name => format!("'{name}' has no meaning that is known"),
+            });
+        };
+        if *projection != Projection::All {
+            return Claim::Declines(
+                "fields were chosen, and those are the message's own".to_owned(),
+            );
+        }
+        let decoder = match Decoder::new(channel, projection, samples) {
+            Ok(decoder) => decoder,
+            Err(error) => return Claim::Declines(error.to_string()),
+        };
+        match SemanticTable::new(channel, archetype, decoder) {
+            Ok(table) => Claim::Takes {
+                reason: format!("'{}' is a {}", channel.type_name(), archetype.name),
+                table: Box::new(table),
+            },
+            Err(reason) => Claim::Declines(reason),
+        }
+    }
+}
+
+struct SemanticTable {
+    decoder: Decoder,
+    schema: SchemaRef,
+    /// The list whose elements are rows, if the archetype has one.
+    each: Option<Path>,
+    has_own_stamp: bool,
+    columns: Vec<(Path, View)>,
+}
+
+/// A way through the fields of structs: places, and whether a list is crossed behind the place.
+#[derive(Debug, Clone)]
+struct Path(Vec<(usize, bool)>);
+
+impl SemanticTable {
+    fn new(channel: &Channel, archetype: &Archetype, decoder: Decoder) -> Result<Self, String> {
+        let reflected = Arc::clone(decoder.schema());
+        let stamp_is_given = reflected.field(2.min(reflected.fields().len() - 1)).name() == "stamp";
+        let (each, fields) = match archetype.each {
+            None => (None, reflected.fields().clone()),
+            Some(list) => {
+                let (path, field) = resolve(reflected.fields(), list)
+                    .ok_or_else(|| format!("it has no field '{list}'"))?;
+                let DataType::List(item) = field.data_type() else {
+                    return Err(format!("'{list}' is no list"));
+                };
+                let DataType::Struct(fields) = item.data_type() else {
+                    return Err(format!("'{list}' is no list of structs"));
+                };
+                (Some(path), fields.clone())
+            }
+        };
+        let mut columns = Vec::new();
+        let mut out = vec![
+            time_field("log_time", false),
+            time_field("publish_time", false),
+        ];
+        let has_own_stamp = archetype
+            .columns
+            .first()
+            .is_some_and(|c| c.view == View::Time);
+        if stamp_is_given && !has_own_stamp {
+            out.push(time_field("stamp", true));
+        }
+        for column in archetype.columns {
+            let Some((path, field)) = find(&fields, column) else {
+                continue;
+            };
+            let Some(field) = seen_as(column, &path, &field) else {
+                continue;
+            };
+            out.push(field);
+            columns.push((path, column.view));
+        }
+        if columns.is_empty() {
+            return Err(format!("it has none of the fields of a {}", archetype.name));
+        }
+        let mut metadata = channel_metadata(channel, "semantic");
+        metadata.push(("asof:archetype".to_owned(), archetype.name.to_owned()));
+        for (key, value) in reflected.metadata() {
+            if key == "asof:constants" {
+                metadata.push((key.clone(), value.clone()));
+            }
+        }
+        let schema = Schema::new(out).with_metadata(metadata.into_iter().collect());
+        Ok(SemanticTable {
+            decoder,
+            schema: Arc::new(schema),
+            each,
+            has_own_stamp,
+            columns,
+        })
+    }
+
+    fn view(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        let has_stamp = !self.has_own_stamp && self.schema.field_with_name("stamp").is_ok();
+        let times = if has_stamp { 3 } else { 2 };
+        let Some(each) = &self.each else {
+            arrays.extend(batch.columns()[..times].iter().cloned());
+            for (path, view) in &self.columns {
+                arrays.push(seen(walk(batch.columns(), &path.0)?, *view)?);
+            }
+            return RecordBatch::try_new(Arc::clone(&self.schema), arrays);
+        };
+        let list = walk(batch.columns(), &each.0)?;
+        let list = list
+            .as_list_opt::<i32>()
+            .ok_or_else(|| ArrowError::CastError("rows that are no list".to_owned()))?;
+        for array in &batch.columns()[..times] {
+            arrays.push(repeated(array, list)?);
+        }
+        let items = list
+            .values()
+            .as_struct_opt()
+            .ok_or_else(|| ArrowError::CastError("rows that are no structs".to_owned()))?;
+        for (path, view) in &self.columns {
+            arrays.push(seen(walk(items.columns(), &path.0)?, *view)?);
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), arrays)
+    }
+}
+
+impl Table for SemanticTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn append(&mut self, run: &[Timed<'_>], failed: &mut dyn FnMut(usize, PayloadError)) {
+        self.decoder.append(run, failed);
+    }
+
+    fn rows(&self) -> usize {
+        self.decoder.rows()
+    }
+
+    fn bytes(&self) -> usize {
+        self.decoder.bytes()
+    }
+
+    fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        match self.decoder.take()? {
+            Some(batch) => self.view(&batch).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The first of a column's paths that leads anywhere.
+fn find(fields: &Fields, column: &Column) -> Option<(Path, Field)> {
+    column.paths.iter().find_map(|path| resolve(fields, path))
+}
+
+fn resolve(fields: &Fields, path: &str) -> Option<(Path, Field)> {
+    let mut places = Vec::new();
+    let mut fields = fields.clone();
+    let mut parts = path.split('.').peekable();
+    loop {
+        let part = parts.next()?;
+        let (name, crosses) = match part.strip_suffix("[]") {
+            Some(name) => (name, true),
+            None => (part, false),
+        };
+        // A field that a time column took the name of has an underscore more.
+        let renamed = format!("{name}_");
+        let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
+        let at = fields
+            .iter()
+            .position(|field| field.name() == name && !is_time(field))
+            .or_else(|| fields.iter().position(|field| *field.name() == renamed))?;
+        places.push((at, crosses));
+        let field = Arc::clone(&fields[at]);
+        if parts.peek().is_none() {
+            return Some((Path(places), (*field).clone()));
+        }
+        fields = match (field.data_type(), crosses) {
+            (DataType::Struct(inner), false) => inner.clone(),
+            (DataType::List(item), true) => match item.data_type() {
+                DataType::Struct(inner) => inner.clone(),
+                _ => return None,
+            },
+            _ => return None,
+        };
+    }
+}
+
+/// The Arrow field of a column; `None` where the reflected field cannot be seen so.
+fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
+    let is_nullable = field.is_nullable() || path.0.len() > 1;
+    let crosses = path.0.iter().any(|(_, crosses)| *crosses);
+    match column.view {
+        View::Same if crosses => {
+            let item = Field::new("item", field.data_type().clone(), true);
+            Some(Field::new(
+                column.name,
+                DataType::List(Arc::new(item)),
+                true,
+            ))
+        }
+        View::Same => Some(
+            field
+                .clone()
+                .with_name(column.name)
+                .with_nullable(is_nullable),
+        ),
+        View::Vector => {
+            let (len, kind) = vector_type(field.data_type())?;
+            let item = Arc::new(Field::new("item", kind, false));
+            let kind = DataType::FixedSizeList(item, len as i32);
+            Some(Field::new(column.name, kind, is_nullable))
+        }
+        View::Time => {
+            time_parts(field.data_type())?;
+            Some(time_field(column.name, true))
+        }
+    }
+}
+
+/// How many components a struct of floats has, and of which type.
+fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
+    let DataType::Struct(fields) = kind else {
+        return None;
+    };
+    let first = fields.first()?.data_type();
+    let is_float = matches!(first, DataType::Float32 | DataType::Float64);
+    let is_even = fields.iter().all(|field| field.data_type() == first);
+    (is_float && is_even).then(|| (fields.len(), first.clone()))
+}
+
+fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
+    let DataType::Struct(fields) = kind else {
+        return None;
+    };
+    let place = |names: &[&str]| {
+        fields
+            .iter()
+            .position(|f| names.contains(&f.name().as_str()))
+    };
+    Some((
+        place(&["sec", "seconds"])?,
+        place(&["nanosec", "nsec", "nanos"])?,
+    ))
+}
+
+/// The array at a path, with the nulls of the structs that lead to it.
+fn walk(columns: &[ArrayRef], path: &[(usize, bool)]) -> Result<ArrayRef, ArrowError> {
+    let broken = || ArrowError::CastError("a column is not where its schema says".to_owned());
+    let (&(first, crosses), rest) = path.split_first().ok_or_else(broken)?;
+    let array = columns.get(first).ok_or_else(broken)?;
+    if rest.is_empty() {
+        return Ok(Arc::clone(array));
+    }
+    if crosses {
+        let list = array.as_list_opt::<i32>().ok_or_else(broken)?;
+        let items = list.values().as_struct_opt().ok_or_else(broken)?;
+        let inner = walk(items.columns(), rest)?;
+        let item = Field::new("item", inner.data_type().clone(), true);
+        return Ok(Arc::new(ListArray::try_new(
+            Arc::new(item),
+            list.offsets().clone(),
+            inner,
+            list.nulls().cloned(),
+        )?));
+    }
+    let outer = array.as_struct_opt().ok_or_else(broken)?;
+    let inner = walk(outer.columns(), rest)?;
+    match outer.nulls() {
+        None => Ok(inner),
+        Some(nulls) => {
+            let both = NullBuffer::union(Some(nulls), inner.nulls());
+            let data = inner.to_data().into_builder().nulls(both).build()?;
+            Ok(arrow_array::make_array(data))
+        }
+    }
+}
+
+fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
+    match view {
+        View::Same => Ok(array),
+        View::Vector => vector(array.as_struct()),
+        View::Time => times(array.as_struct()),
+    }
+}
+
+/// The components of each vector side by side.
+fn vector(array: &StructArray) -> Result<ArrayRef, ArrowError> {
+    match array.columns().first().map(|first| first.data_type()) {
+        Some(DataType::Float32) => interleaved::<Float32Type>(array),
+        _ => interleaved::<Float64Type>(array),
+    }
+}
+
+fn interleaved<T: ArrowPrimitiveType>(array: &StructArray) -> Result<ArrayRef, ArrowError> {
+    let parts: Vec<&[T::Native]> = array
+        .columns()
+        .iter()
+        .map(|part| &part.as_primitive::<T>().values()[..])
+        .collect();
+    let mut values = Vec::with_capacity(parts.len() * array.len());
+    match parts[..] {
+        [x, y, z] => {
+            for ((x, y), z) in x.iter().zip(y).zip(z) {
+                values.extend_from_slice(&[*x, *y, *z]);
+            }
+        }
+        [x, y, z, w] => {
+            for (((x, y), z), w) in x.iter().zip(y).zip(z).zip(w) {
+                values.extend_from_slice(&[*x, *y, *z, *w]);
+            }
+        }
+        _ => {
+            for row in 0..array.len() {
+                values.extend(parts.iter().map(|part| part[row]));
+            }
+        }
+    }
+    let item = Arc::new(Field::new("item", T::DATA_TYPE, false));
+    let values = PrimitiveArray::<T>::new(ScalarBuffer::from(values), None);
+    Ok(Arc::new(FixedSizeListArray::try_new(
+        item,
+        parts.len() as i32,
+        Arc::new(values),
+        array.nulls().cloned(),
+    )?))
+}
+
+/// Seconds and nanoseconds as one time; what is no time is null.
+fn times(array: &StructArray) -> Result<ArrayRef, ArrowError> {
+    let (sec, nanos) = time_parts(array.data_type())
+        .ok_or_else(|| ArrowError::CastError("a stamp without its parts".to_owned()))?;
+    let sec = integers(array.column(sec))?;
+    let nanos = integers(array.column(nanos))?;
+    let mut good = Vec::with_capacity(array.len());
+    let mut values = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        let value = sec[row]
+            .checked_mul(1_000_000_000)
+            .and_then(|sec| sec.checked_add(nanos[row]))
+            .filter(|_| (0..1_000_000_000).contains(&nanos[row]) && array.is_valid(row));
+        good.push(value.is_some());
+        values.push(value.unwrap_or(0));
+    }
+    let nulls =
+        (!good.iter().all(|good| *good)).then(|| NullBuffer::new(BooleanBuffer::from(good)));
+    let array = TimestampNanosecondArray::new(ScalarBuffer::from(values), nulls);
+    Ok(Arc::new(array.with_timezone("UTC")))
+}
+
+fn integers(array: &ArrayRef) -> Result<Vec<i64>, ArrowError> {
+    Ok(match array.data_type() {
+        DataType::Int32 => array
+            .as_primitive::<Int32Type>()
+            .values()
+            .iter()
+            .map(|v| i64::from(*v))
+            .collect(),
+        DataType::UInt32 => array
+            .as_primitive::<UInt32Type>()
+            .values()
+            .iter()
+            .map(|v| i64::from(*v))
+            .collect(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().values().to_vec(),
+        other => {
+            return Err(ArrowError::CastError(format!("a stamp in {other}")));
+        }
+    })
+}
+
+/// Each list's time once for each of its elements.
+fn repeated(array: &ArrayRef, list: &ListArray) -> Result<ArrayRef, ArrowError> {
+    let times = array
+        .as_primitive_opt::<TimestampNanosecondType>()
+        .ok_or_else(|| ArrowError::CastError("a time column that is none".to_owned()))?;
+    let mut values = Vec::with_capacity(list.values().len());
+    let mut good = Vec::new();
+    for (row, ends) in list.offsets().windows(2).enumerate() {
+        let count = (ends[1] - ends[0]) as usize;
+        values.resize(values.len() + count, times.values()[row]);
+        if times.nulls().is_some() {
+            good.resize(good.len() + count, times.is_valid(row));
+        }
+    }
+    let nulls = (!good.is_empty()).then(|| NullBuffer::new(BooleanBuffer::from(good)));
+    let array = TimestampNanosecondArray::new(ScalarBuffer::from(values), nulls);
+    Ok(Arc::new(array.with_timezone("UTC")))
+}

@@ -1,0 +1,209 @@
+//! Message types, whatever language they were written in.
+
+use std::sync::Arc;
+
+/// A message type with everything that it refers to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MessageType {
+    /// Every struct that the message may contain. They refer to one another by their place here, so
+    /// a type may contain itself.
+    pub structs: Vec<Struct>,
+    /// The place of the message itself.
+    pub root: usize,
+}
+
+impl MessageType {
+    /// The struct that is the message itself.
+    pub fn root(&self) -> &Struct {
+        &self.structs[self.root]
+    }
+}
+
+/// A struct: named fields in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Struct {
+    /// Its full name in the words of its schema.
+    pub name: String,
+    /// Its fields in order.
+    pub fields: Vec<Field>,
+    /// Named values that the schema declares beside the fields.
+    pub constants: Vec<Constant>,
+    /// How CDR may wrap it.
+    pub extensibility: Option<Extensibility>,
+    /// For an IDL union: which labels choose which field, from the second field on. The first field
+    /// is the discriminator.
+    pub cases: Option<Vec<Case>>,
+}
+
+/// A field of a struct.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether a message may leave it out and a reader can tell.
+    pub is_optional: bool,
+    /// Protobuf's field number, CDR's member id, FlatBuffers' slot.
+    pub number: u32,
+    /// Fields with the same number here exclude one another (protobuf's oneof).
+    pub oneof: Option<u32>,
+    /// The value of a field that is left out, as the schema writes it.
+    pub default: Option<String>,
+    /// The most elements or characters that the schema allows.
+    pub bound: Option<u64>,
+}
+
+impl Field {
+    /// A plain field.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Field {
+            name: name.into(),
+            kind,
+            is_optional: false,
+            number: 0,
+            oneof: None,
+            default: None,
+            bound: None,
+        }
+    }
+
+    /// The same, with a number.
+    #[must_use]
+    pub fn numbered(self, number: u32) -> Self {
+        Field { number, ..self }
+    }
+
+    /// The same, that may be left out.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Field {
+            is_optional: true,
+            ..self
+        }
+    }
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// A number or a truth value.
+    Scalar(Scalar),
+    /// Text in UTF-8.
+    Text,
+    /// Text in UTF-16 on the wire.
+    WideText,
+    /// Bytes of any length.
+    Blob,
+    /// Bytes of one length.
+    FixedBlob(u32),
+    /// A number with names for some of its values.
+    Enum(Arc<Enumeration>),
+    /// The struct at this place of [`MessageType::structs`].
+    Struct(usize),
+    /// Any number of elements.
+    List(Box<Kind>),
+    /// Exactly this many elements.
+    Array(Box<Kind>, u32),
+    /// Keys and values.
+    Map(Box<Kind>, Box<Kind>),
+    /// Any JSON value.
+    Json,
+}
+
+/// Numbers and truth values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Scalar {
+    Bool,
+    Int8,
+    Uint8,
+    Int16,
+    Uint16,
+    Int32,
+    Uint32,
+    Int64,
+    Uint64,
+    Float32,
+    Float64,
+}
+
+impl Scalar {
+    /// Its length in bytes.
+    pub const fn width(self) -> usize {
+        match self {
+            Scalar::Bool | Scalar::Int8 | Scalar::Uint8 => 1,
+            Scalar::Int16 | Scalar::Uint16 => 2,
+            Scalar::Int32 | Scalar::Uint32 | Scalar::Float32 => 4,
+            Scalar::Int64 | Scalar::Uint64 | Scalar::Float64 => 8,
+        }
+    }
+}
+
+/// Names for numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Enumeration {
+    /// Its full name.
+    pub name: String,
+    /// Numbers and their names, in the order of the numbers; the first name of a number counts.
+    pub values: Vec<(i64, String)>,
+    /// How a value lies in memory.
+    pub scalar: Option<Scalar>,
+}
+
+impl Enumeration {
+    /// Sorts the values so that they can be searched.
+    pub fn new(name: String, mut values: Vec<(i64, String)>, scalar: Scalar) -> Self {
+        values.sort_by_key(|(number, _)| *number);
+        values.dedup_by_key(|(number, _)| *number);
+        Enumeration {
+            name,
+            values,
+            scalar: Some(scalar),
+        }
+    }
+
+    /// How a value lies in memory.
+    pub fn scalar(&self) -> Scalar {
+        self.scalar.unwrap_or(Scalar::Int32)
+    }
+
+    /// The name of a number, if it has one.
+    pub fn name_of(&self, number: i64) -> Option<&str> {
+        let found = self
+            .values
+            .binary_search_by_key(&number, |(number, _)| *number);
+        found.ok().map(|at| self.values[at].1.as_str())
+    }
+}
+
+/// A named value that a schema declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// Its name.
+    pub name: String,
+    /// Its type as the schema writes it.
+    pub kind: String,
+    /// Its value as the schema writes it.
+    pub value: String,
+}
+
+/// How a struct may change between versions, which decides how CDR wraps it (DDS-XTypes 7.2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extensibility {
+    /// It never changes: no header.
+    Final,
+    /// Fields may be added at its end: XCDR2 writes its length first.
+    Appendable,
+    /// Fields may come and go: each carries its number.
+    Mutable,
+}
+
+/// One case of an IDL union.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Case {
+    /// The discriminator's values that choose it.
+    pub labels: Vec<i64>,
+    /// Whether it is chosen by every value that no other case has.
+    pub is_default: bool,
+}

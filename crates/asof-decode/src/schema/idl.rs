@@ -1,0 +1,830 @@
+//! OMG IDL, as DDS recorders and rosbag2 write it: modules, structs, unions, enums, typedefs, constants.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::SchemaError;
+use crate::model::{
+    Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
+};
+
+use super::idl_tokens::{Token, Tokens, tokens};
+
+/// Reads the definition of `name` out of a text that may define more.
+pub(crate) fn parse(
+    name: &str,
+    text: &str,
+    language: &'static str,
+) -> Result<MessageType, SchemaError> {
+    let mut parser = Parser {
+        tokens: tokens(text, language)?,
+        language,
+        scope: Vec::new(),
+        definitions: HashMap::new(),
+        order: Vec::new(),
+    };
+    parser.definitions_until_end(0)?;
+    let wanted = name.replace('/', "::");
+    let root = find_root(&wanted, &parser).ok_or_else(|| SchemaError::UnknownType {
+        name: wanted.clone(),
+        user: name.to_owned(),
+    })?;
+    let mut resolver = Resolver {
+        definitions: &parser.definitions,
+        language,
+        types: MessageType::default(),
+        places: HashMap::new(),
+        depth: 0,
+    };
+    let root = resolver.structure(&root)?;
+    resolver.types.root = root;
+    Ok(resolver.types)
+}
+
+/// The struct of that name, or the only one whose name ends so; else the last that is defined.
+fn find_root(wanted: &str, parser: &Parser) -> Option<String> {
+    let is_struct = |name: &&String| {
+        matches!(
+            parser.definitions.get(*name),
+            Some(Definition::Struct(_) | Definition::Union(_))
+        )
+    };
+    let ends_so = |name: &&String| {
+        name.strip_suffix(wanted)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
+    };
+    parser
+        .order
+        .iter()
+        .filter(is_struct)
+        .find(|name| *name == wanted)
+        .or_else(|| parser.order.iter().filter(is_struct).find(ends_so))
+        .cloned()
+}
+
+enum Definition {
+    Struct(StructSyntax),
+    Union(UnionSyntax),
+    Enum(Arc<Enumeration>),
+    Typedef(TypeSyntax, Vec<String>),
+    Constant(String),
+}
+
+struct StructSyntax {
+    scope: Vec<String>,
+    base: Option<TypeSyntax>,
+    members: Vec<Member>,
+    extensibility: Option<Extensibility>,
+}
+
+struct UnionSyntax {
+    scope: Vec<String>,
+    discriminator: TypeSyntax,
+    members: Vec<(Vec<String>, bool, Member)>,
+    extensibility: Option<Extensibility>,
+}
+
+struct Member {
+    name: String,
+    kind: TypeSyntax,
+    is_optional: bool,
+    id: Option<u32>,
+    default: Option<String>,
+}
+
+#[derive(Clone)]
+enum TypeSyntax {
+    Scalar(Scalar),
+    /// A byte that IDL calls by another name than a number's.
+    Byte,
+    Text(Option<String>),
+    WideText(Option<String>),
+    Sequence(Box<TypeSyntax>, Option<String>),
+    Map(Box<TypeSyntax>, Box<TypeSyntax>),
+    Array(Box<TypeSyntax>, String),
+    Named(String, Vec<String>),
+}
+
+#[derive(Default)]
+struct Annotations(Vec<(String, String)>);
+
+impl Annotations {
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn extensibility(&self) -> Option<Extensibility> {
+        let named = |word: &str| match word.to_ascii_lowercase().as_str() {
+            "final" | "final_extensibility" => Some(Extensibility::Final),
+            "appendable" | "extensible_extensibility" => Some(Extensibility::Appendable),
+            "mutable" | "mutable_extensibility" => Some(Extensibility::Mutable),
+            _ => None,
+        };
+        self.get("extensibility").and_then(named).or_else(|| {
+            ["final", "appendable", "mutable"]
+                .into_iter()
+                .find(|w| self.get(w).is_some())
+                .and_then(named)
+        })
+    }
+
+    fn is_optional(&self) -> bool {
+        self.get("optional")
+            .is_some_and(|value| !value.eq_ignore_ascii_case("false"))
+    }
+
+    fn id(&self) -> Option<u32> {
+        parse_integer(self.get("id")?).and_then(|id| u32::try_from(id).ok())
+    }
+
+    fn default_value(&self) -> Option<String> {
+        let text = self.get("default")?;
+        let text = text
+            .strip_prefix("value")
+            .map_or(text, |rest| rest.trim_start_matches([' ', '=']));
+        Some(text.trim().to_owned())
+    }
+}
+
+struct Parser {
+    tokens: Tokens,
+    language: &'static str,
+    scope: Vec<String>,
+    definitions: HashMap<String, Definition>,
+    order: Vec<String>,
+}
+
+const MODULES_AT_MOST: usize = 64;
+
+impl Parser {
+    fn error(&self, reason: impl Into<String>) -> SchemaError {
+        SchemaError::Syntax {
+            language: self.language,
+            line: self.tokens.line(),
+            reason: reason.into(),
+        }
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), SchemaError> {
+        if self.tokens.eat(symbol) {
+            Ok(())
+        } else {
+            let found = self.tokens.peek_text();
+            Err(self.error(format!("expected '{symbol}', found '{found}'")))
+        }
+    }
+
+    fn name(&mut self) -> Result<String, SchemaError> {
+        match self.tokens.advance() {
+            Some(Token::Word(word)) => Ok(word),
+            other => Err(self.error(format!(
+                "expected a name, found '{}'",
+                other.map_or(String::new(), |token| token.to_string())
+            ))),
+        }
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        let mut full = self.scope.join("::");
+        if !full.is_empty() {
+            full.push_str("::");
+        }
+        full + name
+    }
+
+    fn define(&mut self, name: &str, definition: Definition) {
+        let full = self.full_name(name);
+        self.order.push(full.clone());
+        self.definitions.insert(full, definition);
+    }
+
+    /// Definitions up to the end of the text, or of the module that is open.
+    fn definitions_until_end(&mut self, depth: usize) -> Result<(), SchemaError> {
+        loop {
+            if self.tokens.is_at_end() {
+                return if depth == 0 {
+                    Ok(())
+                } else {
+                    Err(self.error("a module does not end"))
+                };
+            }
+            if depth > 0 && self.tokens.peek_is("}") {
+                return Ok(());
+            }
+            let annotations = self.annotations()?;
+            if self.tokens.eat(";") {
+                continue;
+            }
+            let word = self.name()?;
+            match word.as_str() {
+                "module" => {
+                    if depth >= MODULES_AT_MOST {
+                        return Err(self.error("modules are nested too deep"));
+                    }
+                    let name = self.name()?;
+                    self.expect("{")?;
+                    self.scope.push(name);
+                    self.definitions_until_end(depth + 1)?;
+                    self.scope.pop();
+                    self.expect("}")?;
+                }
+                "struct" => self.structure(&annotations)?,
+                "union" => self.union(&annotations)?,
+                "enum" => self.enumeration(&annotations)?,
+                "bitmask" => self.bitmask(&annotations)?,
+                "typedef" => {
+                    let kind = self.kind(0)?;
+                    loop {
+                        let (name, kind) = self.declarator(kind.clone())?;
+                        let scope = self.scope.clone();
+                        self.define(&name, Definition::Typedef(kind, scope));
+                        if !self.tokens.eat(",") {
+                            break;
+                        }
+                    }
+                }
+                "const" => {
+                    self.kind(0)?;
+                    let name = self.name()?;
+                    self.expect("=")?;
+                    let value = self.tokens.text_until(&[";"]);
+                    self.define(&name, Definition::Constant(value));
+                }
+                other => return Err(self.error(format!("'{other}' is not understood"))),
+            }
+            self.expect(";")?;
+        }
+    }
+
+    fn annotations(&mut self) -> Result<Annotations, SchemaError> {
+        let mut found = Annotations::default();
+        while self.tokens.eat("@") {
+            let mut name = self.name()?;
+            while self.tokens.eat("::") {
+                name = self.name()?;
+            }
+            let value = if self.tokens.eat("(") {
+                let value = self.tokens.text_until(&[")"]);
+                self.expect(")")?;
+                value
+            } else {
+                String::new()
+            };
+            found.0.push((name, value));
+        }
+        Ok(found)
+    }
+
+    fn structure(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
+        let name = self.name()?;
+        if self.tokens.peek_is(";") {
+            return Ok(());
+        }
+        let base = if self.tokens.eat(":") {
+            Some(self.kind(0)?)
+        } else {
+            None
+        };
+        self.expect("{")?;
+        let mut members = Vec::new();
+        while !self.tokens.eat("}") {
+            let annotations = self.annotations()?;
+            let kind = self.kind(0)?;
+            loop {
+                let (name, kind) = self.declarator(kind.clone())?;
+                members.push(Member {
+                    name,
+                    kind,
+                    is_optional: annotations.is_optional(),
+                    id: annotations.id(),
+                    default: annotations.default_value(),
+                });
+                if !self.tokens.eat(",") {
+                    break;
+                }
+            }
+            self.expect(";")?;
+        }
+        let definition = StructSyntax {
+            scope: self.scope.clone(),
+            base,
+            members,
+            extensibility: annotations.extensibility(),
+        };
+        self.define(&name, Definition::Struct(definition));
+        Ok(())
+    }
+
+    fn union(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
+        let name = self.name()?;
+        if self.tokens.peek_is(";") {
+            return Ok(());
+        }
+        self.expect("switch")?;
+        self.expect("(")?;
+        self.annotations()?;
+        let discriminator = self.kind(0)?;
+        self.expect(")")?;
+        self.expect("{")?;
+        let mut members = Vec::new();
+        while !self.tokens.eat("}") {
+            let (mut labels, mut is_default) = (Vec::new(), false);
+            loop {
+                if self.tokens.eat("case") {
+                    labels.push(self.tokens.text_until(&[":"]));
+                } else if self.tokens.eat("default") {
+                    is_default = true;
+                } else {
+                    break;
+                }
+                self.expect(":")?;
+            }
+            let annotations = self.annotations()?;
+            let kind = self.kind(0)?;
+            let (name, kind) = self.declarator(kind)?;
+            let member = Member {
+                name,
+                kind,
+                is_optional: true,
+                id: annotations.id(),
+                default: None,
+            };
+            members.push((labels, is_default, member));
+            self.expect(";")?;
+        }
+        let definition = UnionSyntax {
+            scope: self.scope.clone(),
+            discriminator,
+            members,
+            extensibility: annotations.extensibility(),
+        };
+        self.define(&name, Definition::Union(definition));
+        Ok(())
+    }
+
+    fn enumeration(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
+        let name = self.name()?;
+        self.expect("{")?;
+        let mut values = Vec::new();
+        let mut next = 0;
+        while !self.tokens.eat("}") {
+            let annotations = self.annotations()?;
+            let value = self.name()?;
+            if let Some(number) = annotations.get("value").and_then(parse_integer) {
+                next = number;
+            }
+            values.push((next, value));
+            next += 1;
+            if !self.tokens.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        for (number, value) in &values {
+            self.define(value, Definition::Constant(number.to_string()));
+        }
+        let scalar = match annotations.get("bit_bound").and_then(parse_integer) {
+            Some(1..=8) => Scalar::Int8,
+            Some(9..=16) => Scalar::Int16,
+            _ => Scalar::Int32,
+        };
+        let full = self.full_name(&name);
+        let definition = Arc::new(Enumeration::new(full, values, scalar));
+        self.define(&name, Definition::Enum(definition));
+        Ok(())
+    }
+
+    /// A bitmask is the number that it is held in.
+    fn bitmask(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
+        let name = self.name()?;
+        self.expect("{")?;
+        self.tokens.text_until(&["}"]);
+        self.expect("}")?;
+        let scalar = match annotations.get("bit_bound").and_then(parse_integer) {
+            Some(1..=8) => Scalar::Uint8,
+            Some(9..=16) => Scalar::Uint16,
+            Some(33..=64) => Scalar::Uint64,
+            _ => Scalar::Uint32,
+        };
+        let scope = self.scope.clone();
+        self.define(
+            &name,
+            Definition::Typedef(TypeSyntax::Scalar(scalar), scope),
+        );
+        Ok(())
+    }
+
+    /// A name with the lengths of an array behind it.
+    fn declarator(&mut self, kind: TypeSyntax) -> Result<(String, TypeSyntax), SchemaError> {
+        let name = self.name()?;
+        let mut lengths = Vec::new();
+        while self.tokens.eat("[") {
+            lengths.push(self.tokens.text_until(&["]"]));
+            self.expect("]")?;
+        }
+        let kind = lengths
+            .into_iter()
+            .rev()
+            .fold(kind, |kind, len| TypeSyntax::Array(Box::new(kind), len));
+        Ok((name, kind))
+    }
+
+    fn kind(&mut self, depth: usize) -> Result<TypeSyntax, SchemaError> {
+        if depth > 16 {
+            return Err(self.error("a type is nested too deep"));
+        }
+        if self.tokens.eat("::") {
+            return self.named(String::new());
+        }
+        let word = self.name()?;
+        Ok(TypeSyntax::Scalar(match word.as_str() {
+            "boolean" => Scalar::Bool,
+            "octet" | "char" => return Ok(TypeSyntax::Byte),
+            "uint8" => return Ok(TypeSyntax::Byte),
+            "int8" => Scalar::Int8,
+            "short" | "int16" => Scalar::Int16,
+            "uint16" | "wchar" => Scalar::Uint16,
+            "int32" => Scalar::Int32,
+            "uint32" => Scalar::Uint32,
+            "int64" => Scalar::Int64,
+            "uint64" => Scalar::Uint64,
+            "float" => Scalar::Float32,
+            "double" => Scalar::Float64,
+            "long" if self.tokens.eat("long") => Scalar::Int64,
+            "long" if self.tokens.peek_is("double") => {
+                return Err(self.error("'long double' cannot be decoded"));
+            }
+            "long" => Scalar::Int32,
+            "unsigned" => match self.name()?.as_str() {
+                "short" => Scalar::Uint16,
+                "long" if self.tokens.eat("long") => Scalar::Uint64,
+                "long" => Scalar::Uint32,
+                other => return Err(self.error(format!("'unsigned {other}' is no type"))),
+            },
+            "string" => return Ok(TypeSyntax::Text(self.bound()?)),
+            "wstring" => return Ok(TypeSyntax::WideText(self.bound()?)),
+            "sequence" => {
+                self.expect("<")?;
+                let item = self.kind(depth + 1)?;
+                let bound = if self.tokens.eat(",") {
+                    Some(self.tokens.text_until(&[">"]))
+                } else {
+                    None
+                };
+                self.expect(">")?;
+                return Ok(TypeSyntax::Sequence(Box::new(item), bound));
+            }
+            "map" => {
+                self.expect("<")?;
+                let key = self.kind(depth + 1)?;
+                self.expect(",")?;
+                let value = self.kind(depth + 1)?;
+                if self.tokens.eat(",") {
+                    self.tokens.text_until(&[">"]);
+                }
+                self.expect(">")?;
+                return Ok(TypeSyntax::Map(Box::new(key), Box::new(value)));
+            }
+            _ => return self.named(word),
+        }))
+    }
+
+    fn named(&mut self, first: String) -> Result<TypeSyntax, SchemaError> {
+        let mut name = if first.is_empty() {
+            self.name()?
+        } else {
+            first
+        };
+        while self.tokens.eat("::") {
+            name.push_str("::");
+            name.push_str(&self.name()?);
+        }
+        Ok(TypeSyntax::Named(name, self.scope.clone()))
+    }
+
+    fn bound(&mut self) -> Result<Option<String>, SchemaError> {
+        if !self.tokens.eat("<") {
+            return Ok(None);
+        }
+        let bound = self.tokens.text_until(&[">"]);
+        self.expect(">")?;
+        Ok(Some(bound))
+    }
+}
+
+fn parse_integer(text: &str) -> Option<i64> {
+    let text = text.trim();
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => i64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+struct Resolver<'a> {
+    definitions: &'a HashMap<String, Definition>,
+    language: &'static str,
+    types: MessageType,
+    places: HashMap<String, usize>,
+    depth: usize,
+}
+
+const TYPES_AT_MOST: usize = 128;
+
+impl Resolver<'_> {
+    /// The full name that `name` has, seen from within `scope`.
+    fn lookup(&self, name: &str, scope: &[String]) -> Option<String> {
+        (0..=scope.len()).rev().find_map(|len| {
+            let mut full = scope[..len].join("::");
+            if len > 0 {
+                full.push_str("::");
+            }
+            full.push_str(name);
+            self.definitions.contains_key(&full).then_some(full)
+        })
+    }
+
+    fn integer(&self, text: &str, scope: &[String]) -> Result<i64, SchemaError> {
+        let mut text = text.trim().to_owned();
+        for _ in 0..16 {
+            if let Some(value) = parse_integer(&text) {
+                return Ok(value);
+            }
+            match text.as_str() {
+                "TRUE" | "true" => return Ok(1),
+                "FALSE" | "false" => return Ok(0),
+                _ => {}
+            }
+            if let [b'\'', byte, b'\''] = text.as_bytes() {
+                return Ok(i64::from(*byte));
+            }
+            let found = self.lookup(&text.replace(' ', ""), scope);
+            match found.and_then(|full| self.definitions.get(&full)) {
+                Some(Definition::Constant(value)) => text.clone_from(value),
+                _ => break,
+            }
+        }
+        Err(SchemaError::Unreadable {
+            language: self.language,
+            reason: format!("'{text}' is no number that is known"),
+        })
+    }
+
+    fn structure(&mut self, full: &str) -> Result<usize, SchemaError> {
+        if let Some(&place) = self.places.get(full) {
+            return Ok(place);
+        }
+        self.depth += 1;
+        if self.depth > TYPES_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: "types are nested too deep".to_owned(),
+            });
+        }
+        let place = self.types.structs.len();
+        self.places.insert(full.to_owned(), place);
+        self.types.structs.push(Struct {
+            name: full.to_owned(),
+            ..Struct::default()
+        });
+        let definitions = self.definitions;
+        match definitions.get(full) {
+            Some(Definition::Struct(syntax)) => self.fill_struct(place, full, syntax)?,
+            Some(Definition::Union(syntax)) => self.fill_union(place, syntax)?,
+            _ => {
+                return Err(SchemaError::UnknownType {
+                    name: full.to_owned(),
+                    user: full.to_owned(),
+                });
+            }
+        }
+        self.depth -= 1;
+        Ok(place)
+    }
+
+    fn fill_struct(
+        &mut self,
+        place: usize,
+        full: &str,
+        syntax: &StructSyntax,
+    ) -> Result<(), SchemaError> {
+        let mut fields = Vec::new();
+        if let Some(base) = &syntax.base {
+            let (kind, _) = self.kind(base, &syntax.scope)?;
+            if let Kind::Struct(base) = kind {
+                fields.extend(self.types.structs[base].fields.iter().cloned());
+            }
+        }
+        let mut next = fields
+            .iter()
+            .map(|field: &Field| field.number + 1)
+            .max()
+            .unwrap_or(0);
+        for member in &syntax.members {
+            let field = self.field(member, &syntax.scope, &mut next)?;
+            fields.push(field);
+        }
+        let constants = self.constants_of(full);
+        let target = &mut self.types.structs[place];
+        target.fields = fields;
+        target.extensibility = syntax.extensibility;
+        target.constants = constants;
+        Ok(())
+    }
+
+    /// rosidl writes a message's constants into a module beside it.
+    fn constants_of(&self, full: &str) -> Vec<Constant> {
+        let prefix = format!("{full}_Constants::");
+        let mut constants: Vec<Constant> = self
+            .definitions
+            .iter()
+            .filter_map(|(name, definition)| match definition {
+                Definition::Constant(value) => Some(Constant {
+                    name: name.strip_prefix(&prefix)?.to_owned(),
+                    kind: String::new(),
+                    value: value.clone(),
+                }),
+                _ => None,
+            })
+            .collect();
+        constants.sort_by(|a, b| a.name.cmp(&b.name));
+        constants
+    }
+
+    fn fill_union(&mut self, place: usize, syntax: &UnionSyntax) -> Result<(), SchemaError> {
+        let (kind, _) = self.kind(&syntax.discriminator, &syntax.scope)?;
+        let mut fields = vec![Field::new("_d", kind)];
+        let mut cases = Vec::new();
+        let mut next = 1;
+        for (labels, is_default, member) in &syntax.members {
+            let labels: Result<Vec<i64>, SchemaError> = labels
+                .iter()
+                .map(|label| self.integer(label, &syntax.scope))
+                .collect();
+            cases.push(Case {
+                labels: labels?,
+                is_default: *is_default,
+            });
+            fields.push(self.field(member, &syntax.scope, &mut next)?);
+        }
+        let target = &mut self.types.structs[place];
+        target.fields = fields;
+        target.cases = Some(cases);
+        target.extensibility = syntax.extensibility;
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        member: &Member,
+        scope: &[String],
+        next: &mut u32,
+    ) -> Result<Field, SchemaError> {
+        let (kind, bound) = self.kind(&member.kind, scope)?;
+        let number = member.id.unwrap_or(*next);
+        *next = number.wrapping_add(1);
+        Ok(Field {
+            name: member.name.clone(),
+            kind,
+            is_optional: member.is_optional,
+            number,
+            oneof: None,
+            default: member.default.clone(),
+            bound,
+        })
+    }
+
+    fn kind(
+        &mut self,
+        syntax: &TypeSyntax,
+        scope: &[String],
+    ) -> Result<(Kind, Option<u64>), SchemaError> {
+        let bound_of = |resolver: &Self, bound: &Option<String>| {
+            bound
+                .as_ref()
+                .map(|bound| {
+                    resolver
+                        .integer(bound, scope)
+                        .map(|bound| bound.max(0) as u64)
+                })
+                .transpose()
+        };
+        Ok(match syntax {
+            TypeSyntax::Scalar(scalar) => (Kind::Scalar(*scalar), None),
+            TypeSyntax::Byte => (Kind::Scalar(Scalar::Uint8), None),
+            TypeSyntax::Text(bound) => (Kind::Text, bound_of(self, bound)?),
+            TypeSyntax::WideText(bound) => (Kind::WideText, bound_of(self, bound)?),
+            TypeSyntax::Sequence(item, bound) => {
+                let bound = bound_of(self, bound)?;
+                let (item, _) = self.kind(item, scope)?;
+                let kind = if item == Kind::Scalar(Scalar::Uint8) {
+                    Kind::Blob
+                } else {
+                    Kind::List(Box::new(item))
+                };
+                (kind, bound)
+            }
+            TypeSyntax::Map(key, value) => {
+                let (key, _) = self.kind(key, scope)?;
+                let (value, _) = self.kind(value, scope)?;
+                (Kind::Map(Box::new(key), Box::new(value)), None)
+            }
+            TypeSyntax::Array(item, len) => {
+                let len = self.integer(len, scope)?;
+                let len = u32::try_from(len).map_err(|_| SchemaError::TooLarge {
+                    reason: format!("an array of {len} elements"),
+                })?;
+                let (item, _) = self.kind(item, scope)?;
+                let kind = if item == Kind::Scalar(Scalar::Uint8) {
+                    Kind::FixedBlob(len)
+                } else {
+                    Kind::Array(Box::new(item), len)
+                };
+                (kind, None)
+            }
+            TypeSyntax::Named(name, scope) => return self.named(name, scope),
+        })
+    }
+
+    fn named(&mut self, name: &str, scope: &[String]) -> Result<(Kind, Option<u64>), SchemaError> {
+        let missing = || SchemaError::UnknownType {
+            name: name.to_owned(),
+            user: scope.join("::"),
+        };
+        let full = self.lookup(name, scope).ok_or_else(missing)?;
+        let definitions = self.definitions;
+        match definitions.get(&full) {
+            Some(Definition::Struct(_) | Definition::Union(_)) => {
+                Ok((Kind::Struct(self.structure(&full)?), None))
+            }
+            Some(Definition::Enum(names)) => Ok((Kind::Enum(Arc::clone(names)), None)),
+            Some(Definition::Typedef(kind, scope)) => {
+                self.depth += 1;
+                if self.depth > TYPES_AT_MOST {
+                    return Err(SchemaError::Recursive {
+                        name: full,
+                        language: self.language,
+                    });
+                }
+                let kind = self.kind(kind, scope)?;
+                self.depth -= 1;
+                Ok(kind)
+            }
+            _ => Err(missing()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        // generated from rosidl
+        #include "other.idl"
+        module pkg { module msg {
+          typedef double double__3[3];
+          module Thing_Constants { const uint8 DEBUG = 10; };
+          enum Color { RED, @value(5) GREEN, BLUE };
+          @verbatim (language="comment", text="a ; b } c")
+          @final struct Inner { octet id[4]; sequence<string, 3> names; };
+          union Choice switch (long) { case 1: case 2: long a; default: string b; };
+          @mutable struct Thing {
+            @id(7) @optional float x;
+            double__3 position; Color color; Inner inner, other;
+            unsigned long long big; wstring<8> wide; long grid[2][3];
+          };
+        }; };
+    "#;
+
+    #[test]
+    fn modules_typedefs_enums_unions_and_annotations_are_read() {
+        let types = parse("pkg/msg/Thing", TEXT, "ros2idl").expect("reads");
+        let root = types.root();
+        assert_eq!(root.extensibility, Some(Extensibility::Mutable));
+        assert_eq!(root.constants[0].value, "10");
+        let names: Vec<_> = root
+            .fields
+            .iter()
+            .map(|f| (f.name.as_str(), f.number))
+            .collect();
+        assert_eq!(names[..3], [("x", 7), ("position", 8), ("color", 9)]);
+        assert!(root.fields[0].is_optional);
+        assert_eq!(
+            root.fields[1].kind,
+            Kind::Array(Box::new(Kind::Scalar(Scalar::Float64)), 3)
+        );
+        let Kind::Enum(color) = &root.fields[2].kind else {
+            panic!("an enum")
+        };
+        assert_eq!(color.name_of(6), Some("BLUE"));
+        assert_eq!(root.fields[6].bound, Some(8));
+    }
+
+    #[test]
+    fn a_union_knows_its_labels() {
+        let types = parse("pkg::msg::Choice", TEXT, "omgidl").expect("reads");
+        let cases = types.root().cases.as_ref().expect("cases");
+        assert_eq!(cases[0].labels, [1, 2]);
+        assert!(cases[1].is_default);
+    }
+}

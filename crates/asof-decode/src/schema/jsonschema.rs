@@ -1,0 +1,258 @@
+//! JSON Schema, and the shape of JSON for which there is no schema.
+//!
+//! Everything is optional: JSON may leave out anything. What the schema leaves open, and what no single
+//! type can hold, stays JSON text.
+
+use serde_json::Value;
+
+use crate::error::SchemaError;
+use crate::model::{Field, Kind, MessageType, Scalar, Struct};
+
+/// The field that takes what the schema does not know.
+pub(crate) const OTHER: &str = "_other";
+
+/// Structs within structs that are followed; below that a value stays text.
+const DEEPEST: usize = 24;
+const FIELDS_AT_MOST: usize = 4096;
+
+/// Reads a schema.
+pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError> {
+    let unreadable = |reason: String| SchemaError::Unreadable {
+        language: "jsonschema",
+        reason,
+    };
+    let document: Value = if data.iter().all(u8::is_ascii_whitespace) {
+        Value::Object(serde_json::Map::new())
+    } else {
+        serde_json::from_slice(data).map_err(|error| unreadable(error.to_string()))?
+    };
+    if !document.is_object() {
+        return Err(unreadable("it is no JSON object".to_owned()));
+    }
+    let mut reader = Reader {
+        document: &document,
+        types: MessageType::default(),
+        fields: 0,
+    };
+    let root = reader.structure(name, &document, 0);
+    reader.types.root = root;
+    reader.close();
+    Ok(reader.types)
+}
+
+struct Reader<'a> {
+    document: &'a Value,
+    types: MessageType,
+    fields: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn structure(&mut self, name: &str, schema: &'a Value, depth: usize) -> usize {
+        let place = self.types.structs.len();
+        self.types.structs.push(Struct {
+            name: name.to_owned(),
+            ..Struct::default()
+        });
+        let mut fields = Vec::new();
+        let declared = self.resolve(schema).get("properties");
+        for (name, property) in declared.and_then(Value::as_object).into_iter().flatten() {
+            self.fields += 1;
+            if self.fields > FIELDS_AT_MOST {
+                break;
+            }
+            let kind = self.kind(name, property, depth + 1);
+            fields.push(Field::new(name, kind).optional());
+        }
+        self.types.structs[place].fields = fields;
+        place
+    }
+
+    /// Follows references within the document, as far as is sensible.
+    fn resolve(&self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..16 {
+            let target = schema.get("$ref").and_then(Value::as_str);
+            let Some(path) = target.and_then(|target| target.strip_prefix('#')) else {
+                break;
+            };
+            match self.document.pointer(path) {
+                Some(found) => schema = found,
+                None => break,
+            }
+        }
+        schema
+    }
+
+    fn kind(&mut self, name: &str, schema: &'a Value, depth: usize) -> Kind {
+        let schema = self.resolve(schema);
+        if depth > DEEPEST {
+            return Kind::Json;
+        }
+        // "This or null" is this, since everything may be null.
+        for word in ["anyOf", "oneOf"] {
+            if let Some(choices) = schema.get(word).and_then(Value::as_array) {
+                let mut real = choices
+                    .iter()
+                    .filter(|choice| choice.get("type").and_then(Value::as_str) != Some("null"));
+                return match (real.next(), real.next()) {
+                    (Some(only), None) => self.kind(name, only, depth),
+                    _ => Kind::Json,
+                };
+            }
+        }
+        let types: Vec<&str> = match schema.get("type") {
+            Some(Value::String(one)) => vec![one.as_str()],
+            Some(Value::Array(several)) => several
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|one| *one != "null")
+                .collect(),
+            _ if schema.get("properties").is_some() => vec!["object"],
+            _ => Vec::new(),
+        };
+        match types[..] {
+            ["boolean"] => Kind::Scalar(Scalar::Bool),
+            ["integer"] => Kind::Scalar(Scalar::Int64),
+            ["number"] => Kind::Scalar(Scalar::Float64),
+            ["string"] => {
+                let is_base64 =
+                    schema.get("contentEncoding").and_then(Value::as_str) == Some("base64");
+                if is_base64 { Kind::Blob } else { Kind::Text }
+            }
+            ["object"] if schema.get("properties").is_some() => {
+                Kind::Struct(self.structure(name, schema, depth))
+            }
+            ["array"] => match schema.get("items") {
+                Some(items) if items.is_object() => {
+                    Kind::List(Box::new(self.kind("item", items, depth + 1)))
+                }
+                _ => Kind::Json,
+            },
+            _ => Kind::Json,
+        }
+    }
+
+    /// Adds the field that takes what the schema does not know.
+    fn close(&mut self) {
+        let root = self.types.root;
+        let fields = &mut self.types.structs[root].fields;
+        if !fields.iter().any(|field| field.name == OTHER) {
+            fields.push(Field::new(OTHER, Kind::Json).optional());
+        }
+    }
+}
+
+/// What some messages have in common.
+pub(crate) fn infer(name: &str, samples: &[Value]) -> MessageType {
+    let mut types = MessageType::default();
+    let shape = samples.iter().fold(Shape::Unknown, |shape, sample| {
+        shape.with(Shape::of(sample, 0))
+    });
+    types.root = match shape {
+        Shape::Object(fields) => place_object(name, fields, &mut types),
+        _ => place_object(name, Vec::new(), &mut types),
+    };
+    let root = types.root;
+    types.structs[root]
+        .fields
+        .push(Field::new(OTHER, Kind::Json).optional());
+    types
+}
+
+/// What a value is, and what several values have in common.
+enum Shape {
+    Unknown,
+    Bool,
+    Integer,
+    Unsigned,
+    Number,
+    Text,
+    Object(Vec<(String, Shape)>),
+    Array(Box<Shape>),
+    Any,
+}
+
+impl Shape {
+    fn of(value: &Value, depth: usize) -> Shape {
+        if depth > DEEPEST {
+            return Shape::Any;
+        }
+        match value {
+            Value::Null => Shape::Unknown,
+            Value::Bool(_) => Shape::Bool,
+            Value::Number(number) if number.is_i64() => Shape::Integer,
+            Value::Number(number) if number.is_u64() => Shape::Unsigned,
+            Value::Number(_) => Shape::Number,
+            Value::String(_) => Shape::Text,
+            Value::Array(items) => Shape::Array(Box::new(
+                items.iter().fold(Shape::Unknown, |shape, item| {
+                    shape.with(Shape::of(item, depth + 1))
+                }),
+            )),
+            Value::Object(fields) => Shape::Object(
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), Shape::of(value, depth + 1)))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn with(self, other: Shape) -> Shape {
+        match (self, other) {
+            (Shape::Unknown, shape) | (shape, Shape::Unknown) => shape,
+            (Shape::Bool, Shape::Bool) => Shape::Bool,
+            (Shape::Integer, Shape::Integer) => Shape::Integer,
+            (Shape::Unsigned, Shape::Unsigned) => Shape::Unsigned,
+            (Shape::Integer | Shape::Number, Shape::Integer | Shape::Number) => Shape::Number,
+            (Shape::Text, Shape::Text) => Shape::Text,
+            (Shape::Array(a), Shape::Array(b)) => Shape::Array(Box::new(a.with(*b))),
+            (Shape::Object(mut fields), Shape::Object(more)) => {
+                for (name, shape) in more {
+                    match fields.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, known)) => {
+                            let before = std::mem::replace(known, Shape::Unknown);
+                            *known = before.with(shape);
+                        }
+                        None => fields.push((name, shape)),
+                    }
+                }
+                Shape::Object(fields)
+            }
+            _ => Shape::Any,
+        }
+    }
+
+    fn into_kind(self, name: &str, types: &mut MessageType) -> Kind {
+        match self {
+            Shape::Bool => Kind::Scalar(Scalar::Bool),
+            Shape::Integer => Kind::Scalar(Scalar::Int64),
+            Shape::Unsigned => Kind::Scalar(Scalar::Uint64),
+            Shape::Number => Kind::Scalar(Scalar::Float64),
+            Shape::Text => Kind::Text,
+            Shape::Array(item) => Kind::List(Box::new(item.into_kind("item", types))),
+            Shape::Object(fields) if !fields.is_empty() => {
+                Kind::Struct(place_object(name, fields, types))
+            }
+            Shape::Object(_) | Shape::Unknown | Shape::Any => Kind::Json,
+        }
+    }
+}
+
+fn place_object(name: &str, fields: Vec<(String, Shape)>, types: &mut MessageType) -> usize {
+    let place = types.structs.len();
+    types.structs.push(Struct {
+        name: name.to_owned(),
+        ..Struct::default()
+    });
+    let fields = fields
+        .into_iter()
+        .take(FIELDS_AT_MOST)
+        .map(|(name, shape)| {
+            let kind = shape.into_kind(&name, types);
+            Field::new(name, kind).optional()
+        })
+        .collect();
+    types.structs[place].fields = fields;
+    place
+}

@@ -1,0 +1,8 @@
+//! Schema languages, each read into a [`MessageType`](crate::model::MessageType).
+
+pub(crate) mod flatbuffer;
+pub(crate) mod idl;
+mod idl_tokens;
+pub(crate) mod jsonschema;
+pub(crate) mod proto;
+pub(crate) mod rosmsg;

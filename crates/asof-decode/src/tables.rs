@@ -1,0 +1,386 @@
+//! A whole source as tables, in one pass.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use asof_core::{Batch, Batches, Channel, Query, Source, SourceError, Stamp};
+use rustc_hash::FxHashMap;
+
+use crate::layers::{Assignment, Layers, Table};
+use crate::{Payload, PayloadError, Projection, Timed};
+
+/// How a source is decoded.
+#[derive(Clone)]
+pub struct TableOptions {
+    /// The layers, in order.
+    pub layers: Layers,
+    /// The wanted fields of each message.
+    pub projection: Projection,
+    /// A batch is closed at this many rows.
+    pub rows: usize,
+    /// A batch is closed when it holds this many bytes.
+    pub bytes: usize,
+    /// Threads that decode; with 1, the reader does it itself. The result is the same.
+    pub threads: usize,
+}
+
+impl Default for TableOptions {
+    /// Every layer and field, 64k rows or 8 MB, as many threads as there are cores up to eight.
+    fn default() -> Self {
+        TableOptions {
+            layers: Layers::standard(),
+            projection: Projection::All,
+            rows: 64 << 10,
+            bytes: 8 << 20,
+            threads: std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(8),
+        }
+    }
+}
+
+/// Rows of one channel.
+#[derive(Debug, Clone)]
+pub struct TopicBatch {
+    /// The channel they came on.
+    pub channel: Arc<Channel>,
+    /// The layer that made them.
+    pub layer: Arc<str>,
+    /// The rows.
+    pub batch: RecordBatch,
+}
+
+/// What was decoded and what was not, for one channel.
+#[derive(Debug, Clone)]
+pub struct ChannelReport {
+    /// Who has the channel, and why.
+    pub assignment: Assignment,
+    /// Messages that came.
+    pub messages: u64,
+    /// Messages that could not be decoded.
+    pub failed: u64,
+    /// The first of those: when they were logged, and why they failed.
+    pub failures: Vec<(Stamp, PayloadError)>,
+}
+
+/// Failures that are told in full for each channel; the rest is counted.
+const FAILURES_KEPT: usize = 8;
+/// What all tables together may hold, if there are many.
+const BYTES_OF_ALL: usize = 32 << 20;
+/// A table is not closed below this, however many there are.
+const BYTES_AT_LEAST: usize = 256 << 10;
+/// Less than this is not worth a thread.
+const WORTH_A_THREAD: u64 = 256 << 10;
+
+/// Why decoding cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The source failed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A batch could not be made, which is a defect of its layer.
+    #[error("cannot make a table of {topic}: {cause}")]
+    Arrow {
+        /// The topic.
+        topic: String,
+        /// What Arrow said.
+        #[source]
+        cause: ArrowError,
+    },
+}
+
+/// Batches of rows, of all channels of a source, in the order in which they fill.
+///
+/// The source is read once, however many channels, encodings and layers there are. What a message costs when
+/// it cannot be decoded is that message: see [`Tables::report`].
+///
+/// ```
+/// use asof_core::Query;
+/// use asof_decode::{TableOptions, Tables};
+/// # use std::io::Cursor;
+/// # let mut writer = asof_formats::McapWriter::new(Cursor::new(Vec::new()), Default::default())?;
+/// # let demo = asof_demo::Demo::new(asof_demo::DemoOptions { duration: std::time::Duration::from_secs(1), ..Default::default() });
+/// # for message in demo.messages() { writer.write(&message)?; }
+/// # let recording = asof_formats::McapFile::from_bytes("demo", writer.finish()?.into_inner())?;
+/// let mut tables = Tables::read(&recording, &Query::topics(["/odom"]), TableOptions::default())?;
+/// let odometry = tables.next().expect("a batch")?;
+/// assert_eq!(&*odometry.layer, "semantic");
+/// assert!(odometry.batch.column_by_name("position").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tables {
+    batches: Batches,
+    options: TableOptions,
+    states: Vec<State>,
+    /// States by the address of their channel; the state keeps the channel alive.
+    places: FxHashMap<usize, usize>,
+    ready: VecDeque<TopicBatch>,
+    is_finished: bool,
+}
+
+struct State {
+    report: ChannelReport,
+    layer: Arc<str>,
+    table: Option<Box<dyn Table>>,
+}
+
+impl Tables {
+    /// Starts to decode what a source has for a query.
+    ///
+    /// # Errors
+    /// When the source cannot be read.
+    pub fn read(
+        source: &dyn Source,
+        query: &Query,
+        options: TableOptions,
+    ) -> Result<Self, SourceError> {
+        Ok(Tables {
+            batches: source.read(query)?,
+            options,
+            states: Vec::new(),
+            places: FxHashMap::default(),
+            ready: VecDeque::new(),
+            is_finished: false,
+        })
+    }
+
+    /// What was decoded and what was not, so far, for each channel that a message came on.
+    pub fn report(&self) -> Vec<ChannelReport> {
+        self.states
+            .iter()
+            .map(|state| state.report.clone())
+            .collect()
+    }
+
+    fn place_of(&mut self, channel: &Arc<Channel>, sample: &[u8]) -> usize {
+        let key = Arc::as_ptr(channel) as usize;
+        if let Some(&place) = self.places.get(&key) {
+            return place;
+        }
+        let (assignment, table) =
+            self.options
+                .layers
+                .assign(channel, &self.options.projection, &[sample]);
+        let layer = assignment.layer.clone().unwrap_or_else(|| "none".into());
+        self.states.push(State {
+            report: ChannelReport {
+                assignment,
+                messages: 0,
+                failed: 0,
+                failures: Vec::new(),
+            },
+            layer,
+            table,
+        });
+        self.places.insert(key, self.states.len() - 1);
+        self.states.len() - 1
+    }
+
+    fn decode(&mut self, batch: &Batch) -> Result<(), TableError> {
+        let channels = batch.channels();
+        let mut places = vec![usize::MAX; channels.len()];
+        let mut runs: Vec<Vec<Timed<'_>>> = Vec::new();
+        let mut payload_bytes = 0;
+        for row in batch.rows() {
+            let buffer = &batch.buffers()[row.buffer as usize];
+            let bytes = &buffer[row.offset as usize..(row.offset + row.len) as usize];
+            let place = &mut places[row.channel as usize];
+            if *place == usize::MAX {
+                *place = self.place_of(&channels[row.channel as usize], bytes);
+            }
+            if runs.len() <= *place {
+                runs.resize_with(*place + 1, Vec::new);
+            }
+            payload_bytes += row.len;
+            let payload = Payload {
+                bytes,
+                owner: Some((buffer, row.offset as usize)),
+            };
+            runs[*place].push((row.log_time, row.publish_time, payload));
+        }
+        let limits = Limits {
+            rows: self.options.rows.max(1),
+            bytes: self
+                .options
+                .bytes
+                .min(BYTES_OF_ALL / self.states.len().max(1))
+                .max(BYTES_AT_LEAST),
+        };
+        let busy = runs.iter().filter(|run| !run.is_empty()).count();
+        let threads = if payload_bytes < WORTH_A_THREAD {
+            1
+        } else {
+            self.options.threads.min(busy).max(1)
+        };
+        let results = decode_runs(&mut self.states, &runs, limits, threads);
+        for result in results {
+            self.ready.extend(result?);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), TableError> {
+        self.is_finished = true;
+        for state in &mut self.states {
+            if let Some(batch) = state.take()? {
+                self.ready.push_back(batch);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    rows: usize,
+    bytes: usize,
+}
+
+type Decoded = Result<Vec<TopicBatch>, TableError>;
+
+/// Decodes each channel's run, on several threads if asked. A channel's rows and where its batches end
+/// depend on its own messages alone, so the number of threads changes nothing.
+fn decode_runs(
+    states: &mut [State],
+    runs: &[Vec<Timed<'_>>],
+    limits: Limits,
+    threads: usize,
+) -> Vec<Decoded> {
+    let mut jobs: Vec<(usize, &mut State, &Vec<Timed<'_>>)> = states
+        .iter_mut()
+        .zip(runs)
+        .enumerate()
+        .filter(|(_, (_, run))| !run.is_empty())
+        .map(|(at, (state, run))| (at, state, run))
+        .collect();
+    if threads <= 1 {
+        return jobs
+            .into_iter()
+            .map(|(_, state, run)| state.append(run, limits))
+            .collect();
+    }
+    // The largest first, each to the thread that has the least so far.
+    let weight = |run: &Vec<Timed<'_>>| {
+        run.iter()
+            .map(|(_, _, p)| p.bytes.len() + 64)
+            .sum::<usize>()
+    };
+    jobs.sort_by_key(|(_, _, run)| std::cmp::Reverse(weight(run)));
+    let mut shares: Vec<(usize, Vec<_>)> = (0..threads).map(|_| (0, Vec::new())).collect();
+    for job in jobs {
+        if let Some(share) = shares.iter_mut().min_by_key(|(sum, _)| *sum) {
+            share.0 += weight(job.2);
+            share.1.push(job);
+        }
+    }
+    let work = |jobs: Vec<(usize, &mut State, &Vec<Timed<'_>>)>| -> Vec<(usize, Decoded)> {
+        let each = |(at, state, run): (usize, &mut State, &Vec<Timed<'_>>)| {
+            (at, state.append(run, limits))
+        };
+        jobs.into_iter().map(each).collect()
+    };
+    let mut results = Vec::new();
+    std::thread::scope(|scope| {
+        let mut shares = shares.into_iter().map(|(_, jobs)| jobs);
+        let own = shares.next();
+        let others: Vec<_> = shares.map(|jobs| scope.spawn(move || work(jobs))).collect();
+        results.extend(own.map(work).into_iter().flatten());
+        for other in others {
+            match other.join() {
+                Ok(done) => results.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+impl State {
+    fn append(&mut self, run: &[Timed<'_>], limits: Limits) -> Decoded {
+        let report = &mut self.report;
+        report.messages += run.len() as u64;
+        let mut full = Vec::new();
+        let Some(table) = &mut self.table else {
+            return Ok(full);
+        };
+        let mut rest = run;
+        while !rest.is_empty() {
+            // As much as fits by rows, and by bytes as far as payloads tell.
+            let room = limits.rows.saturating_sub(table.rows()).max(1);
+            let mut bytes = 0;
+            let count = rest
+                .iter()
+                .take(room)
+                .take_while(|(_, _, payload)| {
+                    let fits = bytes < limits.bytes;
+                    bytes += payload.bytes.len();
+                    fits
+                })
+                .count()
+                .max(1);
+            let (now, later) = rest.split_at(count);
+            table.append(now, &mut |at, error| {
+                report.failed += 1;
+                if report.failures.len() < FAILURES_KEPT {
+                    report.failures.push((now[at].0, error));
+                }
+            });
+            rest = later;
+            if table.rows() >= limits.rows || table.bytes() >= limits.bytes {
+                full.extend(take(table, &report.assignment.channel, &self.layer)?);
+            }
+        }
+        Ok(full)
+    }
+
+    fn take(&mut self) -> Result<Option<TopicBatch>, TableError> {
+        match &mut self.table {
+            Some(table) => take(table, &self.report.assignment.channel, &self.layer),
+            None => Ok(None),
+        }
+    }
+}
+
+fn take(
+    table: &mut Box<dyn Table>,
+    channel: &Arc<Channel>,
+    layer: &Arc<str>,
+) -> Result<Option<TopicBatch>, TableError> {
+    let batch = table.take().map_err(|cause| TableError::Arrow {
+        topic: channel.topic.clone(),
+        cause,
+    })?;
+    Ok(batch.map(|batch| TopicBatch {
+        channel: Arc::clone(channel),
+        layer: Arc::clone(layer),
+        batch,
+    }))
+}
+
+impl Iterator for Tables {
+    type Item = Result<TopicBatch, TableError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Some(Ok(batch));
+            }
+            if self.is_finished {
+                return None;
+            }
+            let result = match self.batches.next() {
+                Some(Ok(batch)) => self.decode(&batch),
+                Some(Err(error)) => Err(error.into()),
+                None => self.finish(),
+            };
+            if let Err(error) = result {
+                self.is_finished = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}

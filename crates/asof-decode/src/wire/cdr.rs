@@ -1,0 +1,735 @@
+//! CDR, of ROS 2 and DDS, and ROS 1's serialization, which is CDR without alignment.
+//!
+//! A message type is compiled into a program: a list of operations on numbered columns. Structs are
+//! flattened into it, so what remains is what moves bytes. Where the same lengths come again, the
+//! [memo](super::cdr_memo) of the last message is used instead of the program.
+
+use crate::columns::{Columns, Payload, Place};
+use crate::error::{PayloadError, SchemaError};
+use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
+use crate::model::{Extensibility, Kind, MessageType};
+
+use super::cdr_memo::{Memo, NoTrace, Recorder, Trace};
+
+/// Errors are rare and large, results are many and small.
+pub(crate) type Fault = Box<PayloadError>;
+
+/// Which of the two serializations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    Cdr,
+    Ros1,
+}
+
+/// Decodes the messages of one type.
+#[derive(Debug)]
+pub(crate) struct CdrDecoder {
+    pub types: MessageType,
+    pub layout: Layout,
+    program: Vec<Op>,
+    flavour: Flavour,
+    /// Whether the type has parts that only XTypes wraps: optional or mutable members, unions, maps.
+    is_wrapped: bool,
+    has_wide_text: bool,
+    pub(super) wide: Wide,
+    memo: Memo,
+}
+
+/// How wide text lies in a payload. Writers differ, so the first one that fits is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wide {
+    /// A count of characters, four bytes each (Fast CDR).
+    Four,
+    /// A count of characters, two bytes each.
+    Two,
+    /// A count of bytes, two for each character (XCDR2).
+    Bytes,
+}
+
+/// One step of a program. Columns are numbers; `None` is a column that nobody wants.
+#[derive(Debug)]
+pub(super) enum Op {
+    W1(usize),
+    W2(usize),
+    W4(usize),
+    W8(usize),
+    Skip(usize),
+    /// So many scalars of this width.
+    Run(usize, usize, Option<usize>),
+    Text(Option<usize>),
+    WideText(Option<usize>),
+    Blob(Option<usize>),
+    /// A sequence of scalars of this width: column of ends, column of elements.
+    Words(usize, Option<(usize, usize)>),
+    /// A sequence of anything else, and the least that an element takes.
+    Each(Option<usize>, Vec<Op>, usize),
+    /// So many of anything else.
+    Times(usize, Vec<Op>),
+}
+
+impl CdrDecoder {
+    pub fn new(
+        types: MessageType,
+        projection: &Projection,
+        flavour: Flavour,
+        language: &'static str,
+    ) -> Result<Self, SchemaError> {
+        let layout = Layout::new(&types, projection, Recursion::Refused(language))?;
+        let mut compiler = Compiler {
+            types: &types,
+            flavour,
+            is_wrapped: false,
+            has_wide_text: false,
+            ops: 0,
+            open: Vec::new(),
+        };
+        let mut program = Vec::new();
+        compiler.group(types.root, Some(&layout.root), &mut program)?;
+        let (is_wrapped, has_wide_text) = (compiler.is_wrapped, compiler.has_wide_text);
+        Ok(CdrDecoder {
+            types,
+            layout,
+            program,
+            flavour,
+            is_wrapped,
+            has_wide_text,
+            wide: Wide::Four,
+            memo: Memo::default(),
+        })
+    }
+
+    /// Decodes a run of payloads into rows behind the `rows` that there are; those that cannot be
+    /// are left out and named by their place in the run.
+    pub fn decode(
+        &mut self,
+        run: &[Payload<'_>],
+        columns: &mut Columns,
+        rows: usize,
+        failed: &mut Vec<(usize, PayloadError)>,
+    ) {
+        let mut rows = rows;
+        let mut at = 0;
+        while at < run.len() {
+            let same = self.memo.matching(&run[at..]);
+            if same > 0 {
+                self.memo.transpose(&run[at..at + same], columns);
+                at += same;
+                rows += same;
+                continue;
+            }
+            match self.decode_one(run[at], columns, rows) {
+                Ok(()) => rows += 1,
+                Err(error) => {
+                    self.layout.truncate(columns, rows);
+                    failed.push((at, *error));
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn decode_one(
+        &mut self,
+        payload: Payload<'_>,
+        columns: &mut Columns,
+        rows: usize,
+    ) -> Result<(), Fault> {
+        let mut cursor = Cursor::new(payload, self.flavour)?;
+        cursor.wide = self.wide;
+        if self.is_wrapped || cursor.is_wrapped() {
+            return self.decode_wrapped(cursor, columns, rows);
+        }
+        if self.has_wide_text {
+            return self.decode_wide(cursor, columns, rows);
+        }
+        if self.memo.wants_to_learn() && !cursor.is_big_endian {
+            let mut recorder = Recorder::default();
+            run_program(&self.program, &mut cursor, columns, &mut recorder)?;
+            self.memo
+                .learn(recorder, payload.bytes, self.flavour == Flavour::Cdr);
+            return Ok(());
+        }
+        run_program(&self.program, &mut cursor, columns, &mut NoTrace)
+    }
+
+    /// Tries the ways in which wide text is written until the message comes out even.
+    fn decode_wide(
+        &mut self,
+        cursor: Cursor<'_>,
+        columns: &mut Columns,
+        rows: usize,
+    ) -> Result<(), Fault> {
+        let mut first_error = None;
+        for wide in [self.wide, Wide::Four, Wide::Two, Wide::Bytes] {
+            let mut attempt = cursor;
+            attempt.wide = wide;
+            match run_program(&self.program, &mut attempt, columns, &mut NoTrace) {
+                Ok(()) if attempt.left() < 4 => {
+                    self.wide = wide;
+                    return Ok(());
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+            self.layout.truncate(columns, rows);
+        }
+        Err(first_error.unwrap_or_else(|| {
+            Box::new(PayloadError::malformed(
+                cursor.pos,
+                "wide text in no known form",
+            ))
+        }))
+    }
+}
+
+/// Executes a program on one payload.
+pub(super) fn run_program<T: Trace>(
+    ops: &[Op],
+    cursor: &mut Cursor<'_>,
+    columns: &mut Columns,
+    trace: &mut T,
+) -> Result<(), Fault> {
+    for op in ops {
+        match op {
+            Op::W1(column) => {
+                let at = cursor.pos;
+                columns.w1[*column].push(cursor.u8()?);
+                trace.words(1, *column, at, 1);
+            }
+            Op::W2(column) => {
+                let value = cursor.u16()?;
+                columns.w2[*column].push(value);
+                trace.words(2, *column, cursor.pos - 2, 1);
+            }
+            Op::W4(column) => {
+                let value = cursor.u32()?;
+                columns.w4[*column].push(value);
+                trace.words(4, *column, cursor.pos - 4, 1);
+            }
+            Op::W8(column) => {
+                let value = cursor.u64()?;
+                columns.w8[*column].push(value);
+                trace.words(8, *column, cursor.pos - 8, 1);
+            }
+            Op::Skip(width) => {
+                cursor.align(*width);
+                cursor.bytes(*width, "a number")?;
+            }
+            Op::Run(width, count, column) => {
+                // An array without elements does not align.
+                if *count > 0 {
+                    cursor.words(*width, *count, *column, columns, trace)?;
+                }
+            }
+            Op::Text(column) => {
+                let len = cursor.length(trace)?;
+                let at = cursor.pos;
+                let text = cursor.text(len)?;
+                if let Some(column) = column {
+                    columns.texts[*column].push(text);
+                    trace.text(*column, at, text.len());
+                }
+            }
+            Op::WideText(column) => {
+                let text = cursor.wide_text(trace)?;
+                if let Some(column) = column {
+                    columns.texts[*column].push(text.as_bytes());
+                }
+            }
+            Op::Blob(column) => {
+                let len = cursor.length(trace)?;
+                let at = cursor.pos;
+                let bytes = cursor.bytes(len, "bytes")?;
+                if let Some(column) = column {
+                    let place = Place {
+                        owner: cursor.payload.owner,
+                    };
+                    columns.blobs[*column].push(bytes, at, place);
+                    trace.blob(*column, at, len);
+                }
+            }
+            Op::Words(width, column) => {
+                let count = cursor.length(trace)?;
+                if let Some((ends, _)) = column {
+                    push_end(columns, *ends, count, cursor)?;
+                    trace.end(*ends, count);
+                }
+                if count > 0 {
+                    let elements = column.map(|(_, elements)| elements);
+                    cursor.words(*width, count, elements, columns, trace)?;
+                }
+            }
+            Op::Each(ends, body, least) => {
+                let count = cursor.length(trace)?;
+                cursor.check_count(count, *least)?;
+                if let Some(ends) = ends {
+                    push_end(columns, *ends, count, cursor)?;
+                    trace.end(*ends, count);
+                }
+                for _ in 0..count {
+                    run_program(body, cursor, columns, trace)?;
+                }
+            }
+            Op::Times(count, body) => {
+                for _ in 0..*count {
+                    run_program(body, cursor, columns, trace)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+pub(super) fn push_end(
+    columns: &mut Columns,
+    ends: usize,
+    count: usize,
+    cursor: &Cursor<'_>,
+) -> Result<(), Fault> {
+    let ends = &mut columns.ends[ends];
+    let last = ends.last().copied().unwrap_or(0);
+    let end = i32::try_from(count)
+        .ok()
+        .and_then(|count| last.checked_add(count));
+    let Some(end) = end else {
+        return Err(Box::new(PayloadError::TooLarge {
+            at: cursor.pos,
+            reason: "more than two billion elements in one batch".to_owned(),
+        }));
+    };
+    ends.push(end);
+    Ok(())
+}
+
+/// A place in a payload, and how to read from there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    pub payload: Payload<'a>,
+    pub pos: usize,
+    /// Where alignment is counted from.
+    pub origin: usize,
+    /// The largest alignment: 8 in XCDR1, 4 in XCDR2, 1 in ROS 1.
+    pub widest: usize,
+    pub is_big_endian: bool,
+    pub version: Version,
+    pub wide: Wide,
+}
+
+/// What the encapsulation header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Xcdr1,
+    Xcdr1Parameters,
+    Xcdr2(Extensibility),
+}
+
+impl<'a> Cursor<'a> {
+    fn new(payload: Payload<'a>, flavour: Flavour) -> Result<Self, Fault> {
+        let mut cursor = Cursor {
+            payload,
+            pos: 0,
+            origin: 0,
+            widest: 1,
+            is_big_endian: false,
+            version: Version::Xcdr1,
+            wide: Wide::Four,
+        };
+        if flavour == Flavour::Ros1 {
+            return Ok(cursor);
+        }
+        let &[high, low, _, _, ..] = payload.bytes else {
+            return Err(cursor.short("the encapsulation header", 0));
+        };
+        // RTPS 2.5, table 10.3, and the numbers that XTypes 1.2 had before.
+        cursor.version = match (high, low) {
+            (0, 0x00 | 0x01) => Version::Xcdr1,
+            (0, 0x02 | 0x03) => Version::Xcdr1Parameters,
+            (0, 0x06 | 0x07 | 0x10 | 0x11) => Version::Xcdr2(Extensibility::Final),
+            (0, 0x08 | 0x09 | 0x14 | 0x15) => Version::Xcdr2(Extensibility::Appendable),
+            (0, 0x0a | 0x0b | 0x12 | 0x13) => Version::Xcdr2(Extensibility::Mutable),
+            _ => {
+                return Err(Box::new(PayloadError::malformed(
+                    0,
+                    format!("{high:#04x} {low:#04x} is no CDR encapsulation that is known"),
+                )));
+            }
+        };
+        cursor.is_big_endian = low & 1 == 0;
+        cursor.widest = if matches!(cursor.version, Version::Xcdr2(_)) {
+            4
+        } else {
+            8
+        };
+        cursor.pos = 4;
+        cursor.origin = 4;
+        Ok(cursor)
+    }
+
+    fn is_wrapped(&self) -> bool {
+        self.version != Version::Xcdr1
+    }
+
+    pub fn left(&self) -> usize {
+        self.payload.bytes.len().saturating_sub(self.pos)
+    }
+
+    #[cold]
+    pub fn short(&self, what: &'static str, at: usize) -> Fault {
+        Box::new(PayloadError::Short {
+            what,
+            at,
+            len: self.payload.bytes.len(),
+        })
+    }
+
+    #[inline]
+    pub fn align(&mut self, width: usize) {
+        let mask = width.min(self.widest) - 1;
+        self.pos = self.origin + ((self.pos - self.origin + mask) & !mask);
+    }
+
+    #[inline]
+    pub fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], Fault> {
+        let end = self.pos.saturating_add(len);
+        match self.payload.bytes.get(self.pos..end) {
+            Some(bytes) => {
+                self.pos = end;
+                Ok(bytes)
+            }
+            None => Err(self.short(what, self.pos)),
+        }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        self.align(N);
+        let found = self
+            .payload
+            .bytes
+            .get(self.pos..)
+            .and_then(|rest| rest.first_chunk::<N>());
+        match found {
+            Some(bytes) => {
+                self.pos += N;
+                let mut bytes = *bytes;
+                if self.is_big_endian {
+                    bytes.reverse();
+                }
+                Ok(bytes)
+            }
+            None => Err(self.short("a number", self.pos)),
+        }
+    }
+
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, Fault> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub fn u16(&mut self) -> Result<u16, Fault> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Fault> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A count or a length, which decides where everything behind it is.
+    #[inline]
+    pub fn length<T: Trace>(&mut self, trace: &mut T) -> Result<usize, Fault> {
+        let value = self.u32()?;
+        trace.guard(self.pos - 4, value);
+        Ok(value as usize)
+    }
+
+    /// The text of this length, without the zero that may end it.
+    #[inline]
+    pub fn text(&mut self, len: usize) -> Result<&'a [u8], Fault> {
+        let bytes = self.bytes(len, "text")?;
+        match bytes {
+            [text @ .., 0] if self.widest > 1 => Ok(text),
+            _ => Ok(bytes),
+        }
+    }
+
+    pub fn wide_text<T: Trace>(&mut self, trace: &mut T) -> Result<String, Fault> {
+        let count = self.length(trace)?;
+        let at = self.pos;
+        let bad = || Box::new(PayloadError::malformed(at, "wide text that is no text"));
+        let (width, count) = match self.wide {
+            Wide::Four => (4, count),
+            Wide::Two => (2, count),
+            Wide::Bytes => (2, count / 2),
+        };
+        if count == 0 {
+            return Ok(String::new());
+        }
+        let bytes = self.bytes(count.saturating_mul(width), "wide text")?;
+        let mut units = Vec::with_capacity(count);
+        for unit in bytes.chunks_exact(width) {
+            let mut word = [0; 4];
+            word[..width].copy_from_slice(unit);
+            if self.is_big_endian {
+                word[..width].reverse();
+            }
+            let value = u32::from_le_bytes(word);
+            match u16::try_from(value) {
+                Ok(unit) => units.push(unit),
+                // A character outside of the basic plane, in one unit of four bytes.
+                Err(_) => {
+                    let character = char::from_u32(value).ok_or_else(bad)?;
+                    units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
+                }
+            }
+        }
+        if units.last() == Some(&0) {
+            units.pop();
+        }
+        if units.contains(&0) {
+            return Err(bad());
+        }
+        String::from_utf16(&units).map_err(|_| bad())
+    }
+
+    /// Refuses a count of elements that cannot be there, before anything is made for them.
+    #[inline]
+    pub fn check_count(&self, count: usize, least: usize) -> Result<(), Fault> {
+        const EMPTY_ELEMENTS: usize = 1 << 16;
+        let fits = if least == 0 {
+            count <= EMPTY_ELEMENTS
+        } else {
+            count <= self.left() / least
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(self.short("a sequence", self.pos))
+        }
+    }
+
+    /// `count` scalars of one width, to a column if there is one.
+    #[inline]
+    pub fn words<T: Trace>(
+        &mut self,
+        width: usize,
+        count: usize,
+        column: Option<usize>,
+        columns: &mut Columns,
+        trace: &mut T,
+    ) -> Result<(), Fault> {
+        self.align(width);
+        let at = self.pos;
+        let bytes = self.bytes(count.saturating_mul(width), "an array")?;
+        let Some(column) = column else {
+            return Ok(());
+        };
+        trace.words(width, column, at, count);
+        push_words(columns, width, column, bytes, self.is_big_endian);
+        Ok(())
+    }
+}
+
+#[inline]
+pub(super) fn push_words(
+    columns: &mut Columns,
+    width: usize,
+    column: usize,
+    bytes: &[u8],
+    is_big_endian: bool,
+) {
+    macro_rules! extend {
+        ($columns:expr, $word:ty) => {{
+            let (words, _) = bytes.as_chunks();
+            let column = &mut $columns[column];
+            if is_big_endian {
+                column.extend(words.iter().map(|word| <$word>::from_be_bytes(*word)));
+            } else {
+                column.extend(words.iter().map(|word| <$word>::from_le_bytes(*word)));
+            }
+        }};
+    }
+    match width {
+        1 => columns.w1[column].extend_from_slice(bytes),
+        2 => extend!(columns.w2, u16),
+        4 => extend!(columns.w4, u32),
+        _ => extend!(columns.w8, u64),
+    }
+}
+
+struct Compiler<'a> {
+    types: &'a MessageType,
+    flavour: Flavour,
+    is_wrapped: bool,
+    has_wide_text: bool,
+    ops: usize,
+    open: Vec<usize>,
+}
+
+/// A program longer than this is no message.
+const OPS_AT_MOST: usize = 100_000;
+
+impl Compiler<'_> {
+    fn group(
+        &mut self,
+        id: usize,
+        group: Option<&Group>,
+        out: &mut Vec<Op>,
+    ) -> Result<(), SchemaError> {
+        let types = self.types;
+        let declared = &types.structs[id];
+        if self.open.contains(&id) {
+            return Err(SchemaError::Recursive {
+                name: declared.name.clone(),
+                language: "CDR",
+            });
+        }
+        self.open.push(id);
+        self.is_wrapped |= declared.extensibility == Some(Extensibility::Mutable)
+            || declared.cases.is_some()
+            || declared.fields.iter().any(|field| field.is_optional);
+        // ROS 2 gives a struct without fields one byte, since IDL knows no empty struct.
+        if declared.fields.is_empty() && self.flavour == Flavour::Cdr {
+            out.push(Op::Skip(1));
+        }
+        for (at, field) in declared.fields.iter().enumerate() {
+            let node = group.and_then(|group| group.fields[at].as_ref());
+            self.kind(&field.kind, node, out)?;
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    fn kind(
+        &mut self,
+        kind: &Kind,
+        node: Option<&Node>,
+        out: &mut Vec<Op>,
+    ) -> Result<(), SchemaError> {
+        self.ops += 1;
+        if self.ops > OPS_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("more than {OPS_AT_MOST} values in a message"),
+            });
+        }
+        let column = node.and_then(Node::column);
+        match kind {
+            Kind::Scalar(scalar) => out.push(word(scalar.width(), column)),
+            Kind::Enum(names) => out.push(word(names.scalar().width(), column)),
+            Kind::Text => out.push(Op::Text(column)),
+            Kind::WideText => {
+                self.has_wide_text = true;
+                out.push(Op::WideText(column));
+            }
+            Kind::Blob => out.push(Op::Blob(column)),
+            Kind::FixedBlob(len) => out.push(Op::Run(1, *len as usize, column)),
+            Kind::Struct(id) => {
+                let group = match node.map(|node| &node.shape) {
+                    Some(Shape::Struct(group)) => Some(group),
+                    _ => None,
+                };
+                self.group(*id, group, out)?;
+            }
+            Kind::List(item) => {
+                let (ends, inner) = match node.map(|node| &node.shape) {
+                    Some(Shape::List(ends, inner)) => (Some(*ends), Some(&**inner)),
+                    _ => (None, None),
+                };
+                if let Some(width) = scalar_width(item) {
+                    let element = inner.and_then(Node::column);
+                    out.push(Op::Words(width, ends.zip(element)));
+                    return Ok(());
+                }
+                let mut body = Vec::new();
+                self.kind(item, inner, &mut body)?;
+                let least = least(&body);
+                out.push(Op::Each(ends, body, least));
+            }
+            Kind::Array(item, len) => {
+                let inner = match node.map(|node| &node.shape) {
+                    Some(Shape::Array(_, inner)) => Some(&**inner),
+                    _ => None,
+                };
+                if let Some(width) = scalar_width(item) {
+                    let element = inner.and_then(Node::column);
+                    out.push(Op::Run(width, *len as usize, element));
+                    return Ok(());
+                }
+                let mut body = Vec::new();
+                self.kind(item, inner, &mut body)?;
+                if least(&body) == 0 && *len > 1 << 16 {
+                    return Err(SchemaError::TooLarge {
+                        reason: format!("an array of {len} empty elements"),
+                    });
+                }
+                out.push(Op::Times(*len as usize, body));
+            }
+            Kind::Map(..) => self.is_wrapped = true,
+            Kind::Json => {
+                return Err(SchemaError::Unreadable {
+                    language: "CDR",
+                    reason: "values without a type".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn scalar_width(kind: &Kind) -> Option<usize> {
+    match kind {
+        Kind::Scalar(scalar) => Some(scalar.width()),
+        Kind::Enum(names) => Some(names.scalar().width()),
+        _ => None,
+    }
+}
+
+fn word(width: usize, column: Option<usize>) -> Op {
+    match (width, column) {
+        (width, None) => Op::Skip(width),
+        (1, Some(column)) => Op::W1(column),
+        (2, Some(column)) => Op::W2(column),
+        (4, Some(column)) => Op::W4(column),
+        (_, Some(column)) => Op::W8(column),
+    }
+}
+
+/// The fewest bytes that a program can take, padding left aside.
+fn least(ops: &[Op]) -> usize {
+    ops.iter().fold(0usize, |sum, op| {
+        sum.saturating_add(match op {
+            Op::W1(_) => 1,
+            Op::W2(_) => 2,
+            Op::W4(_) | Op::Text(_) | Op::WideText(_) | Op::Blob(_) => 4,
+            Op::Words(..) | Op::Each(..) => 4,
+            Op::W8(_) => 8,
+            Op::Skip(width) => *width,
+            Op::Run(width, count, _) => width.saturating_mul(*count),
+            Op::Times(count, body) => count.saturating_mul(least(body)),
+        })
+    })
+}
+
+impl Node {
+    /// The column of a leaf.
+    pub fn column(&self) -> Option<usize> {
+        match &self.shape {
+            Shape::Scalar(_, column)
+            | Shape::Enum(_, column)
+            | Shape::Text(column)
+            | Shape::Json(column)
+            | Shape::Blob(column)
+            | Shape::FixedBlob(_, column) => Some(*column),
+            _ => None,
+        }
+    }
+}

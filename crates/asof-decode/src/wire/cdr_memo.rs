@@ -1,0 +1,280 @@
+//! The shape of the last message, remembered.
+//!
+//! Most channels of a robot repeat the same lengths of texts and sequences for hours. If every length
+//! in a message is what it was in the last one, everything lies where it lay: no program is needed,
+//! and a whole run of messages is moved column by column.
+
+use std::collections::BTreeMap;
+
+use crate::columns::{Columns, Payload, Place};
+
+/// What a program does to one payload, as it happens.
+pub(super) trait Trace {
+    /// A length was read.
+    fn guard(&mut self, at: usize, value: u32);
+    /// Scalars went to a column.
+    fn words(&mut self, width: usize, column: usize, at: usize, count: usize);
+    /// Text went to a column.
+    fn text(&mut self, column: usize, at: usize, len: usize);
+    /// Bytes went to a column.
+    fn blob(&mut self, column: usize, at: usize, len: usize);
+    /// A list of so many elements went to a column.
+    fn end(&mut self, column: usize, count: usize);
+}
+
+/// Nobody looks.
+pub(super) struct NoTrace;
+
+impl Trace for NoTrace {
+    #[inline]
+    fn guard(&mut self, _: usize, _: u32) {}
+    #[inline]
+    fn words(&mut self, _: usize, _: usize, _: usize, _: usize) {}
+    #[inline]
+    fn text(&mut self, _: usize, _: usize, _: usize) {}
+    #[inline]
+    fn blob(&mut self, _: usize, _: usize, _: usize) {}
+    #[inline]
+    fn end(&mut self, _: usize, _: usize) {}
+}
+
+/// A stretch of a payload.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    at: u32,
+    len: u32,
+}
+
+/// Writes down where everything was.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    guards: Vec<(u32, u32)>,
+    words: BTreeMap<(usize, usize), Vec<Span>>,
+    texts: BTreeMap<usize, Vec<Span>>,
+    blobs: BTreeMap<usize, Vec<Span>>,
+    ends: BTreeMap<usize, Vec<u32>>,
+    moves: usize,
+}
+
+impl Trace for Recorder {
+    fn guard(&mut self, at: usize, value: u32) {
+        self.guards.push((at as u32, value));
+    }
+
+    fn words(&mut self, width: usize, column: usize, at: usize, count: usize) {
+        self.moves += 1;
+        let spans = self.words.entry((width, column)).or_default();
+        let (at, len) = (at as u32, count as u32);
+        match spans.last_mut() {
+            Some(last) if last.at + last.len * width as u32 == at => last.len += len,
+            _ => spans.push(Span { at, len }),
+        }
+    }
+
+    fn text(&mut self, column: usize, at: usize, len: usize) {
+        self.moves += 1;
+        self.texts.entry(column).or_default().push(Span {
+            at: at as u32,
+            len: len as u32,
+        });
+    }
+
+    fn blob(&mut self, column: usize, at: usize, len: usize) {
+        self.moves += 1;
+        self.blobs.entry(column).or_default().push(Span {
+            at: at as u32,
+            len: len as u32,
+        });
+    }
+
+    fn end(&mut self, column: usize, count: usize) {
+        self.moves += 1;
+        self.ends.entry(column).or_default().push(count as u32);
+    }
+}
+
+/// The remembered shape, and whether remembering pays.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    shape: Option<Learned>,
+    /// Messages that were taken by the memo since it was learned last.
+    hits: usize,
+    /// Messages to let pass before the next attempt.
+    pause: usize,
+    /// How long the next pause is.
+    patience: usize,
+}
+
+#[derive(Debug)]
+struct Learned {
+    len: usize,
+    /// The encapsulation, where there is one.
+    head: Option<[u8; 2]>,
+    guards: Vec<(u32, u32)>,
+    words: Vec<(usize, usize, Vec<Span>)>,
+    texts: Vec<(usize, Vec<Span>)>,
+    blobs: Vec<(usize, Vec<Span>)>,
+    ends: Vec<(usize, Vec<u32>)>,
+}
+
+/// A message of more parts than this is not worth remembering.
+const MOVES_AT_MOST: usize = 4096;
+const LONGEST_PAUSE: usize = 1024;
+
+impl Memo {
+    /// How many payloads at the front of a run have the remembered shape.
+    pub fn matching(&self, run: &[Payload<'_>]) -> usize {
+        let Some(shape) = &self.shape else { return 0 };
+        run.iter()
+            .take_while(|payload| shape.fits(payload.bytes))
+            .count()
+    }
+
+    /// Whether the next message that does not fit should be remembered.
+    pub fn wants_to_learn(&mut self) -> bool {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        true
+    }
+
+    pub fn learn(&mut self, recorder: Recorder, payload: &[u8], has_head: bool) {
+        // A memo that served nobody is not replaced at once: lengths that always change are decoded
+        // by the program, which costs less than remembering each.
+        if self.shape.is_some() && self.hits == 0 {
+            self.patience = (2 * self.patience + 1).min(LONGEST_PAUSE);
+            self.pause = self.patience;
+        } else {
+            self.patience = 0;
+        }
+        self.hits = 0;
+        let head = payload.first_chunk().copied().filter(|_| has_head);
+        if recorder.moves > MOVES_AT_MOST {
+            self.shape = None;
+            self.pause = LONGEST_PAUSE;
+            return;
+        }
+        self.shape = Some(Learned {
+            len: payload.len(),
+            head,
+            guards: recorder.guards,
+            words: recorder
+                .words
+                .into_iter()
+                .map(|((width, column), spans)| (width, column, spans))
+                .collect(),
+            texts: recorder.texts.into_iter().collect(),
+            blobs: recorder.blobs.into_iter().collect(),
+            ends: recorder.ends.into_iter().collect(),
+        });
+    }
+
+    /// Moves a run of payloads that all fit, column by column.
+    pub fn transpose(&mut self, run: &[Payload<'_>], columns: &mut Columns) {
+        let Some(shape) = &self.shape else { return };
+        self.hits += run.len();
+        for (width, column, spans) in &shape.words {
+            match width {
+                1 => move_bytes(&mut columns.w1[*column], spans, run),
+                2 => move_words(&mut columns.w2[*column], spans, run, u16::from_le_bytes),
+                4 => move_words(&mut columns.w4[*column], spans, run, u32::from_le_bytes),
+                _ => move_words(&mut columns.w8[*column], spans, run, u64::from_le_bytes),
+            }
+        }
+        for (column, spans) in &shape.texts {
+            let texts = &mut columns.texts[*column];
+            for payload in run {
+                for span in spans {
+                    texts.push(span.of(payload.bytes, 1));
+                }
+            }
+        }
+        for (column, spans) in &shape.blobs {
+            let blobs = &mut columns.blobs[*column];
+            for payload in run {
+                let place = Place {
+                    owner: payload.owner,
+                };
+                for span in spans {
+                    blobs.push(span.of(payload.bytes, 1), span.at as usize, place);
+                }
+            }
+        }
+        for (column, counts) in &shape.ends {
+            let ends = &mut columns.ends[*column];
+            let mut last = ends.last().copied().unwrap_or(0);
+            ends.reserve(run.len() * counts.len());
+            for _ in run {
+                for count in counts {
+                    last += *count as i32;
+                    ends.push(last);
+                }
+            }
+        }
+    }
+}
+
+impl Learned {
+    #[inline]
+    fn fits(&self, payload: &[u8]) -> bool {
+        payload.len() == self.len
+            && self.head.is_none_or(|head| payload.starts_with(&head))
+            && self
+                .guards
+                .iter()
+                .all(|&(at, value)| word_at(payload, at as usize) == Some(value))
+    }
+}
+
+#[inline]
+fn word_at(payload: &[u8], at: usize) -> Option<u32> {
+    payload
+        .get(at..)?
+        .first_chunk()
+        .copied()
+        .map(u32::from_le_bytes)
+}
+
+impl Span {
+    #[inline]
+    fn of<'a>(&self, payload: &'a [u8], width: usize) -> &'a [u8] {
+        let at = self.at as usize;
+        &payload[at..at + self.len as usize * width]
+    }
+}
+
+fn move_bytes(column: &mut Vec<u8>, spans: &[Span], run: &[Payload<'_>]) {
+    for payload in run {
+        for span in spans {
+            column.extend_from_slice(span.of(payload.bytes, 1));
+        }
+    }
+}
+
+#[inline]
+fn move_words<const N: usize, T>(
+    column: &mut Vec<T>,
+    spans: &[Span],
+    run: &[Payload<'_>],
+    word: fn([u8; N]) -> T,
+) {
+    let first = |bytes: &[u8]| bytes.first_chunk().copied().unwrap_or([0; N]);
+    if let [Span { at, len: 1 }] = spans {
+        let at = *at as usize;
+        column.extend(run.iter().map(|p| word(first(&p.bytes[at..]))));
+        return;
+    }
+    let total: usize = spans.iter().map(|span| span.len as usize).sum();
+    column.reserve(total * run.len());
+    for payload in run {
+        for span in spans {
+            if span.len == 1 {
+                column.push(word(first(&payload.bytes[span.at as usize..])));
+            } else {
+                let (words, _) = span.of(payload.bytes, N).as_chunks();
+                column.extend(words.iter().map(|bytes| word(*bytes)));
+            }
+        }
+    }
+}

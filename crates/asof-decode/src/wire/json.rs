@@ -1,0 +1,392 @@
+//! JSON text straight into columns, and CBOR by way of it.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::columns::{Columns, Payload, Place};
+use crate::error::{PayloadError, SchemaError};
+use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
+use crate::model::{MessageType, Scalar};
+use crate::schema::jsonschema::{self, OTHER};
+
+use super::{WireDecoder, cbor};
+
+/// Decodes JSON messages, or CBOR ones.
+pub(crate) struct JsonDecoder {
+    layout: Layout,
+    /// The column for what the schema does not know, and its presence.
+    other: Option<(usize, usize)>,
+    is_cbor: bool,
+}
+
+/// Messages that are looked at where there is no schema.
+const SAMPLES: usize = 100;
+
+impl JsonDecoder {
+    pub fn with_schema(
+        types: &MessageType,
+        projection: &Projection,
+        is_cbor: bool,
+    ) -> Result<Self, SchemaError> {
+        let layout = Layout::new(types, projection, Recursion::Text)?;
+        let other = layout
+            .root
+            .find(OTHER)
+            .and_then(|node| Some((node.column()?, node.presence?)));
+        Ok(JsonDecoder {
+            layout,
+            other,
+            is_cbor,
+        })
+    }
+
+    /// A decoder for what the samples look like.
+    pub fn inferred(
+        name: &str,
+        samples: &[&[u8]],
+        projection: &Projection,
+        is_cbor: bool,
+    ) -> Result<Self, SchemaError> {
+        let parse = |sample: &&[u8]| {
+            if is_cbor {
+                let text = cbor::to_json(sample).ok()?;
+                serde_json::from_slice(&text).ok()
+            } else {
+                serde_json::from_slice(sample).ok()
+            }
+        };
+        let samples: Vec<_> = samples.iter().take(SAMPLES).filter_map(parse).collect();
+        JsonDecoder::with_schema(&jsonschema::infer(name, &samples), projection, is_cbor)
+    }
+
+    fn row(&self, payload: &[u8], columns: &mut Columns) -> Result<(), PayloadError> {
+        let transcoded;
+        let text: &[u8] = if self.is_cbor {
+            transcoded = cbor::to_json(payload)?;
+            &transcoded
+        } else {
+            payload
+        };
+        let mut other = Vec::new();
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let seed = GroupSeed {
+            group: &self.layout.root,
+            columns,
+            other: &mut other,
+            path: &mut String::new(),
+        };
+        seed.deserialize(&mut reader)
+            .and_then(|()| reader.end())
+            .map_err(|error| malformed(&error))?;
+        if let Some((column, presence)) = self.other {
+            columns.w1[presence].push(u8::from(!other.is_empty()));
+            if other.is_empty() {
+                columns.texts[column].push(b"null");
+            } else {
+                other.push(b'}');
+                columns.texts[column].push(&other);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> PayloadError {
+    let reason = format!("JSON, line {}: {error}", error.line());
+    PayloadError::malformed(error.column(), reason)
+}
+
+impl WireDecoder for JsonDecoder {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn decode(
+        &mut self,
+        run: &[Payload<'_>],
+        columns: &mut Columns,
+        mut rows: usize,
+        failed: &mut Vec<(usize, PayloadError)>,
+    ) {
+        for (at, payload) in run.iter().enumerate() {
+            match self.row(payload.bytes, columns) {
+                Ok(()) => rows += 1,
+                Err(error) => {
+                    self.layout.truncate(columns, rows);
+                    failed.push((at, error));
+                }
+            }
+        }
+    }
+
+    fn text(&self, payload: &[u8]) -> Option<Result<Vec<u8>, PayloadError>> {
+        Some(if self.is_cbor {
+            cbor::to_json(payload)
+        } else {
+            compact(payload)
+        })
+    }
+}
+
+/// The same JSON without the spaces between its parts: numbers, names and their order stay as they were.
+pub(crate) fn compact(text: &[u8]) -> Result<Vec<u8>, PayloadError> {
+    let raw: &RawValue = serde_json::from_slice(text).map_err(|error| malformed(&error))?;
+    let mut out = Vec::with_capacity(text.len());
+    let (mut is_text, mut is_escaped) = (false, false);
+    for &byte in raw.get().as_bytes() {
+        if is_text {
+            is_text = is_escaped || byte != b'"';
+            is_escaped = !is_escaped && byte == b'\\';
+            out.push(byte);
+        } else if !byte.is_ascii_whitespace() {
+            is_text = byte == b'"';
+            out.push(byte);
+        }
+    }
+    Ok(out)
+}
+
+/// Reads an object into the columns of a struct.
+struct GroupSeed<'a> {
+    group: &'a Group,
+    columns: &'a mut Columns,
+    other: &'a mut Vec<u8>,
+    path: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for GroupSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for GroupSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let GroupSeed {
+            group,
+            columns,
+            other,
+            path,
+        } = self;
+        let mut seen = vec![false; group.fields.len()];
+        // Fields mostly come in the schema's order.
+        let mut guess = 0;
+        while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            let is_it = |at: usize| {
+                let node = group.fields.get(at).and_then(Option::as_ref);
+                node.is_some_and(|node| node.name == name && node.name != OTHER)
+            };
+            let found = if is_it(guess) {
+                Some(guess)
+            } else {
+                (0..group.fields.len()).find(|&at| is_it(at))
+            };
+            let value: &RawValue = map.next_value()?;
+            let node = found.and_then(|at| Some((at, group.fields[at].as_ref()?)));
+            let Some((at, node)) = node.filter(|(at, _)| !seen[*at]) else {
+                keep(other, path, &name, value);
+                continue;
+            };
+            guess = at + 1;
+            seen[at] = true;
+            if !put(node, value, columns, other, path).map_err(A::Error::custom)? {
+                keep(other, path, &name, value);
+            }
+        }
+        for (at, node) in group.fields.iter().enumerate() {
+            let Some(node) = node else { continue };
+            if !seen[at] && !(node.name == OTHER && path.is_empty()) {
+                node.push_default(columns, 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds a value that has no column of its own, under its path.
+fn keep(other: &mut Vec<u8>, path: &str, name: &str, value: &RawValue) {
+    other.push(if other.is_empty() { b'{' } else { b',' });
+    let key = format!("{path}{name}");
+    crate::print::print_text(key.as_bytes(), other);
+    other.push(b':');
+    match compact(value.get().as_bytes()) {
+        Ok(text) => other.extend_from_slice(&text),
+        Err(_) => other.extend_from_slice(b"null"),
+    }
+}
+
+/// Writes one value; whether it is of the column's type. If not, or if it is null, the field is absent.
+fn put(
+    node: &Node,
+    value: &RawValue,
+    columns: &mut Columns,
+    other: &mut Vec<u8>,
+    path: &mut String,
+) -> Result<bool, serde_json::Error> {
+    let text = value.get().trim_ascii();
+    if text == "null" {
+        node.push_default(columns, 1);
+        return Ok(true);
+    }
+    let fits = put_value(node, text, columns, other, path)?;
+    if !fits {
+        node.push_default(columns, 1);
+    } else if let Some(presence) = node.presence {
+        columns.w1[presence].push(1);
+    }
+    Ok(fits)
+}
+
+/// Writes one value, less its presence. Where it does not fit, nothing has been written.
+fn put_value(
+    node: &Node,
+    text: &str,
+    columns: &mut Columns,
+    other: &mut Vec<u8>,
+    path: &mut String,
+) -> Result<bool, serde_json::Error> {
+    let is = |first: &[u8]| text.as_bytes().first().is_some_and(|b| first.contains(b));
+    match &node.shape {
+        Shape::Scalar(Scalar::Bool, column) => {
+            let value = match text {
+                "true" => 1,
+                "false" => 0,
+                _ => return Ok(false),
+            };
+            columns.w1[*column].push(value);
+        }
+        Shape::Scalar(Scalar::Int64, column) => {
+            let Ok(value) = text.parse::<i64>() else {
+                return Ok(false);
+            };
+            columns.w8[*column].push(value as u64);
+        }
+        Shape::Scalar(Scalar::Uint64, column) => {
+            let Ok(value) = text.parse::<u64>() else {
+                return Ok(false);
+            };
+            columns.w8[*column].push(value);
+        }
+        Shape::Scalar(_, column) => {
+            if !is(b"-0123456789") {
+                return Ok(false);
+            }
+            let Ok(value) = text.parse::<f64>() else {
+                return Ok(false);
+            };
+            columns.w8[*column].push(value.to_bits());
+        }
+        Shape::Text(column) => {
+            if !is(b"\"") {
+                return Ok(false);
+            }
+            let value: std::borrow::Cow<'_, str> = serde_json::from_str(text)?;
+            columns.texts[*column].push(value.as_bytes());
+        }
+        Shape::Blob(column) => {
+            if !is(b"\"") {
+                return Ok(false);
+            }
+            let value: std::borrow::Cow<'_, str> = serde_json::from_str(text)?;
+            let Ok(bytes) = STANDARD.decode(value.as_bytes()) else {
+                return Ok(false);
+            };
+            columns.blobs[*column].push(&bytes, 0, Place { owner: None });
+        }
+        Shape::Json(column) => {
+            let text = compact(text.as_bytes()).map_err(serde_json::Error::custom)?;
+            columns.texts[*column].push(&text);
+        }
+        Shape::Struct(group) => {
+            if !is(b"{") {
+                return Ok(false);
+            }
+            let before = path.len();
+            path.push_str(&node.name);
+            path.push('.');
+            let seed = GroupSeed {
+                group,
+                columns,
+                other,
+                path,
+            };
+            seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
+            path.truncate(before);
+        }
+        Shape::List(ends, item) => {
+            if !is(b"[") {
+                return Ok(false);
+            }
+            let ends = *ends;
+            let start = columns.ends[ends].last().copied().unwrap_or(0);
+            let seed = ListSeed {
+                item,
+                columns,
+                other,
+                path,
+            };
+            let (count, fits) = seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
+            if !fits {
+                item.truncate(columns, start as usize);
+                return Ok(false);
+            }
+            columns.ends[ends].push(start + count as i32);
+        }
+        Shape::Enum(..) | Shape::FixedBlob(..) | Shape::Array(..) | Shape::Map(..) => {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reads an array into the columns of its element.
+struct ListSeed<'a> {
+    item: &'a Node,
+    columns: &'a mut Columns,
+    other: &'a mut Vec<u8>,
+    path: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
+    type Value = (usize, bool);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ListSeed<'_> {
+    type Value = (usize, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut count = 0;
+        let mut fits = true;
+        while let Some(value) = seq.next_element::<&RawValue>()? {
+            if fits {
+                let text = value.get().trim_ascii();
+                // An element that is not there, or of another type, has no place in the list: all of the
+                // list is kept as text then.
+                fits = put_value(self.item, text, self.columns, self.other, self.path)
+                    .map_err(A::Error::custom)?;
+                count += 1;
+            }
+        }
+        Ok((count, fits))
+    }
+}

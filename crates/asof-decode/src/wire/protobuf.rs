@@ -1,0 +1,719 @@
+//! Protobuf, from the wire straight into columns.
+//!
+//! Each struct of the layout has a table from field number to slot. A field is written as it comes: the
+//! first value is pushed, a later one of the same field takes its place, and what did not come is filled in
+//! at the end of its message.
+
+use crate::columns::{Columns, Payload, Place};
+use crate::error::{PayloadError, SchemaError};
+use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
+use crate::model::Kind;
+use crate::schema::proto::{ProtoTypes, WireKind};
+
+use super::WireDecoder;
+use super::cdr::Fault;
+
+/// Decodes the messages of one type.
+pub(crate) struct ProtobufDecoder {
+    types: std::sync::Arc<ProtoTypes>,
+    layout: Layout,
+    plan: Plan,
+    scratch: Scratch,
+}
+
+/// What to do with each field of one struct.
+#[derive(Debug)]
+struct Plan {
+    slots: Vec<Slot>,
+    /// Slot by field number, plus one; numbers beyond it are searched in `far`.
+    near: Vec<u32>,
+    far: rustc_hash::FxHashMap<u32, u32>,
+    has_oneof: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    number: u32,
+    wire: WireKind,
+    act: Act,
+    presence: Option<usize>,
+    oneof: Option<u32>,
+    /// What the slot's columns are, for filling in and taking back.
+    node: Option<Node>,
+}
+
+#[derive(Debug)]
+enum Act {
+    Skip,
+    One(Target),
+    /// Column of ends, and what an element is.
+    Many(usize, Target),
+    Map(usize, Box<Plan>),
+}
+
+#[derive(Debug)]
+enum Target {
+    W1(usize),
+    W4(usize),
+    W8(usize),
+    Text(usize),
+    Blob(usize),
+    Message(Box<Plan>),
+    /// A message of the struct with this number, as JSON text.
+    Json(usize, usize),
+}
+
+/// Messages within messages that are followed, where a type contains itself.
+const DEEPEST: usize = 64;
+const NEAR_AT_MOST: u32 = 128;
+
+#[derive(Default)]
+struct Scratch {
+    /// For each open message and each of its slots: how often it came.
+    seen: Vec<u32>,
+    /// Decoders of types that contain themselves.
+    inner: rustc_hash::FxHashMap<usize, Vec<ProtobufDecoder>>,
+    depth: usize,
+}
+
+impl ProtobufDecoder {
+    pub fn new(types: ProtoTypes, projection: &Projection) -> Result<Self, SchemaError> {
+        let layout = Layout::new(&types.types, projection, Recursion::Text)?;
+        let plan = compile(&types, &layout.root);
+        Ok(ProtobufDecoder {
+            types: std::sync::Arc::new(types),
+            layout,
+            plan,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// A decoder for one of the structs that contain themselves.
+    fn inner(types: &std::sync::Arc<ProtoTypes>, id: usize) -> Result<Self, SchemaError> {
+        let mut rooted = types.types.clone();
+        rooted.root = id;
+        let layout = Layout::new(&rooted, &Projection::All, Recursion::Text)?;
+        let plan = compile(types, &layout.root);
+        Ok(ProtobufDecoder {
+            types: std::sync::Arc::clone(types),
+            layout,
+            plan,
+            scratch: Scratch::default(),
+        })
+    }
+}
+
+impl WireDecoder for ProtobufDecoder {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn decode(
+        &mut self,
+        run: &[Payload<'_>],
+        columns: &mut Columns,
+        mut rows: usize,
+        failed: &mut Vec<(usize, PayloadError)>,
+    ) {
+        for (at, payload) in run.iter().enumerate() {
+            self.scratch.seen.clear();
+            let mut wire = Wire {
+                payload: *payload,
+                pos: 0,
+                types: &self.types,
+                scratch: &mut self.scratch,
+            };
+            match wire.message(&self.plan, payload.bytes.len(), columns) {
+                Ok(()) => rows += 1,
+                Err(error) => {
+                    self.layout.truncate(columns, rows);
+                    failed.push((at, *error));
+                }
+            }
+        }
+    }
+}
+
+fn compile(types: &ProtoTypes, group: &Group) -> Plan {
+    let declared = &types.types.structs[group.id];
+    let mut slots = Vec::with_capacity(declared.fields.len());
+    for (at, field) in declared.fields.iter().enumerate() {
+        let node = group.fields[at].as_ref();
+        let wire = types.wires[group.id][at];
+        let act = match (&field.kind, node) {
+            (_, None) => Act::Skip,
+            (Kind::List(item), Some(node)) => match &node.shape {
+                Shape::List(ends, inner) => Act::Many(*ends, target(types, item, inner)),
+                _ => Act::Skip,
+            },
+            (Kind::Map(key, value), Some(node)) => match &node.shape {
+                Shape::Map(ends, key_node, value_node) => {
+                    let (key_wire, value_wire) = types
+                        .maps
+                        .get(&(group.id, at))
+                        .copied()
+                        .unwrap_or((WireKind::Bytes, WireKind::Bytes));
+                    let entry = Plan::new(vec![
+                        Slot::single(1, key_wire, target(types, key, key_node), key_node),
+                        Slot::single(2, value_wire, target(types, value, value_node), value_node),
+                    ]);
+                    Act::Map(*ends, Box::new(entry))
+                }
+                _ => Act::Skip,
+            },
+            (kind, Some(node)) => Act::One(target(types, kind, node)),
+        };
+        slots.push(Slot {
+            number: field.number,
+            wire,
+            act,
+            presence: node.and_then(|node| node.presence),
+            oneof: field.oneof,
+            node: node.cloned(),
+        });
+    }
+    Plan::new(slots)
+}
+
+fn target(types: &ProtoTypes, kind: &Kind, node: &Node) -> Target {
+    match (&node.shape, kind) {
+        (Shape::Scalar(scalar, column), _) => match scalar.width() {
+            1 => Target::W1(*column),
+            4 => Target::W4(*column),
+            _ => Target::W8(*column),
+        },
+        (Shape::Enum(_, column), _) => Target::W4(*column),
+        (Shape::Text(column), _) => Target::Text(*column),
+        (Shape::Blob(column), _) => Target::Blob(*column),
+        (Shape::Json(column), Kind::Struct(id)) => Target::Json(*column, *id),
+        (Shape::Struct(group), _) => Target::Message(Box::new(compile(types, group))),
+        // No other shape comes from a protobuf schema.
+        (_, _) => Target::Text(node.column().unwrap_or(0)),
+    }
+}
+
+impl Slot {
+    fn single(number: u32, wire: WireKind, target: Target, node: &Node) -> Self {
+        Slot {
+            number,
+            wire,
+            act: Act::One(target),
+            presence: None,
+            oneof: None,
+            node: Some(node.clone()),
+        }
+    }
+}
+
+impl Plan {
+    fn new(slots: Vec<Slot>) -> Self {
+        let mut near = vec![0; 16];
+        let mut far = rustc_hash::FxHashMap::default();
+        for (at, slot) in slots.iter().enumerate() {
+            let place = at as u32 + 1;
+            if slot.number < NEAR_AT_MOST {
+                let number = slot.number as usize;
+                if near.len() <= number {
+                    near.resize(number + 1, 0);
+                }
+                near[number] = place;
+            } else {
+                far.insert(slot.number, place);
+            }
+        }
+        let has_oneof = slots.iter().any(|slot| slot.oneof.is_some());
+        Plan {
+            slots,
+            near,
+            far,
+            has_oneof,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> Option<usize> {
+        let place = match self.near.get(number as usize) {
+            Some(&place) => place,
+            None if self.far.is_empty() => 0,
+            None => self.far.get(&number).copied().unwrap_or(0),
+        };
+        (place as usize).checked_sub(1)
+    }
+}
+
+/// A place in a payload.
+struct Wire<'a, 's> {
+    payload: Payload<'a>,
+    pos: usize,
+    types: &'a std::sync::Arc<ProtoTypes>,
+    scratch: &'s mut Scratch,
+}
+
+impl Wire<'_, '_> {
+    /// Reads the message that ends at `end`.
+    fn message(&mut self, plan: &Plan, end: usize, columns: &mut Columns) -> Result<(), Fault> {
+        let base = self.scratch.seen.len();
+        let start = self.pos;
+        self.scratch.seen.resize(base + plan.slots.len(), 0);
+        while self.pos < end {
+            let tag = self.varint(end)?;
+            let number = (tag >> 3) as u32;
+            let wire_type = (tag & 7) as u8;
+            if number == 0 || tag > u64::from(u32::MAX) {
+                return Err(self.malformed("a field with a number that cannot be"));
+            }
+            let Some(at) = plan.slot(number) else {
+                self.skip(wire_type, number, end, 0)?;
+                continue;
+            };
+            let slot = &plan.slots[at];
+            let came = self.scratch.seen[base + at];
+            match &slot.act {
+                Act::Skip => self.skip(wire_type, number, end, 0)?,
+                Act::One(target) => {
+                    if plan.has_oneof && slot.oneof.is_some() {
+                        self.clear_others(plan, at, base, columns);
+                    }
+                    let is_message = matches!(target, Target::Message(_) | Target::Json(..));
+                    if came > 0 && is_message {
+                        self.skip(wire_type, number, end, 0)?;
+                        // Once is enough: it takes all of them together.
+                        if came == 1 {
+                            self.scratch.seen[base + at] = 2;
+                            self.merge(slot, target, start, end, columns)?;
+                        }
+                        continue;
+                    }
+                    if self.value(slot, target, wire_type, end, columns, came > 0)? {
+                        if came == 0
+                            && let Some(presence) = slot.presence
+                        {
+                            columns.w1[presence].push(1);
+                        }
+                        self.scratch.seen[base + at] = 1;
+                    }
+                }
+                Act::Many(_, target) => {
+                    let count = self.elements(slot, target, wire_type, end, columns)?;
+                    self.scratch.seen[base + at] = came.saturating_add(count);
+                }
+                Act::Map(_, entry) => {
+                    if wire_type != 2 {
+                        self.skip(wire_type, number, end, 0)?;
+                        continue;
+                    }
+                    let entry_end = self.delimited(end)?;
+                    self.message(entry, entry_end, columns)?;
+                    self.scratch.seen[base + at] = came.saturating_add(1);
+                }
+            }
+        }
+        for (at, slot) in plan.slots.iter().enumerate() {
+            let came = self.scratch.seen[base + at];
+            match &slot.act {
+                Act::Skip => {}
+                Act::One(_) if came > 0 => {}
+                Act::One(_) => {
+                    if let Some(node) = &slot.node {
+                        node.push_default(columns, 1);
+                    }
+                }
+                Act::Many(ends, _) | Act::Map(ends, _) => {
+                    let ends = &mut columns.ends[*ends];
+                    let last = ends.last().copied().unwrap_or(0);
+                    let next = i32::try_from(came)
+                        .ok()
+                        .and_then(|came| last.checked_add(came));
+                    match next {
+                        Some(next) => ends.push(next),
+                        None => return Err(self.malformed("more than two billion elements")),
+                    }
+                }
+            }
+        }
+        self.scratch.seen.truncate(base);
+        Ok(())
+    }
+
+    /// Takes back the other members of a oneof.
+    fn clear_others(&mut self, plan: &Plan, at: usize, base: usize, columns: &mut Columns) {
+        let oneof = plan.slots[at].oneof;
+        for (other, slot) in plan.slots.iter().enumerate() {
+            let came = &mut self.scratch.seen[base + other];
+            if other == at || slot.oneof != oneof || *came == 0 {
+                continue;
+            }
+            *came = 0;
+            if let Some(node) = &slot.node
+                && let Some(len) = node.len(columns)
+            {
+                node.truncate(columns, len.saturating_sub(1));
+            }
+        }
+    }
+
+    /// A message field that comes more than once is the merger of all, which is what their bytes say
+    /// when they are put one behind the other.
+    fn merge(
+        &mut self,
+        slot: &Slot,
+        target: &Target,
+        start: usize,
+        end: usize,
+        columns: &mut Columns,
+    ) -> Result<(), Fault> {
+        let after = self.pos;
+        self.pos = start;
+        let mut joined = Vec::new();
+        while self.pos < end {
+            let tag = self.varint(end)?;
+            let (number, wire_type) = ((tag >> 3) as u32, (tag & 7) as u8);
+            if number == slot.number && wire_type == 2 {
+                let inner = self.delimited(end)?;
+                joined.extend_from_slice(&self.payload.bytes[self.pos..inner]);
+                self.pos = inner;
+            } else {
+                self.skip(wire_type, number, end, 0)?;
+            }
+        }
+        self.pos = after;
+        if let Some(node) = &slot.node
+            && let Some(len) = node.len(columns)
+        {
+            node.truncate(columns, len.saturating_sub(1));
+        }
+        if let Some(presence) = slot.presence {
+            columns.w1[presence].push(1);
+        }
+        let len = joined.len();
+        let mut inner = Wire {
+            payload: Payload::from(joined.as_slice()),
+            pos: 0,
+            types: self.types,
+            scratch: self.scratch,
+        };
+        match target {
+            Target::Message(plan) => inner.message(plan, len, columns),
+            Target::Json(column, id) => inner.json(*column, *id, len, columns),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads one value; whether it was one, and not of another wire type than declared.
+    #[inline]
+    fn value(
+        &mut self,
+        slot: &Slot,
+        target: &Target,
+        wire_type: u8,
+        end: usize,
+        columns: &mut Columns,
+        is_again: bool,
+    ) -> Result<bool, Fault> {
+        macro_rules! put {
+            ($column:expr, $value:expr) => {{
+                let value = $value;
+                let column = &mut $column;
+                match column.last_mut() {
+                    Some(last) if is_again => *last = value,
+                    _ => column.push(value),
+                }
+            }};
+        }
+        match (target, wire_type) {
+            (Target::W8(column), 1) if slot.wire == WireKind::Fixed64 => {
+                put!(columns.w8[*column], self.fixed64(end)?);
+            }
+            (Target::W8(column), 0) if slot.wire != WireKind::Fixed64 => {
+                put!(columns.w8[*column], self.word64(slot.wire, end)?);
+            }
+            (Target::W4(column), 5) if slot.wire == WireKind::Fixed32 => {
+                put!(columns.w4[*column], self.fixed32(end)?);
+            }
+            (Target::W4(column), 0) if slot.wire != WireKind::Fixed32 => {
+                put!(columns.w4[*column], self.word32(slot.wire, end)?);
+            }
+            (Target::W1(column), 0) => {
+                put!(columns.w1[*column], u8::from(self.varint(end)? != 0));
+            }
+            (Target::Text(column), 2) => {
+                let inner = self.delimited(end)?;
+                let texts = &mut columns.texts[*column];
+                if is_again {
+                    texts.truncate(texts.ends.len().saturating_sub(2));
+                }
+                texts.push(&self.payload.bytes[self.pos..inner]);
+                self.pos = inner;
+            }
+            (Target::Blob(column), 2) => {
+                let inner = self.delimited(end)?;
+                let blobs = &mut columns.blobs[*column];
+                if is_again {
+                    blobs.views.pop();
+                }
+                let place = Place {
+                    owner: self.payload.owner,
+                };
+                blobs.push(&self.payload.bytes[self.pos..inner], self.pos, place);
+                self.pos = inner;
+            }
+            (Target::Message(plan), 2) => {
+                let inner = self.delimited(end)?;
+                self.message(plan, inner, columns)?;
+            }
+            (Target::Message(plan), 3) if slot.wire == WireKind::Group => {
+                let (inner, after) = self.group(slot.number, end)?;
+                self.message(plan, inner, columns)?;
+                self.pos = after;
+            }
+            (Target::Json(column, id), 2) => {
+                let inner = self.delimited(end)?;
+                self.json(*column, *id, inner, columns)?;
+            }
+            (Target::Json(column, id), 3) if slot.wire == WireKind::Group => {
+                let (inner, after) = self.group(slot.number, end)?;
+                self.json(*column, *id, inner, columns)?;
+                self.pos = after;
+            }
+            _ => {
+                self.skip(wire_type, slot.number, end, 0)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Elements of a repeated field: one, or a packed run of them.
+    fn elements(
+        &mut self,
+        slot: &Slot,
+        target: &Target,
+        wire_type: u8,
+        end: usize,
+        columns: &mut Columns,
+    ) -> Result<u32, Fault> {
+        let is_packed =
+            wire_type == 2 && matches!(target, Target::W1(_) | Target::W4(_) | Target::W8(_));
+        if !is_packed {
+            return Ok(u32::from(
+                self.value(slot, target, wire_type, end, columns, false)?,
+            ));
+        }
+        let inner = self.delimited(end)?;
+        let run = &self.payload.bytes[self.pos..inner];
+        let mut count = 0;
+        match (target, slot.wire) {
+            (Target::W8(column), WireKind::Fixed64) => {
+                let (words, rest) = run.as_chunks::<8>();
+                if !rest.is_empty() {
+                    return Err(self.malformed("a packed field that ends within an element"));
+                }
+                columns.w8[*column].extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+                count = words.len() as u32;
+                self.pos = inner;
+            }
+            (Target::W4(column), WireKind::Fixed32) => {
+                let (words, rest) = run.as_chunks::<4>();
+                if !rest.is_empty() {
+                    return Err(self.malformed("a packed field that ends within an element"));
+                }
+                columns.w4[*column].extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+                count = words.len() as u32;
+                self.pos = inner;
+            }
+            _ => {
+                while self.pos < inner {
+                    match target {
+                        Target::W8(column) => {
+                            let value = self.word64(slot.wire, inner)?;
+                            columns.w8[*column].push(value);
+                        }
+                        Target::W4(column) => {
+                            let value = self.word32(slot.wire, inner)?;
+                            columns.w4[*column].push(value);
+                        }
+                        Target::W1(column) => {
+                            let value = u8::from(self.varint(inner)? != 0);
+                            columns.w1[*column].push(value);
+                        }
+                        _ => {}
+                    }
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// A message of a type that contains itself, as JSON text.
+    fn json(
+        &mut self,
+        column: usize,
+        id: usize,
+        end: usize,
+        columns: &mut Columns,
+    ) -> Result<(), Fault> {
+        if self.scratch.depth >= DEEPEST {
+            return Err(Box::new(PayloadError::TooDeep {
+                at: self.pos,
+                limit: DEEPEST,
+            }));
+        }
+        let known = self.scratch.inner.get_mut(&id).and_then(Vec::pop);
+        let mut decoder = match known {
+            Some(decoder) => decoder,
+            None => ProtobufDecoder::inner(self.types, id)
+                .map_err(|error| Box::new(PayloadError::malformed(self.pos, error.to_string())))?,
+        };
+        let mut inner = decoder.layout.columns();
+        decoder.scratch.depth = self.scratch.depth + 1;
+        decoder.scratch.seen.clear();
+        let bytes = &self.payload.bytes[self.pos..end];
+        let mut wire = Wire {
+            payload: Payload::from(bytes),
+            pos: 0,
+            types: self.types,
+            scratch: &mut decoder.scratch,
+        };
+        wire.message(&decoder.plan, bytes.len(), &mut inner)?;
+        let mut text = Vec::new();
+        decoder.layout.root.print(&inner, 0, &mut text);
+        columns.texts[column].push(&text);
+        self.scratch.inner.entry(id).or_default().push(decoder);
+        self.pos = end;
+        Ok(())
+    }
+
+    #[cold]
+    fn malformed(&self, reason: &str) -> Fault {
+        Box::new(PayloadError::malformed(self.pos, reason))
+    }
+
+    #[cold]
+    fn short(&self, what: &'static str) -> Fault {
+        Box::new(PayloadError::Short {
+            what,
+            at: self.pos,
+            len: self.payload.bytes.len(),
+        })
+    }
+
+    #[inline]
+    fn varint(&mut self, end: usize) -> Result<u64, Fault> {
+        let bytes = &self.payload.bytes[self.pos..end];
+        match bytes.first() {
+            Some(&byte) if byte < 0x80 => {
+                self.pos += 1;
+                return Ok(u64::from(byte));
+            }
+            None => return Err(self.short("a varint")),
+            _ => {}
+        }
+        let mut value = 0u64;
+        for (at, &byte) in bytes.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte < 0x80 {
+                self.pos += at + 1;
+                return Ok(value);
+            }
+        }
+        if bytes.len() >= 10 {
+            Err(self.malformed("a varint of more than ten bytes"))
+        } else {
+            Err(self.short("a varint"))
+        }
+    }
+
+    #[inline]
+    fn word64(&mut self, wire: WireKind, end: usize) -> Result<u64, Fault> {
+        let value = self.varint(end)?;
+        Ok(match wire {
+            WireKind::Zigzag64 => (value >> 1) ^ (value & 1).wrapping_neg(),
+            _ => value,
+        })
+    }
+
+    #[inline]
+    fn word32(&mut self, wire: WireKind, end: usize) -> Result<u32, Fault> {
+        let value = self.varint(end)? as u32;
+        Ok(match wire {
+            WireKind::Zigzag32 => (value >> 1) ^ (value & 1).wrapping_neg(),
+            _ => value,
+        })
+    }
+
+    #[inline]
+    fn fixed64(&mut self, end: usize) -> Result<u64, Fault> {
+        match self.payload.bytes[self.pos..end].first_chunk() {
+            Some(bytes) => {
+                self.pos += 8;
+                Ok(u64::from_le_bytes(*bytes))
+            }
+            None => Err(self.short("a number")),
+        }
+    }
+
+    #[inline]
+    fn fixed32(&mut self, end: usize) -> Result<u32, Fault> {
+        match self.payload.bytes[self.pos..end].first_chunk() {
+            Some(bytes) => {
+                self.pos += 4;
+                Ok(u32::from_le_bytes(*bytes))
+            }
+            None => Err(self.short("a number")),
+        }
+    }
+
+    /// The end of what a length before it spans.
+    #[inline]
+    fn delimited(&mut self, end: usize) -> Result<usize, Fault> {
+        let len = self.varint(end)?;
+        if len > (end - self.pos) as u64 {
+            return Err(self.short("a delimited value"));
+        }
+        Ok(self.pos + len as usize)
+    }
+
+    /// The end of a group's contents, and of the group.
+    fn group(&mut self, number: u32, end: usize) -> Result<(usize, usize), Fault> {
+        let start = self.pos;
+        loop {
+            let before = self.pos;
+            let tag = self.varint(end)?;
+            if tag == u64::from(number) << 3 | 4 {
+                let after = self.pos;
+                self.pos = start;
+                return Ok((before, after));
+            }
+            self.skip((tag & 7) as u8, (tag >> 3) as u32, end, 0)?;
+        }
+    }
+
+    fn skip(&mut self, wire_type: u8, number: u32, end: usize, depth: usize) -> Result<(), Fault> {
+        match wire_type {
+            0 => self.varint(end).map(drop),
+            1 => self.fixed64(end).map(drop),
+            5 => self.fixed32(end).map(drop),
+            2 => {
+                self.pos = self.delimited(end)?;
+                Ok(())
+            }
+            3 if depth < DEEPEST => loop {
+                let tag = self.varint(end)?;
+                if tag & 7 == 4 {
+                    break if tag >> 3 == u64::from(number) {
+                        Ok(())
+                    } else {
+                        Err(self.malformed("a group that ends as another"))
+                    };
+                }
+                self.skip((tag & 7) as u8, (tag >> 3) as u32, end, depth + 1)?;
+            },
+            3 => Err(Box::new(PayloadError::TooDeep {
+                at: self.pos,
+                limit: DEEPEST,
+            })),
+            _ => Err(self.malformed("a wire type that does not exist")),
+        }
+    }
+}
