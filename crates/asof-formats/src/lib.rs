@@ -30,13 +30,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod buffers;
+mod decompress;
 mod mcap;
 mod open;
+mod problems;
+mod recording;
+mod sections;
 mod storage;
 
 pub use mcap::{
     Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapOptions,
-    McapWriteError, McapWriter, McapWriterOptions, Progress,
+    McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use open::open;
+pub use recording::{Progress, Recording};
 pub use storage::{Mapped, Storage};

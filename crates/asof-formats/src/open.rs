@@ -6,13 +6,13 @@ use std::path::Path;
 
 use asof_core::SourceError;
 
-use crate::McapFile;
+use crate::{McapFile, Recording};
 
 /// Opens a recording, whatever its name: the first bytes decide.
 ///
 /// # Errors
 /// When the file cannot be read, or is nothing that asof can read yet; the error says what it is.
-pub fn open(path: impl AsRef<Path>) -> Result<McapFile, SourceError> {
+pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
     let path = path.as_ref();
     let place = || path.display().to_string();
     let refused = |reason: &str| {
@@ -44,5 +44,5 @@ pub fn open(path: impl AsRef<Path>) -> Result<McapFile, SourceError> {
     if front.starts_with(b"ULog\x01") {
         return refused("this is a PX4 ULog, which asof cannot read yet; convert it to MCAP");
     }
-    McapFile::open(path)
+    Ok(Box::new(McapFile::open(path)?))
 }

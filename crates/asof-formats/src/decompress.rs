@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asof_core::ProblemKind;
 use bytes::Bytes;
 
-use super::buffers::BufferPool;
+use crate::buffers::BufferPool;
 
 /// A compressed chunk may not become larger than this, however large it says it is.
 const LARGEST_CHUNK: u64 = 4 << 30;
