@@ -30,15 +30,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bag;
 mod buffers;
 mod decompress;
 mod mcap;
 mod open;
 mod problems;
 mod recording;
+mod report;
 mod sections;
 mod storage;
 
+pub use bag::BagFile;
 pub use mcap::{
     Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapOptions,
     McapWriteError, McapWriter, McapWriterOptions,
@@ -46,3 +49,8 @@ pub use mcap::{
 pub use open::open;
 pub use recording::{Progress, Recording};
 pub use storage::{Mapped, Storage};
+
+/// As many threads as there are cores, up to eight.
+pub(crate) fn default_threads() -> usize {
+    McapOptions::default().threads
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use asof_core::SourceError;
 
-use crate::{McapFile, Recording};
+use crate::{BagFile, McapFile, Recording};
 
 /// Opens a recording, whatever its name: the first bytes decide.
 ///
@@ -33,8 +33,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
     File::open(path)
         .and_then(|file| file.take(16).read_to_end(&mut front))
         .map_err(io)?;
-    if front.starts_with(b"#ROSBAG V") {
-        return refused("this is a ROS 1 bag, which asof cannot read yet; convert it to MCAP");
+    if front.starts_with(b"#ROSBAG V") || front.starts_with(b"#ROSRECORD V") {
+        return Ok(Box::new(BagFile::open(path)?));
     }
     if front.starts_with(b"SQLite format 3") {
         return refused(
