@@ -132,7 +132,7 @@ fn an_index_that_points_elsewhere_is_found_out_by_backfill() {
     let is_entry = |at: &usize| bytes[*at..*at + 8] == entry && bytes[at - 1] != b'=';
     let last = (13..bytes.len() - 8)
         .filter(is_entry)
-        .last()
+        .next_back()
         .expect("an entry");
     bytes[last + 9] = 0x7f;
     let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
