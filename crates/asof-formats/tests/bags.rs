@@ -130,10 +130,7 @@ fn an_index_that_points_elsewhere_is_found_out_by_backfill() {
     // The last entry of an index record: 13 s, and where the message should be.
     let entry = [13u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
     let is_entry = |at: &usize| bytes[*at..*at + 8] == entry && bytes[at - 1] != b'=';
-    let last = (13..bytes.len() - 8)
-        .filter(is_entry)
-        .next_back()
-        .expect("an entry");
+    let last = (13..bytes.len() - 8).rfind(is_entry).expect("an entry");
     bytes[last + 9] = 0x7f;
     let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
     let batch = bag
