@@ -32,6 +32,7 @@
 
 mod bag;
 mod buffers;
+mod convert;
 mod db3;
 mod decompress;
 mod definitions;
@@ -46,6 +47,7 @@ mod storage;
 mod unpacked;
 
 pub use bag::BagFile;
+pub use convert::{ConvertError, ConvertOptions, Converted, convert, is_latched};
 pub use db3::Db3File;
 pub use definitions::Definitions;
 pub use mcap::{

@@ -24,6 +24,11 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// When the system refuses.
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes>;
+
+    /// Whether a small read costs little. On a network each one is a round trip.
+    fn is_local(&self) -> bool {
+        true
+    }
 }
 
 impl dyn Storage + '_ {

@@ -37,10 +37,10 @@ pub(crate) struct Glance {
 }
 
 /// The head of a chunk record.
-struct ChunkHead {
+pub(crate) struct ChunkHead {
     frame: Frame,
-    compression: String,
-    size: u64,
+    pub compression: String,
+    pub size: u64,
 }
 
 impl BagShared {
@@ -77,12 +77,6 @@ impl BagShared {
             glance.range = glance.range.cover_stamp(time);
         }
         Ok(glance)
-    }
-
-    /// The name of a chunk's compression.
-    pub fn compression_of(&self, section: &Section) -> Result<String, SourceError> {
-        let head = self.chunk_head(section)?;
-        Ok(head.map_or_else(|| "unknown".to_owned(), |head| head.compression))
     }
 
     /// The messages at these places of a section's contents.
@@ -218,7 +212,7 @@ impl BagShared {
         Ok(Some((bytes, section.offset)))
     }
 
-    fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
+    pub fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
         let front = self.storage.get(section.offset, 4 + 256 + 4)?;
         let parsed = Frame::parse(section.offset, &front).and_then(|(frame, header)| {
             let fields = Fields::parse(header).filter(|fields| fields.op == Some(op::CHUNK))?;

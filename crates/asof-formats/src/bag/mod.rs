@@ -160,6 +160,7 @@ pub(crate) struct Section {
     pub contents: Contents,
     /// Bytes once decompressed, as far as it is known.
     pub size: u64,
+    pub compression: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,7 +243,8 @@ impl BagShared {
             pool: Arc::default(),
         };
         bag.complete()?;
-        bag.summarize()?;
+        bag.look_at_heads()?;
+        bag.summarize();
         Ok(bag)
     }
 
@@ -271,7 +273,26 @@ impl BagShared {
         Ok(())
     }
 
-    fn summarize(&self) -> Result<(), SourceError> {
+    /// The index does not say how chunks are compressed, nor how large they become: their heads do.
+    fn look_at_heads(&mut self) -> Result<(), SourceError> {
+        // Where each look is a request, the first speaks for all: a recorder has one setting.
+        let is_local = self.storage.is_local();
+        let mut last = String::from("none");
+        for index in 0..self.sections.len() {
+            if is_local || index == 0 {
+                let head = self.chunk_head(&self.sections[index])?;
+                let section = &mut self.sections[index];
+                if let Some(head) = head {
+                    section.size = section.size.max(head.size);
+                    last = head.compression;
+                }
+            }
+            self.sections[index].compression.clone_from(&last);
+        }
+        Ok(())
+    }
+
+    fn summarize(&self) {
         let table = self.table();
         let mut summary = Summary::empty("bag");
         summary.profile = "ros1".into();
@@ -283,9 +304,11 @@ impl BagShared {
                 *counts.entry(conn).or_default() += count;
             }
             if section.kind != SectionKind::Bare {
-                let compression = self.compression_of(section)?;
                 summary.chunks += 1;
-                *summary.compression.entry(compression).or_default() += 1;
+                *summary
+                    .compression
+                    .entry(section.compression.clone())
+                    .or_default() += 1;
             }
         }
         let known = |id: &u32| table.index_of(*id).is_some();
@@ -308,7 +331,6 @@ impl BagShared {
             })
             .collect();
         self.report.set_summary(summary);
-        Ok(())
     }
 
     /// What a query wants, and the sections that may hold it.

@@ -186,5 +186,6 @@ fn section_of(fields: &Fields<'_>, data: &[u8], index: u64) -> Option<Section> {
         range: TimeRange::new(fields.start_time?, fields.end_time?),
         contents: Contents::Indexed(counts),
         size: 0,
+        compression: String::new(),
     })
 }

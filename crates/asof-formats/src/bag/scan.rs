@@ -175,6 +175,7 @@ impl<'a> Scan<'a> {
             range: TimeRange::ALL,
             contents: Contents::Unknown,
             size,
+            compression: String::new(),
         });
     }
 

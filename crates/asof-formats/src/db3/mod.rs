@@ -122,7 +122,7 @@ impl Recording for Db3File {
         let file = &self.shared;
         deepest_overlap(
             plan.into_iter()
-                .map(|section| (file.range_of(section), file.bytes_of(section))),
+                .map(|section| (file.range_of(section), file.expected_bytes(section))),
         )
     }
 }
@@ -162,7 +162,7 @@ impl Sections for Db3Shared {
         self.directory.sections[section].range
     }
 
-    fn bytes_of(&self, section: usize) -> u64 {
+    fn expected_bytes(&self, section: usize) -> u64 {
         self.directory.sections[section].bytes
     }
 
@@ -188,12 +188,15 @@ impl Db3Shared {
         let mut topics: Vec<Topic> = layout.topics;
         topics.sort_by_key(|topic| topic.id);
         let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
-        problems.extend(undefined.into_iter().map(|(topic, kind)| {
-            let message = format!(
-                "the recording does not define {kind}, and it is no standard type; give its .msg files with --msg-path"
+        // Nothing is lost by that, so it is no problem of the file: whoever decodes says so.
+        for (topic, kind) in undefined {
+            tracing::info!(
+                place = name,
+                topic,
+                kind,
+                "no definition of this type is known"
             );
-            Problem::whole(ProblemKind::Incomplete, message).on_topic(topic)
-        }));
+        }
         problems.extend(database.stale_view());
         let directory = Directory::scan(&database, &mut problems)?;
         let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();

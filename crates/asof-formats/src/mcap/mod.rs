@@ -113,7 +113,7 @@ impl McapFile {
     /// When they are no MCAP file.
     pub fn from_bytes(
         name: impl Into<String>,
-        bytes: impl Into<bytes::Bytes>,
+        bytes: impl Into<Bytes>,
     ) -> Result<Self, SourceError> {
         Self::from_storage(
             Box::new(Mapped::from_bytes(name, bytes.into())),

@@ -174,11 +174,7 @@ impl Reader {
             });
         }
         self.open.retain(|cursor| cursor.left() > 0);
-        Ok(Batch::new(
-            self.file.channels(),
-            buffers,
-            merged,
-        ))
+        Ok(Batch::new(self.file.channels(), buffers, merged))
     }
 
     /// The payloads of the rows that lie in a parked section, cut out into a buffer of their own.
