@@ -7,6 +7,8 @@ use asof_core::{
 };
 use bytes::Bytes;
 
+use crate::McapCounters;
+
 /// How far a long look has come: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
@@ -42,6 +44,11 @@ pub trait Recording: Source {
 
     /// About how many bytes [`read`](Source::read) holds at once, where the file's parts overlap most.
     fn bytes_held_by_order(&self, query: &Query) -> u64;
+
+    /// What reading has cost so far, for formats that count it.
+    fn counters(&self) -> Option<McapCounters> {
+        None
+    }
 }
 
 impl<R: Recording + ?Sized> Recording for std::sync::Arc<R> {
@@ -63,6 +70,10 @@ impl<R: Recording + ?Sized> Recording for std::sync::Arc<R> {
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         (**self).bytes_held_by_order(query)
+    }
+
+    fn counters(&self) -> Option<McapCounters> {
+        (**self).counters()
     }
 }
 

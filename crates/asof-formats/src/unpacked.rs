@@ -13,6 +13,7 @@ use asof_core::{
 use bytes::Bytes;
 use tempfile::TempPath;
 
+use crate::McapCounters;
 use crate::recording::{Progress, Recording};
 
 /// A recording in a temporary file, which goes with it.
@@ -104,5 +105,8 @@ impl Recording for Unpacked {
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         self.inner.bytes_held_by_order(query)
+    }
+    fn counters(&self) -> Option<McapCounters> {
+        self.inner.counters()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asof_core::{AttachmentEntry, Batches, MetadataEntry, Problem, Query, SourceError};
 use bytes::Bytes;
 
-use super::{McapFile, McapShared};
+use super::{McapCounters, McapFile, McapShared};
 use crate::recording::{Progress, Recording};
 use crate::sections::{InFileOrder, Sections, deepest_overlap};
 
@@ -36,5 +36,8 @@ impl Recording for McapFile {
             plan.into_iter()
                 .map(|section| (file.range_of(section), file.expected_bytes(section))),
         )
+    }
+    fn counters(&self) -> Option<McapCounters> {
+        Some(McapFile::counters(self))
     }
 }
