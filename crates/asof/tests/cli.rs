@@ -490,7 +490,9 @@ fn convert_cuts_renames_and_tells_what_it_did() {
 fn convert_merges_places_and_keeps_every_message() {
     let folder = Folder::with_demo();
     folder.run("convert run.mcap -o early.mcap --end 1714564800500181578ns");
-    folder.run("convert run.mcap -o late.mcap --start 1714564800500181579ns --no-latched --no-attachments");
+    folder.run(
+        "convert run.mcap -o late.mcap --start 1714564800500181579ns --no-latched --no-attachments",
+    );
     folder.run("convert late.mcap early.mcap -o both.mcap --compression lz4 --chunk-size 64k");
     let messages =
         |name: &str| json(&folder.stdout(&format!("info {name} --json")))["messages"].clone();
