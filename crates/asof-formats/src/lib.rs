@@ -30,13 +30,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bag;
+mod buffers;
+mod convert;
+mod db3;
+mod decompress;
+mod definitions;
 mod mcap;
+mod merge;
 mod open;
+mod problems;
+mod recording;
+mod report;
+mod sections;
 mod storage;
+mod unpacked;
 
+pub use bag::BagFile;
+pub use convert::{ConvertError, ConvertOptions, Converted, convert, is_latched};
+pub use db3::Db3File;
+pub use definitions::Definitions;
 pub use mcap::{
     Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapOptions,
-    McapWriteError, McapWriter, McapWriterOptions, Progress,
+    McapWriteError, McapWriter, McapWriterOptions,
 };
-pub use open::open;
-pub use storage::{Mapped, Storage};
+pub use merge::Merged;
+pub use open::{OpenOptions, open, open_all, open_with};
+pub use recording::{Progress, Recording};
+pub use storage::{Mapped, Plain, Storage};
+
+/// As many threads as there are cores, up to eight.
+pub(crate) fn default_threads() -> usize {
+    McapOptions::default().threads
+}

@@ -24,6 +24,11 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// When the system refuses.
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes>;
+
+    /// Whether a small read costs little. On a network each one is a round trip.
+    fn is_local(&self) -> bool {
+        true
+    }
 }
 
 impl dyn Storage + '_ {
@@ -50,6 +55,15 @@ impl Mapped {
         Mapped {
             name: name.into(),
             bytes,
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Mapped {
+            name: name.into(),
+            ..self
         }
     }
 
@@ -105,4 +119,74 @@ impl fmt::Debug for Mapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mapped({}, {} bytes)", self.name, self.bytes.len())
     }
+}
+
+/// A file that is read piece by piece: takes no more memory than the pieces that are held.
+#[derive(Debug)]
+pub struct Plain {
+    name: String,
+    file: File,
+    size: u64,
+}
+
+impl Plain {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        Ok(Plain {
+            name: path.display().to_string(),
+            size: file.metadata()?.len(),
+            file,
+        })
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Plain {
+            name: name.into(),
+            ..self
+        }
+    }
+}
+
+impl Storage for Plain {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
+        let start = offset.min(self.size);
+        let len = len.min(self.size - start);
+        let mut bytes = vec![0; len as usize];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match read_at(&self.file, &mut bytes[filled..], start + filled as u64) {
+                // Someone cut the file after it was opened.
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes.into())
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
 }

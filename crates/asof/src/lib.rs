@@ -42,7 +42,7 @@ pub use asof_core::{
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
 
-/// Opens a recording.
+/// Opens a recording: MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), or a folder of any of these.
 ///
 /// Opening reads the file's own summary and no message. A damaged file opens as far as it can be read;
 /// [`Summary::problems`] says what is wrong with it.
@@ -50,5 +50,5 @@ pub use asof_formats as formats;
 /// # Errors
 /// When there is no such file, or it is no recording that can be read; the error says what to do.
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>, SourceError> {
-    Ok(Box::new(formats::open(path)?))
+    Ok(formats::open(path)?)
 }

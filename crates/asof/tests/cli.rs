@@ -303,7 +303,7 @@ fn what_is_no_recording_is_refused_by_every_verb() {
         "this is some text, and no recording\n",
     )
     .expect("write");
-    fs::write(folder.path("run.bag"), "#ROSBAG V2.0\n").expect("write");
+    fs::write(folder.path("run.bag"), "#ROSBAG V1.2\n").expect("write");
     fs::write(folder.path("run.db3"), "SQLite format 3\0").expect("write");
     fs::create_dir(folder.path("folder")).expect("folder");
     let places = [
@@ -343,7 +343,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         "frobnicate",
         "cat",
         "info run.mcap --topic x",
-        "cat a b",
+        "doctor a b",
         "cat a --raw --limit many",
         "completions tcsh",
     ];
@@ -460,4 +460,73 @@ fn a_full_disk_is_an_error() {
 
 fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect(text)
+}
+
+#[test]
+fn convert_cuts_renames_and_tells_what_it_did() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run(
+        "convert run.mcap -o cut.mcap --start +0.5s --exclude /camera*,/map --rename /odom=/robot/odom --json"
+    ));
+    let info = json(&folder.stdout("info cut.mcap --json"));
+    let topics: Vec<&str> = info["topics"]
+        .as_array()
+        .expect("topics")
+        .iter()
+        .filter_map(|topic| topic["topic"].as_str())
+        .collect();
+    assert!(
+        topics.contains(&"/robot/odom") && topics.contains(&"/tf_static"),
+        "{topics:?}"
+    );
+    assert!(
+        !topics.contains(&"/odom") && !topics.contains(&"/map"),
+        "{topics:?}"
+    );
+    assert_eq!(folder.exit_code("doctor cut.mcap"), 0);
+}
+
+#[test]
+fn convert_merges_places_and_keeps_every_message() {
+    let folder = Folder::with_demo();
+    folder.run("convert run.mcap -o early.mcap --end 1714564800500181578ns");
+    folder.run(
+        "convert run.mcap -o late.mcap --start 1714564800500181579ns --no-latched --no-attachments",
+    );
+    folder.run("convert late.mcap early.mcap -o both.mcap --compression lz4 --chunk-size 64k");
+    let messages =
+        |name: &str| json(&folder.stdout(&format!("info {name} --json")))["messages"].clone();
+    let all = messages("run.mcap");
+    assert_eq!(messages("both.mcap"), all);
+    assert_eq!(
+        folder.stdout("cat early.mcap late.mcap --raw --json"),
+        folder.stdout("cat run.mcap --raw --json")
+    );
+}
+
+#[test]
+fn convert_never_writes_over_its_input() {
+    let folder = Folder::with_demo();
+    let before = folder.read("run.mcap");
+    assert_snapshot!(folder.run("convert run.mcap -o run.mcap --force"));
+    assert_eq!(folder.exit_code("convert . -o run.mcap --force"), 1);
+    assert_eq!(folder.read("run.mcap"), before);
+    assert_eq!(folder.names(), ["run.mcap"]);
+}
+
+#[test]
+fn convert_refuses_what_it_cannot_obey() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run("convert run.mcap -o out.mcap --rename odom"));
+    assert_eq!(
+        folder.exit_code("convert run.mcap -o out.mcap --chunk-size 0"),
+        2
+    );
+    assert_eq!(
+        folder.exit_code("convert run.mcap -o out.mcap --level 40"),
+        2
+    );
+    assert_eq!(folder.exit_code("convert run.mcap"), 2);
+    assert_eq!(folder.exit_code("convert nowhere.bag -o out.mcap"), 1);
+    assert!(!folder.path("out.mcap").exists());
 }

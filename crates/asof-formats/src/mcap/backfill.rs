@@ -7,7 +7,7 @@ use asof_core::{Batch, Problem, ProblemKind, Row, SourceError, Stamp, TimeRange,
 use bytes::Bytes;
 
 use super::McapShared;
-use super::chunk::{Wanted, order_of};
+use crate::sections::{Wanted, order_of};
 
 /// The best message found so far for a topic.
 struct Best {
@@ -138,8 +138,12 @@ impl McapShared {
         at: Stamp,
         best: &mut BTreeMap<String, Best>,
     ) -> Result<(), SourceError> {
-        let wanted = Wanted::new(topics.clone(), TimeRange::from(..=at), &self.table());
-        let loaded = self.load(index, &wanted)?;
+        let wanted = Wanted::new(
+            topics.clone(),
+            TimeRange::from(..=at),
+            &self.table().channels,
+        );
+        let loaded = self.load_section(index, &wanted)?;
         let table = self.table();
         for row in loaded.rows {
             let place = Place::Loaded {

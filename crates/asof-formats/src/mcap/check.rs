@@ -6,14 +6,11 @@ use std::sync::Arc;
 use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
 use mcap::records::Statistics;
 
-use super::chunk::{Loaded, PLACE_BITS, Wanted};
 use super::directory::{Contents, Section, SectionKind, clamped_range};
-use super::prefetch::Prefetch;
 use super::scan::Scan;
 use super::{McapFile, McapShared, open};
-
-/// How far a long look has come: bytes done, bytes in all.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+use crate::recording::Progress;
+use crate::sections::{Loaded, PLACE_BITS, Prefetch, Sections, Wanted};
 
 impl McapFile {
     /// Reads the whole file and holds every part of it against every other: records, checksums, chunks,
@@ -91,9 +88,10 @@ impl McapShared {
 
     fn check_sections(self: &Arc<Self>, progress: Progress<'_>) -> Result<(), SourceError> {
         let total = self.storage().size();
-        let everything = Wanted::new(Topics::All, TimeRange::ALL, &self.table());
+        let everything = Wanted::new(Topics::All, TimeRange::ALL, &self.table().channels);
         let plan: Vec<usize> = (0..self.directory.sections.len()).collect();
-        let mut loads = Prefetch::new(self, everything, plan);
+        let sections: Arc<dyn Sections> = Arc::<Self>::clone(self);
+        let mut loads = Prefetch::new(&sections, everything, plan);
         let mut tally = Tally::default();
         for (index, section) in self.directory.sections.iter().enumerate() {
             let Some(loaded) = loads.next() else { break };

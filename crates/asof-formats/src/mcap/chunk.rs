@@ -2,46 +2,22 @@
 
 use std::sync::Arc;
 
-use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
 use mcap::records::{Record, op};
 
 use super::McapShared;
-use super::decompress::decompress;
 use super::definitions::ChannelTable;
 use super::directory::{Contents, Section, SectionKind};
 use super::record::{
     ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, name_of, parse,
 };
-
-/// The messages of one section that a query asks for, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Loaded {
-    pub buffer: Bytes,
-    /// In order of time, then place; `buffer` is 0 in each.
-    pub rows: Vec<Row>,
-}
-
-/// Which messages of a section are wanted.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub topics: Topics,
-    pub range: TimeRange,
-    /// Whether each channel is on one of the topics; for channels that became known later, the topic decides.
-    mask: Vec<bool>,
-}
-
-/// Bits of [`Row::order`] that count bytes within a section; those above count sections.
-pub(crate) const PLACE_BITS: u32 = 36;
-
-/// The place of a message in its file: sections in file order, then bytes within the section.
-pub(crate) fn order_of(section: usize, place: u64) -> u64 {
-    (section as u64) << PLACE_BITS | place.min((1 << PLACE_BITS) - 1)
-}
+use crate::decompress::decompress;
+use crate::sections::{Loaded, Wanted, order_of};
 
 impl McapShared {
     /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
-    pub fn load(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
         let is_partial = section.kind == SectionKind::Chunk && !wanted.is_everything();
         // Of an uncompressed chunk, nothing but the wanted messages is touched.
@@ -156,7 +132,7 @@ impl McapShared {
             let Some(channel) = table.index_of(id) else {
                 return Ok(None);
             };
-            if !wanted.wants(channel, &table) {
+            if !wanted.wants(channel, &table.channels) {
                 continue;
             }
             let Some(times) = self.message_index(id, place)? else {
@@ -239,44 +215,16 @@ impl MessageTimes {
     }
 }
 
-impl Wanted {
-    pub fn new(topics: Topics, range: TimeRange, table: &ChannelTable) -> Self {
-        let mask = table
-            .channels
-            .iter()
-            .map(|channel| topics.contains(&channel.topic))
-            .collect();
-        Wanted {
-            topics,
-            range,
-            mask,
-        }
-    }
-
-    /// Whether messages of this channel are wanted.
-    #[inline]
-    pub fn wants(&self, channel: u32, table: &ChannelTable) -> bool {
-        match self.mask.get(channel as usize) {
-            Some(&is_wanted) => is_wanted,
-            None => table
-                .channels
-                .get(channel as usize)
-                .is_some_and(|channel| self.topics.contains(&channel.topic)),
-        }
-    }
-
+impl McapShared {
     /// Whether a section may hold anything that is wanted.
-    pub fn may_be_in(&self, section: &Section, table: &ChannelTable) -> bool {
-        self.range.overlaps(section.range)
+    pub fn may_hold(&self, section: usize, wanted: &Wanted, table: &ChannelTable) -> bool {
+        let section = &self.directory.sections[section];
+        wanted.range.overlaps(section.range)
             && section.contents.may_hold(|id| {
                 table
                     .index_of(id)
-                    .is_none_or(|channel| self.wants(channel, table))
+                    .is_none_or(|channel| wanted.wants(channel, &table.channels))
             })
-    }
-
-    fn is_everything(&self) -> bool {
-        self.mask.iter().all(|&is_wanted| is_wanted)
     }
 }
 
@@ -369,7 +317,7 @@ impl<'a> Walk<'a> {
                 self.losses.unknown_channel += 1;
                 continue;
             };
-            if !wanted.wants(channel, &self.table) {
+            if !wanted.wants(channel, &self.table.channels) {
                 continue;
             }
             let times = (

@@ -1,19 +1,15 @@
 //! MCAP, read by its indexes where it has them and repaired where it is damaged.
 
 mod backfill;
-mod buffers;
 mod check;
 mod chunk;
 mod copy;
-mod decompress;
 mod definitions;
 mod directory;
 mod extras;
 mod open;
-mod prefetch;
-mod problems;
-mod read;
 mod record;
+mod recording;
 mod scan;
 mod writer;
 
@@ -23,18 +19,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use asof_core::{
-    Batch, Batches, ChannelSummary, Problem, Query, Source, SourceError, Stamp, Summary, TimeRange,
-    Topics,
+    Batch, Batches, Channel, ChannelSummary, Problem, Query, Source, SourceError, Stamp, Summary,
+    TimeRange, Topics,
 };
+use bytes::Bytes;
 use mcap::records::Statistics;
 
+use crate::buffers::BufferPool;
+use crate::problems::Problems;
+use crate::sections::{Loaded, Reader, Sections, Wanted};
 use crate::storage::{Mapped, Storage};
-use buffers::BufferPool;
 use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind, clamped_range};
-use problems::Problems;
 
-pub use check::Progress;
 pub use copy::{Copied, CopyError};
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
 
@@ -116,7 +113,7 @@ impl McapFile {
     /// When they are no MCAP file.
     pub fn from_bytes(
         name: impl Into<String>,
-        bytes: impl Into<bytes::Bytes>,
+        bytes: impl Into<Bytes>,
     ) -> Result<Self, SourceError> {
         Self::from_storage(
             Box::new(Mapped::from_bytes(name, bytes.into())),
@@ -149,7 +146,9 @@ impl Source for McapFile {
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(Box::new(read::Reader::new(&self.shared, query)))
+        let (wanted, plan) = self.shared.plan(query);
+        let sections: Arc<dyn Sections> = Arc::<McapShared>::clone(&self.shared);
+        Ok(Box::new(Reader::new(&sections, wanted, plan)))
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
@@ -209,6 +208,39 @@ impl Counters {
             decompressed_chunks: self.decompressed_chunks.load(Ordering::Relaxed),
             decompressed_bytes: self.decompressed_bytes.load(Ordering::Relaxed),
         }
+    }
+}
+
+impl Sections for McapShared {
+    fn name(&self) -> &str {
+        self.storage.name()
+    }
+
+    fn threads(&self) -> usize {
+        self.options.threads
+    }
+
+    fn range_of(&self, section: usize) -> TimeRange {
+        self.directory.sections[section].range
+    }
+
+    fn expected_bytes(&self, section: usize) -> u64 {
+        let section = &self.directory.sections[section];
+        section
+            .uncompressed_size
+            .min((section.end - section.offset).saturating_mul(64))
+    }
+
+    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        self.load_section(section, wanted)
+    }
+
+    fn reload(&self, section: usize, _: &Wanted) -> Result<Bytes, SourceError> {
+        self.bytes_of(section)
+    }
+
+    fn channels(&self) -> Arc<[Arc<Channel>]> {
+        Arc::clone(&self.table().channels)
     }
 }
 
@@ -395,6 +427,16 @@ impl McapShared {
             let problems = report.problems.to_vec();
             Arc::make_mut(&mut report.summary).problems = problems;
         }
+    }
+
+    /// What a query wants, and the sections that may hold it.
+    fn plan(&self, query: &Query) -> (Wanted, Vec<usize>) {
+        let table = self.table();
+        let wanted = Wanted::new(query.topics.clone(), query.range, &table.channels);
+        let plan = (0..self.directory.sections.len())
+            .filter(|&section| self.may_hold(section, &wanted, &table))
+            .collect();
+        (wanted, plan)
     }
 
     fn storage(&self) -> &dyn Storage {

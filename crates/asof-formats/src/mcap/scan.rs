@@ -12,12 +12,12 @@ use mcap::records::{Record, op};
 
 use super::definitions::Definitions;
 use super::directory::{Contents, Directory, Section, SectionKind, clamped, clamped_range};
-use super::problems::Problems;
 use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
     RecordHeader, name_of, parse,
 };
 use crate::Storage;
+use crate::problems::Problems;
 
 /// What a walk collects.
 pub(crate) struct Scan<'a> {

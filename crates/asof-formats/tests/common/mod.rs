@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod bags;
+
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, Stamp, Topics};
@@ -171,4 +173,77 @@ pub fn exercise(bytes: Vec<u8>) -> usize {
     }
     file.check(&mut |_, _| {}).expect("in memory");
     seen
+}
+
+/// What every source promises: order, and the same answers by topic, by time and from the back as a look at
+/// all messages gives.
+pub fn assert_keeps_its_promises(source: &dyn Source, name: &str) {
+    let all = messages(source, &Query::all());
+    assert!(
+        all.is_sorted_by_key(|message| message.log_time),
+        "{name}: out of order"
+    );
+    let summary = source.summary();
+    for topic in summary.topics() {
+        let found = messages(source, &Query::topics([topic]));
+        let wanted = all.iter().filter(|message| message.channel.topic == topic);
+        assert!(found.iter().eq(wanted), "{name}: {topic} alone");
+    }
+    let range = summary.range;
+    for part in 0..=4 {
+        let at = range.start.plus_nanos(range.duration_nanos() / 4 * part);
+        let wanted = scan_backfill(&all, &Topics::All, at);
+        let found = source.backfill(&Topics::All, at).expect("reads");
+        let found: Vec<Message> = found.iter().map(|m| m.to_message()).collect();
+        assert!(found == wanted, "{name}: backfill at {at}");
+        let until = messages(source, &Query::all().between(..=at));
+        let wanted = all.iter().filter(|message| message.log_time <= at);
+        assert!(until.iter().eq(wanted), "{name}: up to {at}");
+    }
+}
+
+/// A generator of numbers for tests: the same every time.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, below: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % below.max(1)
+    }
+}
+
+/// Damages bytes as disks and people do: flips, overwrites, cuts, holes, insertions.
+pub fn mutate(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut damaged = bytes.to_vec();
+    for _ in 0..=dice.roll(4) {
+        if damaged.is_empty() {
+            break;
+        }
+        let at = dice.roll(damaged.len());
+        match dice.roll(6) {
+            0 => damaged[at] ^= 1 << dice.roll(8),
+            1 => damaged[at] = dice.roll(256) as u8,
+            2 => {
+                let value = [0, 1, u32::MAX, i32::MAX as u32, 0x8000_0000][dice.roll(5)];
+                for (place, byte) in value.to_le_bytes().into_iter().enumerate() {
+                    if let Some(slot) = damaged.get_mut(at + place) {
+                        *slot = byte;
+                    }
+                }
+            }
+            3 => damaged.truncate(at),
+            4 => {
+                let end = (at + dice.roll(300)).min(damaged.len());
+                damaged.drain(at..end);
+            }
+            _ => {
+                let extra: Vec<u8> = (0..dice.roll(300)).map(|_| dice.roll(256) as u8).collect();
+                damaged.splice(at..at, extra);
+            }
+        }
+    }
+    damaged
 }

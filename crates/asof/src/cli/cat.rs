@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use asof_core::{Problem, Source};
-use asof_formats::McapFile;
+use asof_core::Problem;
+use asof_formats::Recording;
 use clap::Args;
 
 use super::Outcome;
 use super::failure::Usage;
 use super::lines::Lines;
 use super::numbers::counted;
-use super::place::{self, quoted};
+use super::place::{Opening, quoted};
 use super::screen::{Screen, output};
 use super::select::Select;
 
@@ -26,12 +26,15 @@ Examples:
   asof cat run.mcap --raw --topics /odom --start +10s --end +12.5s
   asof cat run.mcap --raw --json --limit 5 | jq .topic")]
 pub struct Cat {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
 
     #[command(flatten)]
     select: Select,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// Print payloads as they are, without decoding them
     #[arg(long)]
@@ -58,26 +61,26 @@ impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let has_messages = self.attachment.is_none() && self.metadata.is_none();
         if has_messages && !self.raw {
-            let place = quoted(&self.place);
+            let place = quoted(&self.places[0]);
             return Err(Usage::error(format!(
                 "decoding messages is not supported yet; print their payloads with `asof cat {place} --raw`"
             )));
         }
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(&self.places)?;
         if let Some(name) = &self.attachment {
-            self.write_attachment(&file, name, screen)?;
+            self.write_attachment(&*file, name, screen)?;
         } else if let Some(name) = &self.metadata {
-            self.write_metadata(&file, name)?;
+            self.write_metadata(&*file, name)?;
         } else {
-            self.write_messages(&file, screen)?;
+            self.write_messages(&*file, screen)?;
         }
         let problems = &file.summary().problems;
         tell_problems(problems, screen);
         Ok(Outcome::of(problems))
     }
 
-    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<()> {
-        let query = self.select.query(&self.place, &file.summary(), screen);
+    fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<()> {
+        let query = self.select.query(&self.places[0], &file.summary(), screen);
         let mut lines = Lines::new(output(), self.json);
         let mut left = self.limit.unwrap_or(u64::MAX);
         if left > 0 && !query.range.is_empty() {
@@ -92,8 +95,7 @@ impl Cat {
             }
         }
         lines.finish()?;
-        if screen.is_verbose() {
-            let counters = file.counters();
+        if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
             screen.note(format_args!(
                 "{} opened, {} decompressed",
                 counted(counters.chunks, "chunk"),
@@ -103,7 +105,12 @@ impl Cat {
         Ok(())
     }
 
-    fn write_attachment(&self, file: &McapFile, name: &str, screen: &Screen) -> anyhow::Result<()> {
+    fn write_attachment(
+        &self,
+        file: &dyn Recording,
+        name: &str,
+        screen: &Screen,
+    ) -> anyhow::Result<()> {
         let summary = file.summary();
         let mut found = summary
             .attachments
@@ -127,7 +134,7 @@ impl Cat {
     }
 
     /// Every record of that name, one object a line.
-    fn write_metadata(&self, file: &McapFile, name: &str) -> anyhow::Result<()> {
+    fn write_metadata(&self, file: &dyn Recording, name: &str) -> anyhow::Result<()> {
         let summary = file.summary();
         let mut found = summary
             .metadata
@@ -153,7 +160,7 @@ impl Cat {
         names: impl Iterator<Item = &'a str>,
     ) -> anyhow::Error {
         let names: Vec<&str> = names.collect();
-        let place = self.place.display();
+        let place = self.places[0].display();
         if names.is_empty() {
             anyhow!("{place} has no {what} '{name}', nor any other")
         } else {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use asof_core::{Query, Source};
+use asof_core::Query;
 use asof_demo::{Demo, DemoOptions, Encoding};
 use asof_formats::{McapWriter, McapWriterOptions};
 use clap::{Args, ValueEnum};

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::{Problem, Query, Source};
-use asof_formats::McapFile;
+use asof_core::{Problem, Query};
+use asof_formats::Recording;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::newfile::beside;
 use super::numbers::{bytes, counted, shown};
-use super::place::{self, quoted};
+use super::place::{Opening, quoted};
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
 
@@ -30,6 +30,9 @@ pub struct Doctor {
     /// A recording
     #[arg(value_name = "PLACE")]
     place: PathBuf,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// Print JSON
     #[arg(long)]
@@ -54,11 +57,11 @@ const BAR: &str = "checking [{bar:40}] {decimal_bytes}/{decimal_total_bytes} {et
 
 impl Doctor {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(std::slice::from_ref(&self.place))?;
         let bar = screen.progress(file.summary().size, BAR);
         let problems = file.check(&mut |done, _| bar.set_position(done));
         bar.finish_and_clear();
-        let diagnosis = self.diagnosis(&file, problems?)?;
+        let diagnosis = self.diagnosis(&*file, problems?)?;
         let mut out = output();
         if self.json {
             serde_json::to_writer(&mut out, &diagnosis).map_err(io::Error::from)?;
@@ -70,7 +73,7 @@ impl Doctor {
         Ok(Outcome::of(&diagnosis.problems))
     }
 
-    fn diagnosis(&self, file: &McapFile, problems: Vec<Problem>) -> anyhow::Result<Diagnosis> {
+    fn diagnosis(&self, file: &dyn Recording, problems: Vec<Problem>) -> anyhow::Result<Diagnosis> {
         let summary = file.summary();
         let messages = match summary.messages {
             Some(messages) if problems.is_empty() => messages,
@@ -119,7 +122,7 @@ impl Doctor {
     }
 }
 
-fn readable_messages(file: &McapFile) -> anyhow::Result<u64> {
+fn readable_messages(file: &dyn Recording) -> anyhow::Result<u64> {
     let mut messages = 0;
     for batch in file.read(&Query::all())? {
         messages += batch?.len() as u64;

@@ -1,14 +1,14 @@
 //! `asof info`
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use asof_core::{Source, Stamp};
+use asof_core::Stamp;
 use clap::Args;
 
 use super::Outcome;
 use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
-use super::place;
+use super::place::Opening;
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
@@ -33,6 +33,9 @@ pub struct Info {
 
     #[command(flatten)]
     select: Select,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// Print JSON
     #[arg(long)]
@@ -65,14 +68,14 @@ impl Info {
         failure.map_or(Ok(outcome), Err)
     }
 
-    fn report(&self, place: &Path, screen: &Screen) -> anyhow::Result<Report> {
-        let file = place::open(place)?;
+    fn report(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<Report> {
+        let file = self.opening.open(std::slice::from_ref(place))?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         if self.select.is_all_of_time() {
             Ok(Report::of_summary(place, &summary, &query))
         } else {
-            Ok(Report::of_messages(place, &file, &query)?)
+            Ok(Report::of_messages(place, &*file, &query)?)
         }
     }
 }

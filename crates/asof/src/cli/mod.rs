@@ -2,6 +2,7 @@
 
 mod cat;
 mod completions;
+mod convert;
 mod demo;
 mod doctor;
 mod failure;
@@ -59,6 +60,7 @@ enum Verb {
     Demo(demo::DemoVerb),
     Info(info::Info),
     Cat(cat::Cat),
+    Convert(convert::Convert),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
     Completions(completions::Completions),
@@ -102,6 +104,7 @@ pub fn main() -> ExitCode {
         Verb::Demo(demo) => demo.run(&screen),
         Verb::Info(info) => info.run(&screen),
         Verb::Cat(cat) => cat.run(&screen),
+        Verb::Convert(convert) => convert.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Completions(completions) => completions.run(),

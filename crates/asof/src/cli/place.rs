@@ -1,11 +1,12 @@
 //! What a person names on the command line, opened.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use asof_core::SourceError;
-use asof_formats::McapFile;
+use asof_formats::{Definitions, Merged, OpenOptions, Recording};
+use clap::Args;
 
 /// Schemes of places that are not files.
 const SCHEMES: [&str; 7] = [
@@ -18,8 +19,59 @@ const SCHEMES: [&str; 7] = [
     "ws",
 ];
 
+/// Flags of every verb that opens recordings.
+#[derive(Debug, Args)]
+pub struct Opening {
+    /// Look for definitions of ROS 2 types in this folder too, such as /opt/ros/humble/share; for bags
+    /// that have none of their own
+    #[arg(long, value_name = "DIR")]
+    msg_path: Vec<PathBuf>,
+}
+
+impl Opening {
+    /// Opens one place, or several as one.
+    pub fn open(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
+        self.open_with(places, OpenOptions::default())
+    }
+
+    /// Opens places that will be read once from front to back.
+    pub fn open_to_copy(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
+        let options = OpenOptions {
+            map: false,
+            ..OpenOptions::default()
+        };
+        self.open_with(places, options)
+    }
+
+    fn open_with(
+        &self,
+        places: &[PathBuf],
+        mut options: OpenOptions,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        options.definitions = Definitions::with_folders(&self.msg_path)
+            .context("cannot look for definitions there; check the folder of --msg-path")?;
+        let open = |place: &PathBuf| {
+            let recording = open_one(place, &options)?;
+            Ok((place.display().to_string(), recording))
+        };
+        let mut parts = places
+            .iter()
+            .map(open)
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        if parts.len() == 1 {
+            return Ok(parts.remove(0).1);
+        }
+        Ok(Box::new(Merged::new(parts)))
+    }
+}
+
+/// Opens one place.
+pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
+    open_one(place, &OpenOptions::default())
+}
+
 /// Opens a place, with an error that a person can act upon.
-pub fn open(place: &Path) -> anyhow::Result<McapFile> {
+fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     if let Some(scheme) = scheme_of(place) {
         let place = place.display();
         return Err(anyhow!(
@@ -34,7 +86,7 @@ pub fn open(place: &Path) -> anyhow::Result<McapFile> {
             "cannot open {place}: it is no ordinary file; save what comes out of it to a file first"
         ));
     }
-    match asof_formats::open(place) {
+    match asof_formats::open_with(place, options) {
         Ok(file) => Ok(file),
         Err(error) => Err(explained(place, error)),
     }

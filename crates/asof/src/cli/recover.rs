@@ -4,15 +4,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use asof_core::{Problem, Query, Source};
-use asof_formats::{Compression, Copied, McapFile, McapWriter, McapWriterOptions};
+use asof_core::Problem;
+use asof_formats::{
+    Compression, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording, convert,
+};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
 use super::newfile::{NewFile, refuse_same};
 use super::numbers::{bytes, counted, shown};
-use super::place;
+use super::place::Opening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
 
@@ -41,6 +43,9 @@ pub struct Recover {
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     compression: CompressionChoice,
 
+    #[command(flatten)]
+    opening: Opening,
+
     /// Replace a file that is there already
     #[arg(long)]
     force: bool,
@@ -51,7 +56,7 @@ pub struct Recover {
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum CompressionChoice {
+pub enum CompressionChoice {
     /// Small, quick to read
     #[default]
     Zstd,
@@ -90,11 +95,13 @@ const BAR: &str = "saving [{bar:40}] {human_pos}/{human_len} messages {eta}";
 impl Recover {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         refuse_same(&self.place, &self.output)?;
-        let file = place::open(&self.place)?;
+        let file = self
+            .opening
+            .open_to_copy(std::slice::from_ref(&self.place))?;
         let new = NewFile::create(&self.output, |_| self.force)?;
-        let copied = self.copy(&file, &new, screen)?;
+        let copied = self.copy(&*file, &new, screen)?;
         new.finish()?;
-        let rescue = self.rescue(&file, copied)?;
+        let rescue = self.rescue(&*file, copied)?;
         let mut out = output();
         if self.json {
             serde_json::to_writer(&mut out, &rescue).map_err(io::Error::from)?;
@@ -106,7 +113,12 @@ impl Recover {
         Ok(Outcome::of(&rescue.problems))
     }
 
-    fn copy(&self, file: &McapFile, new: &NewFile, screen: &Screen) -> anyhow::Result<Copied> {
+    fn copy(
+        &self,
+        file: &dyn Recording,
+        new: &NewFile,
+        screen: &Screen,
+    ) -> anyhow::Result<Converted> {
         let summary = file.summary();
         let failed = || format!("cannot write {}: is the disk full?", self.output.display());
         let options = McapWriterOptions {
@@ -116,7 +128,7 @@ impl Recover {
         };
         let mut writer = McapWriter::new(new.writer()?, options).with_context(failed)?;
         let bar = screen.progress(summary.messages.unwrap_or(0), BAR);
-        let copied = file.copy_to(&Query::all(), &mut writer, &mut |done| {
+        let copied = convert(file, &mut writer, &ConvertOptions::default(), &mut |done| {
             bar.set_position(done);
         });
         bar.finish_and_clear();
@@ -125,7 +137,7 @@ impl Recover {
         Ok(copied)
     }
 
-    fn rescue(&self, file: &McapFile, copied: Copied) -> anyhow::Result<Rescue> {
+    fn rescue(&self, file: &dyn Recording, copied: Converted) -> anyhow::Result<Rescue> {
         let summary = file.summary();
         let written = std::fs::metadata(&self.output);
         let size = written
@@ -142,7 +154,7 @@ impl Recover {
                 .messages
                 .unwrap_or(0)
                 .saturating_sub(copied.messages),
-            problems: summary.problems.clone(),
+            problems: [summary.problems.clone(), copied.problems].concat(),
         })
     }
 }

@@ -101,6 +101,13 @@ impl Select {
     }
 }
 
+impl Patterns {
+    /// Whether one of them means this topic.
+    pub fn is_match(&self, topic: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.is_match(topic))
+    }
+}
+
 impl Pattern {
     /// A topic's own name always matches it, whatever a glob would make of it.
     fn is_match(&self, topic: &str) -> bool {
@@ -108,7 +115,7 @@ impl Pattern {
     }
 }
 
-fn parse_patterns(text: &str) -> Result<Patterns, String> {
+pub fn parse_patterns(text: &str) -> Result<Patterns, String> {
     let patterns: Vec<Pattern> = split_at_commas(text)
         .into_iter()
         .map(str::trim)

@@ -4,19 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use asof_core::{Batch, Query, Row, SourceError, Stamp};
+use asof_core::{Batch, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
 
-use super::McapShared;
-use super::chunk::{Loaded, Wanted};
-use super::prefetch::Prefetch;
+use super::{Loaded, Prefetch, Sections, Wanted};
 
 /// The answer to a query.
 ///
 /// Sections are taken in the order in which they start. Those that overlap are merged; one that overlaps
 /// with no other, which is the rule, goes out as it is.
 pub(crate) struct Reader {
-    file: Arc<McapShared>,
+    file: Arc<dyn Sections>,
     prefetch: Prefetch,
     /// The times at which the planned sections start, in order.
     starts: Vec<Stamp>,
@@ -43,17 +41,12 @@ const MERGED_BYTES: u64 = 16 << 20;
 const OPEN_BYTES: usize = 48 << 20;
 
 impl Reader {
-    pub fn new(file: &Arc<McapShared>, query: &Query) -> Self {
-        let table = file.table();
-        let wanted = Wanted::new(query.topics.clone(), query.range, &table);
-        let sections = &file.directory.sections;
-        let mut plan: Vec<usize> = (0..sections.len())
-            .filter(|&index| wanted.may_be_in(&sections[index], &table))
-            .collect();
-        plan.sort_by_key(|&index| sections[index].range.start);
+    /// Reads the sections of `plan`, in whatever order they are given.
+    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, mut plan: Vec<usize>) -> Self {
+        plan.sort_by_key(|&index| file.range_of(index).start);
         let starts = plan
             .iter()
-            .map(|&index| sections[index].range.start)
+            .map(|&index| file.range_of(index).start)
             .collect();
         Reader {
             file: Arc::clone(file),
@@ -101,11 +94,11 @@ impl Reader {
 
     /// Everything of the only open section before `horizon`.
     fn cut_single(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
-        let channels = Arc::clone(&self.file.table().channels);
+        let channels = self.file.channels();
         let cursor = &mut self.open[0];
         let buffer = match cursor.buffer.take() {
             Some(buffer) => buffer,
-            None => self.file.bytes_of(cursor.section)?,
+            None => self.prefetch.reload(cursor.section)?,
         };
         let end = match horizon {
             Some(horizon) => {
@@ -181,11 +174,7 @@ impl Reader {
             });
         }
         self.open.retain(|cursor| cursor.left() > 0);
-        Ok(Batch::new(
-            Arc::clone(&self.file.table().channels),
-            buffers,
-            merged,
-        ))
+        Ok(Batch::new(self.file.channels(), buffers, merged))
     }
 
     /// The payloads of the rows that lie in a parked section, cut out into a buffer of their own.
@@ -199,7 +188,7 @@ impl Reader {
         if rows.iter().all(|row| row.buffer != buffer) {
             return Ok(Bytes::new());
         }
-        let contents = self.file.bytes_of(section)?;
+        let contents = self.prefetch.reload(section)?;
         for row in rows.iter_mut().filter(|row| row.buffer == buffer) {
             let payload = contents.get(row.offset as usize..(row.offset + row.len) as usize);
             row.offset = cut.len() as u64;
@@ -243,5 +232,76 @@ impl Iterator for Reader {
             1 => Some(self.cut_single(horizon)),
             _ => Some(self.merge(horizon)),
         }
+    }
+}
+
+/// The sections one after the other, each in order within itself: for those who sort for themselves, in
+/// memory that does not depend on how far the sections overlap.
+pub(crate) struct InFileOrder {
+    file: Arc<dyn Sections>,
+    prefetch: Prefetch,
+}
+
+impl InFileOrder {
+    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, mut plan: Vec<usize>) -> Self {
+        plan.sort_unstable();
+        InFileOrder {
+            file: Arc::clone(file),
+            prefetch: Prefetch::new(file, wanted, plan),
+        }
+    }
+}
+
+impl Iterator for InFileOrder {
+    type Item = Result<Batch, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.prefetch.next()? {
+                Ok(Loaded { rows, .. }) if rows.is_empty() => {}
+                Ok(Loaded { buffer, rows }) => {
+                    return Some(Ok(Batch::new(self.file.channels(), vec![buffer], rows)));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The most bytes that reading these sections in order of time holds at once.
+pub(crate) fn deepest_overlap(sections: impl Iterator<Item = (TimeRange, u64)>) -> u64 {
+    let mut changes: Vec<(Stamp, bool, u64)> = Vec::new();
+    for (range, bytes) in sections.filter(|(range, _)| !range.is_empty()) {
+        // At one instant sections are opened before others are closed: both ends are in the range.
+        changes.push((range.start, false, bytes));
+        changes.push((range.end, true, bytes));
+    }
+    changes.sort_unstable();
+    let (mut held, mut deepest) = (0u64, 0u64);
+    for (_, is_end, bytes) in changes {
+        if is_end {
+            held = held.saturating_sub(bytes);
+        } else {
+            held = held.saturating_add(bytes);
+            deepest = deepest.max(held);
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_overlap_counts_what_is_open_at_one_instant() {
+        let range = |start: i64, end: i64| TimeRange::new(start.into(), end.into());
+        let sections = [
+            (range(0, 10), 5),
+            (range(10, 20), 7),
+            (range(21, 30), 11),
+            (TimeRange::EMPTY, 100),
+        ];
+        assert_eq!(deepest_overlap(sections.into_iter()), 12);
     }
 }

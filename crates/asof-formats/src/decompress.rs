@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asof_core::ProblemKind;
 use bytes::Bytes;
 
-use super::buffers::BufferPool;
+use crate::buffers::BufferPool;
 
 /// A compressed chunk may not become larger than this, however large it says it is.
 const LARGEST_CHUNK: u64 = 4 << 30;
@@ -68,6 +68,16 @@ pub(crate) fn decompress(
     }
 }
 
+/// Decompresses bzip2 data, which only bags use.
+pub(crate) fn decompress_bz2(data: &Bytes, declared: u64, pool: &Arc<BufferPool>) -> Decompressed {
+    in_steps(
+        bzip2::bufread::MultiBzDecoder::new(&data[..]),
+        data,
+        declared,
+        pool,
+    )
+}
+
 /// The fast path: the whole chunk in one call. `None` where that fails for whatever reason.
 fn zstd_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<Bytes> {
     thread_local! {
@@ -97,8 +107,11 @@ fn in_steps(
     declared: u64,
     pool: &Arc<BufferPool>,
 ) -> Decompressed {
-    let limit = declared.max(likely_size(data)).min(LARGEST_CHUNK) as usize;
     // One byte more than declared shows whether the data ends there.
+    let limit = declared
+        .saturating_add(1)
+        .max(likely_size(data))
+        .min(LARGEST_CHUNK) as usize;
     let first = declared.min(likely_size(data)).saturating_add(1) as usize;
     let mut buffer = pool.take(first);
     let mut used = 0;
@@ -195,6 +208,18 @@ mod tests {
         (0..200_000u32)
             .flat_map(|n| (n / 7).to_le_bytes())
             .collect()
+    }
+
+    #[test]
+    fn data_that_compresses_beyond_all_expectation_is_whole() {
+        let contents = vec![7; 20 << 20];
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(&contents).expect("compresses");
+        let data = Bytes::from(encoder.finish().expect("compresses"));
+        assert!(likely_size(&data) < contents.len() as u64);
+        let found = decompress_bz2(&data, contents.len() as u64, &pool());
+        assert!(found.fault.is_none());
+        assert_eq!(found.bytes.len(), contents.len());
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use asof_core::SourceError;
+use bytes::Bytes;
 
-use super::McapShared;
-use super::chunk::{Loaded, Wanted};
+use super::{Loaded, Sections, Wanted};
 
 /// Loads the sections of a plan, in the plan's order, on other threads where that pays.
 ///
@@ -24,7 +24,7 @@ const BYTES_AHEAD: u64 = 32 << 20;
 const WORTH_A_THREAD: usize = 3;
 
 struct Shared {
-    file: Arc<McapShared>,
+    file: Arc<dyn Sections>,
     wanted: Wanted,
     plan: Vec<usize>,
     state: Mutex<State>,
@@ -49,11 +49,11 @@ struct State {
 }
 
 impl Prefetch {
-    pub fn new(file: &Arc<McapShared>, wanted: Wanted, plan: Vec<usize>) -> Self {
+    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, plan: Vec<usize>) -> Self {
         let threads = if plan.len() < WORTH_A_THREAD {
             1
         } else {
-            file.options.threads.min(plan.len())
+            file.threads().min(plan.len())
         };
         let shared = Arc::new(Shared {
             file: Arc::clone(file),
@@ -67,7 +67,7 @@ impl Prefetch {
         let start = |_| {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new()
-                .name("asof-mcap".into())
+                .name("asof-read".into())
                 .spawn(move || shared.work())
         };
         // A system that gives no more threads is served by those that there are, or by the reader alone.
@@ -98,7 +98,7 @@ impl Prefetch {
             }
             if state.is_broken {
                 let (place, reason) = (
-                    shared.file.storage().name().to_owned(),
+                    shared.file.name().to_owned(),
                     "a reading thread failed".to_owned(),
                 );
                 return Some(Err(SourceError::Unreadable { place, reason }));
@@ -108,6 +108,13 @@ impl Prefetch {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Prefetch {
+    /// The buffer of a section that was taken before, loaded again.
+    pub fn reload(&self, section: usize) -> Result<Bytes, SourceError> {
+        self.shared.file.reload(section, &self.shared.wanted)
     }
 }
 
@@ -160,12 +167,8 @@ impl Shared {
         }
     }
 
-    /// What a section is expected to take, whatever it declares.
     fn bytes_of(&self, place: usize) -> u64 {
-        let section = &self.file.directory.sections[self.plan[place]];
-        section
-            .uncompressed_size
-            .min((section.end - section.offset).saturating_mul(64))
+        self.file.expected_bytes(self.plan[place])
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

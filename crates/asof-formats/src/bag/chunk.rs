@@ -1,0 +1,393 @@
+//! One section of a bag, opened: its messages in order, with the buffer that holds them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asof_core::{Problem, ProblemKind, Row, SourceError, TimeRange};
+use bytes::Bytes;
+
+use super::connections::ConnectionTable;
+use super::record::{Fields, Frame, find_record, index_entries, message_of, name_of, op};
+use super::{BagShared, Contents, Section, SectionKind};
+use crate::decompress::{Decompressed, decompress, decompress_bz2};
+use crate::sections::{Loaded, Wanted, order_of};
+
+/// The index records behind a chunk: connection, and pairs of time and place.
+pub(crate) struct ChunkIndex(Vec<(u32, Bytes)>);
+
+impl ChunkIndex {
+    /// Times and places of the messages of a connection.
+    pub fn of(&self, conn: u32) -> impl Iterator<Item = (asof_core::Stamp, u64)> + '_ {
+        self.0
+            .iter()
+            .filter(move |(found, _)| *found == conn)
+            .flat_map(|(_, entries)| index_entries(entries))
+    }
+
+    fn count(&self, conn: u32) -> u64 {
+        self.of(conn).count() as u64
+    }
+}
+
+/// What a walk over a section finds without keeping any message.
+pub(crate) struct Glance {
+    pub range: TimeRange,
+    pub counts: BTreeMap<u32, u64>,
+    pub bytes: u64,
+}
+
+/// The head of a chunk record.
+pub(crate) struct ChunkHead {
+    frame: Frame,
+    pub compression: String,
+    pub size: u64,
+}
+
+impl BagShared {
+    /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
+    pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        let section = &self.sections[index];
+        if !wanted.is_everything()
+            && matches!(section.contents, Contents::Indexed(_))
+            && let Some(loaded) = self.load_by_index(index, wanted)?
+        {
+            return Ok(loaded);
+        }
+        let Some((buffer, base)) = self.contents(section)? else {
+            return Ok(Loaded::default());
+        };
+        let rows = Walk::new(self, index, base, &buffer).run(wanted);
+        Ok(Loaded { buffer, rows })
+    }
+
+    /// Walks a section for what an index would say about it, and takes in the connections in it.
+    pub fn glance(&self, index: usize) -> Result<Glance, SourceError> {
+        let mut glance = Glance {
+            range: TimeRange::EMPTY,
+            counts: BTreeMap::new(),
+            bytes: 0,
+        };
+        let Some((buffer, base)) = self.contents(&self.sections[index])? else {
+            return Ok(glance);
+        };
+        glance.bytes = buffer.len() as u64;
+        let mut walk = Walk::new(self, index, base, &buffer);
+        while let Some((_, conn, time)) = walk.next_message() {
+            *glance.counts.entry(conn).or_default() += 1;
+            glance.range = glance.range.cover_stamp(time);
+        }
+        Ok(glance)
+    }
+
+    /// The messages at these places of a section's contents.
+    pub fn load_at(
+        &self,
+        index: usize,
+        places: &[u64],
+    ) -> Result<(Bytes, Vec<Option<Row>>), SourceError> {
+        let Some((buffer, _)) = self.contents(&self.sections[index])? else {
+            return Ok((Bytes::new(), vec![None; places.len()]));
+        };
+        let table = self.table();
+        let row = |&place: &u64| row_at(&buffer, place, index, &table);
+        let rows = places.iter().map(row).collect();
+        Ok((buffer, rows))
+    }
+
+    /// The index records behind a chunk; `None` where they are not all there.
+    pub fn chunk_index(&self, section: &Section) -> Result<Option<ChunkIndex>, SourceError> {
+        let Contents::Indexed(counts) = &section.contents else {
+            return Ok(None);
+        };
+        let Some(head) = self.chunk_head(section)? else {
+            return Ok(None);
+        };
+        let start = head.frame.end();
+        let bytes = self.storage.get(start, section.end.saturating_sub(start))?;
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some((frame, header)) = bytes
+            .get(at..)
+            .and_then(|rest| Frame::parse(at as u64, rest))
+        {
+            let fields = Fields::parse(header).filter(|fields| fields.op == Some(op::INDEX));
+            let (Some(fields), true) = (fields, frame.end() <= bytes.len() as u64) else {
+                break;
+            };
+            at = frame.end() as usize;
+            if let Some(conn) = fields.conn {
+                found.push((conn, bytes.slice(frame.data() as usize..at)));
+            }
+        }
+        let index = ChunkIndex(found);
+        let is_whole = counts
+            .iter()
+            .all(|&(conn, count)| index.count(conn) == count);
+        Ok(is_whole.then_some(index))
+    }
+
+    /// An uncompressed chunk whose index is good is not walked: only the wanted messages in it are touched.
+    fn load_by_index(&self, index: usize, wanted: &Wanted) -> Result<Option<Loaded>, SourceError> {
+        let section = &self.sections[index];
+        let Some(head) = self.chunk_head(section)? else {
+            return Ok(None);
+        };
+        if head.compression != "none" {
+            return Ok(None);
+        }
+        let (Some(entries), Some(counts)) = (self.chunk_index(section)?, section.contents.known())
+        else {
+            return Ok(None);
+        };
+        let Some((buffer, _)) = self.contents(section)? else {
+            return Ok(None);
+        };
+        let table = self.table();
+        let mut rows = Vec::new();
+        for &(conn, _) in counts {
+            let Some(channel) = table.index_of(conn) else {
+                return Ok(None);
+            };
+            if !wanted.wants(channel, &table.channels) {
+                continue;
+            }
+            for (time, place) in entries.of(conn) {
+                if !wanted.range.contains(time) {
+                    continue;
+                }
+                let row = row_at(&buffer, place, index, &table)
+                    .filter(|row| row.channel == channel && row.log_time == time);
+                let Some(row) = row else { return Ok(None) };
+                rows.push(row);
+            }
+        }
+        rows.sort_by_key(|row| (row.log_time, row.order));
+        Ok(Some(Loaded { buffer, rows }))
+    }
+
+    /// The uncompressed bytes of a section, and where in the file it starts.
+    fn contents(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
+        if section.kind == SectionKind::Bare {
+            let len = section.end.saturating_sub(section.offset);
+            return Ok(Some((
+                self.storage.get(section.offset, len)?,
+                section.offset,
+            )));
+        }
+        let Some(head) = self.chunk_head(section)? else {
+            let message =
+                "there is no chunk here, although the index says so; what it held is left out";
+            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+            return Ok(None);
+        };
+        let start = head.frame.data();
+        let room = section.end.min(self.storage.size()).saturating_sub(start);
+        let is_open = section.kind == SectionKind::OpenChunk;
+        let len = if is_open {
+            room
+        } else {
+            head.frame.data_len.min(room)
+        };
+        let data = self.storage.get(start, len)?;
+        let is_cut = is_open || (data.len() as u64) < head.frame.data_len;
+        let Decompressed { bytes, fault } = match head.compression.as_str() {
+            "none" => decompress("", &data, head.size, &self.pool),
+            "bz2" => decompress_bz2(&data, head.size, &self.pool),
+            "lz4" => decompress("lz4", &data, head.size, &self.pool),
+            other => Decompressed {
+                bytes: Bytes::new(),
+                fault: Some((
+                    ProblemKind::UnknownCompression,
+                    format!(
+                        "compression '{other}' is not known (bz2, lz4 and none are); the chunk is left out"
+                    ),
+                )),
+            },
+        };
+        // That the file was cut here has been said already.
+        if let Some((kind, message)) = fault.filter(|_| !is_cut) {
+            let message = format!("chunk: {message}");
+            self.report(Problem::at(kind, section.offset, message));
+        }
+        Ok(Some((bytes, section.offset)))
+    }
+
+    pub fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
+        let front = self.storage.get(section.offset, 4 + 256 + 4)?;
+        let parsed = Frame::parse(section.offset, &front).and_then(|(frame, header)| {
+            let fields = Fields::parse(header).filter(|fields| fields.op == Some(op::CHUNK))?;
+            Some(ChunkHead {
+                frame,
+                compression: String::from_utf8_lossy(fields.compression?).into_owned(),
+                size: fields.size?.into(),
+            })
+        });
+        Ok(parsed)
+    }
+
+    /// Holds the index records behind every chunk against what the bag's index says.
+    pub fn check_indexes(&self) -> Result<(), SourceError> {
+        for section in &self.sections {
+            if matches!(section.contents, Contents::Indexed(_))
+                && self.chunk_index(section)?.is_none()
+            {
+                let message =
+                    "the index records behind this chunk are not what the bag's index says";
+                self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The message record at `place`, if there is one and its connection is known.
+fn row_at(buffer: &[u8], place: u64, section: usize, table: &ConnectionTable) -> Option<Row> {
+    let record = buffer.get(usize::try_from(place).ok()?..)?;
+    let (frame, header) = Frame::parse(place, record)?;
+    let (conn, time) = message_of(header)?;
+    let channel = table.index_of(conn)?;
+    (frame.end() <= buffer.len() as u64).then(|| row(frame, channel, time, section))
+}
+
+fn row(frame: Frame, channel: u32, time: asof_core::Stamp, section: usize) -> Row {
+    Row {
+        log_time: time,
+        publish_time: time,
+        order: order_of(section, frame.at),
+        offset: frame.data(),
+        len: frame.data_len,
+        sequence: 0,
+        channel,
+        buffer: 0,
+    }
+}
+
+/// A walk over the records of one section.
+struct Walk<'a> {
+    bag: &'a BagShared,
+    section: usize,
+    /// What to name as the place of a problem: the section's own place in the file.
+    base: u64,
+    buffer: &'a Bytes,
+    at: usize,
+    table: Arc<ConnectionTable>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(bag: &'a BagShared, section: usize, base: u64, buffer: &'a Bytes) -> Self {
+        Walk {
+            bag,
+            section,
+            base,
+            buffer,
+            at: 0,
+            table: bag.table(),
+        }
+    }
+
+    fn run(mut self, wanted: &Wanted) -> Vec<Row> {
+        let expected = self.bag.sections[self.section]
+            .contents
+            .known()
+            .map_or(0, |counts| counts.iter().map(|&(_, count)| count).sum());
+        // A record takes 46 bytes at least, whatever the index counts.
+        let mut rows = Vec::with_capacity((expected as usize).min(self.buffer.len() / 46 + 1));
+        let declared = self.bag.sections[self.section].range;
+        let (mut unknown, mut outside) = (0u64, 0u64);
+        while let Some((frame, conn, time)) = self.next_message() {
+            let Some(channel) = self.table.index_of(conn) else {
+                unknown += 1;
+                continue;
+            };
+            if !wanted.wants(channel, &self.table.channels) {
+                continue;
+            }
+            outside += u64::from(!declared.contains(time));
+            if wanted.range.contains(time) {
+                rows.push(row(frame, channel, time, self.section));
+            }
+        }
+        if !rows.is_sorted_by_key(|row: &Row| row.log_time) {
+            rows.sort_by_key(|row| (row.log_time, row.order));
+        }
+        self.report_losses(unknown, outside, declared);
+        rows
+    }
+
+    /// The next message, stepping over everything else; connections are taken in on the way.
+    #[inline]
+    fn next_message(&mut self) -> Option<(Frame, u32, asof_core::Stamp)> {
+        loop {
+            let at = self.at;
+            let rest = self.buffer.get(at..).filter(|rest| !rest.is_empty())?;
+            let parsed = Frame::parse(at as u64, rest)
+                .filter(|(frame, _)| frame.end() <= self.buffer.len() as u64);
+            let Some((frame, header)) = parsed else {
+                self.step_over(at);
+                continue;
+            };
+            self.at = frame.end() as usize;
+            if let Some((conn, time)) = message_of(header) {
+                return Some((frame, conn, time));
+            }
+            match Fields::parse(header) {
+                Some(fields) => self.meet_other(frame, &fields),
+                None => self.step_over(at),
+            }
+        }
+    }
+
+    fn meet_other(&mut self, frame: Frame, fields: &Fields<'_>) {
+        if let (Some(op::CONNECTION), Some(id), Some(topic)) =
+            (fields.op, fields.conn, fields.topic)
+        {
+            let data = &self.buffer[frame.data() as usize..frame.end() as usize];
+            let problem = self.bag.connections_mut().add(self.base, id, topic, data);
+            self.table = self.bag.table();
+            if let Some(problem) = problem {
+                self.bag.report(problem);
+            }
+        } else if fields.op == Some(op::MESSAGE) {
+            let message = format!(
+                "chunk: {} at byte {} of its contents has no connection or time; it is left out",
+                name_of(fields.op),
+                frame.at
+            );
+            self.bag
+                .report(Problem::at(ProblemKind::BadRecord, self.base, message));
+        }
+    }
+
+    /// Goes on at the next record that is one beyond doubt.
+    fn step_over(&mut self, at: usize) {
+        let len = self.buffer.len();
+        let next = find_record(self.buffer, at + 1, len as u64).unwrap_or(len);
+        let message = format!(
+            "chunk: {} bytes from byte {at} of its contents are no record; they are left out",
+            next - at
+        );
+        self.bag
+            .report(Problem::at(ProblemKind::BadRecord, self.base, message));
+        self.at = next;
+    }
+
+    fn report_losses(&self, unknown: u64, outside: u64, declared: TimeRange) {
+        if unknown > 0 {
+            let message = format!(
+                "{unknown} messages are on connections that nobody defined; they are left out"
+            );
+            self.bag.report(Problem::at(
+                ProblemKind::UnknownReference,
+                self.base,
+                message,
+            ));
+        }
+        if outside > 0 {
+            let message = format!(
+                "{outside} messages are outside of the times {declared:?} that the index gives their chunk, and may come out of order"
+            );
+            self.bag
+                .report(Problem::at(ProblemKind::BadIndex, self.base, message));
+        }
+    }
+}

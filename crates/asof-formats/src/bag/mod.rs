@@ -1,0 +1,374 @@
+//! ROS 1 bags, version 2.0: read by their index, or by walking where there is none.
+
+mod backfill;
+mod chunk;
+mod connections;
+mod open;
+mod record;
+mod scan;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query,
+    Source, SourceError, Stamp, Summary, TimeRange, Topics,
+};
+use bytes::Bytes;
+
+use crate::buffers::BufferPool;
+use crate::recording::{Progress, Recording, check_by_reading, has_none};
+use crate::report::Report;
+use crate::sections::{InFileOrder, Loaded, Reader, Sections, Wanted, deepest_overlap};
+use crate::storage::{Mapped, Storage};
+use connections::{ConnectionTable, Connections};
+
+/// A ROS 1 bag as a [`Source`].
+///
+/// Opening reads the index at the file's end. A bag without one (`.bag.active`, or one whose recorder was
+/// killed) is walked, and its index rebuilt in memory. Chunks are decompressed ahead of the reader on
+/// threads of their own, as for MCAP.
+///
+/// Each connection of the bag is a channel: of encoding `ros1`, with the full definition of its type as
+/// schema, and what else the publisher said (`md5sum`, `callerid`, `latching`) as metadata.
+///
+/// ```no_run
+/// use asof_core::Source;
+/// use asof_formats::BagFile;
+///
+/// let bag = BagFile::open("run.bag")?;
+/// for entry in &bag.summary().channels {
+///     println!("{} {}", entry.channel.topic, entry.channel.type_name());
+/// }
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct BagFile {
+    shared: Arc<BagShared>,
+}
+
+impl BagFile {
+    /// Opens a file by mapping it into memory.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no bag, or is one that cannot be read (encrypted, or of version 1).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        })?;
+        Self::from_storage(Box::new(mapped), crate::default_threads())
+    }
+
+    /// Opens bytes that are in memory already.
+    ///
+    /// # Errors
+    /// As [`BagFile::open`].
+    pub fn from_bytes(
+        name: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Self, SourceError> {
+        let storage = Box::new(Mapped::from_bytes(name, bytes.into()));
+        Self::from_storage(storage, crate::default_threads())
+    }
+
+    /// Opens whatever can hand out ranges of bytes; `threads` decompress ahead of a reader.
+    ///
+    /// # Errors
+    /// As [`BagFile::open`].
+    pub fn from_storage(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
+        let shared = Arc::new(BagShared::open(storage, threads)?);
+        Ok(BagFile { shared })
+    }
+}
+
+impl Source for BagFile {
+    fn summary(&self) -> Arc<Summary> {
+        self.shared.report.summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        let (wanted, plan) = self.shared.plan(query);
+        let sections: Arc<dyn Sections> = Arc::<BagShared>::clone(&self.shared);
+        Ok(Box::new(Reader::new(&sections, wanted, plan)))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.shared.backfill(topics, at)
+    }
+}
+
+impl Recording for BagFile {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(has_none(self.shared.name(), "attachment", &entry.name))
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        Err(has_none(self.shared.name(), "metadata", &entry.name))
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        self.shared.check_indexes()?;
+        check_by_reading(self, progress)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        let (wanted, plan) = self.shared.plan(query);
+        let sections: Arc<dyn Sections> = Arc::<BagShared>::clone(&self.shared);
+        Ok(Box::new(InFileOrder::new(&sections, wanted, plan)))
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        let (_, plan) = self.shared.plan(query);
+        let file = &self.shared;
+        deepest_overlap(
+            plan.into_iter()
+                .map(|section| (file.range_of(section), file.expected_bytes(section))),
+        )
+    }
+}
+
+impl std::fmt::Debug for BagFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BagFile({})", self.shared.name())
+    }
+}
+
+/// What all readers of a bag share.
+pub(crate) struct BagShared {
+    storage: Box<dyn Storage>,
+    threads: usize,
+    /// In file order.
+    sections: Vec<Section>,
+    connections: RwLock<Connections>,
+    report: Report,
+    pool: Arc<BufferPool>,
+}
+
+/// A chunk, or a run of messages that stand outside of any chunk.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    pub kind: SectionKind,
+    /// Where its first record starts.
+    pub offset: u64,
+    /// Up to here the file may hold the section and the index records behind it.
+    pub end: u64,
+    /// No message in it is earlier or later than this.
+    pub range: TimeRange,
+    pub contents: Contents,
+    /// Bytes once decompressed, as far as it is known.
+    pub size: u64,
+    pub compression: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SectionKind {
+    Chunk,
+    /// A compressed chunk that was never closed: its data reach to the end of the section.
+    OpenChunk,
+    /// Message records that follow each other directly in the file.
+    Bare,
+}
+
+/// Which connections have messages in a section, and how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// These; index records behind the chunk say where.
+    Indexed(Box<[(u32, u64)]>),
+    /// These; nobody wrote where.
+    Listed(Box<[(u32, u64)]>),
+    /// Nobody knows without looking.
+    Unknown,
+}
+
+impl Contents {
+    /// The connections and their counts, where they are known.
+    pub fn known(&self) -> Option<&[(u32, u64)]> {
+        match self {
+            Contents::Indexed(counts) | Contents::Listed(counts) => Some(counts),
+            Contents::Unknown => None,
+        }
+    }
+}
+
+impl Sections for BagShared {
+    fn name(&self) -> &str {
+        self.storage.name()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn range_of(&self, section: usize) -> TimeRange {
+        self.sections[section].range
+    }
+
+    fn expected_bytes(&self, section: usize) -> u64 {
+        let section = &self.sections[section];
+        let stored = section.end.saturating_sub(section.offset);
+        // The index does not say how large a chunk becomes; compressed ones may grow about tenfold.
+        let guess = if section.size == 0 {
+            stored
+        } else {
+            section.size
+        };
+        guess.min(stored.saturating_mul(64))
+    }
+
+    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        self.load_section(section, wanted)
+    }
+
+    fn channels(&self) -> Arc<[Arc<Channel>]> {
+        Arc::clone(&self.table().channels)
+    }
+}
+
+impl BagShared {
+    fn open(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
+        let open::Opened {
+            sections,
+            connections,
+            problems,
+        } = open::open(&*storage)?;
+        let mut bag = BagShared {
+            storage,
+            threads,
+            sections,
+            connections: RwLock::new(connections),
+            report: Report::new(problems),
+            pool: Arc::default(),
+        };
+        bag.complete()?;
+        bag.look_at_heads()?;
+        bag.summarize();
+        Ok(bag)
+    }
+
+    /// Looks into the chunks that no index tells about, or that use connections that nobody has defined yet.
+    fn complete(&mut self) -> Result<(), SourceError> {
+        for index in 0..self.sections.len() {
+            let table = self.table();
+            let is_known = self.sections[index].contents.known().is_some_and(|counts| {
+                counts
+                    .iter()
+                    .all(|&(conn, _)| table.index_of(conn).is_some())
+            });
+            if is_known {
+                continue;
+            }
+            let glance = self.glance(index)?;
+            let section = &mut self.sections[index];
+            if section.contents == Contents::Unknown {
+                section.range = glance.range;
+                section.contents = Contents::Listed(glance.counts.into_iter().collect());
+                section.size = glance.bytes;
+            }
+        }
+        self.sections
+            .retain(|section| section.contents.known().is_none_or(|c| !c.is_empty()));
+        Ok(())
+    }
+
+    /// The index does not say how chunks are compressed, nor how large they become: their heads do.
+    fn look_at_heads(&mut self) -> Result<(), SourceError> {
+        // Where each look is a request, the first speaks for all: a recorder has one setting.
+        let is_local = self.storage.is_local();
+        let mut last = String::from("none");
+        for index in 0..self.sections.len() {
+            if is_local || index == 0 {
+                let head = self.chunk_head(&self.sections[index])?;
+                let section = &mut self.sections[index];
+                if let Some(head) = head {
+                    section.size = section.size.max(head.size);
+                    last = head.compression;
+                }
+            }
+            self.sections[index].compression.clone_from(&last);
+        }
+        Ok(())
+    }
+
+    fn summarize(&self) {
+        let table = self.table();
+        let mut summary = Summary::empty("bag");
+        summary.profile = "ros1".into();
+        summary.size = self.storage.size();
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for section in &self.sections {
+            summary.range = summary.range.cover(section.range);
+            for &(conn, count) in section.contents.known().unwrap_or_default() {
+                *counts.entry(conn).or_default() += count;
+            }
+            if section.kind != SectionKind::Bare {
+                summary.chunks += 1;
+                *summary
+                    .compression
+                    .entry(section.compression.clone())
+                    .or_default() += 1;
+            }
+        }
+        let known = |id: &u32| table.index_of(*id).is_some();
+        let count_of = |id: u32| counts.get(&id).copied().unwrap_or(0);
+        summary.messages = Some(
+            table
+                .ids
+                .iter()
+                .filter(|id| known(id))
+                .map(|&id| count_of(id))
+                .sum(),
+        );
+        let mut channels: Vec<_> = table.ids.iter().zip(table.channels.iter()).collect();
+        channels.sort_by_key(|&(id, _)| *id);
+        summary.channels = channels
+            .into_iter()
+            .map(|(&id, channel)| ChannelSummary {
+                channel: Arc::clone(channel),
+                messages: Some(count_of(id)),
+            })
+            .collect();
+        self.report.set_summary(summary);
+    }
+
+    /// What a query wants, and the sections that may hold it.
+    fn plan(&self, query: &Query) -> (Wanted, Vec<usize>) {
+        let table = self.table();
+        let wanted = Wanted::new(query.topics.clone(), query.range, &table.channels);
+        let plan = (0..self.sections.len())
+            .filter(|&section| self.may_hold(section, &wanted, &table))
+            .collect();
+        (wanted, plan)
+    }
+
+    fn may_hold(&self, section: usize, wanted: &Wanted, table: &ConnectionTable) -> bool {
+        let section = &self.sections[section];
+        wanted.range.overlaps(section.range)
+            && section.contents.known().is_none_or(|counts| {
+                counts.iter().any(|&(conn, _)| {
+                    table
+                        .index_of(conn)
+                        .is_none_or(|channel| wanted.wants(channel, &table.channels))
+                })
+            })
+    }
+
+    fn report(&self, problem: Problem) {
+        self.report.add(self.storage.name(), problem);
+    }
+
+    fn table(&self) -> Arc<ConnectionTable> {
+        self.connections
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .table()
+    }
+
+    fn connections_mut(&self) -> RwLockWriteGuard<'_, Connections> {
+        self.connections
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

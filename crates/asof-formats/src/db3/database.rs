@@ -1,0 +1,328 @@
+//! The SQLite side: connections, and the tables that rosbag2 has had over the years.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use asof_core::{Channel, Problem, ProblemKind, Schema, SourceError};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::definitions::{Definitions, Era};
+
+/// A file that any number of threads may read, each on a connection of its own.
+pub(crate) struct Database {
+    name: String,
+    path: PathBuf,
+    is_immutable: bool,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// A topic, with its number in the file.
+pub(crate) struct Topic {
+    pub id: i64,
+    pub channel: Channel,
+}
+
+/// What a file says about itself.
+pub(crate) struct Layout {
+    pub topics: Vec<Topic>,
+    /// Definitions by type: encoding and text.
+    pub embedded: HashMap<String, (String, String)>,
+    pub metadata: Vec<(u64, String)>,
+    pub era: Era,
+    pub library: String,
+}
+
+impl Database {
+    pub fn open(path: &Path, name: &str) -> Result<Self, SourceError> {
+        // SQLite would create side files beside a database in WAL mode that has none: it is not being
+        // written then, and can be read as it is.
+        let wal = beside(path, "-wal");
+        let has_wal = std::fs::metadata(&wal).is_ok_and(|found| found.len() > 0);
+        let mut database = Database {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            is_immutable: !has_wal
+                && is_in_wal_mode(path).map_err(|cause| SourceError::Io {
+                    place: name.to_owned(),
+                    offset: 0,
+                    cause,
+                })?,
+            idle: Mutex::default(),
+        };
+        let probe = |database: &Database| {
+            let connection = database.connect()?;
+            connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| {
+                row.get::<_, i64>(0)
+            })?;
+            Ok(connection)
+        };
+        let connection = match probe(&database) {
+            Err(_) if !database.is_immutable => {
+                // A folder that may not be written to has no room for SQLite's locks.
+                database.is_immutable = true;
+                probe(&database)
+            }
+            other => other,
+        };
+        let connection = connection.map_err(|error| database.failed(&error))?;
+        database.give_back(connection);
+        Ok(database)
+    }
+
+    /// Whether a log of recent messages lies beside the file that could not be read.
+    pub fn stale_view(&self) -> Option<Problem> {
+        let wal = beside(&self.path, "-wal");
+        let has_wal = std::fs::metadata(&wal).is_ok_and(|found| found.len() > 0);
+        (self.is_immutable && has_wal).then(|| {
+            let message = "the newest messages are in the -wal file beside it, which cannot be read where the folder is read-only; copy both elsewhere";
+            Problem::whole(ProblemKind::Incomplete, message)
+        })
+    }
+
+    /// Bytes on disk, with what has not been merged into the file yet.
+    pub fn size(&self) -> u64 {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        size(&self.path) + size(&beside(&self.path, "-wal"))
+    }
+
+    /// Runs `work` on a connection that nobody else uses.
+    pub fn with<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, SourceError> {
+        let idle = self.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| self.failed(&error))?,
+        };
+        let result = work(&connection).map_err(|error| self.failed(&error));
+        self.give_back(connection);
+        result
+    }
+
+    pub fn layout(&self) -> Result<Layout, SourceError> {
+        let columns = |connection: &Connection, table: &str| {
+            let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
+            let names = statement.query_map([table], |row| row.get::<_, String>(0))?;
+            names.collect::<Result<Vec<String>, _>>()
+        };
+        let (topic_columns, message_columns) = self.with(|connection| {
+            Ok((
+                columns(connection, "topics")?,
+                columns(connection, "messages")?,
+            ))
+        })?;
+        let has = |columns: &[String], wanted: &[&str]| {
+            wanted
+                .iter()
+                .all(|name| columns.iter().any(|found| found == name))
+        };
+        if !has(&topic_columns, &["id", "name", "type"])
+            || !has(&message_columns, &["id", "topic_id", "timestamp", "data"])
+        {
+            return Err(SourceError::Unreadable {
+                place: self.name.clone(),
+                reason: "this is an SQLite file, but no ROS 2 bag: the tables 'topics' and 'messages' are not those of rosbag2".into(),
+            });
+        }
+        let topics = self.with(|connection| topics(connection, &topic_columns))?;
+        // The tables below came later and may be missing or damaged: what they say is good to have, no more.
+        let embedded = self.with(embedded_definitions).unwrap_or_default();
+        let metadata = self.with(metadata).unwrap_or_default();
+        let distribution = self.with(distribution).ok().flatten();
+        let era = match distribution.as_deref() {
+            None | Some("dashing" | "eloquent" | "foxy" | "galactic") => Era::BeforeHumble,
+            Some(_) => Era::Humble,
+        };
+        let library = distribution.map_or_else(String::new, |name| format!("rosbag2 ({name})"));
+        Ok(Layout {
+            topics,
+            embedded,
+            metadata,
+            era,
+            library,
+        })
+    }
+
+    fn connect(&self) -> Result<Connection, rusqlite::Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let query = if self.is_immutable {
+            "?immutable=1"
+        } else {
+            ""
+        };
+        let connection = Connection::open_with_flags(format!("{}{query}", uri(&self.path)), flags)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "mmap_size", 1i64 << 40)?;
+        Ok(connection)
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self.lock();
+        if idle.len() < 16 {
+            idle.push(connection);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> SourceError {
+        SourceError::Unreadable {
+            place: self.name.clone(),
+            reason: format!("SQLite cannot read it: {error}"),
+        }
+    }
+}
+
+/// Gives each topic its schema; returns the topics and types for which there is none.
+pub(crate) fn define(
+    topics: &mut [Topic],
+    embedded: &HashMap<String, (String, String)>,
+    era: Era,
+    definitions: &Definitions,
+) -> Vec<(String, String)> {
+    let mut known: HashMap<String, Arc<Schema>> = HashMap::new();
+    let mut undefined = Vec::new();
+    for topic in topics {
+        let Some(named) = topic.channel.schema.take() else {
+            continue;
+        };
+        let name = &named.name;
+        let schema = known.entry(name.clone()).or_insert_with(|| {
+            let (encoding, data) = match embedded.get(name).filter(|(_, text)| !text.is_empty()) {
+                Some((encoding, text)) => (encoding.clone(), text.clone()),
+                None => match definitions.full_text_of(name, era) {
+                    Some(text) => ("ros2msg".to_owned(), text),
+                    // As rosbag2 itself does in MCAP: the name alone.
+                    None => (String::new(), String::new()),
+                },
+            };
+            Arc::new(Schema {
+                name: name.clone(),
+                encoding,
+                data: data.into(),
+            })
+        });
+        if schema.encoding.is_empty() {
+            undefined.push((topic.channel.topic.clone(), name.clone()));
+        }
+        topic.channel.schema = Some(Arc::clone(schema));
+    }
+    undefined
+}
+
+fn topics(connection: &Connection, columns: &[String]) -> Result<Vec<Topic>, rusqlite::Error> {
+    // Columns came one by one over the years; a missing one reads as empty.
+    let column = |name: &str| {
+        if columns.iter().any(|found| found == name) {
+            format!("CAST({name} AS TEXT)")
+        } else {
+            "''".to_owned()
+        }
+    };
+    let sql = format!(
+        "SELECT id, name, type, {}, {}, {} FROM topics",
+        column("serialization_format"),
+        column("offered_qos_profiles"),
+        column("type_description_hash")
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let rows = statement.query_map([], |row| {
+        let text = |index| {
+            row.get::<_, Option<String>>(index)
+                .map(Option::unwrap_or_default)
+        };
+        let mut metadata = BTreeMap::new();
+        for (name, value) in [
+            ("offered_qos_profiles", text(4)?),
+            ("topic_type_hash", text(5)?),
+        ] {
+            if !value.is_empty() {
+                metadata.insert(name.to_owned(), value);
+            }
+        }
+        Ok(Topic {
+            id: row.get(0)?,
+            channel: Channel {
+                topic: text(1)?,
+                message_encoding: text(3)?,
+                schema: Some(Arc::new(Schema {
+                    name: full_name(&text(2)?),
+                    ..Schema::default()
+                })),
+                metadata,
+            },
+        })
+    })?;
+    rows.collect()
+}
+
+/// `package/msg/Type`, also where it was written `package/Type` as in the first year.
+fn full_name(name: &str) -> String {
+    match name.split_once('/') {
+        Some((package, kind)) if !kind.contains('/') => format!("{package}/msg/{kind}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn embedded_definitions(
+    connection: &Connection,
+) -> Result<HashMap<String, (String, String)>, rusqlite::Error> {
+    let mut statement = connection.prepare(
+        "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, (row.get(1)?, row.get(2)?)))
+    })?;
+    rows.collect()
+}
+
+fn metadata(connection: &Connection) -> Result<Vec<(u64, String)>, rusqlite::Error> {
+    // The recorder adds a row as the recording goes on; the last one counts.
+    let mut statement =
+        connection.prepare("SELECT id, metadata FROM metadata ORDER BY id DESC LIMIT 1")?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?))
+    })?;
+    rows.collect()
+}
+
+fn distribution(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
+    connection.query_row("SELECT ros_distro FROM schema", [], |row| row.get(0))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Bytes 18 and 19 of the file are 2 in WAL mode.
+fn is_in_wal_mode(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    std::fs::File::open(path)?.take(20).read_to_end(&mut head)?;
+    Ok(head.get(18..20) == Some(&[2, 2]))
+}
+
+/// A path as SQLite wants it where options follow.
+fn uri(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut uri = String::from("file:");
+    for byte in absolute.to_string_lossy().bytes() {
+        match byte {
+            b'?' | b'#' | b'%' => drop(write!(uri, "%{byte:02x}")),
+            b'\\' => uri.push('/'),
+            0..=127 => uri.push(byte as char),
+            _ => drop(write!(uri, "%{byte:02x}")),
+        }
+    }
+    uri
+}

@@ -1,0 +1,153 @@
+//! Which messages lie where: one look at topic, time and length of each.
+
+use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
+use rusqlite::Connection;
+
+use super::database::Database;
+use crate::problems::Problems;
+
+/// The messages of a file in parts that are loaded at once, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub sections: Vec<Section>,
+}
+
+/// Messages whose ids follow each other.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    pub first: i64,
+    pub last: i64,
+    pub range: TimeRange,
+    /// Topics by the file's numbers, sorted, with the count of messages.
+    pub topics: Vec<(i64, u64)>,
+    /// Bytes of payload, as stored.
+    pub bytes: u64,
+    rows: u64,
+}
+
+/// A section is closed at this many bytes, or messages.
+const SECTION_BYTES: u64 = 1 << 20;
+const SECTION_ROWS: u64 = 8 << 10;
+
+impl Directory {
+    pub fn scan(database: &Database, problems: &mut Problems) -> Result<Self, SourceError> {
+        let mut directory = Directory::default();
+        let mut odd = 0u64;
+        let losses = database.with(|connection| {
+            let sql = "SELECT id, topic_id, timestamp, length(data) FROM messages WHERE id >= ? AND id <= ? ORDER BY id";
+            Ok(for_each(connection, sql, i64::MIN, i64::MAX, |id, row| {
+                let fields = (row.get(1), row.get(2), row.get::<_, Option<i64>>(3));
+                let (Ok(topic), Ok(time), Ok(len)) = fields else {
+                    odd += 1;
+                    return Ok(());
+                };
+                directory.add(id, topic, Stamp::from_nanos(time), len.unwrap_or(0).unsigned_abs());
+                Ok(())
+            }))
+        })?;
+        problems.extend(losses.into_iter().map(Loss::problem));
+        if odd > 0 {
+            let message =
+                format!("{odd} messages have no number as topic or time; they are left out");
+            problems.push(Problem::whole(ProblemKind::BadRecord, message));
+        }
+        Ok(directory)
+    }
+
+    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {
+        let is_full = self
+            .sections
+            .last()
+            .is_none_or(|last| last.bytes >= SECTION_BYTES || last.rows >= SECTION_ROWS);
+        if is_full {
+            self.sections.push(Section {
+                first: id,
+                last: id,
+                range: TimeRange::EMPTY,
+                topics: Vec::new(),
+                bytes: 0,
+                rows: 0,
+            });
+        }
+        let Some(section) = self.sections.last_mut() else {
+            return;
+        };
+        section.last = id;
+        section.rows += 1;
+        section.bytes = section.bytes.saturating_add(bytes);
+        section.range = section.range.cover_stamp(time);
+        match section.topics.binary_search_by_key(&topic, |&(id, _)| id) {
+            Ok(place) => section.topics[place].1 += 1,
+            Err(place) => section.topics.insert(place, (topic, 1)),
+        }
+    }
+}
+
+/// A part of the table that SQLite could not read.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    behind: i64,
+    error: String,
+}
+
+impl Loss {
+    pub fn problem(self) -> Problem {
+        let message = format!(
+            "the file is damaged behind message id {} ({}); what could not be read is left out",
+            self.behind, self.error
+        );
+        Problem::whole(ProblemKind::BadRecord, message)
+    }
+}
+
+/// Runs a query over messages by id, which is its first column, from `first` to `last`. Where SQLite meets
+/// damage, it starts again further on, in steps that grow, until there is something to read.
+pub(crate) fn for_each(
+    connection: &Connection,
+    sql: &str,
+    first: i64,
+    last: i64,
+    mut visit: impl FnMut(i64, &rusqlite::Row<'_>) -> Result<(), rusqlite::Error>,
+) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = Vec::new();
+    let (mut from, mut last, mut step) = (first, last, 1i64);
+    loop {
+        let mut behind = from.saturating_sub(1);
+        let mut has_moved = false;
+        let result = connection.prepare_cached(sql).and_then(|mut statement| {
+            let mut rows = statement.query([from, last])?;
+            while let Some(row) = rows.next()? {
+                behind = row.get(0)?;
+                has_moved = true;
+                visit(behind, row)?;
+            }
+            Ok(())
+        });
+        let Err(error) = result else { return losses };
+        if losses.is_empty() && last == i64::MAX {
+            // Without an end in sight the steps would never end.
+            let end = connection.query_row("SELECT max(id) FROM messages", [], |row| row.get(0));
+            let Ok(end) = end else {
+                losses.push(Loss {
+                    behind,
+                    error: error.to_string(),
+                });
+                return losses;
+            };
+            last = end;
+        }
+        if has_moved || losses.is_empty() {
+            step = 1;
+            losses.push(Loss {
+                behind,
+                error: error.to_string(),
+            });
+        } else {
+            step = step.saturating_mul(2);
+        }
+        from = behind.saturating_add(1).max(first).saturating_add(step);
+        if from > last || losses.len() > 100 {
+            return losses;
+        }
+    }
+}

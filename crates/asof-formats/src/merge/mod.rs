@@ -1,0 +1,288 @@
+//! Several recordings as one, merged by time.
+
+mod read;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query, Row,
+    Source, SourceError, Stamp, Summary, Topics,
+};
+use bytes::Bytes;
+
+use crate::recording::{Progress, Recording};
+use crate::sections::deepest_overlap;
+
+/// Several recordings, of whatever formats, as one [`Recording`] on one timeline.
+///
+/// Messages come in order of log time; of two with one time, the one of the recording that was given first.
+/// A recording is opened for reading when its time has come and closed when it is over, so that a folder of
+/// a day's drives takes the memory of one. Channels that are equal in every respect are one channel.
+///
+/// ```no_run
+/// use asof_core::Source;
+/// let day = asof_formats::open_all(&["morning.bag", "noon.mcap"], &Default::default())?;
+/// println!("{:?}", day.summary().range);
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct Merged {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Vec<Part>,
+    channels: Mutex<Channels>,
+    /// What went wrong before there were parts.
+    problems: Vec<Problem>,
+}
+
+/// A recording among others.
+struct Part {
+    name: String,
+    recording: Box<dyn Recording>,
+}
+
+/// Bits of an entry's offset above which the part's number stands.
+const PART_SHIFT: u32 = 48;
+
+impl Merged {
+    /// Puts recordings together, under the names that problems are reported by.
+    pub fn new(parts: Vec<(String, Box<dyn Recording>)>) -> Self {
+        Self::with_problems(parts, Vec::new())
+    }
+
+    pub(crate) fn with_problems(
+        parts: Vec<(String, Box<dyn Recording>)>,
+        problems: Vec<Problem>,
+    ) -> Self {
+        let parts: Vec<Part> = parts
+            .into_iter()
+            .map(|(name, recording)| Part { name, recording })
+            .collect();
+        Merged {
+            shared: Arc::new(Shared {
+                parts,
+                channels: Mutex::default(),
+                problems,
+            }),
+        }
+    }
+
+    fn part(&self, offset: u64) -> Option<(&Part, u64)> {
+        let part = self.shared.parts.get((offset >> PART_SHIFT) as usize)?;
+        Some((part, offset & ((1 << PART_SHIFT) - 1)))
+    }
+}
+
+impl Source for Merged {
+    fn summary(&self) -> Arc<Summary> {
+        let mut all = Summary::empty("");
+        let mut formats = BTreeSet::new();
+        let mut profiles = BTreeSet::new();
+        let mut libraries = BTreeSet::new();
+        let mut counts: Vec<Option<u64>> = Vec::new();
+        all.problems.clone_from(&self.shared.problems);
+        for (index, part) in self.shared.parts.iter().enumerate() {
+            let summary = part.recording.summary();
+            formats.insert(summary.format.clone());
+            profiles.insert(summary.profile.clone());
+            libraries.insert(summary.library.clone());
+            all.size += summary.size;
+            all.range = all.range.cover(summary.range);
+            all.messages = all.messages.zip(summary.messages).map(|(a, b)| a + b);
+            all.chunks += summary.chunks;
+            for (name, chunks) in &summary.compression {
+                *all.compression.entry(name.clone()).or_default() += chunks;
+            }
+            for entry in &summary.channels {
+                let place = self.shared.lock_channels().intern(&entry.channel) as usize;
+                if counts.len() <= place {
+                    counts.resize(place + 1, Some(0));
+                }
+                counts[place] = counts[place].zip(entry.messages).map(|(a, b)| a + b);
+            }
+            let moved = |offset: u64| (index as u64) << PART_SHIFT | offset;
+            all.attachments
+                .extend(summary.attachments.iter().map(|entry| AttachmentEntry {
+                    offset: moved(entry.offset),
+                    ..entry.clone()
+                }));
+            all.metadata
+                .extend(summary.metadata.iter().map(|entry| MetadataEntry {
+                    offset: moved(entry.offset),
+                    ..entry.clone()
+                }));
+            all.problems
+                .extend(summary.problems.iter().map(|problem| Problem {
+                    message: format!("{}: {}", part.name, problem.message),
+                    ..problem.clone()
+                }));
+        }
+        let join = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join("+");
+        all.format = join(formats);
+        all.library = join(libraries);
+        // Conventions hold for all or are none.
+        all.profile = match profiles.len() {
+            1 => join(profiles),
+            _ => String::new(),
+        };
+        let channels = self.shared.lock_channels().snapshot();
+        all.channels = channels
+            .iter()
+            .zip(counts)
+            .map(|(channel, messages)| ChannelSummary {
+                channel: Arc::clone(channel),
+                messages,
+            })
+            .collect();
+        Arc::new(all)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(Box::new(read::Reader::new(&self.shared, query)))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        let mut best: BTreeMap<String, (Bytes, Row)> = BTreeMap::new();
+        for (index, part) in self.shared.parts.iter().enumerate() {
+            if part.recording.summary().range.start > at {
+                continue;
+            }
+            let batch = part.recording.backfill(topics, at)?;
+            for row in batch.rows() {
+                let channel = &batch.channels()[row.channel as usize];
+                let is_better = best
+                    .get(&channel.topic)
+                    .is_none_or(|(_, known)| known.log_time <= row.log_time);
+                if is_better {
+                    let place = self.shared.lock_channels().intern(channel);
+                    let row = Row {
+                        channel: place,
+                        order: self.shared.order_of(index, row.order),
+                        ..*row
+                    };
+                    let buffer = batch.buffers()[row.buffer as usize].clone();
+                    best.insert(channel.topic.clone(), (buffer, row));
+                }
+            }
+        }
+        let (buffers, mut rows): (Vec<Bytes>, Vec<Row>) = best.into_values().unzip();
+        for (index, row) in rows.iter_mut().enumerate() {
+            row.buffer = index as u32;
+        }
+        let channels = self.shared.lock_channels().snapshot();
+        Ok(Batch::new(channels, buffers, rows))
+    }
+}
+
+impl Recording for Merged {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        let (part, offset) = self
+            .part(entry.offset)
+            .ok_or_else(|| crate::recording::has_none("these", "attachment", &entry.name))?;
+        part.recording.attachment(&AttachmentEntry {
+            offset,
+            ..entry.clone()
+        })
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        let (part, offset) = self
+            .part(entry.offset)
+            .ok_or_else(|| crate::recording::has_none("these", "metadata", &entry.name))?;
+        part.recording.metadata(&MetadataEntry {
+            offset,
+            ..entry.clone()
+        })
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        let sizes: Vec<u64> = self
+            .shared
+            .parts
+            .iter()
+            .map(|part| part.recording.summary().size)
+            .collect();
+        let total: u64 = sizes.iter().sum();
+        let mut done = 0;
+        let mut problems = self.shared.problems.clone();
+        for (part, size) in self.shared.parts.iter().zip(sizes) {
+            let found = part
+                .recording
+                .check(&mut |bytes, _| progress(done + bytes.min(size), total))?;
+            problems.extend(found.into_iter().map(|problem| Problem {
+                message: format!("{}: {}", part.name, problem.message),
+                ..problem
+            }));
+            done += size;
+        }
+        Ok(problems)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(Box::new(read::OneByOne::new(&self.shared, query)))
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        let held = self.shared.parts.iter().map(|part| {
+            let range = part.recording.summary().range.intersect(query.range);
+            (range, part.recording.bytes_held_by_order(query))
+        });
+        deepest_overlap(held)
+    }
+}
+
+impl std::fmt::Debug for Merged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.shared.parts.iter().map(|part| &part.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Shared {
+    fn lock_channels(&self) -> std::sync::MutexGuard<'_, Channels> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a message among those of all parts: parts in the order given, then its place in its own.
+    fn order_of(&self, part: usize, order: u64) -> u64 {
+        let bits = usize::BITS - self.parts.len().saturating_sub(1).leading_zeros();
+        if bits == 0 {
+            return order;
+        }
+        let shift = u64::BITS - bits;
+        (part as u64) << shift | order.min((1 << shift) - 1)
+    }
+}
+
+/// The channels of all parts, each once. Only ever grows.
+#[derive(Default)]
+struct Channels {
+    all: Vec<Arc<Channel>>,
+    by_topic: HashMap<String, Vec<u32>>,
+    shared: Arc<[Arc<Channel>]>,
+}
+
+impl Channels {
+    fn intern(&mut self, channel: &Arc<Channel>) -> u32 {
+        let same = self.by_topic.entry(channel.topic.clone()).or_default();
+        let known = same.iter().copied().find(|&place| {
+            let known = &self.all[place as usize];
+            Arc::ptr_eq(known, channel) || known == channel
+        });
+        known.unwrap_or_else(|| {
+            let place = self.all.len() as u32;
+            same.push(place);
+            self.all.push(Arc::clone(channel));
+            place
+        })
+    }
+
+    fn snapshot(&mut self) -> Arc<[Arc<Channel>]> {
+        if self.shared.len() != self.all.len() {
+            self.shared = self.all.clone().into();
+        }
+        Arc::clone(&self.shared)
+    }
+}

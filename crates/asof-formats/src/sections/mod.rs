@@ -1,0 +1,96 @@
+//! Messages in log-time order out of a file's sections: loaded ahead, on threads, and merged.
+//!
+//! Every chunked format has the same shape: parts that hold messages, each with a range of times and a way to
+//! load it. A format says how in [`Sections`]; the order of reading, the threads and the merging are here.
+
+mod prefetch;
+mod read;
+
+use std::sync::Arc;
+
+use asof_core::{Channel, Row, SourceError, TimeRange, Topics};
+use bytes::Bytes;
+
+pub(crate) use prefetch::Prefetch;
+pub(crate) use read::{InFileOrder, Reader, deepest_overlap};
+
+/// A file as sections, by number in file order.
+pub(crate) trait Sections: Send + Sync {
+    /// What a person calls the file.
+    fn name(&self) -> &str;
+
+    /// Threads that may load ahead of a reader; with 1, the reader does it itself.
+    fn threads(&self) -> usize;
+
+    /// No message of the section is earlier or later than this.
+    fn range_of(&self, section: usize) -> TimeRange;
+
+    /// What the section is expected to take in memory, whatever it declares.
+    fn expected_bytes(&self, section: usize) -> u64;
+
+    /// The wanted messages of a section. What cannot be read is reported and left out.
+    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError>;
+
+    /// The buffer that [`load`](Sections::load) gives for the same question, once more.
+    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Bytes, SourceError> {
+        self.load(section, wanted).map(|loaded| loaded.buffer)
+    }
+
+    /// The channels known by now. Only ever grows.
+    fn channels(&self) -> Arc<[Arc<Channel>]>;
+}
+
+/// The messages of one section that a query asks for, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub buffer: Bytes,
+    /// In order of time, then place; `buffer` is 0 in each.
+    pub rows: Vec<Row>,
+}
+
+/// Which messages of a section are wanted.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub topics: Topics,
+    pub range: TimeRange,
+    /// Whether each channel is on one of the topics; for channels that became known later, the topic decides.
+    mask: Vec<bool>,
+}
+
+impl Wanted {
+    pub fn new(topics: Topics, range: TimeRange, channels: &[Arc<Channel>]) -> Self {
+        let mask = channels
+            .iter()
+            .map(|channel| topics.contains(&channel.topic))
+            .collect();
+        Wanted {
+            topics,
+            range,
+            mask,
+        }
+    }
+
+    /// Whether messages of this channel are wanted.
+    #[inline]
+    pub fn wants(&self, channel: u32, channels: &[Arc<Channel>]) -> bool {
+        match self.mask.get(channel as usize) {
+            Some(&is_wanted) => is_wanted,
+            None => channels
+                .get(channel as usize)
+                .is_some_and(|channel| self.topics.contains(&channel.topic)),
+        }
+    }
+
+    /// Whether every channel that was known is wanted.
+    pub fn is_everything(&self) -> bool {
+        self.mask.iter().all(|&is_wanted| is_wanted)
+    }
+}
+
+/// Bits of [`Row::order`] that count bytes within a section; those above count sections.
+pub(crate) const PLACE_BITS: u32 = 36;
+
+/// The place of a message in its file: sections in file order, then bytes within the section.
+pub(crate) fn order_of(section: usize, place: u64) -> u64 {
+    (section as u64) << PLACE_BITS | place.min((1 << PLACE_BITS) - 1)
+}

@@ -1,0 +1,293 @@
+//! ROS 2 bags in SQLite: of every layout, compressed, damaged, being written.
+
+mod common;
+
+use std::path::Path;
+
+use asof_core::{ProblemKind, Query, Source, Stamp, Topics};
+use asof_formats::{Db3File, Definitions, Recording};
+use common::{Dice, assert_keeps_its_promises, messages, mutate};
+use rusqlite::Connection;
+
+/// What a bag is made of: time, topic id, payload.
+type Said<'a> = (i64, i64, &'a [u8]);
+
+const SAID: [Said<'_>; 5] = [
+    (30, 1, b"third"),
+    (10, 1, b"first"),
+    (20, 2, b"second"),
+    (40, 1, b"fourth"),
+    (40, 2, b"fifth"),
+];
+
+/// Tables as Humble has them.
+fn create(path: &Path, said: &[Said<'_>]) -> Connection {
+    let database = Connection::open(path).expect("opens");
+    database
+        .execute_batch(
+            "CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
+             INSERT INTO schema VALUES (3, 'humble');
+             CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT, offered_qos_profiles TEXT);
+             INSERT INTO topics VALUES (1, '/chat', 'std_msgs/msg/String', 'cdr', '- durability: 1');
+             INSERT INTO topics VALUES (2, '/own', 'my_robot/msg/Wheel', 'cdr', '');
+             CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+             CREATE INDEX timestamp_idx ON messages (timestamp ASC);",
+        )
+        .expect("creates");
+    insert(&database, said);
+    database
+}
+
+fn insert(database: &Connection, said: &[Said<'_>]) {
+    for (time, topic, data) in said {
+        database
+            .execute(
+                "INSERT INTO messages(topic_id, timestamp, data) VALUES (?, ?, ?)",
+                (topic, time, data),
+            )
+            .expect("inserts");
+    }
+}
+
+fn open(path: &Path) -> Db3File {
+    Db3File::open(path, &Definitions::standard()).expect("opens")
+}
+
+fn payloads(source: &dyn Source) -> Vec<String> {
+    messages(source, &Query::all())
+        .iter()
+        .map(|message| String::from_utf8_lossy(&message.payload).into_owned())
+        .collect()
+}
+
+const IN_ORDER: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
+
+#[test]
+fn messages_come_in_order_of_time_then_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a #1?.db3");
+    create(&path, &SAID);
+    let bag = open(&path);
+    assert_eq!(payloads(&bag), IN_ORDER);
+    assert_eq!(bag.summary().messages, Some(5));
+    assert_keeps_its_promises(&bag, "db3");
+    assert_eq!(bag.check(&mut |_, _| {}).expect("reads"), []);
+}
+
+#[test]
+fn standard_types_are_known_and_others_are_names_until_their_files_are_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    create(&path, &SAID);
+    let bag = open(&path);
+    let summary = bag.summary();
+    let schema = summary.channels[0]
+        .channel
+        .schema
+        .clone()
+        .expect("a schema");
+    assert_eq!(schema.encoding, "ros2msg");
+    assert_eq!(&schema.data[..], b"string data\n");
+    assert_eq!(
+        summary.channels[1].channel.type_name(),
+        "my_robot/msg/Wheel"
+    );
+    let unknown = summary.channels[1].channel.schema.clone().expect("a name");
+    assert_eq!((unknown.encoding.as_str(), unknown.data.len()), ("", 0));
+    assert_eq!(summary.problems, []);
+
+    let package = folder.path().join("my_robot/msg");
+    std::fs::create_dir_all(&package).expect("creates");
+    std::fs::write(package.join("Wheel.msg"), "float64 speed\n").expect("writes");
+    let definitions = Definitions::with_folders([folder.path()]).expect("reads");
+    let bag = Db3File::open(&path, &definitions).expect("opens");
+    assert_eq!(bag.summary().problems, []);
+    let schema = bag.summary().channels[1]
+        .channel
+        .schema
+        .clone()
+        .expect("a schema");
+    assert_eq!(&schema.data[..], b"float64 speed\n");
+}
+
+#[test]
+fn payloads_compressed_one_by_one_come_out_decompressed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let large = vec![5; 300_000];
+    let small = zstd::bulk::compress(b"hello", 3).expect("compresses");
+    let packed = zstd::bulk::compress(&large, 3).expect("compresses");
+    create(
+        &path,
+        &[(1, 1, &small), (2, 1, &packed), (3, 1, &packed[..20])],
+    );
+    let bag = open(&path);
+    let found = messages(&bag, &Query::all());
+    assert_eq!(found.len(), 2);
+    assert_eq!(&found[0].payload[..], b"hello");
+    assert_eq!(found[1].payload, large);
+    let summary = bag.summary();
+    let last = summary.problems.last().expect("a problem");
+    assert!(last.message.contains("message id 3"), "{last}");
+}
+
+#[test]
+fn a_bag_that_is_being_written_opens_with_what_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let writer = create(&path, &[]);
+    writer
+        .pragma_update(None, "journal_mode", "WAL")
+        .expect("WAL");
+    insert(&writer, &SAID[..3]);
+    let early = open(&path);
+    insert(&writer, &SAID[3..]);
+    assert_eq!(payloads(&open(&path)), IN_ORDER);
+    assert_eq!(payloads(&early), IN_ORDER[..3]);
+    writer
+        .execute_batch("BEGIN; DELETE FROM messages WHERE id < 0;")
+        .expect("a transaction");
+    assert_eq!(payloads(&open(&path)), IN_ORDER);
+}
+
+#[test]
+fn opening_leaves_no_files_beside_a_bag_that_was_closed_in_wal_mode() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let writer = create(&path, &[]);
+    writer
+        .pragma_update(None, "journal_mode", "WAL")
+        .expect("WAL");
+    insert(&writer, &SAID);
+    drop(writer);
+    assert_eq!(payloads(&open(&path)), IN_ORDER);
+    let files = std::fs::read_dir(folder.path()).expect("reads").count();
+    assert_eq!(files, 1);
+}
+
+#[test]
+fn the_first_years_layout_opens_and_its_type_names_are_completed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("2019.db3");
+    let database = Connection::open(&path).expect("opens");
+    database
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+             INSERT INTO topics VALUES (1, '/text', 'std_msgs/String', 'cdr');
+             CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+             INSERT INTO messages VALUES (1, 1, 5, 'x');",
+        )
+        .expect("creates");
+    let bag = open(&path);
+    assert_eq!(
+        bag.summary().channels[0].channel.type_name(),
+        "std_msgs/msg/String"
+    );
+    assert_eq!(payloads(&bag), ["x"]);
+    assert_eq!(bag.summary().problems, []);
+}
+
+#[test]
+fn another_sqlite_file_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("contacts.db");
+    let database = Connection::open(&path).expect("opens");
+    database
+        .execute_batch("CREATE TABLE people(name TEXT)")
+        .expect("creates");
+    let error = asof_formats::open(&path)
+        .map(|_| ())
+        .expect_err("is refused");
+    assert!(error.to_string().contains("no ROS 2 bag"), "{error}");
+}
+
+#[test]
+fn messages_on_topics_that_nobody_defined_are_counted_and_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    create(&path, &[(1, 1, b"known"), (2, 9, b"unknown")]);
+    let bag = open(&path);
+    assert_eq!(payloads(&bag), ["known"]);
+    assert_eq!(bag.summary().messages, Some(1));
+    let kinds: Vec<_> = bag.summary().problems.iter().map(|p| p.kind).collect();
+    assert!(kinds.contains(&ProblemKind::UnknownReference));
+}
+
+/// Enough messages for many pages and several sections.
+fn large(path: &Path) -> Vec<u8> {
+    let database = create(path, &[]);
+    database.execute_batch("BEGIN").expect("begins");
+    for id in 0..3000i64 {
+        let payload = [id as u8; 900];
+        insert(&database, &[(id * 10, 1 + id % 2, &payload)]);
+    }
+    database.execute_batch("COMMIT").expect("commits");
+    drop(database);
+    std::fs::read(path).expect("reads")
+}
+
+#[test]
+fn a_damaged_page_costs_what_was_on_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let mut bytes = large(&path);
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4096].fill(0xff);
+    std::fs::write(&path, bytes).expect("writes");
+    let bag = open(&path);
+    let found = messages(&bag, &Query::all()).len();
+    assert!((2900..3000).contains(&found), "{found}");
+    assert!(
+        bag.summary()
+            .problems
+            .iter()
+            .any(|p| p.message.contains("damaged behind message id"))
+    );
+}
+
+/// A long run is behind `ASOF_LONG_TESTS`.
+#[test]
+fn no_damage_makes_reading_a_db3_panic_or_hang() {
+    let rounds = if std::env::var_os("ASOF_LONG_TESTS").is_some() {
+        5_000
+    } else {
+        60
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let bytes = large(&path);
+    let mut dice = Dice(3);
+    for _ in 0..rounds {
+        std::fs::write(&path, mutate(&bytes, &mut dice)).expect("writes");
+        let Ok(bag) = Db3File::open(&path, &Definitions::standard()) else {
+            continue;
+        };
+        let Ok(batches) = bag.read(&Query::all()) else {
+            continue;
+        };
+        let found: usize = batches.map_while(Result::ok).map(|batch| batch.len()).sum();
+        assert!(found <= 6000);
+        let _ = bag.backfill(&Topics::All, Stamp::MAX);
+        let _ = bag.check(&mut |_, _| {});
+    }
+}
+
+#[test]
+fn every_db3_of_others_keeps_the_promises_of_a_source() {
+    let Some(data) = common::test_data() else {
+        return;
+    };
+    let mut files = Vec::new();
+    common::files_below(&data.join("recordings"), &mut files);
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "db3"));
+    assert!(files.len() > 20, "{} files", files.len());
+    for path in files {
+        let name = path.display().to_string();
+        // 384 topics, each read by itself, are left to the folders below.
+        if name.contains("384") {
+            continue;
+        }
+        let bag = open(&path);
+        assert_keeps_its_promises(&bag, &name);
+    }
+}

@@ -1,0 +1,156 @@
+//! Folders, and several recordings as one.
+
+mod common;
+
+use std::path::Path;
+
+use asof_core::{Query, Source};
+use asof_formats::{
+    BagFile, McapFile, McapWriter, McapWriterOptions, Merged, Recording, open, open_all,
+};
+use common::bags::{BagMaker, Said};
+use common::{assert_keeps_its_promises, messages};
+
+fn bag(said: &[Said<'_>]) -> Box<dyn Recording> {
+    let mut maker = BagMaker::new("none");
+    maker.connect(0, "/odom", "nav_msgs/Odometry", "float64 x\n", false);
+    maker.connect(1, "/scan", "sensor_msgs/LaserScan", "float64 y\n", false);
+    for message in said {
+        maker.chunk(&[*message]);
+    }
+    Box::new(BagFile::from_bytes("part.bag", maker.finish()).expect("opens"))
+}
+
+fn merged(parts: Vec<Box<dyn Recording>>) -> Merged {
+    let named = |(index, part)| (format!("part {index}"), part);
+    Merged::new(parts.into_iter().enumerate().map(named).collect())
+}
+
+fn payloads(source: &dyn Source) -> Vec<String> {
+    messages(source, &Query::all())
+        .iter()
+        .map(|message| String::from_utf8_lossy(&message.payload).into_owned())
+        .collect()
+}
+
+#[test]
+fn overlapping_recordings_are_merged_by_time_and_ties_keep_their_order() {
+    let one = bag(&[(0, (1, 0), b"a"), (0, (3, 0), b"c"), (0, (5, 0), b"e")]);
+    let two = bag(&[(0, (2, 0), b"b"), (0, (3, 0), b"d"), (1, (9, 0), b"f")]);
+    let both = merged(vec![one, two]);
+    assert_eq!(payloads(&both), ["a", "b", "c", "d", "e", "f"]);
+    assert_keeps_its_promises(&both, "merged");
+}
+
+#[test]
+fn channels_that_are_equal_are_one() {
+    let both = merged(vec![bag(&[(0, (1, 0), b"a")]), bag(&[(0, (2, 0), b"b")])]);
+    let summary = both.summary();
+    assert_eq!(summary.channels.len(), 2);
+    assert_eq!(summary.channels[0].messages, Some(2));
+    let found = messages(&both, &Query::all());
+    assert!(std::sync::Arc::ptr_eq(&found[0].channel, &found[1].channel));
+}
+
+#[test]
+fn disjoint_recordings_given_backwards_come_in_order() {
+    let both = merged(vec![
+        bag(&[(0, (9, 0), b"late")]),
+        bag(&[(0, (1, 0), b"early")]),
+    ]);
+    assert_eq!(payloads(&both), ["early", "late"]);
+    assert_keeps_its_promises(&both, "disjoint");
+}
+
+fn write_mcap(path: &Path) {
+    let mut writer = McapWriter::create(path, McapWriterOptions::default()).expect("creates");
+    writer
+        .write_metadata("robot", [("name".to_owned(), "tortoise".to_owned())].into())
+        .expect("writes");
+    let channel = std::sync::Arc::new(asof_core::Channel {
+        topic: "/chat".into(),
+        ..asof_core::Channel::default()
+    });
+    writer
+        .write(&asof_core::Message {
+            channel,
+            log_time: 2_000_000_000.into(),
+            publish_time: 1.into(),
+            sequence: 4,
+            payload: "in mcap".into(),
+        })
+        .expect("writes");
+    writer.finish().expect("finishes");
+}
+
+#[test]
+fn a_folder_of_drives_is_one_recording_of_all_formats() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut maker = BagMaker::new("lz4");
+    maker.connect(0, "/odom", "nav_msgs/Odometry", "float64 x\n", false);
+    maker.chunk(&[(0, (1, 0), b"in bag"), (0, (3, 0), b"in bag again")]);
+    std::fs::create_dir(folder.path().join("morning")).expect("creates");
+    std::fs::write(folder.path().join("morning/a.bag"), maker.finish()).expect("writes");
+    std::fs::write(folder.path().join("notes.txt"), "hello").expect("writes");
+    write_mcap(&folder.path().join("b.mcap"));
+    let all = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*all), ["in bag", "in mcap", "in bag again"]);
+    assert_eq!(all.summary().format, "bag+mcap");
+    let entry = all.summary().metadata[0].clone();
+    assert_eq!(all.metadata(&entry).expect("its text")["name"], "tortoise");
+    assert_eq!(all.check(&mut |_, _| {}).expect("reads"), []);
+}
+
+#[test]
+fn a_file_compressed_as_a_whole_opens_as_what_is_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    write_mcap(&path);
+    let packed = zstd::encode_all(&std::fs::read(&path).expect("reads")[..], 3).expect("packs");
+    let packed_path = folder.path().join("run.mcap.zstd");
+    std::fs::write(&packed_path, &packed).expect("writes");
+    assert_eq!(payloads(&*open(&packed_path).expect("opens")), ["in mcap"]);
+    std::fs::write(&packed_path, &packed[..packed.len() - 5]).expect("writes");
+    match open(&packed_path) {
+        Ok(cut) => assert!(!cut.summary().problems.is_empty()),
+        Err(error) => assert!(error.to_string().contains("run.mcap.zstd"), "{error}"),
+    }
+}
+
+#[test]
+fn a_folder_without_a_recording_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = open(folder.path()).map(|_| ()).expect_err("is refused");
+    assert!(
+        error.to_string().contains("no recording in this folder"),
+        "{error}"
+    );
+    let nothing: [&str; 0] = [];
+    assert!(open_all(&nothing, &asof_formats::OpenOptions::default()).is_err());
+}
+
+#[test]
+fn the_parts_of_a_split_bag_hold_what_the_whole_holds() {
+    let Some(data) = common::test_data() else {
+        return;
+    };
+    for (name, count) in [
+        ("split-db3", 6074),
+        ("split-mcap", 6074),
+        ("msgcompressed-db3", 1127),
+        ("filecompressed-one-db3", 0),
+        ("auv-short-bag", 0),
+    ] {
+        let bag = open(data.join("recordings").join(name)).expect("opens");
+        assert_eq!(bag.summary().problems, [], "{name}");
+        let read = messages(&*bag, &Query::all()).len() as u64;
+        assert_eq!(bag.summary().messages, Some(read), "{name}");
+        assert!(count == 0 || read == count, "{name}: {read}");
+        if name != "auv-short-bag" {
+            assert_keeps_its_promises(&*bag, name);
+        }
+    }
+    let one = McapFile::open(data.join("recordings/auv-short.mcap")).expect("opens");
+    let folder = open(data.join("recordings/auv-short-bag")).expect("opens");
+    assert_eq!(one.summary().messages, folder.summary().messages);
+}
