@@ -79,16 +79,24 @@ pub enum SourceError {
     },
 }
 
-impl<S: Source + ?Sized> Source for Arc<S> {
-    fn summary(&self) -> Arc<Summary> {
-        (**self).summary()
-    }
+/// A source behind a pointer is a source.
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<S: Source + ?Sized> Source for $pointer<S> {
+            fn summary(&self) -> Arc<Summary> {
+                (**self).summary()
+            }
 
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        (**self).read(query)
-    }
+            fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+                (**self).read(query)
+            }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        (**self).backfill(topics, at)
-    }
+            fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+                (**self).backfill(topics, at)
+            }
+        }
+    };
 }
+
+forward!(Arc);
+forward!(Box);

@@ -1,12 +1,12 @@
 //! What was known as of a time: the last message of every topic in a recording.
 //!
-//! `cargo run -p asof-formats --example as_of -- run.mcap 12.5` asks for 12.5 seconds after its start.
+//! `cargo run -p asof-formats --example known_at -- run.mcap 12.5` asks for 12.5 seconds after its start.
 
 use asof_core::{Source, Topics, When};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: as_of FILE [SECONDS]")?;
+    let path = arguments.next().ok_or("usage: known_at FILE [SECONDS]")?;
     let moment: When = format!("+{}s", arguments.next().as_deref().unwrap_or("0")).parse()?;
     let recording = asof_formats::open(path)?;
     let at = moment.resolve(recording.summary().range);
