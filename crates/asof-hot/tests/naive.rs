@@ -3,6 +3,7 @@
 //! The naive ones are written to the usual description, and driven step by step by one thread: what goes wrong here is
 //! the design, not a race.
 #![cfg(not(loom))]
+#![allow(clippy::float_cmp)] // what went in must come out
 
 use asof_hot::{
     Lock, MuxEnds, Source, Stamp, State, event_latch, latest, mux, ring, snapshot, triple_buffer,
@@ -66,11 +67,33 @@ fn one_release_too_many_makes_an_empty_ring_of_two_indexes_full_of_old_samples()
     assert!(consumer.try_read().is_none());
 }
 
+/// One slot, and a count that is odd during a write.
+#[derive(Default)]
+struct SeqLock {
+    sequence: u64,
+    value: u64,
+}
+
+impl SeqLock {
+    fn begin_write(&mut self) {
+        self.sequence += 1;
+    }
+    fn end_write(&mut self, value: u64) {
+        self.value = value;
+        self.sequence += 1;
+    }
+    fn try_read(&self) -> Option<u64> {
+        self.sequence.is_multiple_of(2).then_some(self.value)
+    }
+}
+
 #[test]
 fn a_reader_of_a_single_slot_seqlock_waits_for_a_writer_that_died() {
-    let (sequence, _value) = (1, 5); // the writer died between the two increments
-    let reads_that_succeed = (0..1_000_000).filter(|_| sequence % 2 == 0).count();
-    assert_eq!(reads_that_succeed, 0);
+    let mut naive = SeqLock::default();
+    naive.begin_write();
+    naive.end_write(5);
+    naive.begin_write(); // and the writer dies
+    assert!((0..1_000_000).all(|_| naive.try_read().is_none()));
 
     // Ours keeps the last whole value; what happens when a process dies in every step is in models.rs and processes.rs.
     let (mut writer, reader) = latest::<u64, 2>();
@@ -82,35 +105,43 @@ fn a_reader_of_a_single_slot_seqlock_waits_for_a_writer_that_died() {
 
 #[test]
 fn a_seqlock_that_was_never_written_succeeds() {
-    let (sequence, value) = (0, 0xdead_beef_u32);
-    let naive = if sequence % 2 == 0 { Some(value) } else { None };
-    assert_eq!(naive, Some(0xdead_beef), "whatever was in memory");
+    assert_eq!(
+        SeqLock::default().try_read(),
+        Some(0),
+        "whatever was in memory"
+    );
 
-    let (_writer, reader) = latest::<u32, 2>();
+    let (_writer, reader) = latest::<u64, 2>();
     assert!(reader.read().is_none());
 }
 
 #[test]
 fn a_late_mode_switch_drives_an_old_command() {
     #[derive(Default)]
-    struct Naive {
-        navigation: f64,
-        teleop: f64,
-        is_teleop: bool,
+    struct PriorityBuffer {
+        commands: [f64; 2],
+        mode: usize,
     }
-    let mut naive = Naive {
-        navigation: 0.9,
-        ..Naive::default()
-    };
-    naive.teleop = 0.0; // the operator stops the robot...
-    naive.is_teleop = true;
-    naive.is_teleop = false; // ...and a timer of before that switches back to navigation
-    let driven = if naive.is_teleop {
-        naive.teleop
-    } else {
-        naive.navigation
-    };
-    assert_eq!(driven, 0.9, "the robot drives on");
+    impl PriorityBuffer {
+        fn write_navigation(&mut self, command: f64) {
+            self.commands[0] = command;
+        }
+        fn write_teleop(&mut self, command: f64) {
+            self.commands[1] = command;
+            self.mode = 1;
+        }
+        fn on_teleop_timeout(&mut self) {
+            self.mode = 0;
+        }
+        fn read(&self) -> f64 {
+            self.commands[self.mode]
+        }
+    }
+    let mut naive = PriorityBuffer::default();
+    naive.write_navigation(0.9);
+    naive.write_teleop(0.0); // the operator stops the robot...
+    naive.on_teleop_timeout(); // ...and a timer that ran out just before that comes late
+    assert_eq!(naive.read(), 0.9, "the robot drives on");
 
     let limit = Source::new(Duration::from_nanos(500));
     let MuxEnds {
@@ -131,18 +162,41 @@ fn a_late_mode_switch_drives_an_old_command() {
     );
 }
 
+/// Two maps of two cells, an index and a flag.
+#[derive(Default)]
+struct DoubleBuffer {
+    buffers: [[u32; 2]; 2],
+    front: usize,
+    is_dirty: bool,
+}
+
+impl DoubleBuffer {
+    fn back(&mut self) -> &mut [u32; 2] {
+        &mut self.buffers[1 - self.front]
+    }
+    fn swap(&mut self) {
+        self.front = 1 - self.front;
+        self.is_dirty = true;
+    }
+    fn clear_dirty(&mut self) {
+        self.is_dirty = false;
+    }
+}
+
 #[test]
 fn two_swaps_of_a_double_buffer_write_into_the_map_being_read() {
-    let (mut buffers, mut front) = ([0, 0], 0);
-    let mut publish = |value| {
-        buffers[1 - front] = value;
-        front = 1 - front;
-        front
-    };
-    let being_read = publish(1);
-    publish(2);
-    publish(3);
-    assert_eq!(buffers[being_read], 3, "the map changed under its reader");
+    let mut naive = DoubleBuffer::default();
+    naive.back()[0] = 1;
+    naive.swap();
+    let being_read = naive.front;
+    for value in 2..=3 {
+        naive.back()[0] = value;
+        naive.swap();
+    }
+    assert_eq!(
+        naive.buffers[being_read][0], 3,
+        "the map changed under its reader"
+    );
 
     let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
     let mut publish = |value| {
@@ -158,11 +212,14 @@ fn two_swaps_of_a_double_buffer_write_into_the_map_being_read() {
 
 #[test]
 fn a_publication_before_the_dirty_flag_is_cleared_is_lost() {
-    let (mut front, mut is_dirty) = (1, true);
-    let seen = front;
-    front = 2; // published between the look and the clearing
-    is_dirty = is_dirty && false;
-    assert!(!is_dirty && seen != front, "nobody will look at 2");
+    let mut naive = DoubleBuffer::default();
+    naive.back()[0] = 1;
+    naive.swap();
+    let seen = naive.buffers[naive.front][0];
+    naive.back()[0] = 2;
+    naive.swap(); // between the look and its end
+    naive.clear_dirty();
+    assert!(!naive.is_dirty && seen == 1, "nobody will look at 2");
 
     let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
     *writer.back() = 1;
@@ -176,10 +233,12 @@ fn a_publication_before_the_dirty_flag_is_cleared_is_lost() {
 
 #[test]
 fn an_edit_of_the_other_buffer_starts_from_the_map_before_last() {
-    let mut buffers = [[0; 2]; 2];
-    buffers[1][0] = 1; // published
-    buffers[0][1] = 1; // the next edit, in the other buffer, published
-    assert_eq!(buffers[0], [0, 1], "the first edit is gone");
+    let mut naive = DoubleBuffer::default();
+    for cell in 0..2 {
+        naive.back()[cell] = 1;
+        naive.swap();
+    }
+    assert_eq!(naive.buffers[naive.front], [0, 1], "the first edit is gone");
 
     let (mut writer, [mut reader]) = snapshot::<[u32; 2], 1>(|| [0; 2]);
     writer.edit()[0] = 1;
@@ -189,15 +248,33 @@ fn an_edit_of_the_other_buffer_starts_from_the_map_before_last() {
     assert_eq!(*reader.latest(), [1, 1]);
 }
 
+/// A flag and a time in milliseconds.
+#[derive(Default)]
+struct Bumper {
+    is_triggered: bool,
+    stamp: u32,
+}
+
+impl Bumper {
+    fn trigger(&mut self, now: u32) {
+        self.is_triggered = true;
+        self.stamp = now;
+    }
+    fn reset_if_elapsed(&mut self, now: u32, span: u32) -> bool {
+        let is_over = now - self.stamp >= span;
+        self.is_triggered &= !is_over;
+        is_over
+    }
+}
+
 #[test]
 fn a_hit_between_check_and_reset_of_a_flag_is_lost() {
-    let mut is_triggered = true;
-    let seen = is_triggered;
-    is_triggered = seen; // hit again: the flag cannot tell
-    if seen {
-        is_triggered = false;
-    }
-    assert!(!is_triggered, "the second hit is gone");
+    let mut naive = Bumper::default();
+    naive.trigger(1);
+    assert!(naive.is_triggered, "the first hit is seen, and dealt with");
+    naive.trigger(2);
+    naive.is_triggered = false; // the reset that belongs to the first
+    assert!(!naive.is_triggered, "and the second hit is gone");
 
     let (mut trigger, mut resetter, observer) = event_latch(None);
     trigger.trigger(1, Stamp(1));
@@ -211,9 +288,10 @@ fn a_hit_between_check_and_reset_of_a_flag_is_lost() {
 
 #[test]
 fn an_untouched_flag_with_a_time_says_it_was_reset() {
-    let stamp_ms: u32 = 0;
-    let reset_if_elapsed = |now: u32, span| now - stamp_ms >= span;
-    assert!(reset_if_elapsed(5000, 500), "though nothing ever happened");
+    assert!(
+        Bumper::default().reset_if_elapsed(5000, 500),
+        "though nothing ever happened"
+    );
 
     let (_trigger, mut resetter, _observer) = event_latch(None);
     assert!(!resetter.reset_if_elapsed(Stamp(5000), Duration::from_nanos(500)));
