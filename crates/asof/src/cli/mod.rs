@@ -14,6 +14,7 @@ mod recover;
 mod report;
 mod screen;
 mod select;
+mod tf;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ enum Verb {
     Demo(demo::DemoVerb),
     Info(info::Info),
     Cat(cat::Cat),
+    Tf(tf::Tf),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
     Completions(completions::Completions),
@@ -70,6 +72,8 @@ enum Outcome {
     Done,
     /// Something in the input was damaged and left out.
     Damaged,
+    /// There is no answer, and the reason was printed as the answer.
+    Failed,
 }
 
 impl Outcome {
@@ -87,6 +91,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Done => ExitCode::SUCCESS,
             Outcome::Damaged => ExitCode::from(3),
+            Outcome::Failed => ExitCode::FAILURE,
         }
     }
 }
@@ -102,6 +107,7 @@ pub fn main() -> ExitCode {
         Verb::Demo(demo) => demo.run(&screen),
         Verb::Info(info) => info.run(&screen),
         Verb::Cat(cat) => cat.run(&screen),
+        Verb::Tf(tf) => tf.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Completions(completions) => completions.run(),
