@@ -286,6 +286,13 @@ impl TransformBuffer {
         stats
     }
 
+    /// The newest stamp of an edge that is there, dynamic, with this parent.
+    pub(crate) fn newest_of(&self, parent: &str, child: &str) -> Option<Stamp> {
+        let edge = self.existing(parent, child)?;
+        edge.range(&self.graph.pool)
+            .map(|(_, newest)| newest.into())
+    }
+
     #[inline]
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph
@@ -477,7 +484,12 @@ impl TransformBuffer {
     }
 
     #[cold]
-    fn bad_pose(&self, parent: impl FrameRef, child: impl FrameRef, bad: BadPose) -> UpdateError {
+    pub(crate) fn bad_pose(
+        &self,
+        parent: impl FrameRef,
+        child: impl FrameRef,
+        bad: BadPose,
+    ) -> UpdateError {
         let parent = strip(&parent.text(&self.graph)).to_owned();
         let child = strip(&child.text(&self.graph)).to_owned();
         match bad {

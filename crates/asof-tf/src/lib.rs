@@ -1,4 +1,45 @@
-//! The transform buffer: frames, histories, lookups, interpolation.
+//! The transform buffer: where every frame of a robot was, at any time that it remembers.
+//!
+//! A [`TransformBuffer`] keeps a tree of coordinate frames. Each edge is the pose of a child in its
+//! parent, either for all times or as a history of samples; a lookup composes the edges between two
+//! frames at a time, interpolated. Readers never wait for writers: a lookup takes `&self`, no lock, and
+//! sees every edge in a consistent state while other threads write.
+//!
+//! ```
+//! use asof_core::Stamp;
+//! use asof_tf::TransformBuffer;
+//! use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
+//!
+//! let buffer = TransformBuffer::new();
+//! let pose = Isometry3::from_parts(
+//!     Translation3::new(1.0, 2.0, 3.0),
+//!     UnitQuaternion::new_normalize(Quaternion::new(0.0, 0.0, 0.0, 1.0)),
+//! );
+//! buffer.update_static("base_link", "target_link", pose)?;
+//! let one_second = Stamp::from_nanos(1_000_000_000);
+//! let transform = buffer.lookup("base_link", "target_link", one_second)?;
+//! assert_eq!(transform, pose);
+//!
+//! // Something that moves: interpolated between its samples.
+//! let at = |seconds: f64| Stamp::from_nanos((seconds * 1e9) as i64);
+//! buffer.update("odom", "base_link", at(0.0), Isometry3::translation(0.0, 0.0, 0.0))?;
+//! buffer.update("odom", "base_link", at(2.0), Isometry3::translation(4.0, 0.0, 0.0))?;
+//! let transform = buffer.lookup("odom", "target_link", one_second)?;
+//! assert_eq!(transform.translation.x, 2.0 + 1.0);
+//!
+//! // Outside of what there is, the answer is an error that says by how much.
+//! let late = buffer.lookup("odom", "base_link", at(2.5)).unwrap_err();
+//! assert!(late.to_string().contains("0.500000000 s after its newest sample"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - Names and ids: everything takes `&str` or a [`FrameId`]; a [`Path`] prepares one pair of frames.
+//! - [`lookup_many`](TransformBuffer::lookup_many) and
+//!   [`transform_points`](TransformBuffer::transform_points) answer for many times at once.
+//! - [`wait_for`](TransformBuffer::wait_for) blocks, [`wait`](TransformBuffer::wait) is a future.
+//! - [`observe`](TransformBuffer::observe) watches all edges.
+//! - [`from_source`](TransformBuffer::from_source) reads a whole recording; [`ros`] decodes messages,
+//!   `Robot` reads URDF.
 
 mod history;
 #[cfg(all(test, loom))]
@@ -7,8 +48,11 @@ mod pool;
 mod shelf;
 mod sync;
 
+// Under loom only the concurrent core above is built: it is what the models check.
 #[cfg(not(loom))]
 mod buffer;
+#[cfg(not(loom))]
+mod draw;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -30,13 +74,30 @@ mod path;
 #[cfg(not(loom))]
 mod pose;
 #[cfg(not(loom))]
+pub mod ros;
+#[cfg(not(loom))]
+mod source;
+#[cfg(not(loom))]
 mod timer;
 #[cfg(not(loom))]
+mod trajectory;
+#[cfg(all(not(loom), feature = "urdf"))]
+mod urdf;
+#[cfg(not(loom))]
 mod wait;
+#[cfg(all(not(loom), feature = "glam"))]
+mod with_glam;
+#[cfg(all(not(loom), feature = "serde"))]
+mod with_serde;
 
+#[cfg(all(not(loom), feature = "urdf"))]
+pub use urdf::{Robot, UrdfError};
+#[cfg(all(not(loom), feature = "glam"))]
+pub use with_glam::{ToGlam, from_glam};
 #[cfg(not(loom))]
 pub use {
     buffer::TransformBuffer,
+    draw::{DrawError, EdgeFacts},
     error::{LookupError, UpdateError},
     frame_ref::{FrameId, FrameRef},
     graph::Extrapolation,
@@ -45,5 +106,7 @@ pub use {
     observe::{Observer, Update},
     options::{Limits, Options, Stats},
     path::{Many, Path},
+    source::Loaded,
+    trajectory::{TrajectoryFormat, every},
     wait::{Wait, WaitError},
 };

@@ -16,7 +16,6 @@ use crate::wait::{Wait, WaitError};
 
 /// The latest transform at a time that every edge on the way knows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Latest {
     /// The time; `None` where every edge on the way is static, so that any time is as good.
     pub stamp: Option<Stamp>,

@@ -3,7 +3,7 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -38,11 +38,14 @@ pub(crate) fn pause(tries: u32) {
 ///
 /// A contended taker spins a little and then yields its time slice, so a holder that was
 /// descheduled gets to run.
+#[cfg(not(loom))]
 pub(crate) struct Latch(AtomicBool);
 
 /// Proof that a [`Latch`] is held; lets go when dropped.
+#[cfg(not(loom))]
 pub(crate) struct Held<'a>(&'a Latch);
 
+#[cfg(not(loom))]
 impl Latch {
     pub(crate) fn new() -> Self {
         Latch(AtomicBool::new(false))
@@ -61,9 +64,28 @@ impl Latch {
     }
 }
 
+#[cfg(not(loom))]
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Release);
+    }
+}
+
+/// In a model a mutex stands for the latch: a loop that spins has no end to explore.
+#[cfg(loom)]
+pub(crate) struct Latch(Mutex<()>);
+
+#[cfg(loom)]
+pub(crate) struct Held<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
+
+#[cfg(loom)]
+impl Latch {
+    pub(crate) fn new() -> Self {
+        Latch(Mutex::new(()))
+    }
+
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held(locked(&self.0))
     }
 }

@@ -128,7 +128,7 @@ fn one_tree(random: &mut Random, record: &mut Record, tree: usize) -> usize {
             record.update((&edge.0, &edge.1), FROM, &pose, true);
             continue;
         }
-        let mut times: Vec<i64> = (0..1 + random.below(12))
+        let mut times: Vec<i64> = (0..=random.below(12))
             .map(|_| random.time(FROM, TO))
             .collect();
         if is_covered {

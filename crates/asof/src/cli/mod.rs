@@ -15,6 +15,7 @@ mod recover;
 mod report;
 mod screen;
 mod select;
+mod tf;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,7 @@ enum Verb {
     Info(info::Info),
     Cat(cat::Cat),
     Convert(convert::Convert),
+    Tf(tf::Tf),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
     Completions(completions::Completions),
@@ -72,6 +74,8 @@ enum Outcome {
     Done,
     /// Something in the input was damaged and left out.
     Damaged,
+    /// There is no answer, and the reason was printed as the answer.
+    Failed,
 }
 
 impl Outcome {
@@ -89,6 +93,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Done => ExitCode::SUCCESS,
             Outcome::Damaged => ExitCode::from(3),
+            Outcome::Failed => ExitCode::FAILURE,
         }
     }
 }
@@ -105,6 +110,7 @@ pub fn main() -> ExitCode {
         Verb::Info(info) => info.run(&screen),
         Verb::Cat(cat) => cat.run(&screen),
         Verb::Convert(convert) => convert.run(&screen),
+        Verb::Tf(tf) => tf.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Completions(completions) => completions.run(),

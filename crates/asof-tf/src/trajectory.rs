@@ -1,0 +1,107 @@
+//! Trajectories: a frame's poses over time, in the formats that people feed to other programs.
+
+use std::fmt::Write as _;
+
+use asof_core::{Stamp, TimeRange};
+use nalgebra::Isometry3;
+
+use crate::buffer::TransformBuffer;
+use crate::error::LookupError;
+use crate::frame_ref::FrameRef;
+
+/// How a trajectory is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrajectoryFormat {
+    /// A header line, then `stamp,x,y,z,qx,qy,qz,qw`, the stamp in nanoseconds.
+    Csv,
+    /// `seconds x y z qx qy qz qw`, as in the TUM RGB-D benchmark.
+    Tum,
+    /// The upper three rows of the matrix, row by row, as in KITTI odometry. It has no times.
+    Kitti,
+}
+
+impl TrajectoryFormat {
+    /// The line before the first pose, if there is one.
+    pub fn header(self) -> &'static str {
+        match self {
+            TrajectoryFormat::Csv => "stamp,x,y,z,qx,qy,qz,qw\n",
+            TrajectoryFormat::Tum | TrajectoryFormat::Kitti => "",
+        }
+    }
+
+    /// One pose, with the end of the line. Numbers parse back to the same bits.
+    pub fn line(self, stamp: Stamp, pose: &Isometry3<f64>) -> String {
+        let t = pose.translation.vector;
+        let q = pose.rotation.coords;
+        let seven = [t.x, t.y, t.z, q.x, q.y, q.z, q.w];
+        let mut line = String::new();
+        match self {
+            TrajectoryFormat::Csv => {
+                let _ = write!(line, "{}", stamp.nanos());
+                for part in seven {
+                    let _ = write!(line, ",{part}");
+                }
+            }
+            TrajectoryFormat::Tum => {
+                line.push_str(&stamp.as_seconds_text());
+                for part in seven {
+                    let _ = write!(line, " {part}");
+                }
+            }
+            TrajectoryFormat::Kitti => {
+                let matrix = pose.to_homogeneous();
+                for row in 0..3 {
+                    for column in 0..4 {
+                        let space = if row + column == 0 { "" } else { " " };
+                        let _ = write!(line, "{space}{}", matrix[(row, column)]);
+                    }
+                }
+            }
+        }
+        line.push('\n');
+        line
+    }
+}
+
+impl std::str::FromStr for TrajectoryFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "csv" => Ok(TrajectoryFormat::Csv),
+            "tum" => Ok(TrajectoryFormat::Tum),
+            "kitti" => Ok(TrajectoryFormat::Kitti),
+            _ => Err(format!("'{text}' is none of csv, tum, kitti")),
+        }
+    }
+}
+
+/// Stamps from the start of a range to its end, `step` nanoseconds apart; none if the step is not
+/// positive.
+pub fn every(range: TimeRange, step: i64) -> impl Iterator<Item = Stamp> {
+    let is_sound = step > 0 && !range.is_empty();
+    let first = is_sound.then_some(range.start.nanos());
+    std::iter::successors(first, move |t| {
+        t.checked_add(step).filter(|t| *t <= range.end.nanos())
+    })
+    .map(Stamp::from_nanos)
+}
+
+impl TransformBuffer {
+    /// The times for which every dynamic edge between the two has samples; all of time where every edge
+    /// is static.
+    ///
+    /// # Errors
+    /// When a frame is unknown, or they are not connected.
+    pub fn covered(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<TimeRange, LookupError> {
+        let links = self.chain(target, source)?;
+        let ranges = links.iter().filter(|link| !link.is_static);
+        Ok(ranges.fold(TimeRange::ALL, |all, link| {
+            all.intersect(link.range.unwrap_or(TimeRange::EMPTY))
+        }))
+    }
+}

@@ -1,0 +1,267 @@
+//! `asof tf`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use asof_core::{Problem, Source, Stamp, TimeRange, When};
+use asof_tf::{Latest, LookupError, TrajectoryFormat, TransformBuffer, every};
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::place;
+use super::screen::{Screen, output};
+
+/// Show the frame tree of a recording, or where one frame was in another
+///
+/// Transforms are found by their type, tf2_msgs/TFMessage; those on a topic that ends in tf_static hold for
+/// all times. Without --from and --to, the tree is shown.
+///
+/// The transform takes a point given in --to into --from: tf2's lookupTransform(target=from, source=to).
+/// Without --at, it is the latest that all frames on the way have in common.
+///
+/// With --json, one object: from, to, stamp (nanoseconds; null where any time is as good), translation
+/// [x,y,z], rotation [x,y,z,w]; or error with its kind and message, and exit code 1.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof tf run.mcap
+  asof tf run.mcap --from map --to base_link --every 10ms --format tum")]
+pub struct Tf {
+    /// A recording
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+
+    /// The frame in which the answer is given
+    #[arg(long, value_name = "FRAME", requires = "to")]
+    from: Option<String>,
+
+    /// The frame whose pose is asked for
+    #[arg(long, value_name = "FRAME", requires = "from")]
+    to: Option<String>,
+
+    /// When: RFC 3339, seconds since the epoch, nanoseconds with ns, or relative to the recording: +12.5s from
+    /// its start, -3s from its end
+    #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "from")]
+    at: Option<When>,
+
+    /// A whole trajectory, a pose every so often: 10ms, 1s
+    #[arg(long, value_name = "STEP", value_parser = parse_step, requires = "from", conflicts_with = "at")]
+    every: Option<i64>,
+
+    /// How the trajectory is written: csv, tum, kitti
+    #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "every")]
+    format: TrajectoryFormat,
+
+    /// Only poses at or after this time
+    #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "every")]
+    start: Option<When>,
+
+    /// Only poses at or before this time
+    #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "every")]
+    end: Option<When>,
+
+    #[command(flatten)]
+    picture: Picture,
+
+    /// Print JSON
+    #[arg(long, requires = "from", conflicts_with = "every")]
+    json: bool,
+}
+
+/// How the tree is shown.
+#[derive(Debug, Args)]
+#[group(multiple = false, conflicts_with = "from")]
+struct Picture {
+    /// The tree for a terminal, as without any flag
+    #[arg(long)]
+    tree: bool,
+
+    /// The tree for Graphviz
+    #[arg(long)]
+    dot: bool,
+
+    /// The tree for Mermaid
+    #[arg(long)]
+    mermaid: bool,
+
+    /// The tree as tf2 writes it in YAML
+    #[arg(long)]
+    yaml: bool,
+}
+
+/// What `tf --json` prints.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer<'a> {
+    Found {
+        from: &'a str,
+        to: &'a str,
+        stamp: Option<i64>,
+        translation: [f64; 3],
+        rotation: [f64; 4],
+    },
+    Failed {
+        error: Reason,
+    },
+}
+
+#[derive(Serialize)]
+struct Reason {
+    kind: &'static str,
+    message: String,
+}
+
+impl Tf {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let file = place::open(&self.place)?;
+        let loaded = TransformBuffer::from_source(&file)?;
+        let summary = file.summary();
+        let mut problems: Vec<Problem> = summary.problems.clone();
+        problems.extend(loaded.problems);
+        for problem in &problems {
+            screen.note(format_args!("{}", problem.message));
+        }
+        if loaded.transforms == 0 {
+            screen.note("there are no transforms in this recording");
+        }
+        let (buffer, range) = (loaded.buffer, summary.range);
+        let outcome = Outcome::of(&problems);
+        match (&self.from, &self.to, self.every) {
+            (Some(from), Some(to), Some(step)) => {
+                self.trajectory(&buffer, range, (from, to), step)?;
+            }
+            (Some(from), Some(to), None) if self.json => {
+                let found = self.lookup(&buffer, range, (from, to));
+                let is_found = found.is_ok();
+                print_json(&answer((from, to), found))?;
+                if !is_found {
+                    return Ok(Outcome::Failed);
+                }
+            }
+            (Some(from), Some(to), None) => {
+                let found = self.lookup(&buffer, range, (from, to))?;
+                print(&found)?;
+            }
+            _ => {
+                let mut out = output();
+                out.write_all(self.picture(&buffer).as_bytes())?;
+                out.flush()?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn lookup(
+        &self,
+        buffer: &TransformBuffer,
+        range: TimeRange,
+        (from, to): (&str, &str),
+    ) -> Result<Latest, LookupError> {
+        let Some(at) = self.at else {
+            return buffer.lookup_latest(from, to);
+        };
+        let at = at.resolve(range);
+        let isometry = buffer.lookup(from, to, at)?;
+        Ok(Latest {
+            stamp: Some(at),
+            isometry,
+        })
+    }
+
+    fn trajectory(
+        &self,
+        buffer: &TransformBuffer,
+        range: TimeRange,
+        (from, to): (&str, &str),
+        step: i64,
+    ) -> anyhow::Result<()> {
+        let mut covered = buffer.covered(from, to)?;
+        if covered == TimeRange::ALL {
+            // Only static edges: they hold for as long as the recording lasts.
+            covered = range;
+        }
+        let edge =
+            |when: Option<When>, other: Stamp| when.map_or(other, |when| when.resolve(range));
+        let wanted = TimeRange::new(edge(self.start, covered.start), edge(self.end, covered.end));
+        let mut path = buffer.path(from, to)?;
+        let mut out = output();
+        out.write_all(self.format.header().as_bytes())?;
+        for stamp in every(covered.intersect(wanted), step) {
+            let pose = path.lookup(stamp)?;
+            out.write_all(self.format.line(stamp, &pose).as_bytes())?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn picture(&self, buffer: &TransformBuffer) -> String {
+        let Picture {
+            dot, mermaid, yaml, ..
+        } = self.picture;
+        match (dot, mermaid, yaml) {
+            (true, ..) => buffer.to_dot(),
+            (_, true, _) => buffer.to_mermaid(),
+            (_, _, true) => buffer.to_yaml(),
+            _ => buffer.to_tree(),
+        }
+    }
+}
+
+fn answer<'a>((from, to): (&'a str, &'a str), found: Result<Latest, LookupError>) -> Answer<'a> {
+    match found {
+        Ok(found) => Answer::Found {
+            from,
+            to,
+            stamp: found.stamp.map(Stamp::nanos),
+            translation: found.isometry.translation.vector.into(),
+            rotation: found.isometry.rotation.coords.into(),
+        },
+        Err(error) => Answer::Failed {
+            error: Reason {
+                kind: error.kind(),
+                message: error.to_string(),
+            },
+        },
+    }
+}
+
+fn print_json(answer: &Answer<'_>) -> anyhow::Result<()> {
+    let mut out = output();
+    serde_json::to_writer(&mut out, answer).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+fn print(found: &Latest) -> anyhow::Result<()> {
+    let (t, q) = (
+        found.isometry.translation.vector,
+        found.isometry.rotation.coords,
+    );
+    let (roll, pitch, yaw) = found.isometry.rotation.euler_angles();
+    let degrees = |radians: f64| radians.to_degrees();
+    let mut out = output();
+    let time = found
+        .stamp
+        .map_or("any time".to_owned(), |stamp| stamp.to_string());
+    writeln!(out, "at           {time}")?;
+    writeln!(out, "translation  {:.6} {:.6} {:.6}", t.x, t.y, t.z)?;
+    writeln!(
+        out,
+        "rotation     {:.6} {:.6} {:.6} {:.6} (x y z w)",
+        q.x, q.y, q.z, q.w
+    )?;
+    let (roll, pitch, yaw) = (degrees(roll), degrees(pitch), degrees(yaw));
+    writeln!(
+        out,
+        "             {roll:.3} {pitch:.3} {yaw:.3} (roll pitch yaw, degrees)"
+    )?;
+    Ok(out.flush()?)
+}
+
+/// `10ms`, `1s`: a length of time as relative times have it.
+fn parse_step(text: &str) -> Result<i64, String> {
+    match format!("+{text}").parse() {
+        Ok(When::AfterStart(nanos)) if nanos > 0 => Ok(nanos),
+        _ => Err("a step is a length of time, such as 10ms or 1s".to_owned()),
+    }
+}
