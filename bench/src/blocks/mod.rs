@@ -178,16 +178,25 @@ fn many_blocks(bench: &Bench) {
         let range = TimeRange::new(Stamp::EPOCH, Stamp::from_nanos(9_999 * 1_000_000));
         drain(cache.read(&Query::all().between(range)).expect("reads"));
         assert_eq!(cache.statistics().blocks, 10_000);
-        let topics = Topics::named([topic(0)]);
         let calls = 20_000;
-        let mut dice = dice(14);
+        let (name, topics) = (topic(0), Topics::named([topic(0)]));
+        let mut places = dice(14);
         let find = || {
             for _ in 0..calls {
-                let at = Stamp::from_nanos(dice(9_999 * 1_000_000));
-                black_box(cache.backfill(&topics, at).expect("answers"));
+                let at = Stamp::from_nanos(places(9_999 * 1_000_000));
+                assert!(black_box(cache.block_at(&name, at)).is_some());
             }
         };
         bench.case("find_in_10000_blocks", "ns CPU/find", 15, vec![per("asof", calls, find)]);
+        // The same with the message itself, as a batch.
+        let mut places = dice(15);
+        let ask = || {
+            for _ in 0..calls {
+                let at = Stamp::from_nanos(places(9_999 * 1_000_000));
+                black_box(cache.backfill(&topics, at).expect("answers"));
+            }
+        };
+        bench.case("find_in_10000_blocks_with_message", "ns CPU/find", 15, vec![per("asof", calls, ask)]);
     }
     if bench.wants("insert_evict_at_10000_blocks") {
         let probe = cache_over(&ticks, options.clone());

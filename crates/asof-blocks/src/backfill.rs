@@ -9,8 +9,9 @@ use crate::block::Block;
 use crate::coverage::before;
 use crate::head::{HeadClass, HeadOptions, ReadHead};
 use crate::names::{TopicId, TopicSet};
+use crate::order::in_order;
 use crate::shared::Shared;
-use crate::store::{Known, Remembered, State};
+use crate::store::{Hint, Known, Remembered, State};
 
 /// Messages that are being put together into a batch.
 #[derive(Default)]
@@ -21,11 +22,22 @@ struct Answers {
 
 impl Answers {
     fn add(&mut self, row: &Row, buffer: &Bytes) {
+        // Neighbours mostly lie in one buffer.
+        let start = self.buffers.len().saturating_sub(4);
+        let known = self.buffers[start..]
+            .iter()
+            .position(|known| known.as_ptr() == buffer.as_ptr() && known.len() == buffer.len());
+        let index = known.map_or_else(
+            || {
+                self.buffers.push(buffer.clone());
+                self.buffers.len() - 1
+            },
+            |place| start + place,
+        );
         self.rows.push(Row {
-            buffer: self.buffers.len() as u32,
+            buffer: index as u32,
             ..*row
         });
-        self.buffers.push(buffer.clone());
     }
 
     fn add_from(&mut self, block: &Block, place: usize) {
@@ -35,7 +47,7 @@ impl Answers {
 
     fn into_batch(self, state: &State) -> Batch {
         let channels = Arc::clone(&state.names.table().channels);
-        Batch::new(channels, self.buffers, self.rows)
+        Batch::new(channels, self.buffers, in_order(self.rows))
     }
 }
 
@@ -96,12 +108,14 @@ pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Ba
 /// Answers what memory can prove; returns the topics for which it cannot.
 fn look_up(state: &mut State, wanted: &TopicSet, at: Stamp, answers: &mut Answers) -> TopicSet {
     let mut unknown = TopicSet::default();
-    let mut hint = None;
+    let mut hint = Hint::default();
     let mut hits = 0;
+    let count = wanted.len();
+    answers.rows.reserve(count);
     for topic in wanted.iter() {
         hits += 1;
         match state.last_known(topic, at, &mut hint) {
-            Known::InBlock(block, place) => answers.add_from(&block, place),
+            Known::InBlock(block, place) => answers.add_from(block, place),
             Known::Remembered(known) => answers.add(&known.row, &known.payload),
             Known::Nothing => {}
             Known::Unknown => {

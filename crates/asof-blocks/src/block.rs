@@ -69,6 +69,15 @@ impl Block {
         Places::Listed(&self.postings[entry.first as usize..(entry.first + entry.count) as usize])
     }
 
+    /// The same for a topic that is known to have rows here.
+    pub fn rows_of_filled(&self, topic: TopicId) -> Places<'_> {
+        if self.postings.is_empty() {
+            Places::All
+        } else {
+            self.rows_of(topic)
+        }
+    }
+
     /// How many of a topic's rows are at or before `t`.
     pub fn count_through(&self, places: Places<'_>, t: Stamp) -> usize {
         let is_by = |place: usize| self.rows[place].log_time <= t;
@@ -332,6 +341,17 @@ pub(crate) struct Growth {
 
 /// Lists the rows by topic.
 fn index(rows: &[Row], table: &ChannelTable) -> (Box<[TopicRows]>, Box<[u32]>) {
+    if let Some((first, rest)) = rows.split_first()
+        && rest.iter().all(|row| row.channel == first.channel)
+    {
+        let only = TopicRows {
+            topic: table.topics[first.channel as usize],
+            first: 0,
+            count: rows.len() as u32,
+            payload_bytes: rows.iter().map(|row| row.len).sum(),
+        };
+        return (Box::new([only]), Box::default());
+    }
     // Counted by channel: there are few, and their numbers are small.
     let mut counts = vec![(0u32, 0u64); table.channels.len()];
     for row in rows {

@@ -106,6 +106,13 @@ impl BlockCache {
         LoadedRanges::of(&self.shared, topics)
     }
 
+    /// The stretch of time of the block that holds this topic at `at`; `None` where nothing is held.
+    pub fn block_at(&self, topic: &str, at: Stamp) -> Option<TimeRange> {
+        let state = self.shared.state();
+        let topic = state.names.find(topic)?;
+        state.block_at(topic, at)
+    }
+
     /// Tells when what is held of these topics changes, at most 60 times a second.
     pub fn watch(&self, topics: &Topics) -> RangeWatch {
         RangeWatch::new(&self.shared, topics)

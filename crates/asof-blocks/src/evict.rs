@@ -5,7 +5,7 @@ use asof_core::{Stamp, TimeRange};
 use crate::budget::Reservation;
 use crate::coverage::{after, before};
 use crate::head::{Head, HeadClass};
-use crate::store::{BlockSet, State};
+use crate::store::{BlockSet, Slot, State};
 
 impl State {
     /// Takes `bytes` more for `charge`, evicting until they fit. `false` when they cannot.
@@ -98,34 +98,31 @@ impl State {
             let protected = self.protected(set);
             let mut heads: Vec<&Head> = self.heads.iter().filter(|head| head.wants(set)).collect();
             heads.sort_unstable_by_key(|head| head.options.position);
-            let mut consider = |start: Option<Stamp>| {
-                let Some(start) = start.filter(|&start| is_free(set, start, &protected)) else {
+            let mut consider = |range: Option<TimeRange>| {
+                let is_free =
+                    |range: &TimeRange| !protected.iter().any(|chain| chain.overlaps(*range));
+                let Some(range) = range.filter(is_free) else {
                     return;
                 };
-                let range = set.blocks[&start].block.range;
                 let near = heads.iter().map(|head| head.distance(range)).min();
                 let distance = near.unwrap_or(u64::MAX);
                 if best.is_none_or(|(known, _, _)| distance > known) {
-                    best = Some((distance, index, start));
+                    best = Some((distance, index, range.start));
                 }
             };
-            consider(set.blocks.first_key_value().map(|(&start, _)| start));
-            consider(set.blocks.last_key_value().map(|(&start, _)| start));
+            consider(set.blocks.first_key_value().map(range));
+            consider(set.blocks.last_key_value().map(range));
             for pair in heads.windows(2) {
                 let middle = pair[0].watershed(pair[1]);
-                consider(set.start_at_or_before(middle));
-                consider(set.start_after(middle));
+                consider(set.at_or_before(middle));
+                consider(set.next_after(middle));
             }
             for chain in &protected {
-                consider(before(chain.start).and_then(|t| set.start_at_or_before(t)));
-                consider(set.start_after(chain.end));
-                // The block with the chain's first instant may begin before it: look one further.
-                let straddling = set.start_at_or_before(chain.start);
-                consider(
-                    straddling
-                        .and_then(before)
-                        .and_then(|t| set.start_at_or_before(t)),
-                );
+                // The block with the chain's first instant may begin before it: look before that one.
+                let first = set.at_or_before(chain.start);
+                let edge = first.map_or(chain.start, |first| first.start.min(chain.start));
+                consider(before(edge).and_then(|t| set.at_or_before(t)));
+                consider(set.next_after(chain.end));
             }
         }
         best.map(|(_, index, start)| (index, start))
@@ -154,20 +151,23 @@ impl Head {
 }
 
 impl BlockSet {
-    fn start_at_or_before(&self, t: Stamp) -> Option<Stamp> {
-        self.blocks.range(..=t).next_back().map(|(&start, _)| start)
+    fn at_or_before(&self, t: Stamp) -> Option<TimeRange> {
+        self.blocks.range(..=t).next_back().map(range)
     }
 
-    fn start_after(&self, t: Stamp) -> Option<Stamp> {
-        let next = after(t)?;
-        self.blocks.range(next..).next().map(|(&start, _)| start)
+    fn next_after(&self, t: Stamp) -> Option<TimeRange> {
+        self.blocks.range(after(t)?..).next().map(range)
     }
+}
+
+fn range((&start, slot): (&Stamp, &Slot)) -> TimeRange {
+    TimeRange::new(start, slot.end)
 }
 
 fn is_free(set: &BlockSet, start: Stamp, protected: &[TimeRange]) -> bool {
     let Some(slot) = set.blocks.get(&start) else {
         return false;
     };
-    let range = slot.block.range;
+    let range = TimeRange::new(start, slot.end);
     !protected.iter().any(|chain| chain.overlaps(range))
 }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use crate::block::{OpenBlock, ROW_COST};
 use crate::coverage::{after, before};
 use crate::head::HeadClass;
-use crate::names::{TopicId, TopicSet};
+use crate::names::{ChannelTable, TopicId, TopicSet};
+use crate::order::key;
 use crate::shared::Shared;
 use crate::store::Flight;
 
@@ -72,6 +73,8 @@ struct KnownChannels {
     table: Arc<[Arc<Channel>]>,
     /// By the source's number; `None` for topics that were not asked for.
     numbers: Vec<Option<u32>>,
+    /// The cache's own table, which has all of them.
+    own: Arc<ChannelTable>,
 }
 
 /// What came of asking a fetch for an instant.
@@ -507,14 +510,15 @@ impl Fetch {
     }
 
     fn seal(&self, shared: &Shared, progress: &mut Progress) {
-        let open = progress.open.take();
-        let table = open
-            .is_some()
-            .then(|| Arc::clone(shared.state().names.table()));
         // The indexes of a block are built outside of the lock.
-        let sealed = open.zip(table).map(|(open, table)| {
+        let sealed = progress.open.take().map(|open| {
             let class = open.class;
-            (open.seal(&table), class)
+            let sealed = match &progress.known {
+                Some(known) => open.seal(&known.own),
+                // Nothing came, so that there is nothing to look up.
+                None => open.seal(&ChannelTable::default()),
+            };
+            (sealed, class)
         });
         let mut state = shared.state();
         if let Some(((block, charge), class)) = sealed {
@@ -561,6 +565,7 @@ impl Fetch {
         KnownChannels {
             table: Arc::clone(batch.channels()),
             numbers,
+            own: Arc::clone(state.names.table()),
         }
     }
 }
@@ -644,10 +649,6 @@ fn compact(mut rows: Vec<Row>, buffers: &[Bytes]) -> Messages {
             .map(|&buffer| buffers[buffer as usize].clone())
             .collect(),
     }
-}
-
-fn key(row: &Row) -> (Stamp, u64) {
-    (row.log_time, row.order)
 }
 
 /// Lets the store know how far this has come.

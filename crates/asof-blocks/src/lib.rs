@@ -48,6 +48,7 @@ mod fetch;
 mod head;
 mod names;
 mod options;
+mod order;
 mod ranges;
 mod reader;
 mod reverse;

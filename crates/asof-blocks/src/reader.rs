@@ -11,6 +11,7 @@ use crate::coverage::{after, before};
 use crate::fetch::{Advance, Fetch, Origin, Piece};
 use crate::head::{HeadClass, HeadSlot};
 use crate::names::{ChannelTable, TopicSet};
+use crate::order::{in_order, key};
 use crate::shared::Shared;
 use crate::store::{Flight, State};
 
@@ -112,6 +113,7 @@ impl Reader {
                 through,
                 table,
             } => {
+                let through = short_of(&blocks, TimeRange::new(at, through));
                 self.position = self.next_after(through);
                 self.deliver_blocks(&blocks, TimeRange::new(at, through), table);
             }
@@ -371,7 +373,7 @@ impl Reader {
 
     fn push(&mut self, table: &ChannelTable, buffers: Vec<Bytes>, rows: Vec<Row>) {
         if !rows.is_empty() {
-            let batch = Batch::new(Arc::clone(&table.channels), buffers, rows);
+            let batch = Batch::new(Arc::clone(&table.channels), buffers, in_order(rows));
             self.ready.push_back(Ok(batch));
         }
     }
@@ -449,6 +451,25 @@ impl Drop for Reader {
     }
 }
 
+/// Where to stop, so that merging several blocks stays in the processor's cache.
+fn short_of(blocks: &[Arc<Block>], range: TimeRange) -> Stamp {
+    if blocks.len() < 2 {
+        return range.end;
+    }
+    let quota = (ROWS_AT_ONCE / blocks.len()).max(16);
+    let ends = blocks.iter().filter_map(|block| {
+        let first = block.span(range).start;
+        let row = block.rows.get(first + quota)?;
+        // Messages of one stamp stay together.
+        Some(
+            before(row.log_time)
+                .unwrap_or(row.log_time)
+                .max(range.start),
+        )
+    });
+    ends.fold(range.end, Stamp::min)
+}
+
 fn append_piece(
     piece: Arc<Piece>,
     missing: &TopicSet,
@@ -489,8 +510,4 @@ fn extend(
         ..*row
     }));
     buffers.extend_from_slice(&piece.buffers);
-}
-
-fn key(row: &Row) -> (Stamp, u64) {
-    (row.log_time, row.order)
 }

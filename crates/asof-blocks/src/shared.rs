@@ -52,10 +52,17 @@ impl Shared {
         match topics {
             Topics::All => {
                 let summary = self.source.summary();
+                if let Some((known, all)) = &state.all_topics
+                    && Arc::ptr_eq(known, &summary)
+                {
+                    return all.clone();
+                }
                 let channels = summary.channels.iter();
-                channels
+                let all: TopicSet = channels
                     .map(|entry| state.topic(&entry.channel.topic))
-                    .collect()
+                    .collect();
+                state.all_topics = Some((summary, all.clone()));
+                all
             }
             Topics::Named(names) => names.iter().map(|name| state.topic(name)).collect(),
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use asof_core::{Row, Stamp, TimeRange};
+use asof_core::{Row, Stamp, Summary, TimeRange};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub version: u64,
     /// Evicted blocks for the disk tier, where there is one.
     pub evicted: Option<Vec<(TopicSet, Arc<Block>)>>,
+    /// Every topic that a summary listed; that summary is kept to know it again.
+    pub all_topics: Option<(Arc<Summary>, TopicSet)>,
     facts_in_order: VecDeque<(TopicId, Stamp)>,
     fact_bytes: u64,
     next_id: u64,
@@ -51,6 +53,8 @@ pub(crate) struct BlockSet {
 /// A block and what was reserved for it.
 #[derive(Debug)]
 pub(crate) struct Slot {
+    /// The block's end, here so that a search need not go to the block.
+    pub end: Stamp,
     pub block: Arc<Block>,
     pub class: HeadClass,
     pub charge: Reservation,
@@ -103,9 +107,9 @@ pub(crate) struct View {
 }
 
 /// The last message at or before some time, as far as memory can tell.
-pub(crate) enum Known {
-    InBlock(Arc<Block>, usize),
-    Remembered(Remembered),
+pub(crate) enum Known<'a> {
+    InBlock(&'a Arc<Block>, usize),
+    Remembered(&'a Remembered),
     /// There is none.
     Nothing,
     Unknown,
@@ -131,6 +135,7 @@ impl State {
             counters: Counters::default(),
             version: 0,
             evicted: spills.then(Vec::new),
+            all_topics: None,
             facts_in_order: VecDeque::new(),
             fact_bytes: 0,
             next_id: 0,
@@ -256,6 +261,7 @@ impl State {
         set.blocks.insert(
             range.start,
             Slot {
+                end: range.end,
                 block,
                 class,
                 charge,
@@ -300,7 +306,7 @@ impl State {
             if !self.sets[index].topics.intersects(topics) {
                 continue;
             }
-            while let Some(start) = self.sets[index].first_in(range) {
+            while let Some(start) = self.sets[index].last_in(range) {
                 self.remove(index, start);
             }
         }
@@ -314,31 +320,29 @@ impl State {
 
     /// The topic's last message at or before `t`, if memory proves it.
     ///
-    /// `hint` carries the place of `t` within the block that was looked at last.
-    pub fn last_known(&self, topic: TopicId, t: Stamp, hint: &mut Option<PlaceHint>) -> Known {
+    /// `hint` carries over what was found for another topic at the same `t`.
+    pub fn last_known<'a>(&'a self, topic: TopicId, t: Stamp, hint: &mut Hint<'a>) -> Known<'a> {
         let index = &self.topics[topic as usize];
-        let found = index
-            .filled
-            .range(..=t)
-            .rev()
-            .take(2)
-            .find_map(|(_, block)| {
-                let place = PlaceHint::of(hint, block, t);
-                let places = block.rows_of(topic);
-                let count = places.count_below(place);
-                (count > 0).then(|| (block, places.get(count - 1)))
-            });
+        let found = hint.last_of(topic).or_else(|| {
+            let mut earlier = index.filled.range(..=t).rev();
+            // A block may begin before `t` and have its first message of the topic after it.
+            (0..2).find_map(|_| hint.last_in(earlier.next()?.1, topic, t))
+        });
         let mut at = t;
         loop {
-            let covered = index
-                .sets
-                .iter()
-                .find_map(|&set| self.sets[set].covered.at(at));
+            let covered = index.sets.iter().find_map(|&set| match hint.covered {
+                Some((known, range)) if known == set && range.contains(at) => Some(range),
+                _ => {
+                    let range = self.sets[set].covered.at(at)?;
+                    hint.covered = Some((set, range));
+                    Some(range)
+                }
+            });
             let Some(covered) = covered else { break };
             if let Some((block, place)) = found
                 && covered.start <= block.rows[place].log_time
             {
-                return Known::InBlock(Arc::clone(block), place);
+                return Known::InBlock(block, place);
             }
             match before(covered.start) {
                 Some(earlier) => at = earlier,
@@ -347,7 +351,7 @@ impl State {
         }
         match index.facts.range(..=at).next_back() {
             Some((_, fact)) if fact.through >= at => match &fact.answer {
-                Some(answer) => Known::Remembered(answer.clone()),
+                Some(answer) => Known::Remembered(answer),
                 None => Known::Nothing,
             },
             _ => Known::Unknown,
@@ -371,6 +375,12 @@ impl State {
             }
         }
         floor
+    }
+
+    /// The range of the block that covers this topic at `at`.
+    pub fn block_at(&self, topic: TopicId, at: Stamp) -> Option<TimeRange> {
+        let sets = &self.topics[topic as usize].sets;
+        sets.iter().find_map(|&set| self.sets[set].range_at(at))
     }
 
     /// All that is covered of a topic.
@@ -483,43 +493,55 @@ impl BlockSet {
     /// The block that holds `t`.
     pub fn at(&self, t: Stamp) -> Option<&Arc<Block>> {
         let (_, slot) = self.blocks.range(..=t).next_back()?;
-        (t <= slot.block.range.end).then_some(&slot.block)
+        (t <= slot.end).then_some(&slot.block)
+    }
+
+    fn range_at(&self, t: Stamp) -> Option<TimeRange> {
+        let (&start, slot) = self.blocks.range(..=t).next_back()?;
+        (t <= slot.end).then(|| TimeRange::new(start, slot.end))
     }
 
     fn overlaps(&self, range: TimeRange) -> bool {
-        self.first_in(range).is_some()
+        self.last_in(range).is_some()
     }
 
-    fn first_in(&self, range: TimeRange) -> Option<Stamp> {
-        if let Some(block) = self.at(range.start) {
-            return Some(block.range.start);
-        }
-        let (&start, _) = self.blocks.range(range.start..=range.end).next()?;
-        Some(start)
+    fn last_in(&self, range: TimeRange) -> Option<Stamp> {
+        // They do not overlap: the last that begins by the end of the range ends last, too.
+        let (&last, slot) = self.blocks.range(..=range.end).next_back()?;
+        (slot.end >= range.start).then_some(last)
     }
 }
 
-/// Where a time lies within a block's rows: searched once, used for every topic.
-pub(crate) struct PlaceHint {
-    block: *const Block,
-    place: usize,
+/// What looking for one topic at some time found that is good for the next topic as well.
+#[derive(Default)]
+pub(crate) struct Hint<'a> {
+    /// A block that holds the time, and how many of its rows are at or before it.
+    block: Option<(&'a Arc<Block>, usize)>,
+    covered: Option<(usize, TimeRange)>,
 }
 
-// The pointer is compared, never followed.
-impl PlaceHint {
-    /// How many rows of `block` are at or before `t`.
-    fn of(hint: &mut Option<PlaceHint>, block: &Arc<Block>, t: Stamp) -> usize {
-        let pointer = Arc::as_ptr(block);
-        match hint {
-            Some(hint) if hint.block == pointer => hint.place,
-            _ => {
-                let place = block.span(TimeRange::new(Stamp::MIN, t)).end;
-                *hint = Some(PlaceHint {
-                    block: pointer,
-                    place,
-                });
-                place
-            }
+impl<'a> Hint<'a> {
+    /// The topic's last row in the block that was looked at before, if it has any by then.
+    fn last_of(&self, topic: TopicId) -> Option<(&'a Arc<Block>, usize)> {
+        let (block, place) = self.block?;
+        let places = block.rows_of(topic);
+        let count = places.count_below(place);
+        (count > 0).then(|| (block, places.get(count - 1)))
+    }
+
+    /// The topic's last row at or before `t` in a block that has rows of it.
+    fn last_in(
+        &mut self,
+        block: &'a Arc<Block>,
+        topic: TopicId,
+        t: Stamp,
+    ) -> Option<(&'a Arc<Block>, usize)> {
+        let place = block.span(TimeRange::new(Stamp::MIN, t)).end;
+        if block.range.contains(t) {
+            self.block = Some((block, place));
         }
+        let places = block.rows_of_filled(topic);
+        let count = places.count_below(place);
+        (count > 0).then(|| (block, places.get(count - 1)))
     }
 }

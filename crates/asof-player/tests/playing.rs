@@ -194,7 +194,7 @@ impl Desk {
             match event {
                 Event::Messages(batch) => self.seen.extend(orders(&batch)),
                 Event::Backfill(at, batch) => {
-                    self.backfills.push((at.nanos() / MS, orders(&batch)))
+                    self.backfills.push((at.nanos() / MS, orders(&batch)));
                 }
                 Event::State(state) => self.states.push(state),
                 Event::Looped => self.loops += 1,

@@ -1,0 +1,39 @@
+//! Plays a recording in real time and prints what passes.
+//!
+//! `cargo run --release -p asof-player --example play -- recording.mcap [SPEED]`
+
+use std::time::{Duration, Instant};
+
+use asof_blocks::{BlockCache, Options};
+use asof_core::Topics;
+use asof_player::{Event, PlayState, Player, Speed};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: play RECORDING [SPEED]")?;
+    let cache = BlockCache::new(asof_formats::open(path)?, Options::default());
+    let mut player = Player::new(&cache, Topics::All)?;
+    if let Some(speed) = arguments.next() {
+        player.set_speed(Speed::Times(speed.parse()?));
+    }
+    player.play();
+    let mut messages = 0;
+    let mut printed = Instant::now();
+    while player.state() != PlayState::Ended {
+        for event in player.tick(Instant::now()) {
+            match event {
+                Event::Messages(batch) => messages += batch.len(),
+                Event::State(state) => println!("{state:?}"),
+                Event::Failed(error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        if printed.elapsed() >= Duration::from_secs(1) {
+            println!("{}: {messages} messages so far", player.position());
+            printed = Instant::now();
+        }
+        std::thread::sleep(Duration::from_millis(16));
+    }
+    println!("{messages} messages");
+    Ok(())
+}
