@@ -3,6 +3,7 @@
 //! `asof-bench SUITE [--json] [--case TEXT] [--rounds N]` runs a suite's cases, ours and every peer's interleaved in
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
+mod decode;
 mod harness;
 mod mcap_suite;
 
@@ -11,7 +12,7 @@ use harness::Bench;
 /// A suite's name, and the function that runs its cases.
 type Suite = (&'static str, fn(&mut Bench));
 
-const SUITES: &[Suite] = &[("mcap", mcap_suite::run)];
+const SUITES: &[Suite] = &[("decode", decode::run), ("mcap", mcap_suite::run)];
 
 fn main() -> std::process::ExitCode {
     let mut suite = None;

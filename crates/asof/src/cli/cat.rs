@@ -9,22 +9,24 @@ use asof_formats::McapFile;
 use clap::Args;
 
 use super::Outcome;
+use super::decoded::Decoders;
 use super::failure::Usage;
-use super::lines::Lines;
+use super::lines::{Lines, Style};
 use super::numbers::counted;
-use super::place::{self, quoted};
+use super::place;
 use super::screen::{Screen, output};
 use super::select::Select;
 
-/// Print messages, one per line
+/// Print messages, decoded, one per line
 ///
 /// With --json, one object a line: topic, log_time and publish_time (nanoseconds since the epoch),
-/// sequence, type, encoding, data. With --raw, data is the payload in base64.
+/// sequence, type, encoding, data. With --raw, data is the payload in base64. With --csv, the messages of
+/// one topic, their structs spread over columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof cat run.mcap --raw --topics /odom --start +10s --end +12.5s
-  asof cat run.mcap --raw --json --limit 5 | jq .topic")]
+  asof cat run.mcap --topics /odom --start +10s --end +12.5s
+  asof cat run.mcap --json --limit 5 | jq .data")]
 pub struct Cat {
     /// A recording
     #[arg(value_name = "PLACE")]
@@ -52,33 +54,37 @@ pub struct Cat {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print comma-separated values, of one topic
+    #[arg(long, conflicts_with_all = ["json", "raw"])]
+    csv: bool,
 }
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let has_messages = self.attachment.is_none() && self.metadata.is_none();
-        if has_messages && !self.raw {
-            let place = quoted(&self.place);
-            return Err(Usage::error(format!(
-                "decoding messages is not supported yet; print their payloads with `asof cat {place} --raw`"
-            )));
-        }
         let file = place::open(&self.place)?;
+        let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&file, name, screen)?;
         } else if let Some(name) = &self.metadata {
             self.write_metadata(&file, name)?;
+        } else if self.csv {
+            has_damage = self.write_csv(&file, screen)?;
         } else {
-            self.write_messages(&file, screen)?;
+            has_damage = self.write_messages(&file, screen)?;
         }
         let problems = &file.summary().problems;
         tell_problems(problems, screen);
-        Ok(Outcome::of(problems))
+        Ok(if has_damage {
+            Outcome::Damaged
+        } else {
+            Outcome::of(problems)
+        })
     }
 
-    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<()> {
+    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
         let query = self.select.query(&self.place, &file.summary(), screen);
-        let mut lines = Lines::new(output(), self.json);
+        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
         let mut left = self.limit.unwrap_or(u64::MAX);
         if left > 0 && !query.range.is_empty() {
             'reading: for batch in file.read(&query)? {
@@ -91,7 +97,7 @@ impl Cat {
                 }
             }
         }
-        lines.finish()?;
+        let has_damage = lines.finish(screen)?;
         if screen.is_verbose() {
             let counters = file.counters();
             screen.note(format_args!(
@@ -100,7 +106,52 @@ impl Cat {
                 counted(counters.decompressed_bytes, "byte"),
             ));
         }
-        Ok(())
+        Ok(has_damage)
+    }
+
+    /// The messages of one topic as comma-separated values, under a line of names.
+    fn write_csv(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
+        let query = self.select.query(&self.place, &file.summary(), screen);
+        let mut decoders = Decoders::default();
+        let mut out = output();
+        let mut topic: Option<String> = None;
+        let mut line = Vec::new();
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        'reading: for batch in file.read(&query)? {
+            for message in batch?.iter() {
+                if left == 0 {
+                    break 'reading;
+                }
+                match &topic {
+                    Some(topic) if *topic != message.channel.topic => {
+                        return Err(Usage::error(
+                            "--csv prints one topic, and there are several; choose one with --topics",
+                        ));
+                    }
+                    Some(_) => {}
+                    None => {
+                        let names = decoders.csv_names(message).unwrap_or_default();
+                        let names = names.iter().map(|name| format!(",{name}"));
+                        writeln!(out, "log_time,publish_time{}", names.collect::<String>())?;
+                        topic = Some(message.channel.topic.clone());
+                    }
+                }
+                line.clear();
+                write!(
+                    line,
+                    "{},{}",
+                    message.log_time.nanos(),
+                    message.publish_time.nanos()
+                )?;
+                if decoders.csv(message, &mut line).is_ok() {
+                    line.push(b'\n');
+                    out.write_all(&line)?;
+                }
+                left -= 1;
+            }
+        }
+        out.flush()?;
+        Ok(decoders.tell(screen))
     }
 
     fn write_attachment(&self, file: &McapFile, name: &str, screen: &Screen) -> anyhow::Result<()> {
@@ -168,7 +219,8 @@ impl Cat {
 /// As many as fit below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 
-fn tell_problems(problems: &[Problem], screen: &Screen) {
+/// Tells the first problems of a recording.
+pub fn tell_problems(problems: &[Problem], screen: &Screen) {
     for problem in problems.iter().take(PROBLEMS_SHOWN) {
         screen.warning(problem);
     }

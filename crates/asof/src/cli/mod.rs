@@ -1,11 +1,15 @@
 //! The command line: one file per verb, and what they share.
 
+mod at;
 mod cat;
 mod completions;
+mod decoded;
 mod demo;
 mod doctor;
+mod export;
 mod failure;
 mod info;
+mod join;
 mod lines;
 mod newfile;
 mod numbers;
@@ -59,6 +63,9 @@ enum Verb {
     Demo(demo::DemoVerb),
     Info(info::Info),
     Cat(cat::Cat),
+    At(at::At),
+    Join(join::Join),
+    Export(export::Export),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
     Completions(completions::Completions),
@@ -102,6 +109,9 @@ pub fn main() -> ExitCode {
         Verb::Demo(demo) => demo.run(&screen),
         Verb::Info(info) => info.run(&screen),
         Verb::Cat(cat) => cat.run(&screen),
+        Verb::At(at) => at.run(&screen),
+        Verb::Join(join) => join.run(&screen),
+        Verb::Export(export) => export.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Completions(completions) => completions.run(),
