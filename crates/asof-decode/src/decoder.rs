@@ -60,6 +60,8 @@ pub struct Decoder {
     /// The places of the message's own fields that go out, in the order of the schema.
     shown: Vec<usize>,
     stamp: Option<StampColumns>,
+    /// Whether every field is wanted.
+    is_whole: bool,
     failed: Vec<(usize, PayloadError)>,
 }
 
@@ -111,6 +113,7 @@ impl Decoder {
             schema,
             shown,
             stamp,
+            is_whole: *projection == Projection::All,
             failed: Vec::new(),
         })
     }
@@ -210,9 +213,43 @@ impl Decoder {
         if payload.len() > LARGEST_PAYLOAD {
             return Err(too_large(payload.len()));
         }
-        if let Some(text) = self.wire.text(payload) {
+        if self.is_whole
+            && let Some(text) = self.wire.text(payload)
+        {
             out.extend_from_slice(&text?);
             return Ok(());
+        }
+        self.with_row(payload, |root, columns, row, shown| {
+            root.print_shown(columns, row, Some(shown), out);
+        })
+    }
+
+    /// The names of the columns that a message is spread over in comma-separated values.
+    pub fn csv_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let root = &self.wire.layout().root;
+        root.csv_names("", Some(&self.shown), &mut names);
+        names
+    }
+
+    /// Writes one message as comma-separated values, each behind a comma.
+    ///
+    /// # Errors
+    /// When the payload cannot be decoded; nothing is written then.
+    pub fn write_csv(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadError> {
+        self.with_row(payload, |root, columns, row, shown| {
+            root.csv_row(columns, Some(row), Some(shown), out);
+        })
+    }
+
+    /// Decodes one message, shows it, and forgets it.
+    fn with_row(
+        &mut self,
+        payload: &[u8],
+        show: impl FnOnce(&Group, &Columns, usize, &[usize]),
+    ) -> Result<(), PayloadError> {
+        if payload.len() > LARGEST_PAYLOAD {
+            return Err(too_large(payload.len()));
         }
         let unpacked = is_packed(payload).then(|| unpack(payload)).flatten();
         let payload = unpacked.as_deref().unwrap_or(payload);
@@ -230,7 +267,7 @@ impl Decoder {
             return Err(error);
         }
         let layout = self.wire.layout();
-        layout.root.print(&self.columns, rows, out);
+        show(&layout.root, &self.columns, rows, &self.shown);
         layout.truncate(&mut self.columns, rows);
         Ok(())
     }

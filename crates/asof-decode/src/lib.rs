@@ -2,6 +2,7 @@
 
 mod arrays;
 mod columns;
+mod csv;
 mod decoder;
 mod error;
 mod layers;

@@ -12,9 +12,20 @@ use crate::model::Scalar;
 impl Group {
     /// Writes the row at `row` as a JSON object.
     pub fn print(&self, columns: &Columns, row: usize, out: &mut Vec<u8>) {
+        self.print_shown(columns, row, None, out);
+    }
+
+    /// The same with only some of the fields.
+    pub fn print_shown(
+        &self,
+        columns: &Columns,
+        row: usize,
+        shown: Option<&[usize]>,
+        out: &mut Vec<u8>,
+    ) {
         out.push(b'{');
         let mut is_first = true;
-        for node in self.fields.iter().flatten() {
+        for (_, node) in self.chosen(shown) {
             if node.is_absent(columns, row) {
                 continue;
             }
@@ -31,7 +42,7 @@ impl Group {
 }
 
 impl Node {
-    fn is_absent(&self, columns: &Columns, row: usize) -> bool {
+    pub fn is_absent(&self, columns: &Columns, row: usize) -> bool {
         self.presence
             .is_some_and(|column| columns.w1[column][row] == 0)
     }

@@ -39,6 +39,8 @@ pub use asof_core::{
     Problem, ProblemKind, Query, Row, Schema, Source, SourceError, Stamp, StampError, Summary,
     TimeRange, Topics, When,
 };
+/// Messages decoded: into Arrow tables, and into JSON.
+pub use asof_decode as decode;
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
 

@@ -9,22 +9,25 @@ use asof_formats::Recording;
 use clap::Args;
 
 use super::Outcome;
+use super::decoded::Decoders;
 use super::failure::Usage;
-use super::lines::Lines;
+use super::lines::{Lines, Style};
 use super::numbers::counted;
 use super::place::{Opening, quoted};
+use super::place;
 use super::screen::{Screen, output};
 use super::select::Select;
 
-/// Print messages, one per line
+/// Print messages, decoded, one per line
 ///
 /// With --json, one object a line: topic, log_time and publish_time (nanoseconds since the epoch),
-/// sequence, type, encoding, data. With --raw, data is the payload in base64.
+/// sequence, type, encoding, data. With --raw, data is the payload in base64. With --csv, the messages of
+/// one topic, their structs spread over columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof cat run.mcap --raw --topics /odom --start +10s --end +12.5s
-  asof cat run.mcap --raw --json --limit 5 | jq .topic")]
+  asof cat run.mcap --topics /odom --start +10s --end +12.5s
+  asof cat run.mcap --json --limit 5 | jq .data")]
 pub struct Cat {
     /// A recording, or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
@@ -55,6 +58,10 @@ pub struct Cat {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print comma-separated values, of one topic
+    #[arg(long, conflicts_with_all = ["json", "raw"])]
+    csv: bool,
 }
 
 impl Cat {
@@ -67,21 +74,35 @@ impl Cat {
             )));
         }
         let file = self.opening.open(&self.places)?;
+        let file = place::open(&self.place)?;
+        let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
         } else if let Some(name) = &self.metadata {
             self.write_metadata(&*file, name)?;
         } else {
             self.write_messages(&*file, screen)?;
+            self.write_metadata(&file, name)?;
+        } else if self.csv {
+            has_damage = self.write_csv(&file, screen)?;
+        } else {
+            has_damage = self.write_messages(&file, screen)?;
         }
         let problems = &file.summary().problems;
         tell_problems(problems, screen);
-        Ok(Outcome::of(problems))
+        Ok(if has_damage {
+            Outcome::Damaged
+        } else {
+            Outcome::of(problems)
+        })
     }
 
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<()> {
         let query = self.select.query(&self.places[0], &file.summary(), screen);
         let mut lines = Lines::new(output(), self.json);
+    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
+        let query = self.select.query(&self.place, &file.summary(), screen);
+        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
         let mut left = self.limit.unwrap_or(u64::MAX);
         if left > 0 && !query.range.is_empty() {
             'reading: for batch in file.read(&query)? {
@@ -96,13 +117,61 @@ impl Cat {
         }
         lines.finish()?;
         if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
+        let has_damage = lines.finish(screen)?;
+        if screen.is_verbose() {
+            let counters = file.counters();
             screen.note(format_args!(
                 "{} opened, {} decompressed",
                 counted(counters.chunks, "chunk"),
                 counted(counters.decompressed_bytes, "byte"),
             ));
         }
-        Ok(())
+        Ok(has_damage)
+    }
+
+    /// The messages of one topic as comma-separated values, under a line of names.
+    fn write_csv(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
+        let query = self.select.query(&self.place, &file.summary(), screen);
+        let mut decoders = Decoders::default();
+        let mut out = output();
+        let mut topic: Option<String> = None;
+        let mut line = Vec::new();
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        'reading: for batch in file.read(&query)? {
+            for message in batch?.iter() {
+                if left == 0 {
+                    break 'reading;
+                }
+                match &topic {
+                    Some(topic) if *topic != message.channel.topic => {
+                        return Err(Usage::error(
+                            "--csv prints one topic, and there are several; choose one with --topics",
+                        ));
+                    }
+                    Some(_) => {}
+                    None => {
+                        let names = decoders.csv_names(message).unwrap_or_default();
+                        let names = names.iter().map(|name| format!(",{name}"));
+                        writeln!(out, "log_time,publish_time{}", names.collect::<String>())?;
+                        topic = Some(message.channel.topic.clone());
+                    }
+                }
+                line.clear();
+                write!(
+                    line,
+                    "{},{}",
+                    message.log_time.nanos(),
+                    message.publish_time.nanos()
+                )?;
+                if decoders.csv(message, &mut line).is_ok() {
+                    line.push(b'\n');
+                    out.write_all(&line)?;
+                }
+                left -= 1;
+            }
+        }
+        out.flush()?;
+        Ok(decoders.tell(screen))
     }
 
     fn write_attachment(
@@ -175,7 +244,8 @@ impl Cat {
 /// As many as fit below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 
-fn tell_problems(problems: &[Problem], screen: &Screen) {
+/// Tells the first problems of a recording.
+pub fn tell_problems(problems: &[Problem], screen: &Screen) {
     for problem in problems.iter().take(PROBLEMS_SHOWN) {
         screen.warning(problem);
     }

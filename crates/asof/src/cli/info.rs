@@ -36,6 +36,9 @@ pub struct Info {
 
     #[command(flatten)]
     opening: Opening,
+    /// Say which layer takes which topic, and why
+    #[arg(long)]
+    layers: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -49,6 +52,14 @@ impl Info {
         for (index, place) in self.places.iter().enumerate() {
             if index > 0 && !self.json {
                 writeln!(io::stdout())?;
+            }
+            if self.layers {
+                if let Err(error) = self.show_layers(place, screen) {
+                    if let Some(earlier) = failure.replace(error) {
+                        screen.error(&earlier);
+                    }
+                }
+                continue;
             }
             match self.report(place, screen) {
                 Ok(report) => {
@@ -70,6 +81,46 @@ impl Info {
 
     fn report(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<Report> {
         let file = self.opening.open(std::slice::from_ref(place))?;
+    /// One line for each topic: who takes it, and why; who was asked before, and why they declined.
+    fn show_layers(&self, place: &Path, screen: &Screen) -> anyhow::Result<()> {
+        let file = place::open(place)?;
+        let summary = file.summary();
+        let query = self.select.query(place, &summary, screen);
+        let mut out = output();
+        for assignment in asof_decode::Layers::standard().plan(&summary) {
+            let topic = &assignment.channel.topic;
+            if !query.topics.contains(topic) {
+                continue;
+            }
+            let layer = assignment.layer.as_deref().unwrap_or("none");
+            if self.json {
+                let declined: Vec<_> = assignment
+                    .declined
+                    .iter()
+                    .map(|(layer, reason)| serde_json::json!({"layer": &**layer, "reason": reason}))
+                    .collect();
+                let line = serde_json::json!({
+                    "topic": topic, "type": assignment.channel.type_name(), "layer": layer,
+                    "reason": assignment.reason, "declined": declined,
+                });
+                writeln!(out, "{line}")?;
+                continue;
+            }
+            writeln!(
+                out,
+                "{}  {layer}: {}",
+                shown(topic),
+                shown(&assignment.reason)
+            )?;
+            for (layer, reason) in &assignment.declined {
+                writeln!(out, "    not {layer}: {}", shown(reason))?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+
+    fn report(&self, place: &Path, screen: &Screen) -> anyhow::Result<Report> {
+        let file = place::open(place)?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         if self.select.is_all_of_time() {

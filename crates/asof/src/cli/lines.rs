@@ -8,7 +8,23 @@ use asof_core::{Channel, MessageRef};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::decoded::Decoders;
 use super::numbers::shown;
+use super::screen::Screen;
+
+/// What lines look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    is_json: bool,
+    is_raw: bool,
+}
+
+impl Style {
+    /// For programs or for people; payloads as they are or decoded.
+    pub fn new(is_json: bool, is_raw: bool) -> Self {
+        Style { is_json, is_raw }
+    }
+}
 
 /// Writes messages as lines.
 ///
@@ -16,7 +32,8 @@ use super::numbers::shown;
 /// message costs its digits and its base64, and no allocation.
 pub struct Lines<W: Write> {
     out: W,
-    json: bool,
+    style: Style,
+    decoders: Decoders,
     line: Vec<u8>,
     parts: HashMap<*const Channel, Parts>,
     /// Keeps the channels whose addresses are in `parts` alive, so that no address is used twice.
@@ -31,12 +48,15 @@ struct Parts {
 
 /// Bytes of payload that a line for people shows.
 const SHOWN_BYTES: usize = 16;
+/// Characters of a decoded message that a line for people shows.
+const SHOWN_CHARACTERS: usize = 240;
 
 impl<W: Write> Lines<W> {
-    pub fn new(out: W, json: bool) -> Self {
+    pub fn new(out: W, style: Style) -> Self {
         Lines {
             out,
-            json,
+            style,
+            decoders: Decoders::default(),
             line: Vec::new(),
             parts: HashMap::new(),
             channels: Vec::new(),
@@ -45,7 +65,7 @@ impl<W: Write> Lines<W> {
 
     pub fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
         self.line.clear();
-        if self.json {
+        if self.style.is_json {
             self.put_json(message)?;
         } else {
             self.put_text(message)?;
@@ -53,8 +73,10 @@ impl<W: Write> Lines<W> {
         self.out.write_all(&self.line)
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
-        self.out.flush()
+    /// Ends the lines, and tells what could not be decoded; whether there was any that should have been.
+    pub fn finish(mut self, screen: &Screen) -> io::Result<bool> {
+        self.out.flush()?;
+        Ok(self.decoders.tell(screen))
     }
 
     fn put_json(&mut self, message: MessageRef<'_>) -> io::Result<()> {
@@ -74,6 +96,18 @@ impl<W: Write> Lines<W> {
         line.extend_from_slice(b",\"sequence\":");
         line.extend_from_slice(digits.format(message.sequence).as_bytes());
         line.extend_from_slice(&parts.after_sequence);
+        if !self.style.is_raw {
+            match self.decoders.json(message, line) {
+                Ok(()) => line.extend_from_slice(b"}\n"),
+                Err(error) => {
+                    line.extend_from_slice(b"null,\"error\":");
+                    serde_json::to_writer(&mut *line, &error).map_err(io::Error::from)?;
+                    line.extend_from_slice(b"}\n");
+                }
+            }
+            return Ok(());
+        }
+        line.push(b'"');
         let start = line.len();
         // Four characters for every three bytes or part of them.
         line.resize(start + message.payload.len().div_ceil(3) * 4, 0);
@@ -93,6 +127,16 @@ impl<W: Write> Lines<W> {
             name => name,
         };
         let (topic, type_name) = (shown(&channel.topic), shown(type_name));
+        if !self.style.is_raw {
+            write!(line, "{:.9}  {topic}  {type_name}  ", message.log_time)?;
+            let mut data = Vec::new();
+            match self.decoders.json(message, &mut data) {
+                Ok(()) => line.extend_from_slice(shortened(&data).as_bytes()),
+                Err(error) => write!(line, "({})", shown(&error))?,
+            }
+            line.push(b'\n');
+            return Ok(());
+        }
         write!(
             line,
             "{:.9}  {topic}  {type_name}  {} B ",
@@ -110,12 +154,21 @@ impl<W: Write> Lines<W> {
     }
 }
 
+/// As much of a text as a line has room for.
+fn shortened(data: &[u8]) -> String {
+    let text = String::from_utf8_lossy(data);
+    match text.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
 impl Parts {
     fn of(channel: &Channel) -> io::Result<Self> {
         let text = |text: &str| serde_json::to_string(text).map_err(io::Error::from);
         let before = format!("{{\"topic\":{},\"log_time\":", text(&channel.topic)?);
         let after = format!(
-            ",\"type\":{},\"encoding\":{},\"data\":\"",
+            ",\"type\":{},\"encoding\":{},\"data\":",
             text(channel.type_name())?,
             text(&channel.message_encoding)?
         );
@@ -134,11 +187,12 @@ mod tests {
     fn line(message: Message, json: bool) -> String {
         let batch: Batch = [message].into_iter().collect();
         let mut out = Vec::new();
-        let mut lines = Lines::new(&mut out, json);
+        let mut lines = Lines::new(&mut out, Style::new(json, true));
         batch
             .iter()
             .for_each(|message| lines.write(message).expect("memory"));
-        lines.finish().expect("memory");
+        let screen = Screen::new(super::super::screen::ColorChoice::default(), 0, true);
+        lines.finish(&screen).expect("memory");
         String::from_utf8(out).expect("text")
     }
 

@@ -1,12 +1,16 @@
 //! The command line: one file per verb, and what they share.
 
+mod at;
 mod cat;
 mod completions;
 mod convert;
+mod decoded;
 mod demo;
 mod doctor;
+mod export;
 mod failure;
 mod info;
+mod join;
 mod lines;
 mod newfile;
 mod numbers;
@@ -63,6 +67,9 @@ enum Verb {
     Cat(cat::Cat),
     Convert(convert::Convert),
     Tf(tf::Tf),
+    At(at::At),
+    Join(join::Join),
+    Export(export::Export),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
     Completions(completions::Completions),
@@ -111,6 +118,9 @@ pub fn main() -> ExitCode {
         Verb::Cat(cat) => cat.run(&screen),
         Verb::Convert(convert) => convert.run(&screen),
         Verb::Tf(tf) => tf.run(&screen),
+        Verb::At(at) => at.run(&screen),
+        Verb::Join(join) => join.run(&screen),
+        Verb::Export(export) => export.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Completions(completions) => completions.run(),

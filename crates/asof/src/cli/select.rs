@@ -12,12 +12,19 @@ use super::screen::Screen;
 /// Which messages are meant.
 #[derive(Debug, Args)]
 pub struct Select {
-    /// Only these topics: names or globs, with commas between them
-    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
-    topics: Option<Patterns>,
+    #[command(flatten)]
+    choice: TopicChoice,
 
     #[command(flatten)]
     span: Span,
+}
+
+/// Which topics are meant.
+#[derive(Debug, Args)]
+pub struct TopicChoice {
+    /// Only these topics: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    topics: Option<Patterns>,
 }
 
 /// From when to when.
@@ -53,29 +60,9 @@ impl Select {
     /// What to ask of this recording. Says so where a choice can match nothing.
     pub fn query(&self, place: &Path, summary: &Summary, screen: &Screen) -> Query {
         Query {
-            topics: self.topics(place, summary, screen),
+            topics: self.choice.topics(place, summary, screen),
             range: self.range(summary, screen),
         }
-    }
-
-    fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
-        let Some(Patterns(patterns)) = &self.topics else {
-            return Topics::All;
-        };
-        let known = summary.topics();
-        for pattern in patterns {
-            if !known.iter().any(|topic| pattern.is_match(topic)) {
-                let slashed = format!("/{}", pattern.text);
-                let hint = if known.contains(&slashed.as_str()) {
-                    format!("did you mean '{slashed}'?")
-                } else {
-                    format!("`asof info {}` lists the topics", quoted(place))
-                };
-                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
-            }
-        }
-        let is_wanted = |topic: &&str| patterns.iter().any(|pattern| pattern.is_match(topic));
-        Topics::named(known.iter().copied().filter(is_wanted))
     }
 
     fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
@@ -105,6 +92,26 @@ impl Patterns {
     /// Whether one of them means this topic.
     pub fn is_match(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.is_match(topic))
+impl TopicChoice {
+    /// The topics of a recording that are meant. Says so where a choice matches nothing.
+    pub fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
+        let Some(Patterns(patterns)) = &self.topics else {
+            return Topics::All;
+        };
+        let known = summary.topics();
+        for pattern in patterns {
+            if !known.iter().any(|topic| pattern.is_match(topic)) {
+                let slashed = format!("/{}", pattern.text);
+                let hint = if known.contains(&slashed.as_str()) {
+                    format!("did you mean '{slashed}'?")
+                } else {
+                    format!("`asof info {}` lists the topics", quoted(place))
+                };
+                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
+            }
+        }
+        let is_wanted = |topic: &&str| patterns.iter().any(|pattern| pattern.is_match(topic));
+        Topics::named(known.iter().copied().filter(is_wanted))
     }
 }
 

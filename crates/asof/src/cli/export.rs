@@ -1,0 +1,367 @@
+//! `asof export`
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use asof_core::{Query, Source};
+use asof_decode::{Layers, Projection, TableOptions, Tables, TopicBatch};
+use asof_formats::McapFile;
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+
+use super::Outcome;
+use super::cat::tell_problems;
+use super::decoded::Decoders;
+use super::newfile::NewFile;
+use super::numbers::{bytes, counted};
+use super::place;
+use super::screen::Screen;
+use super::select::Select;
+
+/// Write one table per topic: Parquet, Arrow, CSV or JSON lines
+///
+/// Each topic becomes a file in the folder, named after it. A file appears when it is complete. Parquet and
+/// Arrow keep the message's nesting and its types; CSV spreads structs over columns.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof export run.mcap -o tables --format parquet
+  asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp")]
+pub struct Export {
+    /// A recording
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+
+    /// The folder for the tables; it is made if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+
+    /// What to write
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    #[command(flatten)]
+    select: Select,
+
+    /// Only these fields of each message, by path, with commas between them
+    #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
+    fields: Vec<String>,
+
+    /// What the columns are: the message's own fields, or those of what it means
+    #[arg(long, value_enum, default_value_t)]
+    layer: Layer,
+
+    /// Replace files that are there
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Parquet,
+    Arrow,
+    Csv,
+    Ndjson,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Layer {
+    #[default]
+    Reflection,
+    Semantic,
+    Raw,
+}
+
+impl Format {
+    const fn extension(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+            Format::Csv => "csv",
+            Format::Ndjson => "ndjson",
+        }
+    }
+}
+
+impl Export {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let file = place::open(&self.place)?;
+        let query = self.select.query(&self.place, &file.summary(), screen);
+        std::fs::create_dir_all(&self.output)
+            .with_context(|| format!("cannot make the folder {}", self.output.display()))?;
+        let total = file.summary().messages.unwrap_or(0);
+        let progress = screen.progress(total, "{bar:30} {pos}/{len} messages  {eta} left");
+        let has_damage = match self.format {
+            Format::Parquet | Format::Arrow => self.tables(&file, &query, screen, &progress)?,
+            Format::Csv | Format::Ndjson => self.lines(&file, &query, screen, &progress)?,
+        };
+        progress.finish_and_clear();
+        let problems = &file.summary().problems;
+        tell_problems(problems, screen);
+        Ok(if has_damage {
+            Outcome::Damaged
+        } else {
+            Outcome::of(problems)
+        })
+    }
+
+    fn projection(&self) -> Projection {
+        if self.fields.is_empty() {
+            Projection::All
+        } else {
+            Projection::paths(self.fields.iter().map(String::as_str))
+        }
+    }
+
+    /// The file of a topic: slashes become points, and what no file name may have an underscore.
+    fn new_file(&self, topic: &str, number: usize) -> anyhow::Result<(NewFile, PathBuf)> {
+        let path = self.output.join(file_name(topic, number, self.format));
+        let new = NewFile::create(&path, |_| self.force)?;
+        Ok((new, path))
+    }
+
+    fn tables(
+        &self,
+        file: &McapFile,
+        query: &Query,
+        screen: &Screen,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<bool> {
+        let layers = Layers::standard();
+        let options = TableOptions {
+            layers: match self.layer {
+                Layer::Reflection => layers.without("semantic"),
+                Layer::Semantic => layers,
+                Layer::Raw => layers.only("raw"),
+            },
+            projection: self.projection(),
+            ..TableOptions::default()
+        };
+        let mut tables = Tables::read(file, query, options)?;
+        let mut writers: BTreeMap<(String, usize), TableFile> = BTreeMap::new();
+        for batch in &mut tables {
+            let batch = batch?;
+            progress.inc(batch.batch.num_rows() as u64);
+            self.write(&batch, &mut writers)?;
+        }
+        let files = writers.len() as u64;
+        for (_, writer) in writers {
+            writer.finish()?;
+        }
+        let mut has_damage = false;
+        for report in tables.report() {
+            let topic = &report.assignment.channel.topic;
+            if let Some((at, error)) = report.failures.first() {
+                has_damage = true;
+                let what = counted(report.failed, "message");
+                screen.warning(format_args!(
+                    "{what} on {topic} not decoded; the first: at {at}, {error}"
+                ));
+            }
+            if report.assignment.layer.as_deref() == Some("raw") && self.layer != Layer::Raw {
+                let reason = report.assignment.declined.last();
+                let reason = reason.map_or("", |(_, reason)| reason.as_str());
+                screen.note(format_args!("{topic} is written as bytes: {reason}"));
+            }
+        }
+        self.tell(files, screen);
+        Ok(has_damage)
+    }
+
+    fn write(
+        &self,
+        batch: &TopicBatch,
+        writers: &mut BTreeMap<(String, usize), TableFile>,
+    ) -> anyhow::Result<()> {
+        let topic = &batch.channel.topic;
+        // Two channels of one topic share a file if their tables are alike.
+        let mut number = 0;
+        let key = loop {
+            let key = (topic.clone(), number);
+            match writers.get(&key) {
+                Some(writer) if !writer.fits(batch) => number += 1,
+                _ => break key,
+            }
+        };
+        if !writers.contains_key(&key) {
+            let (new, _) = self.new_file(topic, number)?;
+            writers.insert(key.clone(), TableFile::start(new, batch, self.format)?);
+        }
+        match writers.get_mut(&key) {
+            Some(writer) => writer.write(batch),
+            None => Ok(()),
+        }
+    }
+
+    fn lines(
+        &self,
+        file: &McapFile,
+        query: &Query,
+        screen: &Screen,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<bool> {
+        let mut decoders = Decoders::new(self.projection());
+        let mut files: BTreeMap<String, (NewFile, BufWriter<File>)> = BTreeMap::new();
+        let mut line = Vec::new();
+        for batch in file.read(query)? {
+            let batch = batch?;
+            for message in batch.iter() {
+                let topic = &message.channel.topic;
+                line.clear();
+                let times = (message.log_time.nanos(), message.publish_time.nanos());
+                let done = if self.format == Format::Csv {
+                    write!(line, "{},{}", times.0, times.1)?;
+                    decoders.csv(message, &mut line)
+                } else {
+                    write!(
+                        line,
+                        "{{\"log_time\":{},\"publish_time\":{}",
+                        times.0, times.1
+                    )?;
+                    let start = line.len();
+                    decoders.json(message, &mut line).map(|()| {
+                        // The object's own brace becomes a comma, if anything follows.
+                        match line.get(start + 1) {
+                            Some(b'}') => drop(line.remove(start)),
+                            _ => line[start] = b',',
+                        }
+                    })
+                };
+                if done.is_err() {
+                    continue;
+                }
+                line.push(b'\n');
+                if !files.contains_key(topic) {
+                    let (new, _) = self.new_file(topic, 0)?;
+                    let mut writer = new.writer()?;
+                    if self.format == Format::Csv {
+                        let names = decoders.csv_names(message).unwrap_or_default();
+                        writeln!(writer, "log_time,publish_time{}", joined(&names))?;
+                    }
+                    files.insert(topic.clone(), (new, writer));
+                }
+                if let Some((_, writer)) = files.get_mut(topic) {
+                    writer.write_all(&line)?;
+                }
+            }
+            progress.inc(batch.len() as u64);
+        }
+        let count = files.len() as u64;
+        for (_, (new, mut writer)) in files {
+            writer.flush()?;
+            new.finish()?;
+        }
+        self.tell(count, screen);
+        Ok(decoders.tell(screen))
+    }
+
+    fn tell(&self, files: u64, screen: &Screen) {
+        let size: u64 = std::fs::read_dir(&self.output)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|found| found.len())
+            .sum();
+        screen.note(format_args!(
+            "{} in {} ({})",
+            counted(files, "table"),
+            self.output.display(),
+            bytes(size)
+        ));
+    }
+}
+
+fn joined(names: &[String]) -> String {
+    names
+        .iter()
+        .fold(String::new(), |text, name| text + "," + name)
+}
+
+fn file_name(topic: &str, number: usize, format: Format) -> String {
+    let name: String = topic
+        .trim_start_matches('/')
+        .chars()
+        .map(|c| match c {
+            '/' => '.',
+            c if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') => c,
+            _ => '_',
+        })
+        .collect();
+    let name = if name.is_empty() {
+        "topic".to_owned()
+    } else {
+        name
+    };
+    let number = if number == 0 {
+        String::new()
+    } else {
+        format!("-{}", number + 1)
+    };
+    Path::new(&format!("{name}{number}.{}", format.extension()))
+        .display()
+        .to_string()
+}
+
+/// A table in the making.
+struct TableFile {
+    new: NewFile,
+    writer: Writer,
+    schema: arrow_schema::SchemaRef,
+}
+
+enum Writer {
+    Parquet(Box<parquet::arrow::ArrowWriter<BufWriter<File>>>),
+    Arrow(arrow_ipc::writer::FileWriter<BufWriter<File>>),
+}
+
+impl TableFile {
+    fn start(new: NewFile, batch: &TopicBatch, format: Format) -> anyhow::Result<Self> {
+        let schema = batch.batch.schema();
+        let out = new.writer()?;
+        let writer = if format == Format::Parquet {
+            let properties = parquet::file::properties::WriterProperties::builder()
+                .set_compression(parquet::basic::Compression::SNAPPY)
+                .build();
+            Writer::Parquet(Box::new(parquet::arrow::ArrowWriter::try_new(
+                out,
+                schema.clone(),
+                Some(properties),
+            )?))
+        } else {
+            Writer::Arrow(arrow_ipc::writer::FileWriter::try_new(out, &schema)?)
+        };
+        Ok(TableFile {
+            new,
+            writer,
+            schema,
+        })
+    }
+
+    fn fits(&self, batch: &TopicBatch) -> bool {
+        self.schema.fields() == batch.batch.schema_ref().fields()
+    }
+
+    fn write(&mut self, batch: &TopicBatch) -> anyhow::Result<()> {
+        match &mut self.writer {
+            Writer::Parquet(writer) => writer.write(&batch.batch)?,
+            Writer::Arrow(writer) => writer.write(&batch.batch)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self.writer {
+            Writer::Parquet(writer) => writer.into_inner()?.flush()?,
+            Writer::Arrow(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()?.flush()?;
+            }
+        }
+        self.new.finish()
+    }
+}
