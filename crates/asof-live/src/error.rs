@@ -1,0 +1,43 @@
+//! What can go wrong.
+
+use crate::{Address, AddressError};
+
+/// Why a robot could not be spoken to, or recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Zenoh refused.
+    #[error("{what}: {cause}")]
+    Zenoh {
+        /// What was tried.
+        what: String,
+        /// What Zenoh said.
+        cause: String,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+    /// The recording could not be written.
+    #[error(transparent)]
+    Write(#[from] asof_formats::McapWriteError),
+    /// The thread that writes the recording failed.
+    #[error("the recording was not finished: its writer stopped unexpectedly")]
+    WriterGone,
+}
+
+impl LiveError {
+    pub(crate) fn session(address: &Address, cause: &zenoh::Error) -> Self {
+        LiveError::Zenoh {
+            what: format!(
+                "cannot open a Zenoh session as {} (connect to {:?}, listen on {:?})",
+                address.mode.name(),
+                address.connect,
+                address.listen
+            ),
+            cause: cause.to_string(),
+        }
+    }
+}

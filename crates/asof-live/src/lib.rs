@@ -1,0 +1,52 @@
+//! Subscribers that turn a running robot into messages, and the recorder.
+//!
+//! [`connect`] opens a session, a [`Robot`]: its topics are discovered, [`Robot::create_window`] keeps the newest
+//! messages of one, and a [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` does (module [`ros`]),
+//! or plain Zenoh keys.
+//!
+//! ```no_run
+//! use asof_live::{Sample, connect};
+//! use std::time::Duration;
+//!
+//! let robot = connect("zenoh://192.168.1.5:7447")?;
+//! let images = robot
+//!     .create_window::<Sample>("/camera/image", 30)
+//!     .with_stamp(|image: &Sample| image.header_stamp())
+//!     .build()?;
+//! images.wait_for_change(Duration::from_secs(5))?;
+//! let newest = images.newest().expect("one came");
+//! println!("{} bytes from {}", newest.payload.len(), newest.stamp);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod error;
+mod record;
+mod robot;
+pub mod ros;
+mod sample;
+mod schema;
+mod subscribe;
+mod watch;
+mod window;
+
+pub use address::{Address, AddressError, Mode};
+pub use error::LiveError;
+pub use record::{RecordOptions, RecordReport, Recorder, TopicReport};
+pub use robot::{Publisher, Robot, Topic};
+pub use sample::{Payload, Sample};
+pub use schema::SchemaFolder;
+pub use subscribe::Subscription;
+pub use watch::{TopicRate, Watch};
+pub use window::{FromSample, LiveWindow, WindowBuilder};
+
+/// Opens a session with the robot at an address; see [`Address`] for what it can say.
+///
+/// A robot that is not there yet is waited for in the background, and one that goes away and comes back is found
+/// again: subscriptions and windows stay as they are.
+///
+/// # Errors
+/// When the address is none, or the session cannot be opened (such as an endpoint to listen on that is taken).
+pub fn connect(address: &str) -> Result<Robot, LiveError> {
+    Robot::open(&address.parse()?)
+}

@@ -1,0 +1,287 @@
+//! Writing a robot down.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{BufWriter, Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use asof_formats::{McapWriter, McapWriterOptions};
+use parking_lot::{Condvar, Mutex};
+
+use crate::robot::now;
+use crate::{LiveError, Publisher, Robot, Sample, Subscription};
+
+/// How a robot is recorded.
+#[derive(Debug, Clone)]
+pub struct RecordOptions {
+    /// How the file is written. Chunks of a second at most lose no more than that when the process is killed.
+    pub writer: McapWriterOptions,
+    /// How many bytes may wait for the disk before messages are dropped.
+    pub queue_bytes: u64,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        RecordOptions {
+            writer: McapWriterOptions {
+                profile: "ros2".to_owned(),
+                ..McapWriterOptions::default()
+            },
+            queue_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What was recorded so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecordReport {
+    /// Every topic by its name.
+    pub topics: BTreeMap<String, TopicReport>,
+    /// Bytes that wait for the disk.
+    pub waiting_bytes: u64,
+}
+
+/// What was recorded of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TopicReport {
+    /// Messages in the file.
+    pub written: u64,
+    /// Messages that were dropped because the disk was slower than the robot.
+    pub dropped: u64,
+    /// Messages that MCAP cannot hold, such as those from before 1970.
+    pub refused: u64,
+}
+
+impl RecordReport {
+    /// Messages in the file.
+    pub fn written(&self) -> u64 {
+        self.topics.values().map(|topic| topic.written).sum()
+    }
+
+    /// Messages that were dropped because the disk was slower than the robot.
+    pub fn dropped(&self) -> u64 {
+        self.topics.values().map(|topic| topic.dropped).sum()
+    }
+}
+
+/// Writes topics of a robot to an MCAP file, until it is told to stop.
+///
+/// Messages wait for the disk in a queue with a bound: when the disk is slower than the robot, new messages are
+/// dropped, counted per topic, and said in the log. Dropping the recorder closes the file whole, too.
+pub struct Recorder {
+    queue: Arc<Queue>,
+    /// `None` once it is being stopped, so that nothing more comes in.
+    subscription: Option<Subscription>,
+    writer: Option<JoinHandle<Result<(), LiveError>>>,
+}
+
+impl Recorder {
+    /// Records the topics that `wants` is true for into a new file.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn create(
+        robot: &Robot,
+        path: impl AsRef<Path>,
+        options: RecordOptions,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) -> Result<Self, LiveError> {
+        let file = File::create(path).map_err(asof_formats::McapWriteError::from)?;
+        Self::start(robot, BufWriter::new(file), options, wants)
+    }
+
+    /// Records the topics that `wants` is true for into anything that can be written.
+    ///
+    /// # Errors
+    /// When the head of the recording cannot be written.
+    pub fn start<W: Write + Seek + Send + 'static>(
+        robot: &Robot,
+        output: W,
+        options: RecordOptions,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) -> Result<Self, LiveError> {
+        let mut recorder = Self::idle(output, options)?;
+        let queue = Arc::clone(&recorder.queue);
+        recorder.subscription = Some(robot.subscribe(wants, move |sample| queue.push(sample)));
+        Ok(recorder)
+    }
+
+    fn idle<W: Write + Seek + Send + 'static>(
+        output: W,
+        options: RecordOptions,
+    ) -> Result<Self, LiveError> {
+        let writer = McapWriter::new(output, options.writer)?;
+        let queue = Arc::new(Queue::new(options.queue_bytes));
+        let source = Arc::clone(&queue);
+        let writer = thread::Builder::new()
+            .name("asof-live recorder".to_owned())
+            .spawn(move || source.write_all(writer))
+            .map_err(LiveError::Thread)?;
+        Ok(Recorder {
+            queue,
+            subscription: None,
+            writer: Some(writer),
+        })
+    }
+
+    /// What was recorded so far.
+    pub fn report(&self) -> RecordReport {
+        let state = self.queue.state.lock();
+        RecordReport {
+            topics: state.topics.clone(),
+            waiting_bytes: state.bytes,
+        }
+    }
+
+    /// Whether the file is still being written; it is not after an error of the disk.
+    pub fn is_recording(&self) -> bool {
+        self.writer
+            .as_ref()
+            .is_some_and(|writer| !writer.is_finished())
+    }
+
+    /// Writes what waits, closes the file, and says what was recorded.
+    ///
+    /// # Errors
+    /// When the file could not be written.
+    pub fn stop(mut self) -> Result<RecordReport, LiveError> {
+        self.finish()?;
+        Ok(self.report())
+    }
+
+    fn finish(&mut self) -> Result<(), LiveError> {
+        self.subscription = None;
+        self.queue.close();
+        match self.writer.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(LiveError::WriterGone),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+/// Messages that wait for the disk.
+struct Queue {
+    limit: u64,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Each with its weight when it came: it may grow when its pieces are put together.
+    samples: VecDeque<(u64, Sample)>,
+    bytes: u64,
+    topics: BTreeMap<String, TopicReport>,
+    is_closed: bool,
+    warned: Option<Instant>,
+}
+
+/// An open chunk is looked at this often.
+const TICK: Duration = Duration::from_millis(200);
+/// A slow disk is complained about this often.
+const COMPLAINT: Duration = Duration::from_secs(1);
+
+impl Queue {
+    fn new(limit: u64) -> Self {
+        Queue {
+            limit,
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+        }
+    }
+
+    fn push(&self, sample: Sample) {
+        let weight = sample.weight();
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
+        if state.bytes.saturating_add(weight) > self.limit {
+            let topic = sample.channel.topic.clone();
+            let report = state.topics.entry(topic).or_default();
+            report.dropped += 1;
+            let dropped = report.dropped;
+            let is_due = state.warned.is_none_or(|last| last.elapsed() >= COMPLAINT);
+            if is_due {
+                state.warned = Some(Instant::now());
+                drop(state);
+                tracing::warn!(
+                    "the disk is slower than the robot: {dropped} messages of {} dropped so far",
+                    sample.channel.topic
+                );
+            }
+            return;
+        }
+        state.bytes += weight;
+        state.samples.push_back((weight, sample));
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.arrived.notify_all();
+    }
+
+    fn write_all<W: Write + Seek>(&self, mut writer: McapWriter<W>) -> Result<(), LiveError> {
+        let result = self.drain(&mut writer);
+        // An error of the disk: what comes now is dropped, and counted as such by nobody.
+        if result.is_err() {
+            self.close();
+        }
+        result?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn drain<W: Write + Seek>(&self, writer: &mut McapWriter<W>) -> Result<(), LiveError> {
+        loop {
+            let (batch, is_closed) = self.take();
+            let is_last = is_closed && batch.is_empty();
+            for (weight, sample) in batch {
+                let message = sample.to_message();
+                let outcome = writer.write(&message);
+                let mut state = self.state.lock();
+                state.bytes = state.bytes.saturating_sub(weight);
+                if !state.topics.contains_key(&message.channel.topic) {
+                    let topic = message.channel.topic.clone();
+                    state.topics.insert(topic, TopicReport::default());
+                }
+                let report = state.topics.get_mut(&message.channel.topic);
+                match (outcome, report) {
+                    (Ok(()), Some(report)) => report.written += 1,
+                    (Err(asof_formats::McapWriteError::BeforeEpoch { .. }), Some(report)) => {
+                        report.refused += 1;
+                    }
+                    (Err(error), _) => return Err(error.into()),
+                    (Ok(()), None) => {}
+                }
+            }
+            writer.tick(now())?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What waits, and whether more can come.
+    fn take(&self) -> (VecDeque<(u64, Sample)>, bool) {
+        let mut state = self.state.lock();
+        if state.samples.is_empty() && !state.is_closed {
+            self.arrived.wait_for(&mut state, TICK);
+        }
+        (std::mem::take(&mut state.samples), state.is_closed)
+    }
+}

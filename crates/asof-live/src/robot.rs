@@ -1,0 +1,338 @@
+//! A session with a running robot.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use asof_core::{Channel, Schema, Stamp};
+use parking_lot::Mutex;
+use zenoh::Wait;
+use zenoh::sample::SampleKind;
+
+use crate::ros::{Token, TopicKey, ros_type_name, tokens_of_domain};
+use crate::subscribe::{Interest, Subscription};
+use crate::{Address, LiveError, Sample, SchemaFolder};
+
+/// A session with a running robot. Clones share the same session; it is closed with the last of them.
+///
+/// The robot's topics are learned from rmw_zenoh's liveliness tokens, now and as they come and go.
+#[derive(Clone)]
+pub struct Robot {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) session: zenoh::Session,
+    domain: u32,
+    graph: Mutex<Graph>,
+    interests: Mutex<Vec<Weak<dyn Interest>>>,
+    /// Keeps the watch on tokens alive.
+    _tokens: zenoh::pubsub::Subscriber<()>,
+}
+
+/// Who publishes what.
+#[derive(Default)]
+struct Graph {
+    publishers: HashMap<String, Arc<Publisher>>,
+    schemas: Vec<SchemaFolder>,
+    channels: HashMap<TopicKey, Arc<Channel>>,
+}
+
+/// A publisher that was discovered.
+#[derive(Debug, Clone)]
+pub struct Publisher {
+    /// Its token.
+    pub token: Token,
+    /// The key its messages are on.
+    pub key: TopicKey,
+    /// Its topic, type and schema.
+    pub channel: Arc<Channel>,
+}
+
+/// A topic of the robot.
+#[derive(Debug, Clone)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its types, as people write them. More than one is a mistake on the robot.
+    pub types: Vec<String>,
+    /// Who publishes it.
+    pub publishers: Vec<Arc<Publisher>>,
+}
+
+enum Change {
+    Appeared(String),
+    Gone(String),
+}
+
+impl Robot {
+    /// Opens a session; see [`crate::connect`].
+    pub fn open(address: &Address) -> Result<Self, LiveError> {
+        let session = zenoh::open(configuration(address)?)
+            .wait()
+            .map_err(|cause| LiveError::session(address, &cause))?;
+        let (changes, events) = mpsc::channel();
+        let tokens = watch_tokens(&session, address.domain, changes)?;
+        let inner = Arc::new(Inner {
+            session,
+            domain: address.domain,
+            graph: Mutex::default(),
+            interests: Mutex::default(),
+            _tokens: tokens,
+        });
+        let weak = Arc::downgrade(&inner);
+        // Subscriptions are made on a thread of their own: within the transport's callback they could wait for it.
+        thread::Builder::new()
+            .name("asof-live graph".to_owned())
+            .spawn(move || follow(&weak, &events))
+            .map_err(LiveError::Thread)?;
+        Ok(Robot { inner })
+    }
+
+    /// Looks for message definitions in this folder too.
+    pub fn add_schemas(&self, folder: SchemaFolder) {
+        let mut graph = self.inner.graph.lock();
+        graph.schemas.push(folder);
+        // Made anew with their schemas when next asked for.
+        graph.channels.clear();
+    }
+
+    /// The ROS domain.
+    pub fn domain(&self) -> u32 {
+        self.inner.domain
+    }
+
+    /// The topics that are published at the moment, by name.
+    pub fn topics(&self) -> Vec<Topic> {
+        let graph = self.inner.graph.lock();
+        let mut topics: BTreeMap<String, Topic> = BTreeMap::new();
+        for publisher in graph.publishers.values() {
+            let name = &publisher.channel.topic;
+            let topic = topics.entry(name.clone()).or_insert_with(|| Topic {
+                name: name.clone(),
+                types: Vec::new(),
+                publishers: Vec::new(),
+            });
+            let kind = ros_type_name(&publisher.key.dds_type);
+            if !topic.types.contains(&kind) {
+                topic.types.push(kind);
+            }
+            topic.publishers.push(Arc::clone(publisher));
+        }
+        topics.into_values().collect()
+    }
+
+    /// Waits until a topic is published.
+    pub fn wait_for_topic(&self, name: &str, timeout: Duration) -> Option<Topic> {
+        let deadline = std::time::Instant::now() + timeout;
+        loop {
+            let found = self.topics().into_iter().find(|topic| topic.name == name);
+            if found.is_some() || std::time::Instant::now() >= deadline {
+                return found;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Calls `callback` with every message of the topics that `wants` is true for, those that are there and those that
+    /// will be, until the subscription is dropped. Topics are ROS topics such as `/scan`; each is subscribed by its
+    /// exact key, and one that is transient-local with its history.
+    pub fn subscribe(
+        &self,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+        callback: impl Fn(Sample) + Send + Sync + 'static,
+    ) -> Subscription {
+        let subscription = Subscription::new(&self.inner, Box::new(wants), Arc::new(callback));
+        let interest = subscription.interest();
+        // Listed first, then told of what is there: a publisher that appears in between is told twice, which is
+        // noticed, and never missed.
+        self.inner.interests.lock().push(interest);
+        let known: Vec<_> = self
+            .inner
+            .graph
+            .lock()
+            .publishers
+            .values()
+            .cloned()
+            .collect();
+        for publisher in known {
+            subscription.appeared(&publisher);
+        }
+        subscription
+    }
+
+    /// Calls `callback` with every message on a raw key expression, until the subscription is dropped.
+    ///
+    /// # Errors
+    /// When the key expression is none.
+    pub fn subscribe_key(
+        &self,
+        key_expression: &str,
+        callback: impl Fn(Sample) + Send + Sync + 'static,
+    ) -> Result<Subscription, LiveError> {
+        Subscription::raw(&self.inner, key_expression, Arc::new(callback))
+    }
+
+    /// Publishes bytes on a raw key, stamped by this session's clock.
+    ///
+    /// # Errors
+    /// When the key is none, or the session is closed.
+    pub fn put(
+        &self,
+        key: &str,
+        payload: impl Into<zenoh::bytes::ZBytes>,
+    ) -> Result<(), LiveError> {
+        let stamp = self.inner.session.new_timestamp();
+        self.inner
+            .session
+            .put(key.to_owned(), payload)
+            .timestamp(stamp)
+            .wait()
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot publish on {key}"),
+                cause: cause.to_string(),
+            })
+    }
+
+    /// Zenoh's own session, for what is not here.
+    pub fn session(&self) -> &zenoh::Session {
+        &self.inner.session
+    }
+}
+
+impl Inner {
+    fn apply(&self, change: Change) {
+        match change {
+            Change::Gone(key) => {
+                self.graph.lock().publishers.remove(&key);
+            }
+            Change::Appeared(key) => {
+                let token = match Token::parse(&key) {
+                    Ok(token) => token,
+                    Err(error) => {
+                        tracing::warn!("{error}; it is passed over");
+                        return;
+                    }
+                };
+                let Some(topic_key) = token.topic_key() else {
+                    return;
+                };
+                let publisher = self.graph.lock().add(key, token, topic_key);
+                let interests: Vec<_> = {
+                    let mut list = self.interests.lock();
+                    list.retain(|interest| interest.strong_count() > 0);
+                    list.iter().filter_map(Weak::upgrade).collect()
+                };
+                for interest in interests {
+                    interest.appeared(&publisher);
+                }
+            }
+        }
+    }
+}
+
+impl Graph {
+    fn add(&mut self, key: String, token: Token, topic_key: TopicKey) -> Arc<Publisher> {
+        let schemas = &self.schemas;
+        let channel = self
+            .channels
+            .entry(topic_key.clone())
+            .or_insert_with(|| Arc::new(channel_of(&topic_key, &token, schemas)));
+        let publisher = Arc::new(Publisher {
+            token,
+            key: topic_key,
+            channel: Arc::clone(channel),
+        });
+        self.publishers.insert(key, Arc::clone(&publisher));
+        publisher
+    }
+}
+
+fn channel_of(key: &TopicKey, token: &Token, schemas: &[SchemaFolder]) -> Channel {
+    let name = ros_type_name(&key.dds_type);
+    let found = schemas.iter().find_map(|folder| folder.schema(&name));
+    // Without a definition the type's name is still worth keeping.
+    let schema = found.unwrap_or_else(|| Schema {
+        name,
+        ..Schema::default()
+    });
+    let mut metadata = BTreeMap::from([("type_hash".to_owned(), key.type_hash.clone())]);
+    if let Some(topic) = &token.topic {
+        metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
+    }
+    Channel {
+        topic: key.topic.clone(),
+        message_encoding: "cdr".to_owned(),
+        schema: Some(Arc::new(schema)),
+        metadata,
+    }
+}
+
+fn watch_tokens(
+    session: &zenoh::Session,
+    domain: u32,
+    changes: Sender<Change>,
+) -> Result<zenoh::pubsub::Subscriber<()>, LiveError> {
+    session
+        .liveliness()
+        .declare_subscriber(tokens_of_domain(domain))
+        // Those that are there already, too.
+        .history(true)
+        .callback(move |sample| {
+            let key = sample.key_expr().as_str().to_owned();
+            let change = match sample.kind() {
+                SampleKind::Put => Change::Appeared(key),
+                SampleKind::Delete => Change::Gone(key),
+            };
+            // Nobody listens any more when the session is being closed.
+            let _ = changes.send(change);
+        })
+        .wait()
+        .map_err(|cause| LiveError::Zenoh {
+            what: "cannot watch the robot's liveliness tokens".to_owned(),
+            cause: cause.to_string(),
+        })
+}
+
+fn follow(inner: &Weak<Inner>, events: &Receiver<Change>) {
+    while let Ok(change) = events.recv() {
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        inner.apply(change);
+    }
+}
+
+fn configuration(address: &Address) -> Result<zenoh::Config, LiveError> {
+    let mut config = zenoh::Config::default();
+    let list = |endpoints: &[String]| {
+        let quoted: Vec<_> = endpoints.iter().map(|e| format!("{e:?}")).collect();
+        format!("[{}]", quoted.join(","))
+    };
+    let settings = [
+        ("mode", format!("{:?}", address.mode.name())),
+        ("connect/endpoints", list(&address.connect)),
+        ("listen/endpoints", list(&address.listen)),
+        // A robot that is not there yet, or goes away, is waited for.
+        ("connect/timeout_ms", "-1".to_owned()),
+        ("connect/exit_on_failure", "false".to_owned()),
+        ("scouting/multicast/enabled", address.multicast.to_string()),
+        ("timestamping/enabled", "true".to_owned()),
+    ];
+    for (name, value) in settings {
+        config
+            .insert_json5(name, &value)
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot set {name} to {value}"),
+                cause: cause.to_string(),
+            })?;
+    }
+    Ok(config)
+}
+
+/// The time of receipt.
+pub(crate) fn now() -> Stamp {
+    Stamp::try_from(SystemTime::now()).unwrap_or(Stamp::MAX)
+}

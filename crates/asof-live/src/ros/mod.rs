@@ -1,0 +1,13 @@
+//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments.
+//!
+//! Nothing here touches a session: text and bytes in, values out, so that all of it can be tested and fuzzed.
+
+mod attachment;
+mod key;
+mod qos;
+mod token;
+
+pub use attachment::{Attachment, AttachmentError};
+pub use key::{TopicKey, dds_type_name, ros_type_name};
+pub use qos::{Durability, History, QosError, QosProfile, Reliability};
+pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

@@ -1,0 +1,177 @@
+//! Quality of service, as a liveliness token carries it.
+
+/// The quality of service of a publisher or subscriber, as far as a receiver needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QosProfile {
+    /// Whether lost messages are sent again.
+    pub reliability: Reliability,
+    /// Whether late joiners get what was sent before.
+    pub durability: Durability,
+    /// How many messages the publisher keeps.
+    pub history: History,
+    /// How many, when it keeps the last ones.
+    pub depth: usize,
+}
+
+/// Whether lost messages are sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reliability {
+    /// They are.
+    Reliable,
+    /// They are not.
+    BestEffort,
+}
+
+/// Whether late joiners get what was sent before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// They do, as for `/tf_static`.
+    TransientLocal,
+    /// They do not.
+    Volatile,
+}
+
+/// How many messages a publisher keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// The last ones.
+    KeepLast,
+    /// All of them.
+    KeepAll,
+}
+
+/// Why text is no quality of service.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is no quality of service: {reason}")]
+pub struct QosError {
+    text: String,
+    reason: &'static str,
+}
+
+const DEFAULT_DEPTH: usize = 42;
+
+impl Default for QosProfile {
+    fn default() -> Self {
+        QosProfile {
+            reliability: Reliability::Reliable,
+            durability: Durability::Volatile,
+            history: History::KeepLast,
+            depth: DEFAULT_DEPTH,
+        }
+    }
+}
+
+impl QosProfile {
+    /// Reads `reliability:durability:history,depth:deadline:lifespan:liveliness`. A field that is empty is the
+    /// default; a depth that is empty or zero is 42.
+    ///
+    /// ```
+    /// use asof_live::ros::{Durability, QosProfile};
+    ///
+    /// let latched = QosProfile::parse(":1:,1:,:,:,,").expect("a profile");
+    /// assert_eq!((latched.durability, latched.depth), (Durability::TransientLocal, 1));
+    /// assert_eq!(QosProfile::parse("::,:,:,:,,").expect("a profile"), QosProfile::default());
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, QosError> {
+        let error = |reason| QosError {
+            text: text.to_owned(),
+            reason,
+        };
+        let mut fields = text.split(':');
+        let mut next = || fields.next().ok_or_else(|| error("fields are missing"));
+        let reliability = match next()? {
+            "" | "0" | "1" => Reliability::Reliable,
+            "2" => Reliability::BestEffort,
+            _ => return Err(error("its reliability is unknown")),
+        };
+        let durability = match next()? {
+            "1" => Durability::TransientLocal,
+            "" | "0" | "2" => Durability::Volatile,
+            _ => return Err(error("its durability is unknown")),
+        };
+        let history = next()?;
+        let (history, depth) = history.split_once(',').unwrap_or((history, ""));
+        let history = match history {
+            "" | "0" | "1" => History::KeepLast,
+            "2" => History::KeepAll,
+            _ => return Err(error("its history is unknown")),
+        };
+        let depth = match depth {
+            "" | "0" => DEFAULT_DEPTH,
+            digits => digits
+                .parse()
+                .map_err(|_| error("its depth is no number"))?,
+        };
+        Ok(QosProfile {
+            reliability,
+            durability,
+            history,
+            depth,
+        })
+    }
+
+    /// The text of a token; defaults are left empty, as rmw_zenoh does.
+    pub fn to_text(&self) -> String {
+        let reliability = if self.reliability == Reliability::BestEffort {
+            "2"
+        } else {
+            ""
+        };
+        let durability = if self.durability == Durability::TransientLocal {
+            "1"
+        } else {
+            ""
+        };
+        let history = if self.history == History::KeepAll {
+            "2"
+        } else {
+            ""
+        };
+        let depth = if self.depth == DEFAULT_DEPTH {
+            String::new()
+        } else {
+            self.depth.to_string()
+        };
+        format!("{reliability}:{durability}:{history},{depth}:,:,:,,")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_depth_is_the_default() {
+        assert_eq!(QosProfile::parse("2:::,:,:,,").map(|qos| qos.depth), Ok(42));
+        assert_eq!(
+            QosProfile::parse("2::1,7:,:,:,,").map(|qos| qos.depth),
+            Ok(7)
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_is_said() {
+        let error = QosProfile::parse("9::,:").expect_err("no such reliability");
+        assert!(error.to_string().contains("reliability"));
+        assert!(QosProfile::parse("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9:,]{0,30}") {
+            let _ = QosProfile::parse(&text);
+        }
+
+        #[test]
+        fn a_profile_parses_back(reliable: bool, latched: bool, all: bool, depth in 1usize..1000) {
+            let profile = QosProfile {
+                reliability: if reliable { Reliability::Reliable } else { Reliability::BestEffort },
+                durability: if latched { Durability::TransientLocal } else { Durability::Volatile },
+                history: if all { History::KeepAll } else { History::KeepLast },
+                depth,
+            };
+            prop_assert_eq!(QosProfile::parse(&profile.to_text()), Ok(profile));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Liveliness tokens: who is there, and what they publish.
+
+use super::TopicKey;
+use super::qos::{QosError, QosProfile};
+
+/// What a liveliness token says of an entity.
+///
+/// `@ros2_lv/domain/session/node id/entity id/kind/enclave/namespace/node[/topic/type/hash/qos]`, with `%` for the
+/// slashes within a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The ROS domain.
+    pub domain: u32,
+    /// The Zenoh session that declared it.
+    pub session: String,
+    /// Which entity of that session it is.
+    pub entity: String,
+    /// What it is.
+    pub kind: EntityKind,
+    /// The node it belongs to, with its namespace: `/robot/driver`.
+    pub node: String,
+    /// The topic or service; `None` for a node.
+    pub topic: Option<TopicInfo>,
+}
+
+/// What an entity is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntityKind {
+    /// A node itself.
+    Node,
+    /// A publisher.
+    Publisher,
+    /// A subscriber.
+    Subscriber,
+    /// A service's server.
+    Server,
+    /// A service's client.
+    Client,
+}
+
+/// What is published, subscribed, or served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// Its name: `/imu/data`.
+    pub name: String,
+    /// Its type as DDS spells it: `sensor_msgs::msg::dds_::Imu_`.
+    pub dds_type: String,
+    /// The hash of its type's definition.
+    pub type_hash: String,
+    /// Its quality of service.
+    pub qos: QosProfile,
+}
+
+/// Why a key is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It has another shape.
+    #[error("'{0}' is no liveliness token of rmw_zenoh")]
+    Shape(String),
+    /// Its quality of service cannot be read.
+    #[error("liveliness token '{token}': {cause}")]
+    Qos {
+        /// The token.
+        token: String,
+        /// What is wrong.
+        #[source]
+        cause: QosError,
+    },
+}
+
+/// The key expression that matches every token of a domain.
+pub fn tokens_of_domain(domain: u32) -> String {
+    format!("@ros2_lv/{domain}/**")
+}
+
+impl Token {
+    /// Reads a token. Parts that newer versions append are passed over.
+    pub fn parse(key: &str) -> Result<Self, TokenError> {
+        let shape = || TokenError::Shape(key.to_owned());
+        let mut parts = key.split('/');
+        let mut next = || parts.next().ok_or_else(shape);
+        if next()? != "@ros2_lv" {
+            return Err(shape());
+        }
+        let domain = next()?.parse().map_err(|_| shape())?;
+        let session = next()?.to_owned();
+        let _node_id = next()?;
+        let entity = next()?.to_owned();
+        let kind = match next()? {
+            "NN" => EntityKind::Node,
+            "MP" => EntityKind::Publisher,
+            "MS" => EntityKind::Subscriber,
+            "SS" => EntityKind::Server,
+            "SC" => EntityKind::Client,
+            _ => return Err(shape()),
+        };
+        let _enclave = next()?;
+        let namespace = unmangle(next()?);
+        let node = format!("{}/{}", namespace.trim_end_matches('/'), next()?);
+        let topic = if kind == EntityKind::Node {
+            None
+        } else {
+            let name = unmangle(next()?);
+            let (dds_type, type_hash) = (unmangle(next()?), next()?.to_owned());
+            let qos = QosProfile::parse(next()?).map_err(|cause| TokenError::Qos {
+                token: key.to_owned(),
+                cause,
+            })?;
+            Some(TopicInfo {
+                name,
+                dds_type,
+                type_hash,
+                qos,
+            })
+        };
+        Ok(Token {
+            domain,
+            session,
+            entity,
+            kind,
+            node,
+            topic,
+        })
+    }
+
+    /// The key that a publisher's messages are on; `None` for anything that is no publisher.
+    pub fn topic_key(&self) -> Option<TopicKey> {
+        let topic = self.topic.as_ref()?;
+        (self.kind == EntityKind::Publisher).then(|| TopicKey {
+            domain: self.domain,
+            topic: topic.name.clone(),
+            dds_type: topic.dds_type.clone(),
+            type_hash: topic.type_hash.clone(),
+        })
+    }
+}
+
+fn unmangle(part: &str) -> String {
+    part.replace('%', "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const IMU: &str = "@ros2_lv/0/aac3178e146ba6f1fc6e6a4085e77f21/0/10/MP/%/%robot/imu_driver/%imu%data/\
+        sensor_msgs::msg::dds_::Imu_/RIHS01_7d9a/2:1:,5:,:,:,,";
+
+    #[test]
+    fn a_publisher_says_what_it_publishes_and_where() {
+        let token = Token::parse(IMU).expect("a token");
+        assert_eq!(token.node, "/robot/imu_driver");
+        let key = token.topic_key().expect("a publisher");
+        assert_eq!(
+            key.to_string(),
+            "0/imu/data/sensor_msgs::msg::dds_::Imu_/RIHS01_7d9a"
+        );
+        assert_eq!(token.topic.expect("a topic").qos.depth, 5);
+    }
+
+    #[test]
+    fn a_node_has_no_topic() {
+        let token = Token::parse("@ros2_lv/3/abc/0/0/NN/%/%/talker").expect("a token");
+        assert_eq!(
+            (token.kind, token.node.as_str(), token.domain),
+            (EntityKind::Node, "/talker", 3)
+        );
+        assert_eq!(token.topic_key(), None);
+    }
+
+    #[test]
+    fn what_newer_versions_append_is_passed_over() {
+        assert_eq!(
+            Token::parse(&format!("{IMU}/more/parts")),
+            Token::parse(IMU)
+        );
+    }
+
+    #[test]
+    fn other_keys_are_errors() {
+        for key in [
+            "",
+            "@ros2_lv",
+            "@ros2_lv/x/a",
+            "demo/a/b",
+            "@ros2_lv/0/z/0/1/XX/%/%/n",
+        ] {
+            assert!(Token::parse(key).is_err(), "{key}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(@ros2_lv/)?[0-9a-zA-Z%/:,]{0,80}") {
+            let _ = Token::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Subscriptions: one for each exact key of the topics that are wanted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use asof_core::{Channel, Stamp};
+use parking_lot::Mutex;
+use zenoh::Wait;
+use zenoh::sample::SampleKind;
+use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
+
+use crate::robot::{Inner, now};
+use crate::ros::{Attachment, Durability, QosProfile, Reliability};
+use crate::sample::Payload;
+use crate::{LiveError, Publisher, Sample};
+
+pub(crate) type Callback = Arc<dyn Fn(Sample) + Send + Sync>;
+type Wants = Box<dyn Fn(&Publisher) -> bool + Send + Sync>;
+
+/// Something that wants to know of publishers as they appear.
+pub(crate) trait Interest: Send + Sync {
+    fn appeared(&self, publisher: &Publisher);
+}
+
+/// Messages of some topics go to a callback for as long as this lives.
+pub struct Subscription {
+    topics: Arc<Topics>,
+}
+
+struct Topics {
+    robot: Weak<Inner>,
+    wants: Wants,
+    callback: Callback,
+    keys: Mutex<HashMap<String, Subscriber>>,
+}
+
+/// Held for its life alone.
+enum Subscriber {
+    Plain {
+        _held: zenoh::pubsub::Subscriber<()>,
+    },
+    WithHistory {
+        _held: zenoh_ext::AdvancedSubscriber<()>,
+    },
+}
+
+impl Subscription {
+    pub(crate) fn new(robot: &Arc<Inner>, wants: Wants, callback: Callback) -> Self {
+        Subscription {
+            topics: Arc::new(Topics {
+                robot: Arc::downgrade(robot),
+                wants,
+                callback,
+                keys: Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn interest(&self) -> Weak<dyn Interest> {
+        let topics: Arc<dyn Interest> = Arc::<Topics>::clone(&self.topics);
+        Arc::downgrade(&topics)
+    }
+
+    pub(crate) fn appeared(&self, publisher: &Publisher) {
+        self.topics.appeared(publisher);
+    }
+
+    /// The exact keys that are subscribed at the moment.
+    pub fn keys(&self) -> Vec<String> {
+        self.topics.keys.lock().keys().cloned().collect()
+    }
+
+    pub(crate) fn raw(
+        robot: &Arc<Inner>,
+        key_expression: &str,
+        callback: Callback,
+    ) -> Result<Self, LiveError> {
+        // One channel for each key that the expression matches.
+        let channels: Mutex<HashMap<String, Arc<Channel>>> = Mutex::default();
+        let deliver = Arc::clone(&callback);
+        let subscriber = robot
+            .session
+            .declare_subscriber(key_expression.to_owned())
+            .callback(move |sample| {
+                let key = sample.key_expr().as_str();
+                let channel = {
+                    let mut channels = channels.lock();
+                    if let Some(channel) = channels.get(key) {
+                        Arc::clone(channel)
+                    } else {
+                        let channel = Arc::new(Channel {
+                            topic: key.to_owned(),
+                            message_encoding: sample.encoding().to_string(),
+                            schema: None,
+                            metadata: BTreeMap::new(),
+                        });
+                        channels.insert(key.to_owned(), Arc::clone(&channel));
+                        channel
+                    }
+                };
+                receive(&sample, &channel, &deliver);
+            })
+            .wait()
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot subscribe to '{key_expression}'"),
+                cause: cause.to_string(),
+            })?;
+        let subscription = Subscription::new(robot, Box::new(|_| false), callback);
+        let held = Subscriber::Plain { _held: subscriber };
+        let mut keys = subscription.topics.keys.lock();
+        keys.insert(key_expression.to_owned(), held);
+        drop(keys);
+        Ok(subscription)
+    }
+}
+
+impl Interest for Topics {
+    fn appeared(&self, publisher: &Publisher) {
+        if !(self.wants)(publisher) {
+            return;
+        }
+        let Some(robot) = self.robot.upgrade() else {
+            return;
+        };
+        let key = publisher.key.to_string();
+        let mut keys = self.keys.lock();
+        if keys.contains_key(&key) {
+            return;
+        }
+        match self.declare(&robot, &key, publisher) {
+            Ok(subscriber) => {
+                keys.insert(key, subscriber);
+            }
+            Err(cause) => tracing::warn!("cannot subscribe to {key}: {cause}"),
+        }
+    }
+}
+
+impl Topics {
+    fn declare(
+        &self,
+        robot: &Inner,
+        key: &str,
+        publisher: &Publisher,
+    ) -> zenoh::Result<Subscriber> {
+        let (channel, callback) = (Arc::clone(&publisher.channel), Arc::clone(&self.callback));
+        let on_sample = move |sample: zenoh::sample::Sample| receive(&sample, &channel, &callback);
+        let builder = robot
+            .session
+            .declare_subscriber(key.to_owned())
+            .callback(on_sample);
+        let qos = publisher.token.topic.as_ref().map(|topic| topic.qos);
+        let Some(qos) = qos.filter(|qos| qos.durability == Durability::TransientLocal) else {
+            return Ok(Subscriber::Plain {
+                _held: builder.wait()?,
+            });
+        };
+        let builder = builder.history(history(qos)).subscriber_detection();
+        // What a publisher has kept is asked for without a limit of time, as rmw_zenoh does.
+        let builder = builder.query_timeout(Duration::from_millis(u64::MAX));
+        let held = if qos.reliability == Reliability::Reliable {
+            builder
+                .recovery(RecoveryConfig::default().heartbeat())
+                .wait()?
+        } else {
+            builder.wait()?
+        };
+        Ok(Subscriber::WithHistory { _held: held })
+    }
+}
+
+fn history(qos: QosProfile) -> HistoryConfig {
+    HistoryConfig::default()
+        .detect_late_publishers()
+        .max_samples(qos.depth.max(1))
+}
+
+fn receive(sample: &zenoh::sample::Sample, channel: &Arc<Channel>, callback: &Callback) {
+    if sample.kind() == SampleKind::Delete {
+        return;
+    }
+    let attachment = sample
+        .attachment()
+        .and_then(|bytes| Attachment::parse(&bytes.to_bytes()).ok());
+    let transport = sample
+        .timestamp()
+        .and_then(|time| Stamp::try_from(time.get_time().to_system_time()).ok());
+    callback(Sample {
+        channel: Arc::clone(channel),
+        transport,
+        source: attachment.map(|attachment| attachment.source_timestamp),
+        received: now(),
+        sequence: attachment.map(|attachment| attachment.sequence),
+        publisher: attachment.map(|attachment| attachment.gid),
+        payload: Payload::new(sample.payload()),
+    });
+}

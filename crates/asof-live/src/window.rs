@@ -1,0 +1,234 @@
+//! Windows that a robot fills.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use asof_core::{Message, Stamp};
+use asof_window::{
+    Arrival, Bounds, MessageStamp, ReceiveStamp, SourceStamp, Stamping, TransportStamp, Window,
+};
+
+use crate::{LiveError, Robot, Sample, Subscription};
+
+/// A type that a window can hold: made from a sample, on the receive thread.
+pub trait FromSample: Sized + Send + Sync + 'static {
+    /// The value in a sample; an error says why it has none.
+    fn from_sample(sample: Sample) -> Result<Self, String>;
+
+    /// The bytes that keeping the value keeps alive.
+    fn weight(&self) -> u64 {
+        size_of::<Self>() as u64
+    }
+}
+
+/// As it came: nothing is decoded or copied.
+impl FromSample for Sample {
+    fn from_sample(sample: Sample) -> Result<Self, String> {
+        Ok(sample)
+    }
+
+    fn weight(&self) -> u64 {
+        Sample::weight(self)
+    }
+}
+
+/// In one piece, as it would be in a recording.
+impl FromSample for Message {
+    fn from_sample(sample: Sample) -> Result<Self, String> {
+        Ok(sample.to_message())
+    }
+
+    fn weight(&self) -> u64 {
+        (self.payload.len() + size_of::<Self>()) as u64
+    }
+}
+
+/// A window on its way; see [`Robot::create_window`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct WindowBuilder<T, S = TransportStamp> {
+    robot: Robot,
+    topic: String,
+    bounds: Bounds,
+    stamping: S,
+    value: PhantomData<fn() -> T>,
+}
+
+impl Robot {
+    /// Starts a window over a topic, with the newest `capacity` messages, indexed by the transport's time.
+    ///
+    /// A name with a leading slash is a ROS topic (`/imu/data`), found by its liveliness tokens now or whenever it
+    /// appears; any other is a raw key expression (`demo/**`).
+    pub fn create_window<T: FromSample>(
+        &self,
+        topic: impl Into<String>,
+        capacity: usize,
+    ) -> WindowBuilder<T> {
+        WindowBuilder {
+            robot: self.clone(),
+            topic: topic.into(),
+            bounds: Bounds::count(capacity),
+            stamping: TransportStamp,
+            value: PhantomData,
+        }
+    }
+}
+
+impl<T: FromSample> WindowBuilder<T> {
+    /// Indexes by a time in the message, which `stamp` takes out.
+    pub fn with_stamp<F: Fn(&T) -> Option<Stamp> + Send + Sync + 'static>(
+        self,
+        stamp: F,
+    ) -> WindowBuilder<T, MessageStamp<F>> {
+        self.with_stamping(MessageStamp(stamp))
+    }
+
+    /// Indexes by the time that the publisher attached.
+    pub fn with_source_stamp(self) -> WindowBuilder<T, SourceStamp> {
+        self.with_stamping(SourceStamp)
+    }
+
+    /// Indexes by the time of receipt.
+    pub fn with_receive_stamp(self) -> WindowBuilder<T, ReceiveStamp> {
+        self.with_stamping(ReceiveStamp)
+    }
+
+    /// Indexes by any other strategy.
+    pub fn with_stamping<S: Stamping<T>>(self, stamping: S) -> WindowBuilder<T, S> {
+        WindowBuilder {
+            robot: self.robot,
+            topic: self.topic,
+            bounds: self.bounds,
+            stamping,
+            value: PhantomData,
+        }
+    }
+}
+
+impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
+    /// Keeps the newest `capacity` messages.
+    pub fn with_capacity(mut self, capacity: usize) -> Self {
+        self.bounds = self.bounds.and_count(capacity);
+        self
+    }
+
+    /// Keeps what is within these bounds: by count, age, bytes.
+    pub fn with_bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Subscribes, and returns the window.
+    ///
+    /// # Errors
+    /// When the topic is no ROS topic and no key expression either.
+    pub fn build(self) -> Result<LiveWindow<T>, LiveError> {
+        let window = Window::weighed(self.bounds, T::weight);
+        let counters = Arc::new(Counters::default());
+        let filler = Filler {
+            window: window.clone(),
+            stamping: self.stamping,
+            counters: Arc::clone(&counters),
+            topic: self.topic.clone(),
+        };
+        let fill = move |sample| filler.fill(sample);
+        let subscription = if self.topic.starts_with('/') {
+            let name = self.topic.trim_end_matches('/').to_owned();
+            let wants = move |publisher: &crate::Publisher| publisher.channel.topic == name;
+            self.robot.subscribe(wants, fill)
+        } else {
+            self.robot.subscribe_key(&self.topic, fill)?
+        };
+        Ok(LiveWindow {
+            window,
+            counters,
+            subscription,
+            _robot: self.robot,
+        })
+    }
+}
+
+/// A window with the subscription that fills it. Dropping it ends both; it is used like the [`Window`] that it is.
+pub struct LiveWindow<T> {
+    window: Window<T>,
+    counters: Arc<Counters>,
+    subscription: Subscription,
+    _robot: Robot,
+}
+
+#[derive(Default)]
+struct Counters {
+    fallbacks: AtomicU64,
+    undecodable: AtomicU64,
+}
+
+impl<T> LiveWindow<T> {
+    /// How many messages had no stamp of the chosen kind and were indexed by the time of their receipt.
+    pub fn stamp_fallbacks(&self) -> u64 {
+        self.counters.fallbacks.load(Ordering::Relaxed)
+    }
+
+    /// How many messages could not be made into a value, and are not in the window.
+    pub fn undecodable(&self) -> u64 {
+        self.counters.undecodable.load(Ordering::Relaxed)
+    }
+
+    /// The exact keys that are subscribed at the moment; none while nobody publishes the topic.
+    pub fn keys(&self) -> Vec<String> {
+        self.subscription.keys()
+    }
+}
+
+impl<T> Deref for LiveWindow<T> {
+    type Target = Window<T>;
+
+    fn deref(&self) -> &Window<T> {
+        &self.window
+    }
+}
+
+impl<T> Drop for LiveWindow<T> {
+    fn drop(&mut self) {
+        // Others may hold the window and wait for messages that will not come any more.
+        self.window.close();
+    }
+}
+
+struct Filler<T, S> {
+    window: Window<T>,
+    stamping: S,
+    counters: Arc<Counters>,
+    topic: String,
+}
+
+impl<T: FromSample, S: Stamping<T>> Filler<T, S> {
+    fn fill(&self, sample: Sample) {
+        let (transport, source, received) = (sample.transport, sample.source, sample.received);
+        let value = match T::from_sample(sample) {
+            Ok(value) => value,
+            Err(reason) => {
+                if self.counters.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::warn!("{}: a message cannot be used: {reason}", self.topic);
+                }
+                return;
+            }
+        };
+        let arrival = Arrival {
+            value: &value,
+            transport,
+            source,
+            received,
+        };
+        let stamp = self.stamping.stamp(&arrival).unwrap_or_else(|| {
+            if self.counters.fallbacks.fetch_add(1, Ordering::Relaxed) == 0 {
+                tracing::warn!(
+                    "{}: a message has no stamp; it is indexed by its receipt",
+                    self.topic
+                );
+            }
+            received
+        });
+        self.window.insert(stamp, value);
+    }
+}

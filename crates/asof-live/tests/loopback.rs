@@ -1,0 +1,294 @@
+//! Two sessions on 127.0.0.1: what one publishes, the other discovers, receives, windows and records.
+
+use std::io::Cursor;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::{Message, Query, Source, Stamp};
+use asof_formats::McapFile;
+use asof_live::ros::{Attachment, QosProfile};
+use asof_live::{RecordOptions, Recorder, Robot, Sample, Watch, connect};
+use zenoh::Wait;
+use zenoh_ext::{AdvancedPublisherBuilderExt, CacheConfig};
+
+const SOON: Duration = Duration::from_secs(20);
+const IMU: &str = "sensor_msgs::msg::dds_::Imu_";
+const HASH: &str = "RIHS01_7d9a00ff6dac1bb3a3a6a9ec2ba8ad7e0b6e8cde2e5ebd3e0b0f5f2a0f6a7d0a";
+
+/// A port of this machine that is free at the moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn pair() -> (Robot, Robot) {
+    let port = free_port();
+    let robot = connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a listener");
+    let observer = connect(&format!("zenoh://127.0.0.1:{port}")).expect("a session");
+    (robot, observer)
+}
+
+fn token(robot: &Robot, number: u32, topic: &str, qos: &str) -> zenoh::liveliness::LivelinessToken {
+    let session = robot.session();
+    let topic = topic.replace('/', "%");
+    let key = format!(
+        "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/{topic}/{IMU}/{HASH}/{qos}",
+        session.zid()
+    );
+    session
+        .liveliness()
+        .declare_token(key)
+        .wait()
+        .expect("a token")
+}
+
+fn key(topic: &str) -> String {
+    format!("0{topic}/{IMU}/{HASH}")
+}
+
+fn imu(seconds: u32) -> Vec<u8> {
+    let mut cdr = vec![0, 1, 0, 0];
+    cdr.extend(seconds.to_le_bytes());
+    cdr.extend(5u32.to_le_bytes());
+    cdr.extend([0; 40]);
+    cdr
+}
+
+fn publish(robot: &Robot, topic: &str, sequence: i64, payload: Vec<u8>) {
+    let attachment = Attachment {
+        sequence,
+        source_timestamp: (1_000 + sequence).into(),
+        gid: [9; 16],
+    };
+    robot
+        .session()
+        .put(key(topic), payload)
+        .attachment(attachment.to_bytes().to_vec())
+        .wait()
+        .expect("published");
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < SOON, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_ros_topic_is_discovered_windowed_and_stamped_by_its_header() {
+    let (robot, observer) = pair();
+    let window = observer
+        .create_window::<Sample>("/imu/data", 10)
+        .with_stamp(|sample: &Sample| sample.header_stamp())
+        .build()
+        .expect("a window");
+    let _token = token(&robot, 1, "/imu/data", &QosProfile::default().to_text());
+    let topic = observer
+        .wait_for_topic("/imu/data", SOON)
+        .expect("discovered");
+    assert_eq!(topic.types, ["sensor_msgs/msg/Imu"]);
+    eventually("a subscription", || !window.keys().is_empty());
+    // The subscription must have reached the publisher before anything is sent.
+    std::thread::sleep(Duration::from_millis(300));
+    for second in 1..=12 {
+        publish(&robot, "/imu/data", second.into(), imu(second));
+    }
+    let last = window
+        .wait_for(Stamp::from_nanos(12_000_000_005), SOON)
+        .expect("the last");
+    assert_eq!((last.sequence, last.source), (Some(12), Some(1_012.into())));
+    assert_eq!((window.len(), window.counters().evicted), (10, 2));
+    assert_eq!(window.stamp_fallbacks(), 0);
+    assert_eq!(window.keys(), [key("/imu/data")]);
+}
+
+#[test]
+fn a_raw_key_is_indexed_by_the_transports_time_and_missing_stamps_are_counted() {
+    let (robot, observer) = pair();
+    let window = observer
+        .create_window::<Message>("demo/**", 100)
+        .build()
+        .expect("a window");
+    let source = observer
+        .create_window::<Message>("demo/**", 100)
+        .with_source_stamp()
+        .build()
+        .expect("a window");
+    eventually("the first message", || {
+        robot.put("demo/a", "hello").expect("published");
+        std::thread::sleep(Duration::from_millis(20));
+        !window.is_empty() && !source.is_empty()
+    });
+    let first = window.oldest().expect("one");
+    assert_eq!(
+        (first.channel.topic.as_str(), &first.payload[..]),
+        ("demo/a", b"hello".as_slice())
+    );
+    assert_eq!(
+        window.stamp_fallbacks(),
+        0,
+        "the transport stamps every message"
+    );
+    assert!(
+        source.stamp_fallbacks() > 0,
+        "nothing is attached to a raw key"
+    );
+}
+
+#[test]
+fn a_late_joiner_gets_the_history_of_a_transient_local_topic() {
+    let (robot, observer) = pair();
+    let latched = robot
+        .session()
+        .declare_publisher(key("/map"))
+        .cache(CacheConfig::default().max_samples(3))
+        .publisher_detection()
+        .wait()
+        .expect("a publisher");
+    for second in 1..=5u32 {
+        latched.put(imu(second)).wait().expect("published");
+    }
+    let _token = token(&robot, 2, "/map", ":1:,3:,:,:,,");
+    let window = observer
+        .create_window::<Sample>("/map", 10)
+        .with_stamp(|sample: &Sample| sample.header_stamp())
+        .build()
+        .expect("a window");
+    eventually("history", || window.len() == 3);
+    let seconds: Vec<i64> = window
+        .iter()
+        .map(|entry| entry.stamp.nanos() / 1_000_000_000)
+        .collect();
+    assert_eq!(seconds, [3, 4, 5]);
+}
+
+#[test]
+fn a_recording_holds_the_same_bytes_and_the_robots_times() {
+    let (robot, observer) = pair();
+    let _token = token(&robot, 3, "/imu/data", &QosProfile::default().to_text());
+    observer
+        .wait_for_topic("/imu/data", SOON)
+        .expect("discovered");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.mcap");
+    let recorder =
+        Recorder::create(&observer, &path, RecordOptions::default(), |_| true).expect("a recorder");
+    let watch = Watch::new(&observer, |_| true);
+    std::thread::sleep(Duration::from_millis(500));
+    for second in 1..=20 {
+        publish(&robot, "/imu/data", second.into(), imu(second));
+    }
+    eventually("twenty messages", || recorder.report().written() == 20);
+    let report = recorder.stop().expect("closed whole");
+    assert_eq!(report.dropped(), 0);
+    assert_eq!(watch.rates(Stamp::EPOCH)[0].messages, 20);
+    let file =
+        McapFile::from_bytes("out", std::fs::read(&path).expect("a file")).expect("readable");
+    assert_eq!(file.summary().messages, Some(20));
+    let messages: Vec<Message> = file
+        .read(&Query::all())
+        .expect("readable")
+        .flat_map(|batch| {
+            batch
+                .expect("a batch")
+                .iter()
+                .map(|m| m.to_message())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(&messages[6].payload[..], &imu(7)[..]);
+    assert_eq!(
+        (messages[6].sequence, messages[6].publish_time),
+        (7, 1_007.into())
+    );
+    assert_eq!(messages[6].channel.type_name(), "sensor_msgs/msg/Imu");
+}
+
+#[test]
+fn a_slow_disk_costs_counted_messages_and_nothing_else() {
+    struct Slow(Cursor<Vec<u8>>);
+    impl std::io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(4));
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    impl std::io::Seek for Slow {
+        fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+    let (robot, observer) = pair();
+    let _token = token(&robot, 4, "/imu/data", &QosProfile::default().to_text());
+    observer
+        .wait_for_topic("/imu/data", SOON)
+        .expect("discovered");
+    let mut options = RecordOptions {
+        queue_bytes: 20_000,
+        ..RecordOptions::default()
+    };
+    options.writer.chunk_size = 1;
+    let slow = Slow(Cursor::new(Vec::new()));
+    let recorder = Recorder::start(&observer, slow, options, |_| true).expect("a recorder");
+    std::thread::sleep(Duration::from_millis(500));
+    for second in 1..=500 {
+        publish(&robot, "/imu/data", second.into(), imu(second));
+    }
+    eventually("drops", || recorder.report().dropped() > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    let report = recorder.stop().expect("closed whole");
+    assert_eq!(report.written() + report.dropped(), 500);
+    assert!(report.written() > 0);
+}
+
+#[test]
+fn windows_go_on_when_a_router_goes_away_and_comes_back() {
+    let port = free_port();
+    let address = format!("zenoh://?mode=router&listen=127.0.0.1:{port}");
+    let router = connect(&address).expect("a router");
+    let observer = connect(&format!("zenoh://127.0.0.1:{port}?mode=client")).expect("a client");
+    let window = Arc::new(
+        observer
+            .create_window::<Message>("demo/a", 1000)
+            .build()
+            .expect("a window"),
+    );
+    eventually("a message", || {
+        router.put("demo/a", "before").expect("published");
+        std::thread::sleep(Duration::from_millis(20));
+        !window.is_empty()
+    });
+    router.session().close().wait().expect("closed");
+    drop(router);
+    let mut again = None;
+    eventually("the port to be free again", || {
+        again = connect(&address).ok();
+        again.is_some()
+    });
+    let router = again.expect("a router");
+    eventually("a message from the new router", || {
+        router.put("demo/a", "after").expect("published");
+        std::thread::sleep(Duration::from_millis(20));
+        window
+            .newest()
+            .is_some_and(|entry| entry.payload == "after")
+    });
+}
+
+#[test]
+fn a_dropped_window_closes_for_those_who_wait() {
+    let (_robot, observer) = pair();
+    let window = observer
+        .create_window::<Message>("demo/b", 10)
+        .build()
+        .expect("a window");
+    let held = (*window).clone();
+    drop(window);
+    assert!(held.wait_for_change(SOON).is_err());
+}
