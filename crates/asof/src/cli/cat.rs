@@ -13,8 +13,7 @@ use super::decoded::Decoders;
 use super::failure::Usage;
 use super::lines::{Lines, Style};
 use super::numbers::counted;
-use super::place::{Opening, quoted};
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
 use super::select::Select;
 
@@ -66,27 +65,16 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let has_messages = self.attachment.is_none() && self.metadata.is_none();
-        if has_messages && !self.raw {
-            let place = quoted(&self.places[0]);
-            return Err(Usage::error(format!(
-                "decoding messages is not supported yet; print their payloads with `asof cat {place} --raw`"
-            )));
-        }
         let file = self.opening.open(&self.places)?;
-        let file = place::open(&self.place)?;
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
         } else if let Some(name) = &self.metadata {
             self.write_metadata(&*file, name)?;
-        } else {
-            self.write_messages(&*file, screen)?;
-            self.write_metadata(&file, name)?;
         } else if self.csv {
-            has_damage = self.write_csv(&file, screen)?;
+            has_damage = self.write_csv(&*file, screen)?;
         } else {
-            has_damage = self.write_messages(&file, screen)?;
+            has_damage = self.write_messages(&*file, screen)?;
         }
         let problems = &file.summary().problems;
         tell_problems(problems, screen);
@@ -97,11 +85,8 @@ impl Cat {
         })
     }
 
-    fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<()> {
+    fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
         let query = self.select.query(&self.places[0], &file.summary(), screen);
-        let mut lines = Lines::new(output(), self.json);
-    fn write_messages(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
-        let query = self.select.query(&self.place, &file.summary(), screen);
         let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
         let mut left = self.limit.unwrap_or(u64::MAX);
         if left > 0 && !query.range.is_empty() {
@@ -115,11 +100,8 @@ impl Cat {
                 }
             }
         }
-        lines.finish()?;
-        if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
         let has_damage = lines.finish(screen)?;
-        if screen.is_verbose() {
-            let counters = file.counters();
+        if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
             screen.note(format_args!(
                 "{} opened, {} decompressed",
                 counted(counters.chunks, "chunk"),
@@ -130,8 +112,8 @@ impl Cat {
     }
 
     /// The messages of one topic as comma-separated values, under a line of names.
-    fn write_csv(&self, file: &McapFile, screen: &Screen) -> anyhow::Result<bool> {
-        let query = self.select.query(&self.place, &file.summary(), screen);
+    fn write_csv(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
+        let query = self.select.query(&self.places[0], &file.summary(), screen);
         let mut decoders = Decoders::default();
         let mut out = output();
         let mut topic: Option<String> = None;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use asof_core::{Query, Source};
 use asof_decode::{Layers, Projection, TableOptions, Tables, TopicBatch};
-use asof_formats::McapFile;
+use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 
@@ -96,8 +96,8 @@ impl Export {
         let total = file.summary().messages.unwrap_or(0);
         let progress = screen.progress(total, "{bar:30} {pos}/{len} messages  {eta} left");
         let has_damage = match self.format {
-            Format::Parquet | Format::Arrow => self.tables(&file, &query, screen, &progress)?,
-            Format::Csv | Format::Ndjson => self.lines(&file, &query, screen, &progress)?,
+            Format::Parquet | Format::Arrow => self.tables(&*file, &query, screen, &progress)?,
+            Format::Csv | Format::Ndjson => self.lines(&*file, &query, screen, &progress)?,
         };
         progress.finish_and_clear();
         let problems = &file.summary().problems;
@@ -126,7 +126,7 @@ impl Export {
 
     fn tables(
         &self,
-        file: &McapFile,
+        file: &dyn Recording,
         query: &Query,
         screen: &Screen,
         progress: &ProgressBar,
@@ -199,7 +199,7 @@ impl Export {
 
     fn lines(
         &self,
-        file: &McapFile,
+        file: &dyn Recording,
         query: &Query,
         screen: &Screen,
         progress: &ProgressBar,

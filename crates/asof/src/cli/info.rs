@@ -36,6 +36,7 @@ pub struct Info {
 
     #[command(flatten)]
     opening: Opening,
+
     /// Say which layer takes which topic, and why
     #[arg(long)]
     layers: bool,
@@ -79,11 +80,9 @@ impl Info {
         failure.map_or(Ok(outcome), Err)
     }
 
-    fn report(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<Report> {
-        let file = self.opening.open(std::slice::from_ref(place))?;
     /// One line for each topic: who takes it, and why; who was asked before, and why they declined.
-    fn show_layers(&self, place: &Path, screen: &Screen) -> anyhow::Result<()> {
-        let file = place::open(place)?;
+    fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
+        let file = self.opening.open(std::slice::from_ref(place))?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         let mut out = output();
@@ -119,8 +118,8 @@ impl Info {
         Ok(out.flush()?)
     }
 
-    fn report(&self, place: &Path, screen: &Screen) -> anyhow::Result<Report> {
-        let file = place::open(place)?;
+    fn report(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<Report> {
+        let file = self.opening.open(std::slice::from_ref(place))?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         if self.select.is_all_of_time() {

@@ -92,6 +92,9 @@ impl Patterns {
     /// Whether one of them means this topic.
     pub fn is_match(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.is_match(topic))
+    }
+}
+
 impl TopicChoice {
     /// The topics of a recording that are meant. Says so where a choice matches nothing.
     pub fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
