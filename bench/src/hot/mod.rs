@@ -21,4 +21,5 @@ pub fn run(bench: &mut Bench) {
     small::run(bench);
     map::run(bench);
     shm::run(bench);
+    latest::run_worst(bench);
 }
