@@ -1,6 +1,7 @@
 //! The block cache: CPU time per operation, and its accounts against the allocator's.
 
 mod counting;
+mod large_file;
 mod source;
 
 use std::cell::RefCell;
@@ -21,11 +22,15 @@ pub fn run(bench: &mut Bench) {
     many_blocks(bench);
     seeks(bench);
     accounts(bench);
+    large_file::run(bench);
 }
 
 /// CPU time of this thread: what others do on the machine does not count.
 fn cpu_nanos() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a timespec that lives for the call.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -70,18 +75,32 @@ fn dice(seed: u64) -> impl FnMut(i64) -> i64 {
 const MESSAGES: i64 = 200_000;
 
 fn cold(bench: &Bench) {
-    for (case, payload) in [("cold_insert_over_source", 100), ("cold_insert_over_source_1k", 1024)] {
+    for (case, payload) in [
+        ("cold_insert_over_source", 100),
+        ("cold_insert_over_source_1k", 1024),
+    ] {
         if !bench.wants(case) {
             continue;
         }
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, payload);
-        bench.case(case, "ns CPU/message", 15, vec![contender("asof", || {
-            let bare = cpu(|| drain(TicksSource(Arc::clone(&ticks)).read(&Query::all()).expect("reads")));
-            let cache = cache_over(&ticks, Options::default());
-            let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
-            assert_eq!(cache.statistics().passed_through, 0);
-            (cached - bare) / MESSAGES as f64
-        })]);
+        bench.case(
+            case,
+            "ns CPU/message",
+            15,
+            vec![contender("asof", || {
+                let bare = cpu(|| {
+                    drain(
+                        TicksSource(Arc::clone(&ticks))
+                            .read(&Query::all())
+                            .expect("reads"),
+                    )
+                });
+                let cache = cache_over(&ticks, Options::default());
+                let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
+                assert_eq!(cache.statistics().passed_through, 0);
+                (cached - bare) / MESSAGES as f64
+            })],
+        );
     }
 }
 
@@ -91,7 +110,12 @@ fn warm(bench: &Bench) {
         let cache = cache_over(&ticks, Options::default());
         drain(cache.read(&Query::all()).expect("reads"));
         let read = || drain(cache.read(&Query::all()).expect("reads"));
-        bench.case("warm_read_100_topics", "ns CPU/message", 21, vec![per("asof", MESSAGES as u64, read)]);
+        bench.case(
+            "warm_read_100_topics",
+            "ns CPU/message",
+            21,
+            vec![per("asof", MESSAGES as u64, read)],
+        );
         assert_eq!(cache.statistics().source_reads, 1);
     }
     // Every topic was read for itself: a hundred runs have to be merged.
@@ -102,7 +126,12 @@ fn warm(bench: &Bench) {
             drain(cache.read(&Query::topics([topic(number)])).expect("reads"));
         }
         let read = || drain(cache.read(&Query::all()).expect("reads"));
-        bench.case("warm_read_100_topics_fetched_apart", "ns CPU/message", 11, vec![per("asof", MESSAGES as u64, read)]);
+        bench.case(
+            "warm_read_100_topics_fetched_apart",
+            "ns CPU/message",
+            11,
+            vec![per("asof", MESSAGES as u64, read)],
+        );
         assert_eq!(cache.statistics().source_reads, 100);
     }
 }
@@ -115,7 +144,8 @@ fn backfill(bench: &Bench) {
         ("backfill_at_1_percent", 0, 1),
         ("backfill_at_99_percent", 99, 1),
     ];
-    let wanted = cases.iter().any(|(case, _, _)| bench.wants(case)) || bench.wants("backfill_one_topic_absent");
+    let wanted = cases.iter().any(|(case, _, _)| bench.wants(case))
+        || bench.wants("backfill_one_topic_absent");
     if !wanted {
         return;
     }
@@ -137,7 +167,14 @@ fn backfill(bench: &Bench) {
     let mut names: Vec<String> = (0..99).map(topic).collect();
     names.push("/never".into());
     let topics = Topics::Named(names);
-    drain(cache.read(&Query { topics: topics.clone(), range: TimeRange::ALL }).expect("reads"));
+    drain(
+        cache
+            .read(&Query {
+                topics: topics.clone(),
+                range: TimeRange::ALL,
+            })
+            .expect("reads"),
+    );
     let mut dice = dice(12);
     let ask = || {
         for _ in 0..calls {
@@ -145,7 +182,12 @@ fn backfill(bench: &Bench) {
             black_box(cache.backfill(&topics, at).expect("answers"));
         }
     };
-    bench.case("backfill_one_topic_absent", "ns CPU/call", 15, vec![per("asof", calls, ask)]);
+    bench.case(
+        "backfill_one_topic_absent",
+        "ns CPU/call",
+        15,
+        vec![per("asof", calls, ask)],
+    );
     assert_eq!(cache.statistics().source_backfills, 0);
 }
 
@@ -165,14 +207,22 @@ fn step_back(bench: &Bench) {
             black_box(cache.last_n(&topic(3), at, 60).expect("answers"));
         }
     };
-    bench.case("step_back_60_frames", "ns CPU/call", 15, vec![per("asof", calls, step)]);
+    bench.case(
+        "step_back_60_frames",
+        "ns CPU/call",
+        15,
+        vec![per("asof", calls, step)],
+    );
     assert_eq!(cache.statistics().source_reads, 1);
 }
 
 /// Blocks of one message each: nobody has them so small, but ten thousand of 4 MiB would not fit.
 fn many_blocks(bench: &Bench) {
     let ticks = Ticks::new(1, 2_000_000, 1_000_000, 100);
-    let options = Options { block_bytes: 1, ..Options::default() };
+    let options = Options {
+        block_bytes: 1,
+        ..Options::default()
+    };
     if bench.wants("find_in_10000_blocks") {
         let cache = cache_over(&ticks, options.clone());
         let range = TimeRange::new(Stamp::EPOCH, Stamp::from_nanos(9_999 * 1_000_000));
@@ -187,7 +237,12 @@ fn many_blocks(bench: &Bench) {
                 assert!(black_box(cache.block_at(&name, at)).is_some());
             }
         };
-        bench.case("find_in_10000_blocks", "ns CPU/find", 15, vec![per("asof", calls, find)]);
+        bench.case(
+            "find_in_10000_blocks",
+            "ns CPU/find",
+            15,
+            vec![per("asof", calls, find)],
+        );
         // The same with the message itself, as a batch.
         let mut places = dice(15);
         let ask = || {
@@ -196,29 +251,58 @@ fn many_blocks(bench: &Bench) {
                 black_box(cache.backfill(&topics, at).expect("answers"));
             }
         };
-        bench.case("find_in_10000_blocks_with_message", "ns CPU/find", 15, vec![per("asof", calls, ask)]);
+        bench.case(
+            "find_in_10000_blocks_with_message",
+            "ns CPU/find",
+            15,
+            vec![per("asof", calls, ask)],
+        );
     }
     if bench.wants("insert_evict_at_10000_blocks") {
         let probe = cache_over(&ticks, options.clone());
         let range = TimeRange::new(Stamp::EPOCH, Stamp::from_nanos(9_999 * 1_000_000));
         drain(probe.read(&Query::all().between(range)).expect("reads"));
-        let cache = cache_over(&ticks, Options { budget: probe.statistics().accounted, ..options });
-        let head = cache.head(&Topics::All, HeadOptions { class: HeadClass::Playback, ..HeadOptions::default() });
+        let cache = cache_over(
+            &ticks,
+            Options {
+                budget: probe.statistics().accounted,
+                ..options
+            },
+        );
+        let head = cache.head(
+            &Topics::All,
+            HeadOptions {
+                class: HeadClass::Playback,
+                ..HeadOptions::default()
+            },
+        );
         let at = RefCell::new(0i64);
         let calls = 20_000;
         let insert = || {
             let from = *at.borrow();
             *at.borrow_mut() = from + calls;
-            let range = TimeRange::new(Stamp::from_nanos(from * 1_000_000), Stamp::from_nanos((from + calls) * 1_000_000 - 1));
+            let range = TimeRange::new(
+                Stamp::from_nanos(from * 1_000_000),
+                Stamp::from_nanos((from + calls) * 1_000_000 - 1),
+            );
             for batch in head.read(&Query::all().between(range)) {
                 black_box(batch.expect("reads"));
             }
         };
         insert();
         let before = cache.statistics().evictions;
-        bench.case("insert_evict_at_10000_blocks", "ns CPU/message", 15, vec![per("asof", calls as u64, insert)]);
+        bench.case(
+            "insert_evict_at_10000_blocks",
+            "ns CPU/message",
+            15,
+            vec![per("asof", calls as u64, insert)],
+        );
         assert!(cache.statistics().evictions > before + 100_000);
-        assert!(cache.statistics().blocks >= 9_900, "{}", cache.statistics().blocks);
+        assert!(
+            cache.statistics().blocks >= 9_900,
+            "{}",
+            cache.statistics().blocks
+        );
     }
 }
 
@@ -230,7 +314,8 @@ fn seeks(bench: &Bench) {
     let ticks = Ticks::new(100, 3_600_000, 1_000_000, 100);
     let seek = |cache: &BlockCache, second: i64| {
         let start = Stamp::from_nanos(second * 1_000_000_000);
-        let query = Query::all().between(TimeRange::new(start, start.plus_nanos(1_012_000_000 - 1)));
+        let query =
+            Query::all().between(TimeRange::new(start, start.plus_nanos(1_012_000_000 - 1)));
         cpu(|| {
             black_box(cache.backfill(&Topics::All, start).expect("answers"));
             drain(cache.read(&query).expect("reads"));
@@ -252,7 +337,9 @@ fn seeks(bench: &Bench) {
                 *next.borrow_mut() += 1;
                 seek(&used, place(*next.borrow()))
             }),
-            contender("first_seek", || seek(&cache_over(&ticks, Options::default()), place(77))),
+            contender("first_seek", || {
+                seek(&cache_over(&ticks, Options::default()), place(77))
+            }),
         ],
     );
 }
@@ -274,14 +361,46 @@ fn accounts(bench: &Bench) {
         cache.statistics().accounted as f64 / allocated as f64
     };
     let ratio = fill(100, 100, &Options::default());
-    bench.case("accounted_over_allocated", "ratio", 1, vec![contender("asof", || ratio)]);
-    bench.case("allocated_over_accounted", "ratio", 1, vec![contender("asof", || 1.0 / ratio)]);
+    bench.case(
+        "accounted_over_allocated",
+        "ratio",
+        1,
+        vec![contender("asof", || ratio)],
+    );
+    bench.case(
+        "allocated_over_accounted",
+        "ratio",
+        1,
+        vec![contender("asof", || 1.0 / ratio)],
+    );
     for (case, topics, payload, budget, block) in [
-        ("accounted_over_allocated_16_bytes", 100, 16, 600_000_000, 4 << 20),
-        ("accounted_over_allocated_while_evicting", 100, 100, 10_000_000, 1 << 20),
-        ("accounted_over_allocated_tiny_blocks", 1, 100, 600_000_000, 1),
+        (
+            "accounted_over_allocated_16_bytes",
+            100,
+            16,
+            600_000_000,
+            4 << 20,
+        ),
+        (
+            "accounted_over_allocated_while_evicting",
+            100,
+            100,
+            10_000_000,
+            1 << 20,
+        ),
+        (
+            "accounted_over_allocated_tiny_blocks",
+            1,
+            100,
+            600_000_000,
+            1,
+        ),
     ] {
-        let options = Options { budget, block_bytes: block, ..Options::default() };
+        let options = Options {
+            budget,
+            block_bytes: block,
+            ..Options::default()
+        };
         let ratio = fill(topics, payload, &options);
         bench.case(case, "ratio", 1, vec![contender("asof", || ratio)]);
     }

@@ -70,10 +70,22 @@ impl Source for TicksSource {
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         let ticks = Arc::clone(&self.0);
         let topics = ticks.channels.len() as i64;
-        let wanted: Vec<bool> = ticks.channels.iter().map(|channel| query.topics.contains(&channel.topic)).collect();
+        let wanted: Vec<bool> = ticks
+            .channels
+            .iter()
+            .map(|channel| query.topics.contains(&channel.topic))
+            .collect();
         let all = wanted.iter().all(|&wanted| wanted);
-        let first = query.range.start.nanos().max(0).unsigned_abs().div_ceil(ticks.period as u64) as i64;
-        let last = (query.range.end.nanos().max(-1)).div_euclid(ticks.period).min(ticks.messages - 1);
+        let first = query
+            .range
+            .start
+            .nanos()
+            .max(0)
+            .unsigned_abs()
+            .div_ceil(ticks.period as u64) as i64;
+        let last = (query.range.end.nanos().max(-1))
+            .div_euclid(ticks.period)
+            .min(ticks.messages - 1);
         let mut at = first;
         Ok(Box::new(std::iter::from_fn(move || {
             let mut rows = Vec::with_capacity(BATCH as usize);
@@ -96,7 +108,11 @@ impl Source for TicksSource {
             if rows.is_empty() {
                 return None;
             }
-            Some(Ok(Batch::new(Arc::clone(&ticks.channels), vec![ticks.buffer.clone()], rows)))
+            Some(Ok(Batch::new(
+                Arc::clone(&ticks.channels),
+                vec![ticks.buffer.clone()],
+                rows,
+            )))
         })))
     }
 
@@ -120,6 +136,10 @@ impl Source for TicksSource {
                 });
             }
         }
-        Ok(Batch::new(Arc::clone(&ticks.channels), vec![ticks.buffer.clone()], rows))
+        Ok(Batch::new(
+            Arc::clone(&ticks.channels),
+            vec![ticks.buffer.clone()],
+            rows,
+        ))
     }
 }

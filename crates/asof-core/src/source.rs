@@ -92,3 +92,17 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).backfill(topics, at)
     }
 }
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn summary(&self) -> Arc<Summary> {
+        (**self).summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        (**self).read(query)
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        (**self).backfill(topics, at)
+    }
+}
