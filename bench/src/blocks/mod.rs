@@ -1,6 +1,7 @@
 //! The block cache: CPU time per operation, and its accounts against the allocator's.
 
 mod counting;
+mod large_file;
 mod source;
 
 use std::cell::RefCell;
@@ -21,6 +22,7 @@ pub fn run(bench: &mut Bench) {
     many_blocks(bench);
     seeks(bench);
     accounts(bench);
+    large_file::run(bench);
 }
 
 /// CPU time of this thread: what others do on the machine does not count.
@@ -235,7 +237,12 @@ fn many_blocks(bench: &Bench) {
                 assert!(black_box(cache.block_at(&name, at)).is_some());
             }
         };
-        bench.case("find_in_10000_blocks", "ns CPU/find", 15, vec![per("asof", calls, find)]);
+        bench.case(
+            "find_in_10000_blocks",
+            "ns CPU/find",
+            15,
+            vec![per("asof", calls, find)],
+        );
         // The same with the message itself, as a batch.
         let mut places = dice(15);
         let ask = || {
@@ -250,6 +257,11 @@ fn many_blocks(bench: &Bench) {
             "ns CPU/find",
             15,
             vec![per("asof", calls, find)],
+        bench.case(
+            "find_in_10000_blocks_with_message",
+            "ns CPU/find",
+            15,
+            vec![per("asof", calls, ask)],
         );
     }
     if bench.wants("insert_evict_at_10000_blocks") {

@@ -54,6 +54,44 @@ impl Block {
         buffers + handles + topics + (rows + postings) as u64 + fixed_cost()
     }
 
+    /// The same block with only these topics, in buffers of its own.
+    pub fn only(&self, wanted: &TopicSet, table: &ChannelTable) -> Block {
+        let mut rows = Vec::new();
+        self.select(wanted, self.range, table, 0, &mut rows);
+        let bytes: u64 = rows.iter().map(|row| row.len).sum();
+        let mut payloads = Vec::with_capacity(bytes as usize);
+        for row in &mut rows {
+            let buffer = &self.buffers[row.buffer as usize];
+            let start = payloads.len() as u64;
+            payloads.extend_from_slice(&buffer[row.offset as usize..][..row.len as usize]);
+            (row.offset, row.buffer) = (start, 0);
+        }
+        let (topics, postings) = index(&rows, table);
+        let buffer = Bytes::from(payloads.into_boxed_slice());
+        Block {
+            range: self.range,
+            buffers: if rows.is_empty() {
+                Box::default()
+            } else {
+                Box::new([buffer])
+            },
+            rows: rows.into_boxed_slice(),
+            topics,
+            postings,
+        }
+    }
+
+    /// About what would be won by giving up all topics but these.
+    pub fn cost_without(&self, wanted: &TopicSet) -> u64 {
+        let others = self
+            .topics
+            .iter()
+            .filter(|entry| !wanted.contains(entry.topic));
+        others
+            .map(|entry| entry.payload_bytes + u64::from(entry.count) * ROW_COST)
+            .sum()
+    }
+
     /// The places of a topic's rows, in order.
     pub fn rows_of(&self, topic: TopicId) -> Places<'_> {
         let Ok(index) = self

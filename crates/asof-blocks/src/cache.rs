@@ -160,6 +160,7 @@ impl BlockCache {
             backfill_hits: counters.backfill_hits,
             backfill_misses: counters.backfill_misses,
             evictions: counters.evictions,
+            trims: counters.trims,
             passed_through: counters.passed_through,
             source_reads: counters.source_reads,
             source_backfills: counters.source_backfills,

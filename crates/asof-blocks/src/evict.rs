@@ -5,6 +5,7 @@ use asof_core::{Stamp, TimeRange};
 use crate::budget::Reservation;
 use crate::coverage::{after, before};
 use crate::head::{Head, HeadClass};
+use crate::names::TopicSet;
 use crate::store::{BlockSet, Slot, State};
 
 impl State {
@@ -31,8 +32,11 @@ impl State {
     /// First topics that nobody wants, then what only scans have read, then what is furthest from
     /// any head. Scans displace nothing but the first two.
     pub fn evict_one(&mut self, class: HeadClass) -> bool {
-        let victim = self
-            .unwanted()
+        let unwanted = self.unwanted();
+        if unwanted.is_none() && self.trim_one() {
+            return true;
+        }
+        let victim = unwanted
             .or_else(|| self.scanned())
             .or_else(|| (class > HeadClass::Scan).then(|| self.furthest()).flatten());
         let Some((set, start)) = victim else {
@@ -64,6 +68,54 @@ impl State {
             .find(|(_, set)| is_unwanted(set))?;
         let (&start, _) = set.blocks.first_key_value()?;
         Some((index, start))
+    }
+
+    /// Takes the topics that nobody wants out of a block that has others as well.
+    ///
+    /// Only where that wins something: a block is copied for it.
+    fn trim_one(&mut self) -> bool {
+        let mut wanted = TopicSet::default();
+        for head in &self.heads {
+            wanted.add(&head.topics);
+        }
+        let found = self.sets.iter().enumerate().find_map(|(index, set)| {
+            let kept = set.topics.intersection(&wanted);
+            if kept.is_empty() || kept == set.topics {
+                return None;
+            }
+            let is_worth_it = |(_, slot): &(&Stamp, &Slot)| {
+                slot.block.cost_without(&kept) * 8 >= slot.charge.bytes()
+            };
+            // Blocks of one set are alike: if none at the ends is worth it, hardly any is.
+            let ends = set
+                .blocks
+                .iter()
+                .take(8)
+                .chain(set.blocks.iter().rev().take(8));
+            let (&start, slot) = ends.into_iter().find(is_worth_it)?;
+            Some((index, start, slot.class, kept))
+        });
+        let Some((index, start, class, kept)) = found else {
+            return false;
+        };
+        let topics = self
+            .evicted
+            .is_some()
+            .then(|| self.sets[index].topics.clone());
+        let Some(whole) = self.remove(index, start) else {
+            return false;
+        };
+        let trimmed = whole.only(&kept, self.names.table());
+        let mut charge = self.budget.nothing();
+        // What the whole block gave back is more than enough.
+        if charge.try_grow(trimmed.footprint()) {
+            self.commit(&kept, trimmed, class, charge);
+        }
+        self.counters.trims += 1;
+        if let (Some(evicted), Some(topics)) = (&mut self.evicted, topics) {
+            evicted.push((topics, whole));
+        }
+        true
     }
 
     /// A block that only scans have read, and that no playback is about to reach.

@@ -392,13 +392,14 @@ impl Fetch {
         } else {
             after(range.end)
         };
+        let piece = Arc::new(piece);
+        // Before anything of it is sealed: whoever looks meanwhile must find that it is on its way.
+        progress.tail = Some(Arc::clone(&piece));
         if progress.is_orderly {
             self.keep(shared, progress, &piece, settled);
         } else {
             shared.state().counters.passed_through += piece.rows.len() as u64;
         }
-        let piece = Arc::new(piece);
-        progress.tail = Some(Arc::clone(&piece));
         if is_done {
             self.seal(shared, progress);
         }

@@ -36,6 +36,8 @@ pub struct Statistics {
     pub backfill_misses: u64,
     /// Blocks that were evicted.
     pub evictions: u64,
+    /// Blocks that had to give up topics that nobody wants.
+    pub trims: u64,
     /// Messages that were passed on without being kept, because there was no room for them.
     pub passed_through: u64,
     /// Times that the source was asked to read.
@@ -62,6 +64,7 @@ pub(crate) struct Counters {
     pub backfill_hits: u64,
     pub backfill_misses: u64,
     pub evictions: u64,
+    pub trims: u64,
     pub passed_through: u64,
     pub source_reads: u64,
     pub source_backfills: u64,

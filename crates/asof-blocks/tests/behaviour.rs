@@ -274,6 +274,38 @@ fn topics_that_nobody_wants_go_first_then_scans() {
 }
 
 #[test]
+fn a_topic_that_is_no_longer_wanted_leaves_blocks_that_it_shares() {
+    let recording = Recording::regular(2, 400, 100);
+    let cache = with(
+        &recording,
+        Options {
+            budget: 40_000,
+            block_bytes: 2_000,
+            ..Options::default()
+        },
+    );
+    let head = cache.head(&Topics::All, HeadOptions::default());
+    for batch in head.read(&query(&[0, 1], 0, 900)) {
+        batch.expect("reads");
+    }
+    head.set_topics(&named(&[0]));
+    let reads = recording.reads();
+    for batch in head.read(&query(&[0], 0, 1_500)) {
+        batch.expect("reads");
+    }
+    assert!(cache.statistics().trims > 0);
+    assert_eq!(cache.loaded(&named(&[0])).ranges, [range(0, 1_500)]);
+    assert_eq!(
+        recording.reads(),
+        reads + 1,
+        "nothing of the wanted topic was read again"
+    );
+    assert_sound(&cache);
+    let both = query(&[0, 1], 0, 2_000);
+    assert_eq!(read_all(&cache, &both), recording.naive(&both));
+}
+
+#[test]
 fn a_scan_displaces_nothing_that_others_read() {
     let recording = Recording::regular(2, 1_000, 100);
     let cache = with(
