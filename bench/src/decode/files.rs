@@ -29,48 +29,56 @@ pub struct Files {
 
 const MB: u64 = 1 << 20;
 
+/// What part of their size the recordings have, in percent: a small one for a quick look.
+fn percent() -> u64 {
+    let text = std::env::var("ASOF_DECODE_PERCENT").ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(100)
+}
+
 impl Files {
     pub fn prepare(wanted: impl Fn(&str) -> bool) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/data");
         std::fs::create_dir_all(&folder).expect("a folder for recordings");
-        let at = |name: &str| folder.join(name);
+        let percent = percent();
+        let at = |name: &str| folder.join(format!("{name}-{percent}.mcap"));
+        let part = |whole: u64| whole * percent / 100;
         let zstd = (Compression::Zstd, 768 << 10);
         let large_zstd = (Compression::Zstd, 4 << 20);
         let plain = (Compression::None, 4 << 20);
         let lz4 = (Compression::Lz4, 4 << 20);
         let files = Files {
-            a: at("decode-a.mcap"),
-            b: at("decode-b.mcap"),
-            c: at("decode-c.mcap"),
-            d1: at("decode-d1.mcap"),
-            d2: at("decode-d2.mcap"),
-            e: at("decode-e.mcap"),
-            e2: at("decode-e2.mcap"),
-            e3: at("decode-e3.mcap"),
+            a: at("decode-a"),
+            b: at("decode-b"),
+            c: at("decode-c"),
+            d1: at("decode-d1"),
+            d2: at("decode-d2"),
+            e: at("decode-e"),
+            e2: at("decode-e2"),
+            e3: at("decode-e3"),
         };
         if wanted("a_") || wanted("semantic") {
-            make(&files.a, zstd, asof_demo::small_messages(7, 290 * MB));
+            make(&files.a, zstd, asof_demo::small_messages(7, part(290 * MB)));
         }
         if wanted("b_") {
-            make(&files.b, lz4, asof_demo::large_messages(7, 300 * MB));
+            make(&files.b, lz4, asof_demo::large_messages(7, part(300 * MB)));
         }
         if wanted("c_") {
-            make(&files.c, zstd, custom(180_000));
+            make(&files.c, zstd, custom(part(180_000) as u32));
         }
         if wanted("d1_") {
-            make(&files.d1, zstd, proto::small(330_000));
+            make(&files.d1, zstd, proto::small(part(330_000) as u32));
         }
         if wanted("d2_") {
-            make(&files.d2, zstd, proto::large(280));
+            make(&files.d2, zstd, proto::large(part(280) as u32));
         }
         if wanted("e_") {
-            make(&files.e, large_zstd, mixed(false));
+            make(&files.e, large_zstd, mixed(percent, false));
         }
         if wanted("e2_") {
-            make(&files.e2, large_zstd, mixed(true));
+            make(&files.e2, large_zstd, mixed(percent, true));
         }
         if wanted("e3_") {
-            make(&files.e3, plain, mixed(true));
+            make(&files.e3, plain, mixed(percent, true));
         }
         files
     }
@@ -102,15 +110,15 @@ fn make(
 }
 
 /// Small messages, large messages, custom messages, by their times; and twelve events if wanted.
-fn mixed(has_events: bool) -> impl Iterator<Item = Message> {
+fn mixed(percent: u64, has_events: bool) -> impl Iterator<Item = Message> {
     let mut sources: Vec<std::iter::Peekable<Box<dyn Iterator<Item = Message>>>> = vec![
-        (Box::new(asof_demo::small_messages(3, 25 * MB)) as Box<dyn Iterator<Item = Message>>)
+        (Box::new(asof_demo::small_messages(3, 25 * MB * percent / 100)) as Box<dyn Iterator<Item = Message>>)
             .peekable(),
         (Box::new(
-            asof_demo::large_messages(3, 260 * MB).filter(|m| !m.channel.topic.ends_with("color")),
+            asof_demo::large_messages(3, 260 * MB * percent / 100).filter(|m| !m.channel.topic.ends_with("color")),
         ) as Box<dyn Iterator<Item = Message>>)
             .peekable(),
-        (Box::new(custom(20_000)) as Box<dyn Iterator<Item = Message>>).peekable(),
+        (Box::new(custom((20_000 * percent / 100) as u32)) as Box<dyn Iterator<Item = Message>>).peekable(),
     ];
     if has_events {
         sources.push((Box::new(events()) as Box<dyn Iterator<Item = Message>>).peekable());

@@ -69,7 +69,10 @@ struct Path(Vec<(usize, bool)>);
 impl SemanticTable {
     fn new(channel: &Channel, archetype: &Archetype, decoder: Decoder) -> Result<Self, String> {
         let reflected = Arc::clone(decoder.schema());
-        let stamp_is_given = reflected.field(2.min(reflected.fields().len() - 1)).name() == "stamp";
+        let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
+        let stamp_is_given = reflected
+            .field_with_name("stamp")
+            .is_ok_and(is_time);
         let (each, fields) = match archetype.each {
             None => (None, reflected.fields().clone()),
             Some(list) => {
@@ -241,7 +244,8 @@ fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
             let (len, kind) = vector_type(field.data_type())?;
             let item = Arc::new(Field::new("item", kind, false));
             let kind = DataType::FixedSizeList(item, len as i32);
-            Some(Field::new(column.name, kind, is_nullable))
+            let has_nulls = matches!(field.data_type(), DataType::Struct(parts) if parts.iter().any(|part| part.is_nullable()));
+            Some(Field::new(column.name, kind, is_nullable || has_nulls))
         }
         View::Time => {
             time_parts(field.data_type())?;
@@ -354,8 +358,16 @@ fn interleaved<T: ArrowPrimitiveType>(array: &StructArray) -> Result<ArrayRef, A
         item,
         parts.len() as i32,
         Arc::new(values),
-        array.nulls().cloned(),
+        all_nulls(array),
     )?))
+}
+
+/// A vector is there if it is, and each of its components.
+fn all_nulls(array: &StructArray) -> Option<NullBuffer> {
+    let own = array.nulls().cloned();
+    array.columns().iter().fold(own, |nulls, part| {
+        NullBuffer::union(nulls.as_ref(), part.nulls())
+    })
 }
 
 /// Seconds and nanoseconds as one time; what is no time is null.
@@ -366,11 +378,13 @@ fn times(array: &StructArray) -> Result<ArrayRef, ArrowError> {
     let nanos = integers(array.column(nanos))?;
     let mut good = Vec::with_capacity(array.len());
     let mut values = Vec::with_capacity(array.len());
+    let present = all_nulls(array);
+    let is_there = |row: usize| present.as_ref().is_none_or(|nulls| nulls.is_valid(row));
     for row in 0..array.len() {
         let value = sec[row]
             .checked_mul(1_000_000_000)
             .and_then(|sec| sec.checked_add(nanos[row]))
-            .filter(|_| (0..1_000_000_000).contains(&nanos[row]) && array.is_valid(row));
+            .filter(|_| (0..1_000_000_000).contains(&nanos[row]) && is_there(row));
         good.push(value.is_some());
         values.push(value.unwrap_or(0));
     }
