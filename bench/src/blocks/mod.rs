@@ -251,12 +251,6 @@ fn many_blocks(bench: &Bench) {
                 black_box(cache.backfill(&topics, at).expect("answers"));
             }
         };
-        bench.case("find_in_10000_blocks_with_message", "ns CPU/find", 15, vec![per("asof", calls, ask)]);
-        bench.case(
-            "find_in_10000_blocks",
-            "ns CPU/find",
-            15,
-            vec![per("asof", calls, find)],
         bench.case(
             "find_in_10000_blocks_with_message",
             "ns CPU/find",

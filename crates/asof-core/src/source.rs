@@ -100,16 +100,3 @@ macro_rules! forward {
 
 forward!(Arc);
 forward!(Box);
-impl<S: Source + ?Sized> Source for Box<S> {
-    fn summary(&self) -> Arc<Summary> {
-        (**self).summary()
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        (**self).read(query)
-    }
-
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        (**self).backfill(topics, at)
-    }
-}

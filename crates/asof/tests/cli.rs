@@ -112,8 +112,37 @@ fn cat_in_json_has_the_payload_in_base64() {
 }
 
 #[test]
-fn cat_without_raw_says_what_to_use() {
-    assert_snapshot!(Folder::with_demo().run("cat run.mcap"));
+fn cat_prints_decoded_messages() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run("cat run.mcap --topics /cmd_vel,/bumper --limit 3"));
+    assert_snapshot!(folder.run("cat run.mcap --topics /odom --limit 1 --json"));
+    assert_snapshot!(folder.run("cat run.mcap --topics /cmd_vel --limit 3 --csv"));
+}
+
+#[test]
+fn at_shows_the_last_message_of_every_topic() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(
+        folder.run("at run.mcap --time +0.5s --topics /cmd_vel,/bumper,/tf_static --json")
+    );
+    assert_snapshot!(folder.run("at run.mcap --time banana"));
+}
+
+#[test]
+fn join_finds_the_nearest_message_for_each_of_another_topic() {
+    let folder = Folder::with_demo();
+    let lines = folder.stdout("join run.mcap --anchor /scan --with /odom");
+    assert!(lines.lines().count() >= 9, "{lines}");
+}
+
+#[test]
+fn export_writes_a_table_per_topic() {
+    let folder = Folder::with_demo();
+    for format in ["parquet", "arrow", "csv", "ndjson"] {
+        folder.stdout(&format!(
+            "export run.mcap -o {format} --format {format} --topics /odom,/imu"
+        ));
+    }
 }
 
 #[test]
