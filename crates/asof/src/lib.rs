@@ -55,3 +55,8 @@ pub use asof_tf as tf;
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>, SourceError> {
     Ok(formats::open(path)?)
 }
+
+/// The README's examples, compiled with the doc tests so that they stay true.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;
