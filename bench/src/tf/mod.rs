@@ -290,8 +290,9 @@ impl<'a> Suite<'a> {
                     peer.name()
                 };
                 contenders.push(contender(name, move || {
-                    let time =
-                        cpu(|| { black_box(peer.latest("link_0", "link_100", START, 200)); });
+                    let time = cpu(|| {
+                        black_box(peer.latest("link_0", "link_100", START, 200));
+                    });
                     time / 200.0
                 }));
             }
@@ -347,7 +348,9 @@ impl<'a> Suite<'a> {
                 peer.name()
             };
             contenders.push(contender(name, move || {
-                cpu(|| { black_box(peer.lookup("odom", "lidar", asked)); }) / count as f64
+                cpu(|| {
+                    black_box(peer.lookup("odom", "lidar", asked));
+                }) / count as f64
             }));
         }
         self.bench.case(case, "ns", 11, contenders);
@@ -465,7 +468,9 @@ impl<'a> Suite<'a> {
         let contenders = peers.iter().map(|peer| {
             contender(peer.name(), move || {
                 black_box(peer.lookup(target, source, stamps));
-                cpu(|| { black_box(peer.lookup(target, source, stamps)); }) / stamps.len() as f64
+                cpu(|| {
+                    black_box(peer.lookup(target, source, stamps));
+                }) / stamps.len() as f64
             })
         });
         self.bench.case(case, "ns", ROUNDS, contenders.collect());
@@ -496,7 +501,9 @@ impl<'a> Suite<'a> {
         let contenders = peers.iter().map(|peer| {
             contender(peer.name(), move || {
                 black_box(peer.latest(target, source, newest, count));
-                cpu(|| { black_box(peer.latest(target, source, newest, count)); }) / count as f64
+                cpu(|| {
+                    black_box(peer.latest(target, source, newest, count));
+                }) / count as f64
             })
         });
         self.bench.case(case, "ns", ROUNDS, contenders.collect());

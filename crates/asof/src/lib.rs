@@ -41,6 +41,7 @@ pub use asof_core::{
 };
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
+/// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
 
 /// Opens a recording.
