@@ -43,6 +43,7 @@ pub use asof_core::{
 pub use asof_decode as decode;
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
+/// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
 
 /// Opens a recording: MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), or a folder of any of these.

@@ -1,5 +1,6 @@
 //! `asof tf`: what it says, held by snapshots, and its exit codes.
 
+#[allow(dead_code)] // Each test file uses a part of it.
 mod common;
 
 use common::Folder;

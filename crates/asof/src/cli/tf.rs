@@ -72,6 +72,7 @@ pub struct Tf {
 /// How the tree is shown.
 #[derive(Debug, Args)]
 #[group(multiple = false, conflicts_with = "from")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line, of which at most one is set.
 struct Picture {
     /// The tree for a terminal, as without any flag
     #[arg(long)]
