@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, HeadClass, Options, Reader};
+use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options, Reader};
 use asof_core::{Query, Source, TimeRange};
 use common::{Recording, Said, Seen, Shared, assert_sound, named, seen_in};
 use proptest::prelude::*;
@@ -17,6 +17,8 @@ struct Case {
     messages: Vec<(usize, i64, usize)>,
     budget: u64,
     block_bytes: u64,
+    /// The budget of a disk tier, now and then.
+    disk: Option<u64>,
     steps: Vec<Step>,
 }
 
@@ -103,15 +105,17 @@ fn cases() -> impl Strategy<Value = Case> {
         prop::collection::vec(message, 0..60),
         budgets(),
         prop_oneof![1u64..300, Just(4u64 << 20)],
+        prop_oneof![9 => Just(None), 1 => (500u64..20_000).prop_map(Some)],
         prop::collection::vec(steps(), 1..40),
     )
         .prop_map(
-            |(topics, batch, messages, budget, block_bytes, steps)| Case {
+            |(topics, batch, messages, budget, block_bytes, disk, steps)| Case {
                 topics,
                 batch,
                 messages,
                 budget,
                 block_bytes,
+                disk,
                 steps,
             },
         )
@@ -125,6 +129,8 @@ struct Open {
 
 /// Everything that one case needs.
 struct Run {
+    /// Removed with everything in it when the case is over.
+    _folder: Option<tempfile::TempDir>,
     recording: Arc<Recording>,
     cache: BlockCache,
     topics: usize,
@@ -144,16 +150,27 @@ impl Run {
             })
             .collect();
         let recording = Recording::new(case.topics, case.batch, &said);
+        let folder = case.disk.map(|_| tempfile::tempdir().expect("a folder"));
+        let disk = folder
+            .as_ref()
+            .zip(case.disk)
+            .map(|(folder, budget)| DiskOptions {
+                folder: folder.path().to_owned(),
+                budget,
+                fingerprint: "case".into(),
+            });
         let cache = BlockCache::new(
             Shared(Arc::clone(&recording)),
             Options {
                 budget: case.budget,
                 block_bytes: case.block_bytes,
+                disk,
                 ..Options::default()
             },
         );
         recording.watcher.set(cache.clone()).expect("set once");
         Run {
+            _folder: folder,
             recording,
             cache,
             topics: case.topics,
