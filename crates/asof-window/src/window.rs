@@ -147,14 +147,13 @@ impl<T> Window<T> {
                 Insertion::TooLate
             };
         }
-        self.insert_watched(state, Entry::new(stamp, value), bytes, dropped)
+        Self::insert_watched(state, &Entry::new(stamp, value), bytes, dropped)
     }
 
     /// The rest of an insert that somebody waits for or listens to.
     fn insert_watched(
-        &self,
         mut state: MutexGuard<'_, State<T>>,
-        entry: Entry<T>,
+        entry: &Entry<T>,
         bytes: u64,
         mut dropped: Dropped<T>,
     ) -> Insertion {
@@ -175,7 +174,7 @@ impl<T> Window<T> {
             waker.wake();
         }
         if let Some(callbacks) = called {
-            callbacks.call(&entry);
+            callbacks.call(entry);
         }
         Insertion::Kept
     }
