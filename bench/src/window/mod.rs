@@ -39,6 +39,11 @@ const START: i64 = 1_700_000_000_000_000_000;
 /// Between two messages: 1 kHz.
 const PERIOD: i64 = 1_000_000;
 
+/// Queries in one turn: enough that the caches are warm for most of them, whoever had the turn before.
+const QUERIES: usize = 40_000;
+/// How often a turn goes over the frames of a join, for the same reason.
+const PASSES: usize = 20;
+
 /// How messages arrive.
 #[derive(Clone, Copy)]
 enum Order {
@@ -170,7 +175,7 @@ fn before(bench: &Bench, case: &str, count: usize, peer: Option<&MessageFilters>
     });
     let mut contenders = vec![
         contender("asof", || {
-            let asked = uniform(&stamps, 5_000, ours);
+            let asked = uniform(&stamps, QUERIES, ours);
             cpu(asked.len(), || {
                 for &t in &asked {
                     black_box(window.before(t.into()));
@@ -178,7 +183,7 @@ fn before(bench: &Bench, case: &str, count: usize, peer: Option<&MessageFilters>
             })
         }),
         contender("zcache", || {
-            let asked = uniform(&stamps, 5_000, theirs);
+            let asked = uniform(&stamps, QUERIES, theirs);
             let times: Vec<_> = asked.into_iter().map(time).collect();
             cpu(times.len(), || {
                 for &t in &times {
@@ -206,7 +211,7 @@ fn nearest(bench: &Bench, case: &str, count: usize) {
     let [ours, theirs] = &mut fresh;
     let contenders = vec![
         contender("asof", || {
-            let asked = uniform(&stamps, 5_000, ours);
+            let asked = uniform(&stamps, QUERIES, ours);
             cpu(asked.len(), || {
                 for &t in &asked {
                     black_box(window.nearest(t.into()));
@@ -214,7 +219,7 @@ fn nearest(bench: &Bench, case: &str, count: usize) {
             })
         }),
         contender("zcache", || {
-            let asked = uniform(&stamps, 5_000, theirs);
+            let asked = uniform(&stamps, QUERIES, theirs);
             let times: Vec<_> = asked.into_iter().map(time).collect();
             cpu(times.len(), || {
                 for &t in &times {
@@ -409,8 +414,8 @@ fn join(bench: &Bench) {
         .map(|stamps| stamps.iter().map(|&t| (t.into(), Sample::new(1))).collect())
         .collect();
     let zcache_join = || {
-        cpu(times.len(), || {
-            for &t in &times {
+        cpu(times.len() * PASSES, || {
+            for &t in (0..PASSES).flat_map(|_| &times) {
                 black_box((
                     zcaches[0].nearest(t),
                     zcaches[1].nearest(t),
@@ -422,8 +427,8 @@ fn join(bench: &Bench) {
     let rule = Rule::nearest().within(Duration::from_millis(50));
     let contenders = vec![
         contender("asof", || {
-            cpu(frames.len(), || {
-                for &t in &frames {
+            cpu(frames.len() * PASSES, || {
+                for &t in (0..PASSES).flat_map(|_| &frames) {
                     let t = Stamp::from_nanos(t);
                     black_box((
                         windows[0].pick(t, rule),
@@ -440,8 +445,8 @@ fn join(bench: &Bench) {
         contender("asof", || {
             let (mut imu, mut odometry, mut transforms) =
                 (tracks[0].cursor(), tracks[1].cursor(), tracks[2].cursor());
-            cpu(frames.len(), || {
-                for &t in &frames {
+            cpu(frames.len() * PASSES, || {
+                for &t in (0..PASSES).flat_map(|_| &frames) {
                     let t = Stamp::from_nanos(t);
                     black_box((
                         imu.pick(t, rule),

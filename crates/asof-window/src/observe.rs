@@ -72,6 +72,10 @@ impl<T> List<T> {
 
 impl<T> Callbacks<T> {
     #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_none()
+    }
+
     pub(crate) fn current(&self) -> Option<List<T>> {
         self.list.clone()
     }

@@ -39,7 +39,7 @@ impl<T> Window<T> {
     /// The last message at or before `t`.
     #[inline]
     pub fn before(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.previous(shelf.first_after(t.nanos())))
+        self.find(|shelf| shelf.last_until(t.nanos()))
     }
 
     /// The first message at or after `t`.
@@ -51,7 +51,7 @@ impl<T> Window<T> {
     /// The last message before `t`, and not at it.
     #[inline]
     pub fn strictly_before(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.previous(shelf.first_from(t.nanos())))
+        self.find(|shelf| shelf.last_before(t.nanos()))
     }
 
     /// The first message after `t`, and not at it.
@@ -63,7 +63,7 @@ impl<T> Window<T> {
     /// The message whose stamp is nearest to `t`; the earlier of two that are equally far.
     #[inline]
     pub fn nearest(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| nearest(shelf, t.nanos()))
+        self.find(|shelf| shelf.nearest(t.nanos()))
     }
 
     /// The nearest message, if it is within `tolerance` of `t`.
@@ -195,29 +195,6 @@ impl<T> IntoIterator for &Window<T> {
 fn entry<T>(shelf: &Shelf<T>, at: At) -> Option<Entry<T>> {
     let (stamp, value) = shelf.get(at)?;
     Some(Entry::new(stamp.into(), Arc::clone(value)))
-}
-
-#[inline]
-fn nearest<T>(shelf: &Shelf<T>, t: i64) -> Option<At> {
-    let after = shelf.first_from(t);
-    let after_stamp = shelf.stamp(after);
-    if after_stamp == Some(t) {
-        return Some(after);
-    }
-    let Some(before) = shelf.previous(after) else {
-        return Some(after);
-    };
-    let before_stamp = shelf.stamp(before)?;
-    if after_stamp.is_some_and(|stamp| stamp.abs_diff(t) < before_stamp.abs_diff(t)) {
-        return Some(after);
-    }
-    // Of several with this stamp, the first that came is the earliest.
-    match shelf.previous(before) {
-        Some(other) if shelf.stamp(other) == Some(before_stamp) => {
-            Some(shelf.first_from(before_stamp))
-        }
-        _ => Some(before),
-    }
 }
 
 /// How far `t` is from `a` to `b`.

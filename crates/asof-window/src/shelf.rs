@@ -18,6 +18,9 @@ const RUN_FILL: usize = 112;
 /// A run that is lent out is closed instead of copied from this many on.
 const RUN_CLOSE: usize = 32;
 
+/// So many runs are looked at one by one.
+const FEW_RUNS: usize = 12;
+
 /// A message, and what it weighs.
 pub(crate) struct Held<T> {
     pub(crate) value: Arc<T>,
@@ -221,7 +224,8 @@ pub(crate) struct At {
 ///
 /// Invariant: no run is empty, `firsts[i]` is the first stamp of `places[i]`, runs are in order.
 pub(crate) struct Shelf<T> {
-    firsts: VecDeque<i64>,
+    /// A plain vector: there are few runs, and it is searched far more often than a run is dropped.
+    firsts: Vec<i64>,
     places: VecDeque<Place<T>>,
     len: usize,
     newest: i64,
@@ -239,7 +243,7 @@ struct Pace {
 impl<T> Shelf<T> {
     pub(crate) fn new() -> Self {
         Shelf {
-            firsts: VecDeque::new(),
+            firsts: Vec::new(),
             places: VecDeque::new(),
             len: 0,
             newest: i64::MIN,
@@ -255,7 +259,7 @@ impl<T> Shelf<T> {
 
     #[inline]
     pub(crate) fn oldest(&self) -> Option<i64> {
-        self.firsts.front().copied()
+        self.firsts.first().copied()
     }
 
     #[inline]
@@ -281,14 +285,14 @@ impl<T> Shelf<T> {
         }
         let mut run = self.spare.take().unwrap_or_else(Run::empty);
         run.push(stamp, held);
-        self.firsts.push_back(stamp);
+        self.firsts.push(stamp);
         self.places.push_back(Place::Own(run));
         self.take_pace();
     }
 
     #[cold]
     fn take_pace(&mut self) {
-        let (Some(&first), Some(&last)) = (self.firsts.front(), self.firsts.back()) else {
+        let (Some(&first), Some(&last)) = (self.firsts.first(), self.firsts.last()) else {
             return;
         };
         let span = last.abs_diff(first).max(1) as f64;
@@ -344,7 +348,7 @@ impl<T> Shelf<T> {
     }
 
     fn drop_first_run(&mut self) {
-        self.firsts.pop_front();
+        self.firsts.remove(0);
         if let Some(Place::Own(mut run)) = self.places.pop_front() {
             run.slots.clear();
             run.weights.clear();
@@ -358,35 +362,94 @@ impl<T> Shelf<T> {
     /// How many runs start before `t`.
     #[inline]
     fn runs_before(&self, t: i64) -> usize {
-        let (Some(&first), Some(&last)) = (self.firsts.front(), self.firsts.back()) else {
-            return 0;
-        };
-        if last < t {
-            return self.firsts.len();
+        let firsts = self.firsts.as_slice();
+        if firsts.len() <= FEW_RUNS {
+            // Nobody can predict in which of a few runs t lies: all are counted, without a branch.
+            return firsts.iter().map(|&first| usize::from(first < t)).sum();
         }
-        if t <= first {
-            return 0;
+        let last = firsts[firsts.len() - 1];
+        if last < t {
+            return firsts.len();
         }
         // Counted from the end: the first run moves with every eviction, the last one stays.
         let back = last.wrapping_sub(t) as f64 * self.pace.runs_per_nano;
-        let guess = self.firsts.len().saturating_sub(1 + back as usize);
-        count_below(self.firsts.len(), t, guess, |index| self.firsts[index])
+        let guess = firsts.len().saturating_sub(1 + back as usize);
+        count_below(firsts.len(), t, guess, |index| firsts[index])
     }
 
     /// The first message at `t` or later; the end if there is none.
     #[inline]
     pub(crate) fn first_from(&self, t: i64) -> At {
-        let runs = self.runs_before(t);
-        let Some(number) = runs.checked_sub(1) else {
+        let Some((number, run, index)) = self.split(t) else {
             return self.begin();
         };
-        let run = self.places[number].run();
-        let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
         if index < run.end() {
             At { run: number, index }
         } else {
             self.begin_of(number + 1)
         }
+    }
+
+    /// The last message before `t`.
+    #[inline]
+    pub(crate) fn last_before(&self, t: i64) -> Option<At> {
+        let (run, _, index) = self.split(t)?;
+        Some(At {
+            run,
+            index: index - 1,
+        })
+    }
+
+    /// The last message at or before `t`.
+    #[inline]
+    pub(crate) fn last_until(&self, t: i64) -> Option<At> {
+        match t.checked_add(1) {
+            Some(next) => self.last_before(next),
+            None => self.previous(self.end()),
+        }
+    }
+
+    /// The message nearest to `t`; the earlier of two that are equally far.
+    #[inline]
+    pub(crate) fn nearest(&self, t: i64) -> Option<At> {
+        let Some((number, run, index)) = self.split(t) else {
+            return (self.len > 0).then(|| self.begin());
+        };
+        let before = run.stamp(index - 1);
+        if index == run.end() {
+            let is_after = self
+                .firsts
+                .get(number + 1)
+                .is_some_and(|after| after.abs_diff(t) < before.abs_diff(t));
+            if is_after {
+                return Some(self.begin_of(number + 1));
+            }
+            return Some(self.first_with(number, index - 1, before));
+        }
+        // Which of the two it is nobody can predict either: an addition instead of a branch.
+        let is_after = run.stamp(index).abs_diff(t) < before.abs_diff(t);
+        let index = index - usize::from(!is_after);
+        Some(self.first_with(number, index, run.stamp(index)))
+    }
+
+    /// Of several messages with this stamp, of which one is here, the first that came.
+    #[inline]
+    fn first_with(&self, run: usize, index: usize, stamp: i64) -> At {
+        let here = self.places[run].run();
+        if index > here.start && here.stamp(index - 1) != stamp {
+            return At { run, index };
+        }
+        self.first_from(stamp)
+    }
+
+    /// The last run that starts before `t`, and the first place in it whose stamp is not below `t`; there is always
+    /// one before that place.
+    #[inline]
+    fn split(&self, t: i64) -> Option<(usize, &Run<T>, usize)> {
+        let number = self.runs_before(t).checked_sub(1)?;
+        let run = self.places[number].run();
+        let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
+        Some((number, run, index))
     }
 
     /// The first message after `t`; the end if there is none.

@@ -138,27 +138,43 @@ impl<T> Window<T> {
             drop(state);
             return refusal;
         }
-        let called = state.callbacks.current();
-        let entry = called
-            .is_some()
-            .then(|| Entry::new(stamp, Arc::clone(&value)));
-        if !state.put(stamp.nanos(), Held { value, bytes }, &mut dropped) {
+        if state.waiters.is_empty() && state.callbacks.is_empty() {
+            let kept = state.put(stamp.nanos(), Held { value, bytes }, &mut dropped);
+            drop(state);
+            return if kept {
+                Insertion::Kept
+            } else {
+                Insertion::TooLate
+            };
+        }
+        Self::insert_watched(state, &Entry::new(stamp, value), bytes, dropped)
+    }
+
+    /// The rest of an insert that somebody waits for or listens to.
+    fn insert_watched(
+        mut state: MutexGuard<'_, State<T>>,
+        entry: &Entry<T>,
+        bytes: u64,
+        mut dropped: Dropped<T>,
+    ) -> Insertion {
+        let held = Held {
+            value: Arc::clone(&entry.value),
+            bytes,
+        };
+        if !state.put(entry.stamp.nanos(), held, &mut dropped) {
             drop(state);
             return Insertion::TooLate;
         }
-        let woken = if state.waiters.is_empty() {
-            Vec::new()
-        } else {
-            let (newest, version) = (state.shelf.newest(), state.counters.inserted);
-            state.waiters.take_ready(newest, version)
-        };
+        let called = state.callbacks.current();
+        let (newest, version) = (state.shelf.newest(), state.counters.inserted);
+        let woken = state.waiters.take_ready(newest, version);
         drop(state);
         drop(dropped);
         for waker in woken {
             waker.wake();
         }
-        if let (Some(callbacks), Some(entry)) = (called, entry) {
-            callbacks.call(&entry);
+        if let Some(callbacks) = called {
+            callbacks.call(entry);
         }
         Insertion::Kept
     }
@@ -263,7 +279,7 @@ impl<T> State<T> {
         if newest.abs_diff(stamp) > self.bounds.jump {
             self.counters.restarts += 1;
             self.bytes = 0;
-            dropped.all = Some(Box::new(self.shelf.take_all()));
+            dropped.more().all = Some(self.shelf.take_all());
             return None;
         }
         let is_oldest = self.shelf.oldest().is_some_and(|oldest| stamp < oldest);
@@ -313,36 +329,49 @@ impl<T> State<T> {
             };
             self.bytes -= held.bytes;
             self.counters.evicted += 1;
-            dropped.add(held);
+            dropped.add(held.value);
         }
     }
 }
 
 /// What is let go under the lock, to be dropped behind it. One message is the rule and costs no allocation.
 struct Dropped<T> {
-    one: Option<Held<T>>,
-    more: Vec<Held<T>>,
-    all: Option<Box<Shelf<T>>>,
+    one: Option<Arc<T>>,
+    more: Option<Box<More<T>>>,
+}
+
+struct More<T> {
+    values: Vec<Arc<T>>,
+    all: Option<Shelf<T>>,
 }
 
 impl<T> Default for Dropped<T> {
     fn default() -> Self {
         Dropped {
             one: None,
-            more: Vec::new(),
-            all: None,
+            more: None,
         }
     }
 }
 
 impl<T> Dropped<T> {
     #[inline]
-    fn add(&mut self, held: Held<T>) {
+    fn add(&mut self, value: Arc<T>) {
         if self.one.is_none() {
-            self.one = Some(held);
+            self.one = Some(value);
         } else {
-            self.more.push(held);
+            self.more().values.push(value);
         }
+    }
+
+    #[cold]
+    fn more(&mut self) -> &mut More<T> {
+        self.more.get_or_insert_with(|| {
+            Box::new(More {
+                values: Vec::new(),
+                all: None,
+            })
+        })
     }
 }
 

@@ -189,6 +189,18 @@ impl<T> Window<T> {
         let state = self.lock();
         let shelf = &state.shelf;
         let nanos = t.nanos();
+        if rule.pick == Pick::Nearest {
+            let found = shelf.nearest(nanos).and_then(|at| shelf.get(at));
+            let Some((stamp, value)) = found else {
+                return Match::Missing(Missing::Nothing);
+            };
+            let distance = stamp.abs_diff(nanos);
+            return if distance <= rule.tolerance {
+                Match::Found(Stamped::new(stamp.into(), Arc::clone(value)))
+            } else {
+                Match::Missing(Missing::TooFar(distance))
+            };
+        }
         let after = if rule.pick == Pick::Last {
             // The last of several that are exactly there.
             shelf.first_after(nanos)
