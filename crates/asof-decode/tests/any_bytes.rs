@@ -67,7 +67,9 @@ fn channels() -> Vec<(Channel, Vec<u8>)> {
         asof_demo::Encoding::Json,
     ] {
         for message in demo(encoding).messages() {
-            if all.iter().all(|(known, _)| *known != *message.channel) && message.payload.len() < 20_000 {
+            if all.iter().all(|(known, _)| *known != *message.channel)
+                && message.payload.len() < 20_000
+            {
                 all.push(((*message.channel).clone(), message.payload.to_vec()));
             }
         }
@@ -75,9 +77,18 @@ fn channels() -> Vec<(Channel, Vec<u8>)> {
     let idl = "union U switch (long) { case 1: long a; default: string b; };\
         @mutable struct M { U u; @optional sequence<U> v; map<long, string> m; wstring w; long g[2][3]; };";
     let ros1 = "time t\nduration d\nstring[] names\nInner[2] i\n===\nMSG: p/Inner\nuint8[] data\n";
-    all.push((ros2("/w", "p/msg/W", "wstring[] w\nE[] e\n===\nMSG: p/E\n"), vec![0, 1, 0, 0, 0, 0]));
-    all.push((channel("/1", "ros1", "p/One", "ros1msg", ros1.as_bytes()), vec![0; 40]));
-    all.push((channel("/i", "cdr", "M", "omgidl", idl.as_bytes()), vec![0, 0x0b, 0, 0, 0, 0, 0, 0]));
+    all.push((
+        ros2("/w", "p/msg/W", "wstring[] w\nE[] e\n===\nMSG: p/E\n"),
+        vec![0, 1, 0, 0, 0, 0],
+    ));
+    all.push((
+        channel("/1", "ros1", "p/One", "ros1msg", ros1.as_bytes()),
+        vec![0; 40],
+    ));
+    all.push((
+        channel("/i", "cdr", "M", "omgidl", idl.as_bytes()),
+        vec![0, 0x0b, 0, 0, 0, 0, 0, 0],
+    ));
     all.push((
         Channel {
             topic: "/c".into(),
@@ -90,7 +101,10 @@ fn channels() -> Vec<(Channel, Vec<u8>)> {
 }
 
 fn rounds() -> usize {
-    std::env::var("ASOF_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+    std::env::var("ASOF_FUZZ_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(60)
 }
 
 #[test]
@@ -107,7 +121,10 @@ fn any_payload_is_a_row_or_an_error() {
                     _ => {
                         let mut bytes = random.damaged(&good);
                         // Other encapsulations, too.
-                        if channel.message_encoding == "cdr" && bytes.len() > 1 && random.below(3) == 0 {
+                        if channel.message_encoding == "cdr"
+                            && bytes.len() > 1
+                            && random.below(3) == 0
+                        {
                             bytes[1] = random.below(0x16) as u8;
                         }
                         bytes
@@ -167,7 +184,10 @@ fn any_schema_is_a_plan_or_an_error() {
             let (_, table) = layers.assign(&damaged, &Projection::All, &[&payload]);
             let mut table = table.expect("raw takes what nobody else does");
             let at = Stamp::EPOCH;
-            table.append(&[(at, at, Payload::from(payload.as_slice()))], &mut |_, _| {});
+            table.append(
+                &[(at, at, Payload::from(payload.as_slice()))],
+                &mut |_, _| {},
+            );
             table.take().expect("Arrow takes it");
         }
     }

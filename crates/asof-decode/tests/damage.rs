@@ -5,7 +5,7 @@ mod common;
 use asof_core::{Query, Source};
 use asof_decode::{Decoder, Layers, PayloadError, Projection, SchemaError, TableOptions, Tables};
 use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions};
-use common::{channel, cdr, decode, message, recording, ros2};
+use common::{cdr, channel, decode, message, recording, ros2};
 use prost_types::field_descriptor_proto::{Label, Type};
 
 fn enum_schema() -> Vec<u8> {
@@ -74,9 +74,7 @@ fn an_enum_number_that_the_schema_does_not_know_is_kept() {
 #[test]
 fn a_protobuf_type_that_contains_itself_is_followed_to_its_end() {
     let mut decoder = Decoder::new(&thing(), &Projection::All, &[]).expect("a schema");
-    let json = decoder
-        .json(&[0x1a, 4, 0x1a, 2, 0x10, 9])
-        .expect("decodes");
+    let json = decoder.json(&[0x1a, 4, 0x1a, 2, 0x10, 9]).expect("decodes");
     assert!(
         json.contains(r#""child":{"color":"RED","count":0,"child":{"color":"RED","count":9"#),
         "{json}"
@@ -87,17 +85,28 @@ fn a_protobuf_type_that_contains_itself_is_followed_to_its_end() {
 fn a_protobuf_field_that_comes_twice_counts_the_last_time_and_messages_are_merged() {
     let mut decoder = Decoder::new(&thing(), &Projection::All, &[]).expect("a schema");
     let json = decoder
-        .json(&[0x10, 1, 0x10, 2, 0x1a, 2, 0x10, 3, 0x1a, 2, 0x08, 1, 0x22, 2, 1, 2, 0x20, 3])
+        .json(&[
+            0x10, 1, 0x10, 2, 0x1a, 2, 0x10, 3, 0x1a, 2, 0x08, 1, 0x22, 2, 1, 2, 0x20, 3,
+        ])
         .expect("decodes");
     assert!(json.contains(r#""count":2"#), "{json}");
-    assert!(json.contains(r#""child":{"color":"GREEN","count":3"#), "{json}");
+    assert!(
+        json.contains(r#""child":{"color":"GREEN","count":3"#),
+        "{json}"
+    );
     assert!(json.contains(r#""samples":[-1,1,-2]"#), "{json}");
 }
 
 #[test]
 fn a_ros_type_that_contains_itself_is_refused_and_falls_to_raw() {
-    let loops = ros2("/loop", "a/msg/A", "B b\n===\nMSG: a/B\nA a\n===\nMSG: a/A\nB b\n");
-    let error = Decoder::new(&loops, &Projection::All, &[]).err().expect("refused");
+    let loops = ros2(
+        "/loop",
+        "a/msg/A",
+        "B b\n===\nMSG: a/B\nA a\n===\nMSG: a/A\nB b\n",
+    );
+    let error = Decoder::new(&loops, &Projection::All, &[])
+        .err()
+        .expect("refused");
     assert!(matches!(error, SchemaError::Recursive { .. }), "{error}");
     let (assignment, _) = Layers::standard().assign(&loops.into(), &Projection::All, &[]);
     assert_eq!(assignment.layer.as_deref(), Some("raw"));
@@ -116,7 +125,10 @@ fn one_bad_schema_among_good_ones_costs_its_channel_its_columns_alone() {
     ]);
     let (batches, report) = decode(&file, Layers::standard());
     let layer_of = |topic: &str| {
-        let batch = batches.iter().find(|b| b.channel.topic == topic).expect(topic);
+        let batch = batches
+            .iter()
+            .find(|b| b.channel.topic == topic)
+            .expect(topic);
         batch.layer.to_string()
     };
     assert_eq!(layer_of("/good"), "semantic");
@@ -147,7 +159,10 @@ fn short_and_corrupt_messages_cost_themselves_and_are_counted() {
     assert_eq!(rows, 4);
     assert_eq!(report[0].failed, 2);
     assert_eq!(report[0].failures.len(), 2);
-    assert!(matches!(report[0].failures[0].1, PayloadError::Short { .. }));
+    assert!(matches!(
+        report[0].failures[0].1,
+        PayloadError::Short { .. }
+    ));
     assert_eq!(report[1].failed, 1);
     assert_eq!((report[0].messages, report[1].messages), (4, 3));
 }
@@ -161,8 +176,7 @@ fn two_hundred(compression: Compression) -> Vec<u8> {
         chunk_age: None,
         ..McapWriterOptions::default()
     };
-    let mut writer =
-        McapWriter::new(std::io::Cursor::new(Vec::new()), options).expect("a writer");
+    let mut writer = McapWriter::new(std::io::Cursor::new(Vec::new()), options).expect("a writer");
     for n in 0..200i32 {
         let payload = cdr(&n.to_le_bytes());
         writer
@@ -198,7 +212,10 @@ const DATA_END: u8 = 15;
 fn a_chunk_with_an_unknown_codec_is_left_out_and_reported() {
     let mut bytes = two_hundred(Compression::Zstd);
     // The name of the first chunk's compression: behind its two times, its size and its checksum.
-    let (_, start, _) = *records(&bytes).iter().find(|r| r.0 == CHUNK).expect("a chunk");
+    let (_, start, _) = *records(&bytes)
+        .iter()
+        .find(|r| r.0 == CHUNK)
+        .expect("a chunk");
     let name = start + 9 + 8 + 8 + 8 + 4 + 4;
     assert_eq!(&bytes[name..name + 4], b"zstd");
     bytes[name..name + 4].copy_from_slice(b"zstq");
@@ -211,7 +228,10 @@ fn a_chunk_with_an_unknown_codec_is_left_out_and_reported() {
 fn a_file_that_is_cut_keeps_what_is_before_the_cut() {
     for compression in [Compression::Zstd, Compression::None] {
         let bytes = two_hundred(compression);
-        let chunks: Vec<_> = records(&bytes).into_iter().filter(|r| r.0 == CHUNK).collect();
+        let chunks: Vec<_> = records(&bytes)
+            .into_iter()
+            .filter(|r| r.0 == CHUNK)
+            .collect();
         let (_, start, end) = chunks[5];
         let cut = bytes[..(start + end) / 2 + 20].to_vec();
         let (rows, problems) = rows_of(cut);
@@ -223,7 +243,10 @@ fn a_file_that_is_cut_keeps_what_is_before_the_cut() {
 #[test]
 fn private_records_are_passed_over() {
     let bytes = two_hundred(Compression::Zstd);
-    let chunks: Vec<_> = records(&bytes).into_iter().filter(|r| r.0 == CHUNK).collect();
+    let chunks: Vec<_> = records(&bytes)
+        .into_iter()
+        .filter(|r| r.0 == CHUNK)
+        .collect();
     let mut with_private = bytes[..chunks[1].1].to_vec();
     with_private.push(0x90);
     with_private.extend_from_slice(&5u64.to_le_bytes());
@@ -237,7 +260,10 @@ fn private_records_are_passed_over() {
 #[test]
 fn a_hole_in_the_middle_costs_what_was_in_it() {
     let bytes = two_hundred(Compression::Zstd);
-    let chunks: Vec<_> = records(&bytes).into_iter().filter(|r| r.0 == CHUNK).collect();
+    let chunks: Vec<_> = records(&bytes)
+        .into_iter()
+        .filter(|r| r.0 == CHUNK)
+        .collect();
     let mut holed = bytes[..chunks[7].2].to_vec();
     holed[chunks[3].1..chunks[3].2].fill(0);
     let (rows, problems) = rows_of(holed);
@@ -248,7 +274,10 @@ fn a_hole_in_the_middle_costs_what_was_in_it() {
 #[test]
 fn a_bad_checksum_is_reported_and_the_rows_are_kept() {
     let mut bytes = two_hundred(Compression::None);
-    let (_, start, end) = *records(&bytes).iter().find(|r| r.0 == CHUNK).expect("a chunk");
+    let (_, start, end) = *records(&bytes)
+        .iter()
+        .find(|r| r.0 == CHUNK)
+        .expect("a chunk");
     bytes[end - 1] ^= 1;
     assert!(start < end);
     let (rows, problems) = rows_of(bytes);
@@ -259,7 +288,11 @@ fn a_bad_checksum_is_reported_and_the_rows_are_kept() {
 #[test]
 fn a_file_without_a_summary_is_decoded_all_the_same() {
     let bytes = two_hundred(Compression::Zstd);
-    let end = records(&bytes).into_iter().find(|r| r.0 == DATA_END).expect("an end").2;
+    let end = records(&bytes)
+        .into_iter()
+        .find(|r| r.0 == DATA_END)
+        .expect("an end")
+        .2;
     let (rows, _) = rows_of(bytes[..end].to_vec());
     assert_eq!(rows, 200);
 }
@@ -271,7 +304,9 @@ fn messages_outside_of_chunks_are_decoded_beside_a_summary() {
         .use_chunks(false)
         .create(std::io::Cursor::new(Vec::new()))
         .expect("a writer");
-    let id = writer.add_schema("std_msgs/msg/Int32", "ros2msg", schema).expect("a schema");
+    let id = writer
+        .add_schema("std_msgs/msg/Int32", "ros2msg", schema)
+        .expect("a schema");
     let id = writer
         .add_channel(id, "/n", "cdr", &Default::default())
         .expect("a channel");
@@ -345,8 +380,11 @@ fn two_channels_of_one_topic_with_different_schemas_are_both_kept() {
 #[test]
 fn one_thread_and_two_give_the_same_batches() {
     let messages = asof_demo::small_messages(5, 3 << 20);
-    let mut writer = McapWriter::new(std::io::Cursor::new(Vec::new()), McapWriterOptions::default())
-        .expect("a writer");
+    let mut writer = McapWriter::new(
+        std::io::Cursor::new(Vec::new()),
+        McapWriterOptions::default(),
+    )
+    .expect("a writer");
     for message in messages {
         writer.write(&message).expect("writes");
     }
@@ -360,7 +398,11 @@ fn one_thread_and_two_give_the_same_batches() {
         };
         Tables::read(&file, &Query::all(), options)
             .expect("reads")
-            .map(|batch| batch.map(|b| (b.channel.topic.clone(), b.batch)).expect("a batch"))
+            .map(|batch| {
+                batch
+                    .map(|b| (b.channel.topic.clone(), b.batch))
+                    .expect("a batch")
+            })
             .collect()
     };
     let (one, two) = (with(1), with(2));

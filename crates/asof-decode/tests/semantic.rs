@@ -16,9 +16,25 @@ use common::{data_folder, decode};
 /// Every number in an array, in order, as bits; text and bytes by their length.
 fn numbers(array: &ArrayRef, out: &mut Vec<u64>) {
     match array.data_type() {
-        DataType::Float64 => out.extend(array.as_primitive::<Float64Type>().values().iter().map(|v| v.to_bits())),
-        DataType::Float32 => out.extend(array.as_primitive::<Float32Type>().values().iter().map(|v| u64::from(v.to_bits()))),
-        DataType::Struct(_) => array.as_struct().columns().iter().for_each(|inner| numbers(inner, out)),
+        DataType::Float64 => out.extend(
+            array
+                .as_primitive::<Float64Type>()
+                .values()
+                .iter()
+                .map(|v| v.to_bits()),
+        ),
+        DataType::Float32 => out.extend(
+            array
+                .as_primitive::<Float32Type>()
+                .values()
+                .iter()
+                .map(|v| u64::from(v.to_bits())),
+        ),
+        DataType::Struct(_) => array
+            .as_struct()
+            .columns()
+            .iter()
+            .for_each(|inner| numbers(inner, out)),
         DataType::List(_) => numbers(array.as_list::<i32>().values(), out),
         DataType::FixedSizeList(..) => numbers(array.as_fixed_size_list().values(), out),
         _ => {}
@@ -35,7 +51,8 @@ fn floats_by_topic(source: &dyn Source, layers: Layers) -> BTreeMap<String, (usi
         }
     }
     // A vector's components lie side by side in one, apart in the other.
-    all.values_mut().for_each(|(_, numbers)| numbers.sort_unstable());
+    all.values_mut()
+        .for_each(|(_, numbers)| numbers.sort_unstable());
     all
 }
 
@@ -60,9 +77,11 @@ fn demo(encoding: asof_demo::Encoding) -> McapFile {
         duration: std::time::Duration::from_secs(2),
         ..Default::default()
     });
-    let mut writer =
-        McapWriter::new(std::io::Cursor::new(Vec::new()), McapWriterOptions::default())
-            .expect("a writer");
+    let mut writer = McapWriter::new(
+        std::io::Cursor::new(Vec::new()),
+        McapWriterOptions::default(),
+    )
+    .expect("a writer");
     for message in demo.messages() {
         writer.write(&message).expect("writes");
     }
@@ -97,16 +116,29 @@ fn every_type_of_the_recordings_says_the_same_in_both_layers() {
 fn each_transform_is_a_row_with_its_own_stamp_in_double_precision() {
     let file = demo(asof_demo::Encoding::Cdr);
     let (batches, _) = decode(&file, Layers::standard());
-    let transforms = batches.iter().find(|b| b.channel.topic == "/tf").expect("/tf");
+    let transforms = batches
+        .iter()
+        .find(|b| b.channel.topic == "/tf")
+        .expect("/tf");
     let batch = &transforms.batch;
     let stamps = batch.column_by_name("stamp").expect("stamp");
-    assert!(stamps.as_primitive::<TimestampNanosecondType>().null_count() == 0);
+    assert!(
+        stamps
+            .as_primitive::<TimestampNanosecondType>()
+            .null_count()
+            == 0
+    );
     let translation = batch.column_by_name("translation").expect("translation");
     assert!(
         translation.data_type().to_string().contains("Float64"),
         "{}",
         translation.data_type()
     );
-    let messages = file.summary().channels.iter().find(|c| c.channel.topic == "/tf").and_then(|c| c.messages);
+    let messages = file
+        .summary()
+        .channels
+        .iter()
+        .find(|c| c.channel.topic == "/tf")
+        .and_then(|c| c.messages);
     assert!(batch.num_rows() as u64 >= messages.unwrap_or(0));
 }

@@ -63,12 +63,19 @@ fn xcdr2_aligns_to_four_bytes_and_delimits_sequences_of_structs() {
         payload.extend_from_slice(&9u32.to_le_bytes());
         assert_eq!(json(&flat, &payload), r#"{"a":7,"b":1.25,"c":9}"#);
     }
-    let listed = ros2("/l", "p/msg/List", "I[] i\nuint8 end\n===\nMSG: p/I\nuint16 x\n");
+    let listed = ros2(
+        "/l",
+        "p/msg/List",
+        "I[] i\nuint8 end\n===\nMSG: p/I\nuint16 x\n",
+    );
     let mut payload = vec![0, 7, 0, 0];
     payload.extend_from_slice(&8u32.to_le_bytes());
     payload.extend_from_slice(&2u32.to_le_bytes());
     payload.extend_from_slice(&[1, 0, 2, 0, 5]);
-    assert_eq!(json(&listed, &payload), r#"{"i":[{"x":1},{"x":2}],"end":5}"#);
+    assert_eq!(
+        json(&listed, &payload),
+        r#"{"i":[{"x":1},{"x":2}],"end":5}"#
+    );
 }
 
 #[test]
@@ -102,7 +109,10 @@ fn mutable_members_come_in_any_order_and_unknown_ones_are_skipped() {
 fn wide_text_is_read_in_every_form_that_writers_use() {
     let wide = ros2("/w", "p/msg/W", "wstring text\nuint8 end\n");
     let text: Vec<u16> = "hé€".encode_utf16().collect();
-    let four: Vec<u8> = text.iter().flat_map(|unit| u32::from(*unit).to_le_bytes()).collect();
+    let four: Vec<u8> = text
+        .iter()
+        .flat_map(|unit| u32::from(*unit).to_le_bytes())
+        .collect();
     let two: Vec<u8> = text.iter().flat_map(|unit| unit.to_le_bytes()).collect();
     for units in [four, two] {
         let mut body = 3u32.to_le_bytes().to_vec();

@@ -70,9 +70,7 @@ impl SemanticTable {
     fn new(channel: &Channel, archetype: &Archetype, decoder: Decoder) -> Result<Self, String> {
         let reflected = Arc::clone(decoder.schema());
         let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
-        let stamp_is_given = reflected
-            .field_with_name("stamp")
-            .is_ok_and(is_time);
+        let stamp_is_given = reflected.field_with_name("stamp").is_ok_and(is_time);
         let (each, fields) = match archetype.each {
             None => (None, reflected.fields().clone()),
             Some(list) => {

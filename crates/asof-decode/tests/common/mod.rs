@@ -44,17 +44,19 @@ pub fn message(channel: &Arc<Channel>, at: i64, payload: Vec<u8>) -> Message {
 
 /// A recording of these messages, one nanosecond apart.
 pub fn recording(messages: &[(&Channel, Vec<u8>)]) -> McapFile {
-    let mut writer = McapWriter::new(Cursor::new(Vec::new()), McapWriterOptions::default())
-        .expect("a writer");
+    let mut writer =
+        McapWriter::new(Cursor::new(Vec::new()), McapWriterOptions::default()).expect("a writer");
     let mut channels: Vec<(*const Channel, Arc<Channel>)> = Vec::new();
     for (at, (channel, payload)) in messages.iter().enumerate() {
         let key: *const Channel = *channel;
         let known = channels.iter().find(|(known, _)| *known == key);
-        let shared = known.map(|(_, shared)| Arc::clone(shared)).unwrap_or_else(|| {
-            let shared = Arc::new((*channel).clone());
-            channels.push((key, Arc::clone(&shared)));
-            shared
-        });
+        let shared = known
+            .map(|(_, shared)| Arc::clone(shared))
+            .unwrap_or_else(|| {
+                let shared = Arc::new((*channel).clone());
+                channels.push((key, Arc::clone(&shared)));
+                shared
+            });
         writer
             .write(&message(&shared, at as i64, payload.clone()))
             .expect("writes");
@@ -69,7 +71,10 @@ pub fn decode(source: &dyn Source, layers: Layers) -> (Vec<TopicBatch>, Vec<Chan
         ..TableOptions::default()
     };
     let mut tables = Tables::read(source, &Query::all(), options).expect("reads");
-    let batches = tables.by_ref().map(|batch| batch.expect("a batch")).collect();
+    let batches = tables
+        .by_ref()
+        .map(|batch| batch.expect("a batch"))
+        .collect();
     (batches, tables.report())
 }
 
