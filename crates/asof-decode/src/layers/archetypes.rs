@@ -433,6 +433,7 @@ pub(crate) const ALL: &[Archetype] = &[
             same("name", &["name", "joints[].name"]),
             same("position", &["position", "joints[].position"]),
             same("velocity", &["velocity", "joints[].velocity"]),
+            same("acceleration", &["joints[].acceleration"]),
             same("effort", &["effort", "joints[].effort"]),
         ],
     ),

@@ -36,7 +36,10 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<ProtoTypes, SchemaError> 
         language: "protobuf",
         reason,
     };
-    let pool = DescriptorPool::decode(data).map_err(|error| unreadable(error.to_string()))?;
+    // prost-reflect can panic while it describes an error in a damaged set; that is an error as well.
+    let pool = std::panic::catch_unwind(|| DescriptorPool::decode(data))
+        .map_err(|_| unreadable("it is damaged".to_owned()))?
+        .map_err(|error| unreadable(error.to_string()))?;
     let root = pool
         .get_message_by_name(name.trim_start_matches('.'))
         .ok_or_else(|| unreadable(format!("it does not define the message '{name}'")))?;
