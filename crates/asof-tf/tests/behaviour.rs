@@ -1,5 +1,8 @@
 //! What the buffer promises, one fact each.
 
+// Numbers that must come out as they went in are compared as they are.
+#![allow(clippy::float_cmp)]
+
 use std::time::Duration;
 
 use asof_core::{Stamp, TimeRange};

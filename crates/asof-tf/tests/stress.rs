@@ -2,6 +2,9 @@
 //!
 //! `ASOF_STRESS_SECONDS` makes it run longer.
 
+// Numbers that must come out as they went in are compared as they are.
+#![allow(clippy::float_cmp)]
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,8 @@
 //! Waiting for transforms, and watching them come.
 
+// Numbers that must come out as they went in are compared as they are.
+#![allow(clippy::float_cmp)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
