@@ -63,8 +63,12 @@ side = subprocess.Popen(
 )
 ready = side.stdout.readline().strip()
 assert ready == "ready", ready
-imu = session.declare_publisher(f"0/imu/data/{IMU}/{HASH}")
-time.sleep(0.5)
+# Blocking instead of dropping, since every byte is compared; and only when the subscription has arrived here.
+imu = session.declare_publisher(f"0/imu/data/{IMU}/{HASH}", congestion_control=zenoh.CongestionControl.BLOCK)
+deadline = time.monotonic() + 60
+while not imu.matching_status.matching and time.monotonic() < deadline:
+    time.sleep(0.01)
+time.sleep(1)
 for number in range(1, count + 1):
     imu.put(payload(number), attachment=attachment(number, 1_000_000_000 + number))
     time.sleep(0.001)

@@ -18,12 +18,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let topic = robot
         .wait_for_topic("/imu/data", SOON)
         .ok_or("/imu/data was not discovered")?;
-    println!("ready");
     let window = robot
         .create_window::<Sample>("/imu/data", 1000)
         .with_stamp(|sample: &Sample| sample.header_stamp())
         .build()?;
     let recorder = Recorder::create(&robot, recording, RecordOptions::default(), |_| true)?;
+    while window.keys().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("ready");
     if kind == "latched" {
         let latched = robot.create_window::<Sample>("/tf_static", 10).build()?;
         if latched.is_empty() {

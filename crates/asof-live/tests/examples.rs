@@ -29,10 +29,10 @@ fn the_talker_is_heard_by_both_windows() {
         .and_then(|listener| listener.local_addr())
         .expect("a port")
         .port();
-    if !example("talker").exists() {
-        eprintln!("skipped: the examples are not built; `cargo test -p asof-live` builds them");
-        return;
-    }
+    assert!(
+        example("talker").exists(),
+        "the examples are not built: `cargo test -p asof-live` builds them, `--test examples` alone does not"
+    );
     let talker = Command::new(example("talker"))
         .arg(format!("zenoh://?listen=127.0.0.1:{port}"))
         .spawn()
