@@ -4,6 +4,7 @@
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
 mod blocks;
+mod formats_suite;
 mod harness;
 mod hot;
 mod mcap_suite;
@@ -17,6 +18,7 @@ type Suite = (&'static str, fn(&mut Bench));
 
 const SUITES: &[Suite] = &[
     ("blocks", blocks::run),
+    ("formats", formats_suite::run),
     ("hot", hot::run),
     ("mcap", mcap_suite::run),
     ("tf", tf::run),
