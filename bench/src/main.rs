@@ -5,6 +5,7 @@
 
 mod blocks;
 mod decode;
+mod formats_suite;
 mod harness;
 mod hot;
 mod mcap_suite;
@@ -19,6 +20,7 @@ type Suite = (&'static str, fn(&mut Bench));
 const SUITES: &[Suite] = &[
     ("blocks", blocks::run),
     ("decode", decode::run),
+    ("formats", formats_suite::run),
     ("hot", hot::run),
     ("mcap", mcap_suite::run),
     ("tf", tf::run),

@@ -1,7 +1,8 @@
 //! Recordings as asof sources: every file is opened here and nowhere else.
 //!
-//! [`open`] looks at the first bytes of a file and opens it as what it is. MCAP is read by its indexes,
-//! and repaired where it is damaged ([`McapFile`]); [`McapWriter`] writes it.
+//! [`open`] looks at the first bytes of a file and opens it as what it is: MCAP ([`McapFile`]), a ROS 1 bag
+//! ([`BagFile`]), a ROS 2 db3 ([`Db3File`]), a folder of these, or several as one ([`Merged`]). Each is read by
+//! its indexes, and around its damage. [`McapWriter`] writes MCAP, and [`convert`] writes any of the others into it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,6 +42,8 @@ mod merge;
 mod open;
 mod problems;
 mod recording;
+#[cfg(feature = "remote")]
+mod remote;
 mod report;
 mod sections;
 mod storage;
@@ -57,6 +60,8 @@ pub use mcap::{
 pub use merge::Merged;
 pub use open::{OpenOptions, open, open_all, open_with};
 pub use recording::{Progress, Recording};
+#[cfg(feature = "remote")]
+pub use remote::RemoteFile;
 pub use storage::{Mapped, Plain, Storage};
 
 /// As many threads as there are cores, up to eight.

@@ -51,6 +51,10 @@ pub fn open_with(
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
     let path = place.as_ref();
+    #[cfg(feature = "remote")]
+    if let Some(address) = crate::remote::address(path) {
+        return open_remote(address, options);
+    }
     if path.is_dir() {
         return open_folder(path, options);
     }
@@ -101,8 +105,12 @@ fn kind_of(path: &Path) -> Result<Kind, SourceError> {
     File::open(path)
         .and_then(|file| file.take(16).read_to_end(&mut front))
         .map_err(|cause| failed(path, cause))?;
+    Ok(kind_by_front(&front))
+}
+
+fn kind_by_front(front: &[u8]) -> Kind {
     let starts = |magic: &[u8]| front.starts_with(magic);
-    Ok(if starts(b"\x89MCAP") {
+    if starts(b"\x89MCAP") {
         Kind::Mcap
     } else if starts(b"#ROSBAG V") || starts(b"#ROSRECORD V") {
         Kind::Bag
@@ -114,8 +122,35 @@ fn kind_of(path: &Path) -> Result<Kind, SourceError> {
         Kind::Zstd
     } else {
         Kind::Unknown
-    })
+    }
 }
+
+/// A file on a network, read in place where its format allows that.
+#[cfg(feature = "remote")]
+fn open_remote(address: &str, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
+    let storage: Box<dyn Storage> = Box::new(crate::RemoteFile::open(address)?);
+    let threads = options.threads.max(REQUESTS_IN_FLIGHT);
+    let refused = |what: &str| {
+        Err(SourceError::Unreadable {
+            place: address.to_owned(),
+            reason: format!("{what} cannot be read in place over a network; download it first"),
+        })
+    };
+    match kind_by_front(&storage.get(0, 16)?) {
+        Kind::Bag => Ok(Box::new(BagFile::from_storage(storage, threads)?)),
+        Kind::Mcap | Kind::Unknown => Ok(Box::new(McapFile::from_storage(
+            storage,
+            McapOptions { threads },
+        )?)),
+        Kind::Sqlite => refused("an SQLite file"),
+        Kind::Zstd => refused("a file that was compressed as a whole"),
+        Kind::Ulog => refused("a PX4 ULog"),
+    }
+}
+
+/// Threads that load ahead wait for the network rather than compute, so there are more of them than cores.
+#[cfg(feature = "remote")]
+const REQUESTS_IN_FLIGHT: usize = 4;
 
 fn open_file(
     path: &Path,

@@ -9,10 +9,12 @@ use asof_formats::{Definitions, Merged, OpenOptions, Recording};
 use clap::Args;
 
 /// Schemes of places that are not files.
-const SCHEMES: [&str; 7] = [
+const SCHEMES: [&str; 9] = [
     "http",
     "https",
     "s3",
+    "gs",
+    "az",
     "zenoh",
     "rosbridge",
     "foxglove",
@@ -72,7 +74,7 @@ pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 
 /// Opens a place, with an error that a person can act upon.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
-    if let Some(scheme) = scheme_of(place) {
+    if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
         let place = place.display();
         return Err(anyhow!(
             "cannot open {place}: {scheme} addresses are not supported yet; name a file on this machine"
@@ -90,6 +92,11 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
         Ok(file) => Ok(file),
         Err(error) => Err(explained(place, error)),
     }
+}
+
+/// Whether files at such addresses are read in place, which takes the feature `remote`.
+fn is_readable(scheme: &str) -> bool {
+    cfg!(feature = "remote") && ["http", "https", "s3", "gs", "az"].contains(&scheme)
 }
 
 fn explained(place: &Path, error: SourceError) -> anyhow::Error {
