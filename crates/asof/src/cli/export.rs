@@ -316,7 +316,7 @@ struct TableFile {
 
 enum Writer {
     Parquet(Box<parquet::arrow::ArrowWriter<BufWriter<File>>>),
-    Arrow(arrow_ipc::writer::FileWriter<BufWriter<File>>),
+    Arrow(Box<arrow_ipc::writer::FileWriter<BufWriter<File>>>),
 }
 
 impl TableFile {
@@ -333,7 +333,9 @@ impl TableFile {
                 Some(properties),
             )?))
         } else {
-            Writer::Arrow(arrow_ipc::writer::FileWriter::try_new(out, &schema)?)
+            Writer::Arrow(Box::new(arrow_ipc::writer::FileWriter::try_new(
+                out, &schema,
+            )?))
         };
         Ok(TableFile {
             new,

@@ -55,10 +55,10 @@ impl Info {
                 writeln!(io::stdout())?;
             }
             if self.layers {
-                if let Err(error) = self.show_layers(place, screen) {
-                    if let Some(earlier) = failure.replace(error) {
-                        screen.error(&earlier);
-                    }
+                if let Err(error) = self.show_layers(place, screen)
+                    && let Some(earlier) = failure.replace(error)
+                {
+                    screen.error(&earlier);
                 }
                 continue;
             }

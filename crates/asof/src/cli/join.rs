@@ -158,7 +158,7 @@ impl<W: Write> Joiner<'_, W> {
             let Some(anchor) = self.anchors.pop_front() else {
                 break;
             };
-            self.write(anchor)?;
+            self.write(&anchor)?;
         }
         // Without an anchor that waits, only the last of each can still be wanted.
         if self.anchors.is_empty() {
@@ -171,11 +171,11 @@ impl<W: Write> Joiner<'_, W> {
         Ok(())
     }
 
-    fn write(&mut self, anchor: Message) -> anyhow::Result<()> {
+    fn write(&mut self, anchor: &Message) -> anyhow::Result<()> {
         let at = anchor.log_time;
         let mut line = Vec::new();
         write!(line, "{{\"log_time\":{},\"data\":", at.nanos())?;
-        put(&mut self.decoders, &anchor, &mut line)?;
+        put(&mut self.decoders, anchor, &mut line);
         line.extend_from_slice(b",\"with\":{");
         for (index, other) in self.others.iter().enumerate() {
             if index > 0 {
@@ -192,7 +192,7 @@ impl<W: Write> Joiner<'_, W> {
                         line,
                         "{{\"log_time\":{time},\"offset\":{distance},\"data\":"
                     )?;
-                    put(&mut self.decoders, found, &mut line)?;
+                    put(&mut self.decoders, found, &mut line);
                     line.push(b'}');
                 }
             }
@@ -227,13 +227,13 @@ impl Join {
     }
 }
 
-fn put(decoders: &mut Decoders, message: &Message, line: &mut Vec<u8>) -> anyhow::Result<()> {
+/// The message as JSON; null where it cannot be decoded.
+fn put(decoders: &mut Decoders, message: &Message, line: &mut Vec<u8>) {
     let batch: Batch = [message.clone()].into_iter().collect();
     let Some(message) = batch.get(0) else {
-        return Ok(());
+        return;
     };
     if decoders.json(message, line).is_err() {
         line.extend_from_slice(b"null");
     }
-    Ok(())
 }
