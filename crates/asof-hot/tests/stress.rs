@@ -15,7 +15,7 @@ fn rounds() -> u64 {
     let asked = std::env::var("ASOF_HOT_STRESS")
         .ok()
         .and_then(|rounds| rounds.parse().ok());
-    asked.unwrap_or(if cfg!(miri) { 60 } else { 200_000 })
+    asked.unwrap_or(if cfg!(miri) { 60 } else { 50_000 })
 }
 
 fn assert_whole(value: &[u64]) {
