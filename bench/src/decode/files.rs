@@ -112,13 +112,16 @@ fn make(
 /// Small messages, large messages, custom messages, by their times; and twelve events if wanted.
 fn mixed(percent: u64, has_events: bool) -> impl Iterator<Item = Message> {
     let mut sources: Vec<std::iter::Peekable<Box<dyn Iterator<Item = Message>>>> = vec![
-        (Box::new(asof_demo::small_messages(3, 25 * MB * percent / 100)) as Box<dyn Iterator<Item = Message>>)
+        (Box::new(asof_demo::small_messages(3, 25 * MB * percent / 100))
+            as Box<dyn Iterator<Item = Message>>)
             .peekable(),
         (Box::new(
-            asof_demo::large_messages(3, 260 * MB * percent / 100).filter(|m| !m.channel.topic.ends_with("color")),
+            asof_demo::large_messages(3, 260 * MB * percent / 100)
+                .filter(|m| !m.channel.topic.ends_with("color")),
         ) as Box<dyn Iterator<Item = Message>>)
             .peekable(),
-        (Box::new(custom((20_000 * percent / 100) as u32)) as Box<dyn Iterator<Item = Message>>).peekable(),
+        (Box::new(custom((20_000 * percent / 100) as u32)) as Box<dyn Iterator<Item = Message>>)
+            .peekable(),
     ];
     if has_events {
         sources.push((Box::new(events()) as Box<dyn Iterator<Item = Message>>).peekable());

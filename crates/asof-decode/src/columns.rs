@@ -107,7 +107,7 @@ impl Blobs {
         if len >= WORTH_SHARING
             && let Some((owner, start)) = place.owner
             && len * SHARE_OF_BUFFER >= owner.len()
-            && start + at <= u32::MAX as usize
+            && u32::try_from(start + at).is_ok()
         {
             let is_last = self
                 .shared

@@ -119,12 +119,11 @@ fn print_map(
             name.insert(0, b'"');
             name.push(b'"');
         }
-        match places.get(&name) {
-            Some(&place) => entries[place] = (name, row),
-            None => {
-                places.insert(name.clone(), entries.len());
-                entries.push((name, row));
-            }
+        if let Some(&place) = places.get(&name) {
+            entries[place] = (name, row);
+        } else {
+            places.insert(name.clone(), entries.len());
+            entries.push((name, row));
         }
     }
     out.push(b'{');

@@ -233,7 +233,7 @@ fn a_file_that_is_cut_keeps_what_is_before_the_cut() {
             .filter(|r| r.0 == CHUNK)
             .collect();
         let (_, start, end) = chunks[5];
-        let cut = bytes[..(start + end) / 2 + 20].to_vec();
+        let cut = bytes[..usize::midpoint(start, end) + 20].to_vec();
         let (rows, problems) = rows_of(cut);
         assert!(rows >= 5 * 19, "{rows}");
         assert!(problems > 0);
@@ -308,7 +308,7 @@ fn messages_outside_of_chunks_are_decoded_beside_a_summary() {
         .add_schema("std_msgs/msg/Int32", "ros2msg", schema)
         .expect("a schema");
     let id = writer
-        .add_channel(id, "/n", "cdr", &Default::default())
+        .add_channel(id, "/n", "cdr", &std::collections::BTreeMap::default())
         .expect("a channel");
     for n in 0..200u32 {
         let header = mcap::records::MessageHeader {
@@ -346,7 +346,7 @@ fn indexes_and_statistics_may_be_left_out() {
             .add_schema("std_msgs/msg/Int32", "ros2msg", b"int32 data\n")
             .expect("a schema");
         let id = writer
-            .add_channel(id, "/n", "cdr", &Default::default())
+            .add_channel(id, "/n", "cdr", &std::collections::BTreeMap::default())
             .expect("a channel");
         for n in 0..200u32 {
             let header = mcap::records::MessageHeader {

@@ -16,7 +16,7 @@ const MIXED: &str = "uint8 a\nfloat64 b\nstring c\nuint16[] d\nInner[] e\nuint8[
 fn mixed_body(is_big: bool, widest: usize) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
     let mut word = |bytes: &[u8]| {
-        while out.len() % bytes.len().min(widest) != 0 {
+        while !out.len().is_multiple_of(bytes.len().min(widest)) {
             out.push(0);
         }
         let mut bytes = bytes.to_vec();
@@ -28,7 +28,9 @@ fn mixed_body(is_big: bool, widest: usize) -> Vec<u8> {
     word(&[7]);
     word(&(-0.5f64).to_le_bytes());
     word(&3u32.to_le_bytes());
-    [b'h', b'i', 0].iter().for_each(|byte| word(&[*byte]));
+    for byte in [b'h', b'i', 0] {
+        word(&[byte]);
+    }
     word(&2u32.to_le_bytes());
     word(&1u16.to_le_bytes());
     word(&65535u16.to_le_bytes());
@@ -36,7 +38,9 @@ fn mixed_body(is_big: bool, widest: usize) -> Vec<u8> {
     word(&i64::MIN.to_le_bytes());
     word(&1u32.to_le_bytes());
     word(&[0]);
-    [1, 2, 3, 4].iter().for_each(|byte| word(&[*byte]));
+    for byte in [1, 2, 3, 4] {
+        word(&[byte]);
+    }
     word(&[1]);
     out
 }
@@ -95,7 +99,7 @@ fn mutable_members_come_in_any_order_and_unknown_ones_are_skipped() {
     // c, one byte; then an unknown member of four; then a.
     body.extend_from_slice(&9u32.to_le_bytes());
     body.extend_from_slice(&[8, 0, 0, 0]);
-    body.extend_from_slice(&(2u32 << 28 | 77).to_le_bytes());
+    body.extend_from_slice(&(2u32 << 28 | 0x4d).to_le_bytes());
     body.extend_from_slice(&[1, 1, 1, 1]);
     body.extend_from_slice(&(2u32 << 28 | 3).to_le_bytes());
     body.extend_from_slice(&(-4i32).to_le_bytes());

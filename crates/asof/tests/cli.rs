@@ -112,8 +112,46 @@ fn cat_in_json_has_the_payload_in_base64() {
 }
 
 #[test]
-fn cat_without_raw_says_what_to_use() {
-    assert_snapshot!(Folder::with_demo().run("cat run.mcap"));
+fn cat_decodes_messages() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run("cat run.mcap --topics /cmd_vel --limit 2"));
+    assert_snapshot!(folder.run("cat run.mcap --topics /cmd_vel --limit 2 --json"));
+    assert_snapshot!(folder.run("cat run.mcap --topics /cmd_vel --limit 2 --csv"));
+}
+
+#[test]
+fn at_shows_the_last_message_of_each_topic() {
+    assert_snapshot!(Folder::with_demo().run("at run.mcap --time +0.5s --topics /odom,/cmd_vel --json"));
+}
+
+#[test]
+fn join_finds_the_message_that_belongs_to_each() {
+    let folder = Folder::with_demo();
+    let lines = folder.stdout("join run.mcap --anchor /scan --with /odom --within 50ms");
+    let first: serde_json::Value =
+        serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    let offset = first["with"]["/odom"]["offset"].as_i64().expect("an offset");
+    assert!(offset.abs() <= 50_000_000, "{offset}");
+}
+
+#[test]
+fn info_says_which_layer_takes_which_topic() {
+    assert_snapshot!(Folder::with_demo().run("info run.mcap --layers"));
+}
+
+#[test]
+fn export_writes_a_file_for_each_topic_in_every_format() {
+    let folder = Folder::with_demo();
+    for format in ["parquet", "arrow", "csv", "ndjson"] {
+        folder.run(&format!(
+            "export run.mcap -o {format} --format {format} --topics /odom,/cmd_vel"
+        ));
+        for topic in ["odom", "cmd_vel"] {
+            let path = folder.path(&format!("{format}/{topic}.{format}"));
+            let size = std::fs::metadata(&path).map(|found| found.len());
+            assert!(size.is_ok_and(|size| size > 100), "{}", path.display());
+        }
+    }
 }
 
 #[test]

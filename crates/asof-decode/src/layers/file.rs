@@ -123,9 +123,9 @@ fn channels(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
         ),
         ("schema_name", schema(|schema| &schema.name)),
         ("schema_encoding", schema(|schema| &schema.encoding)),
-        ("schema_data", Arc::new(BinaryArray::from_iter(data))),
+        ("schema_data", Arc::new(data.collect::<BinaryArray>())),
         ("metadata", texts(metadata.iter().map(String::as_str))),
-        ("messages", Arc::new(UInt64Array::from_iter(counts))),
+        ("messages", Arc::new(counts.collect::<UInt64Array>())),
     ]
 }
 

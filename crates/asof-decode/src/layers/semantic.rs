@@ -320,7 +320,7 @@ fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
 
 /// The components of each vector side by side.
 fn vector(array: &StructArray) -> Result<ArrayRef, ArrowError> {
-    match array.columns().first().map(|first| first.data_type()) {
+    match array.columns().first().map(Array::data_type) {
         Some(DataType::Float32) => interleaved::<Float32Type>(array),
         _ => interleaved::<Float64Type>(array),
     }

@@ -430,6 +430,8 @@ impl Parser {
         Ok((name, kind))
     }
 
+    // A word of its own each, although some mean the same.
+    #[allow(clippy::match_same_arms)]
     fn kind(&mut self, depth: usize) -> Result<TypeSyntax, SchemaError> {
         if depth > 16 {
             return Err(self.error("a type is nested too deep"));
@@ -440,8 +442,7 @@ impl Parser {
         let word = self.name()?;
         Ok(TypeSyntax::Scalar(match word.as_str() {
             "boolean" => Scalar::Bool,
-            "octet" | "char" => return Ok(TypeSyntax::Byte),
-            "uint8" => return Ok(TypeSyntax::Byte),
+            "octet" | "char" | "uint8" => return Ok(TypeSyntax::Byte),
             "int8" => Scalar::Int8,
             "short" | "int16" => Scalar::Int16,
             "uint16" | "wchar" => Scalar::Uint16,

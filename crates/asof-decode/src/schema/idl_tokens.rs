@@ -44,7 +44,7 @@ pub(super) fn tokens(text: &str, language: &'static str) -> Result<Tokens, Schem
             continue;
         }
         split_line(line, &mut is_comment, |token| {
-            tokens.push((index + 1, token))
+            tokens.push((index + 1, token));
         })
         .map_err(|found| SchemaError::Syntax {
             language,

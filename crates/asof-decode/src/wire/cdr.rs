@@ -377,6 +377,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
+    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
     pub fn short(&self, what: &'static str, at: usize) -> Fault {
         Box::new(PayloadError::Short {
             what,
@@ -483,14 +484,13 @@ impl<'a> Cursor<'a> {
                 word[..width].reverse();
             }
             let value = u32::from_le_bytes(word);
-            match u16::try_from(value) {
-                Ok(unit) => units.push(unit),
-                // A character outside of the basic plane, in one unit of four bytes.
-                Err(_) => {
-                    let character = char::from_u32(value).ok_or_else(bad)?;
-                    units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
-                }
+            if let Ok(unit) = u16::try_from(value) {
+                units.push(unit);
+                continue;
             }
+            // A character outside of the basic plane, in one unit of four bytes.
+            let character = char::from_u32(value).ok_or_else(bad)?;
+            units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
         }
         if units.last() == Some(&0) {
             units.pop();
@@ -505,11 +505,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn check_count(&self, count: usize, least: usize) -> Result<(), Fault> {
         const EMPTY_ELEMENTS: usize = 1 << 16;
-        let fits = if least == 0 {
-            count <= EMPTY_ELEMENTS
-        } else {
-            count <= self.left() / least
-        };
+        let most = self.left().checked_div(least).unwrap_or(EMPTY_ELEMENTS);
+        let fits = count <= most;
         if fits {
             Ok(())
         } else {
@@ -709,8 +706,12 @@ fn least(ops: &[Op]) -> usize {
         sum.saturating_add(match op {
             Op::W1(_) => 1,
             Op::W2(_) => 2,
-            Op::W4(_) | Op::Text(_) | Op::WideText(_) | Op::Blob(_) => 4,
-            Op::Words(..) | Op::Each(..) => 4,
+            Op::W4(_)
+            | Op::Text(_)
+            | Op::WideText(_)
+            | Op::Blob(_)
+            | Op::Words(..)
+            | Op::Each(..) => 4,
             Op::W8(_) => 8,
             Op::Skip(width) => *width,
             Op::Run(width, count, _) => width.saturating_mul(*count),

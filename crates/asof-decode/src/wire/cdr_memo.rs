@@ -238,7 +238,7 @@ fn word_at(payload: &[u8], at: usize) -> Option<u32> {
 
 impl Span {
     #[inline]
-    fn of<'a>(&self, payload: &'a [u8], width: usize) -> &'a [u8] {
+    fn of<'a>(self, payload: &'a [u8], width: usize) -> &'a [u8] {
         let at = self.at as usize;
         &payload[at..at + self.len as usize * width]
     }

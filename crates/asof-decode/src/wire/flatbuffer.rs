@@ -74,11 +74,13 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     #[cold]
+    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
     fn bad(&self, at: usize, reason: &str) -> Fault {
         Box::new(PayloadError::malformed(at, reason))
     }
 
     #[cold]
+    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
     fn short(&self, what: &'static str, at: usize) -> Fault {
         Box::new(PayloadError::Short {
             what,

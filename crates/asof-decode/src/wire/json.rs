@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
         }
         for (at, node) in group.fields.iter().enumerate() {
             let Some(node) = node else { continue };
-            if !seen[at] && !(node.name == OTHER && path.is_empty()) {
+            if !(seen[at] || node.name == OTHER && path.is_empty()) {
                 node.push_default(columns, 1);
             }
         }

@@ -585,11 +585,13 @@ impl Wire<'_, '_> {
     }
 
     #[cold]
+    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
     fn malformed(&self, reason: &str) -> Fault {
         Box::new(PayloadError::malformed(self.pos, reason))
     }
 
     #[cold]
+    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
     fn short(&self, what: &'static str) -> Fault {
         Box::new(PayloadError::Short {
             what,

@@ -50,13 +50,12 @@ pub fn recording(messages: &[(&Channel, Vec<u8>)]) -> McapFile {
     for (at, (channel, payload)) in messages.iter().enumerate() {
         let key: *const Channel = *channel;
         let known = channels.iter().find(|(known, _)| *known == key);
-        let shared = known
-            .map(|(_, shared)| Arc::clone(shared))
-            .unwrap_or_else(|| {
-                let shared = Arc::new((*channel).clone());
-                channels.push((key, Arc::clone(&shared)));
-                shared
-            });
+        let shared = known.map(|(_, shared)| Arc::clone(shared));
+        let shared = shared.unwrap_or_else(|| {
+            let shared = Arc::new((*channel).clone());
+            channels.push((key, Arc::clone(&shared)));
+            shared
+        });
         writer
             .write(&message(&shared, at as i64, payload.clone()))
             .expect("writes");
