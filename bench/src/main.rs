@@ -25,6 +25,7 @@ const SUITES: &[Suite] = &[
     ("mcap", mcap_suite::run),
     ("tf", tf::run),
     ("window", window::run),
+    ("window_identical", window::identical::run),
 ];
 
 fn main() -> std::process::ExitCode {
