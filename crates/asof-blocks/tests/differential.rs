@@ -8,6 +8,7 @@ use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options, Reader};
 use asof_core::{Query, Source, TimeRange};
 use common::{Recording, Said, Seen, Shared, assert_sound, named, seen_in};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Clone)]
@@ -330,9 +331,49 @@ fn wanted_cases() -> u32 {
     asked.and_then(|count| count.parse().ok()).unwrap_or(2_500)
 }
 
+/// `cargo test` tries the same cases each time; the soak tries others every time.
+fn wanted_seed() -> RngSeed {
+    match std::env::var_os("ASOF_SOAK_CASES") {
+        Some(_) => RngSeed::Random,
+        None => RngSeed::Fixed(2_500),
+    }
+}
+
+/// Found by the soak, and not mended yet: the source fails in the middle of a tie that the disk tier has a
+/// part of, and the rest of the tie is passed over.
+#[test]
+#[ignore = "a known fault of the disk tier; ci/long/soak-blocks shows it too"]
+fn a_source_that_fails_within_a_tie_loses_nothing_that_is_on_disk() {
+    run(&Case {
+        topics: 3,
+        batch: 1,
+        messages: vec![(3, 7, 0), (2, 7, 0), (2, 7, 0)],
+        budget: 362,
+        block_bytes: 1,
+        disk: Some(500),
+        steps: vec![
+            Step::LastN {
+                topic: 3,
+                at: 7,
+                count: 1,
+            },
+            Step::FailAfter { batches: 2 },
+            Step::Start {
+                slot: 3,
+                topics: 85,
+                start: 0,
+                length: 7,
+                class: HeadClass::Preload,
+            },
+            Step::Pull { slot: 3, count: 1 },
+        ],
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: wanted_cases(),
+        rng_seed: wanted_seed(),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..ProptestConfig::default()
