@@ -21,7 +21,10 @@ pub(crate) fn in_order(rows: Vec<Row>) -> Vec<Row> {
         .collect()
 }
 
-/// What rows are ordered by.
-pub(crate) fn key(row: &Row) -> (Stamp, u64) {
+/// What rows are ordered by: time, then place in the source.
+pub(crate) type Key = (Stamp, u64);
+
+/// A row's place in the order.
+pub(crate) fn key(row: &Row) -> Key {
     (row.log_time, row.order)
 }

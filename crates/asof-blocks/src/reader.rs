@@ -11,7 +11,7 @@ use crate::coverage::{after, before};
 use crate::fetch::{Advance, Fetch, Origin, Piece};
 use crate::head::{HeadClass, HeadSlot};
 use crate::names::{ChannelTable, TopicSet};
-use crate::order::{in_order, key};
+use crate::order::{Key, in_order, key};
 use crate::shared::Shared;
 use crate::store::{Flight, State};
 
@@ -57,6 +57,21 @@ enum Step {
         through: Stamp,
         fetches: Vec<Arc<Fetch>>,
     },
+}
+
+/// A read of the source that failed, and the last message up to which everything wanted is known.
+struct Failure {
+    error: SourceError,
+    /// `None` where not even the first instant is complete in any part.
+    last: Option<Key>,
+}
+
+impl Failure {
+    /// Another read of the same instants goes only this far.
+    fn cut_at(self, last: Option<Key>) -> Self {
+        let last = self.last.zip(last).map(|(own, other)| own.min(other));
+        Failure { last, ..self }
+    }
 }
 
 /// Blocks are handed out in parts of so many messages, so that a batch stays in the processor's cache.
@@ -241,31 +256,47 @@ impl Reader {
     ) {
         let mut pieces = Vec::new();
         let mut through = through;
+        let mut failure: Option<Failure> = None;
         for fetch in fetches {
             match fetch.advance(&self.shared, at) {
                 Advance::Ready(piece) => {
                     if piece.range.start == at && !piece.late.is_empty() {
                         self.deliver_late(&piece, missing);
                     }
-                    if piece.range.is_empty() {
-                        return;
+                    if !piece.range.is_empty() {
+                        through = through.min(piece.range.end);
+                        pieces.push(piece);
+                        continue;
                     }
-                    through = through.min(piece.range.end);
-                    pieces.push(piece);
                 }
-                Advance::Retry => return,
+                Advance::Retry => {}
                 Advance::Failed(error, piece) => {
-                    self.fail(at, blocks, missing, error, piece);
-                    return;
+                    let last = piece.rows.last().map(key);
+                    failure = Some(match failure {
+                        Some(first) => first.cut_at(last),
+                        None => Failure { error, last },
+                    });
+                    pieces.push(Arc::new(piece));
+                    continue;
                 }
             }
+            // Of this one nothing can be had at `at` yet.
+            match failure {
+                Some(first) => failure = Some(first.cut_at(None)),
+                None => return,
+            }
+        }
+        let range = TimeRange::new(at, through);
+        if let Some(failure) = failure {
+            self.fail(blocks, pieces, missing, range, failure);
+            return;
         }
         self.position = self.next_after(through);
         // A sole reader takes the rows themselves.
         for fetch in fetches {
             fetch.release(&self.shared, self.position);
         }
-        self.deliver(blocks, pieces, missing, TimeRange::new(at, through));
+        self.deliver(blocks, pieces, missing, range, None);
         self.let_go();
     }
 
@@ -304,13 +335,14 @@ impl Reader {
         self.push(&table, buffers, rows);
     }
 
-    /// Hands out blocks and pieces together, in order.
+    /// Hands out blocks and pieces together, in order, up to `last` where there is one.
     fn deliver(
         &mut self,
         blocks: &[Arc<Block>],
         pieces: Vec<Arc<Piece>>,
         missing: &TopicSet,
         range: TimeRange,
+        last: Option<Key>,
     ) {
         let table = Arc::clone(self.shared.state().names.table());
         let mut rows = Vec::new();
@@ -325,6 +357,9 @@ impl Reader {
             append_piece(piece, missing, range, &table, &mut buffers, &mut rows);
         }
         self.tally(hits, rows.len() - hits);
+        if let Some(last) = last {
+            rows.retain(|row| key(row) <= last);
+        }
         self.push(&table, buffers, rows);
     }
 
@@ -339,34 +374,16 @@ impl Reader {
     /// What came before the failure goes out, and then the failure, and nothing more.
     fn fail(
         &mut self,
-        at: Stamp,
         blocks: &[Arc<Block>],
+        pieces: Vec<Arc<Piece>>,
         missing: &TopicSet,
-        error: SourceError,
-        piece: Piece,
+        range: TimeRange,
+        failure: Failure,
     ) {
-        if let Some(last) = piece.rows.last().map(key) {
-            let table = Arc::clone(self.shared.state().names.table());
-            let range = TimeRange::new(at, piece.range.end.min(self.end));
-            let mut rows = Vec::new();
-            let mut buffers: Vec<Bytes> = Vec::new();
-            for block in blocks {
-                let base = buffers.len() as u32;
-                block.select(&self.wanted, range, &table, base, &mut rows);
-                buffers.extend_from_slice(&block.buffers);
-            }
-            append_piece(
-                Arc::new(piece),
-                missing,
-                range,
-                &table,
-                &mut buffers,
-                &mut rows,
-            );
-            rows.retain(|row| key(row) <= last);
-            self.push(&table, buffers, rows);
+        if let Some(last) = failure.last {
+            self.deliver(blocks, pieces, missing, range, Some(last));
         }
-        self.ready.push_back(Err(error));
+        self.ready.push_back(Err(failure.error));
         self.position = None;
         self.let_go();
     }

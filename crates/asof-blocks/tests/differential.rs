@@ -339,10 +339,9 @@ fn wanted_seed() -> RngSeed {
     }
 }
 
-/// Found by the soak, and not mended yet: the source fails in the middle of a tie that the disk tier has a
-/// part of, and the rest of the tie is passed over.
+/// Found by the soak: one read fails in the middle of a tie of which another read, here of the disk tier, has
+/// the rest.
 #[test]
-#[ignore = "a known fault of the disk tier; ci/long/soak-blocks shows it too"]
 fn a_source_that_fails_within_a_tie_loses_nothing_that_is_on_disk() {
     run(&Case {
         topics: 3,
