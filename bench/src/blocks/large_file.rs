@@ -3,16 +3,12 @@
 //! It writes 2 GB to the temporary folder, once, so it runs only when it is asked for by name:
 //! `--case 2gb`.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
-use asof_formats::{Compression, McapFile, McapOptions, McapWriter, McapWriterOptions, Storage};
-use bytes::Bytes;
+use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions};
 
 use crate::harness::{Bench, contender};
 
@@ -29,8 +25,7 @@ pub fn run(bench: &Bench) {
         return;
     }
     let path = recording();
-    let storage = ReadAt::open(&path).expect("the recording opens");
-    let file = McapFile::from_storage(Box::new(storage), McapOptions::default()).expect("MCAP");
+    let file = McapFile::open(&path).expect("the recording opens");
     let cache = BlockCache::new(file, Options::with_budget(BUDGET));
     let range = cache.summary().range;
     let head = cache.head(
@@ -110,41 +105,6 @@ fn recording() -> PathBuf {
     writer.finish().expect("finishes");
     std::fs::rename(&unfinished, &path).expect("renames");
     path
-}
-
-/// A file that is read, not mapped: pages of a mapped file would count as resident.
-struct ReadAt {
-    name: String,
-    file: File,
-    size: u64,
-}
-
-impl ReadAt {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        Ok(ReadAt {
-            name: path.display().to_string(),
-            size: file.metadata()?.len(),
-            file,
-        })
-    }
-}
-
-impl Storage for ReadAt {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
-        let len = len.min(self.size.saturating_sub(offset));
-        let mut bytes = vec![0; len as usize];
-        self.file.read_exact_at(&mut bytes, offset)?;
-        Ok(bytes.into())
-    }
 }
 
 fn resident_bytes() -> u64 {

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use asof_core::SourceError;
 use bytes::Bytes;
@@ -43,11 +45,19 @@ impl dyn Storage + '_ {
 }
 
 /// A recording in memory, or mapped into it: reading is slicing.
+///
+/// What was read of a mapped file counts as memory of this process for as long as it is mapped, however large
+/// the file is. So larger slices give their pages up when the last of them is dropped; whoever comes again finds
+/// them in the system's cache.
 #[derive(Clone)]
 pub struct Mapped {
     name: String,
     bytes: Bytes,
+    map: Option<Arc<memmap2::Mmap>>,
 }
+
+/// Slices from this size on give up their pages.
+const A_LARGE_SLICE: usize = 256 << 10;
 
 impl Mapped {
     /// Bytes that are in memory already, under a name for messages.
@@ -55,6 +65,7 @@ impl Mapped {
         Mapped {
             name: name.into(),
             bytes,
+            map: None,
         }
     }
 
@@ -75,17 +86,61 @@ impl Mapped {
         let file = File::open(path)?;
         let name = path.display().to_string();
         if file.metadata()?.len() == 0 {
-            return Ok(Mapped {
-                name,
-                bytes: Bytes::new(),
-            });
+            return Ok(Mapped::from_bytes(name, Bytes::new()));
         }
+        let map = Arc::new(map(&file)?);
         Ok(Mapped {
             name,
-            bytes: Bytes::from_owner(map(&file)?),
+            bytes: Bytes::from_owner(MappedSlice {
+                range: 0..map.len(),
+                map: Arc::clone(&map),
+            }),
+            map: Some(map),
         })
     }
 }
+
+/// A part of a mapped file, whose pages leave this process with it.
+struct MappedSlice {
+    map: Arc<memmap2::Mmap>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for MappedSlice {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[self.range.clone()]
+    }
+}
+
+impl Drop for MappedSlice {
+    fn drop(&mut self) {
+        release(&self.map, &self.range);
+    }
+}
+
+/// The system maps pages around one that is looked at, up to so many bytes. A chunk's indexes lie behind it as well.
+#[cfg(unix)]
+const AROUND: usize = 64 << 10;
+
+/// Takes the pages of a range out of this process, with those around it.
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "giving up pages loses what was written to them; here nothing can be"
+)]
+fn release(map: &memmap2::Mmap, range: &Range<usize>) {
+    use memmap2::UncheckedAdvice::DontNeed;
+    let start = range.start.saturating_sub(AROUND);
+    let end = range.end.saturating_add(AROUND).min(map.len());
+    // SAFETY: the map is of a file and read-only: whoever looks at a page again gets it from the file again.
+    let released = unsafe { map.unchecked_advise_range(DontNeed, start, end - start) };
+    if let Err(error) = released {
+        tracing::debug!(%error, "pages of a mapped file stay in memory");
+    }
+}
+
+#[cfg(not(unix))]
+fn release(_: &memmap2::Mmap, _: &Range<usize>) {}
 
 #[allow(
     unsafe_code,
@@ -111,7 +166,14 @@ impl Storage for Mapped {
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
         let start = offset.min(self.size());
         let end = start.saturating_add(len).min(self.size());
-        Ok(self.bytes.slice(start as usize..end as usize))
+        let range = start as usize..end as usize;
+        match &self.map {
+            Some(map) if range.len() >= A_LARGE_SLICE => Ok(Bytes::from_owner(MappedSlice {
+                map: Arc::clone(map),
+                range,
+            })),
+            _ => Ok(self.bytes.slice(range)),
+        }
     }
 }
 
