@@ -6,6 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use asof_core::SourceError;
 use bytes::Bytes;
@@ -47,17 +49,30 @@ impl dyn Storage + '_ {
 /// A recording in memory, or mapped into it: reading is slicing.
 ///
 /// What was read of a mapped file counts as memory of this process for as long as it is mapped, however large
-/// the file is. So larger slices give their pages up when the last of them is dropped; whoever comes again finds
-/// them in the system's cache.
+/// the file is. So larger slices give their pages up when the last of them is dropped, and after many small ones
+/// all pages go; whoever comes again finds them in the system's cache.
 #[derive(Clone)]
 pub struct Mapped {
     name: String,
     bytes: Bytes,
-    map: Option<Arc<memmap2::Mmap>>,
+    map: Option<Arc<Map>>,
 }
 
-/// Slices from this size on give up their pages.
-const A_LARGE_SLICE: usize = 256 << 10;
+/// A mapped file, and what small slices have made resident of it.
+struct Map {
+    file: memmap2::Mmap,
+    /// The stretch of the file that the last small slice lay in.
+    last_stretch: AtomicUsize,
+    /// How many other stretches small slices lay in since all pages were given up.
+    stretches: AtomicUsize,
+}
+
+/// Slices from this size on give up their pages when they go.
+const A_LARGE_SLICE: usize = 16 << 10;
+/// The system maps pages around one that is looked at, up to so many bytes.
+const STRETCH: usize = 64 << 10;
+/// After small slices in so many stretches, all pages are given up.
+const MANY_STRETCHES: usize = 256;
 
 impl Mapped {
     /// Bytes that are in memory already, under a name for messages.
@@ -88,11 +103,15 @@ impl Mapped {
         if file.metadata()?.len() == 0 {
             return Ok(Mapped::from_bytes(name, Bytes::new()));
         }
-        let map = Arc::new(map(&file)?);
+        let map = Arc::new(Map {
+            file: map(&file)?,
+            last_stretch: AtomicUsize::new(usize::MAX),
+            stretches: AtomicUsize::new(0),
+        });
         Ok(Mapped {
             name,
             bytes: Bytes::from_owner(MappedSlice {
-                range: 0..map.len(),
+                range: 0..map.file.len(),
                 map: Arc::clone(&map),
             }),
             map: Some(map),
@@ -100,47 +119,60 @@ impl Mapped {
     }
 }
 
+impl Map {
+    /// A small slice begins at `offset`.
+    fn count(&self, offset: usize) {
+        let stretch = offset / STRETCH;
+        if self.last_stretch.swap(stretch, Relaxed) == stretch {
+            return;
+        }
+        if self.stretches.fetch_add(1, Relaxed) >= MANY_STRETCHES {
+            self.stretches.store(0, Relaxed);
+            self.release(&(0..self.file.len()));
+        }
+    }
+
+    /// Takes the pages of a range out of this process, and those around it, where a chunk has its indexes.
+    #[cfg(unix)]
+    #[allow(
+        unsafe_code,
+        reason = "giving up pages loses what was written to them; here nothing can be"
+    )]
+    fn release(&self, range: &Range<usize>) {
+        use memmap2::UncheckedAdvice::DontNeed;
+        let start = range.start.saturating_sub(STRETCH);
+        let end = range.end.saturating_add(STRETCH).min(self.file.len());
+        // SAFETY: the map is of a file and read-only: whoever looks at a page again gets it from the file again.
+        let released = unsafe {
+            self.file
+                .unchecked_advise_range(DontNeed, start, end - start)
+        };
+        if let Err(error) = released {
+            tracing::debug!(%error, "pages of a mapped file stay in memory");
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn release(&self, _: &Range<usize>) {}
+}
+
 /// A part of a mapped file, whose pages leave this process with it.
 struct MappedSlice {
-    map: Arc<memmap2::Mmap>,
+    map: Arc<Map>,
     range: Range<usize>,
 }
 
 impl AsRef<[u8]> for MappedSlice {
     fn as_ref(&self) -> &[u8] {
-        &self.map[self.range.clone()]
+        &self.map.file[self.range.clone()]
     }
 }
 
 impl Drop for MappedSlice {
     fn drop(&mut self) {
-        release(&self.map, &self.range);
+        self.map.release(&self.range);
     }
 }
-
-/// The system maps pages around one that is looked at, up to so many bytes. A chunk's indexes lie behind it as well.
-#[cfg(unix)]
-const AROUND: usize = 64 << 10;
-
-/// Takes the pages of a range out of this process, with those around it.
-#[cfg(unix)]
-#[allow(
-    unsafe_code,
-    reason = "giving up pages loses what was written to them; here nothing can be"
-)]
-fn release(map: &memmap2::Mmap, range: &Range<usize>) {
-    use memmap2::UncheckedAdvice::DontNeed;
-    let start = range.start.saturating_sub(AROUND);
-    let end = range.end.saturating_add(AROUND).min(map.len());
-    // SAFETY: the map is of a file and read-only: whoever looks at a page again gets it from the file again.
-    let released = unsafe { map.unchecked_advise_range(DontNeed, start, end - start) };
-    if let Err(error) = released {
-        tracing::debug!(%error, "pages of a mapped file stay in memory");
-    }
-}
-
-#[cfg(not(unix))]
-fn release(_: &memmap2::Mmap, _: &Range<usize>) {}
 
 #[allow(
     unsafe_code,
@@ -167,13 +199,15 @@ impl Storage for Mapped {
         let start = offset.min(self.size());
         let end = start.saturating_add(len).min(self.size());
         let range = start as usize..end as usize;
-        match &self.map {
-            Some(map) if range.len() >= A_LARGE_SLICE => Ok(Bytes::from_owner(MappedSlice {
-                map: Arc::clone(map),
-                range,
-            })),
-            _ => Ok(self.bytes.slice(range)),
+        let Some(map) = &self.map else {
+            return Ok(self.bytes.slice(range));
+        };
+        if range.len() >= A_LARGE_SLICE {
+            let map = Arc::clone(map);
+            return Ok(Bytes::from_owner(MappedSlice { map, range }));
         }
+        map.count(range.start);
+        Ok(self.bytes.slice(range))
     }
 }
 
