@@ -58,6 +58,11 @@ impl Tape {
         self.0.changed.notify_all();
     }
 
+    fn allow_one_more(&self) {
+        *self.0.allowed.lock().expect("allowed") += 1;
+        self.0.changed.notify_all();
+    }
+
     fn grow(&self, messages: &[(u32, i64)]) {
         self.0
             .messages
@@ -378,6 +383,36 @@ fn a_slow_source_makes_it_buffer_and_it_goes_on_by_itself() {
     assert_eq!(desk.seen, tape.all(), "nothing was skipped");
     assert_eq!(desk.player.state(), PlayState::Ended);
     assert!(desk.states.contains(&PlayState::Buffering));
+}
+
+#[test]
+fn a_source_at_a_third_of_the_speed_is_waited_for_again_and_again_and_nothing_is_skipped() {
+    let tape = Tape::regular(60);
+    let cache = cache(&tape);
+    tape.allow(0);
+    let mut desk = Desk::new(&cache, Topics::All);
+    desk.player.set_speed(Speed::Times(10.0));
+    desk.player.play();
+    // A tick plays 200 ms of the recording, and a batch has 200 ms of it.
+    for tick in 0..100_000 {
+        if tick % 3 == 0 {
+            tape.allow_one_more();
+        }
+        let events = desk.player.tick(desk.start + desk.now);
+        desk.take(events);
+        if desk.player.state() == PlayState::Ended {
+            break;
+        }
+        desk.now += Duration::from_millis(20);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert_eq!(desk.seen, tape.all(), "all of it, in order");
+    assert_eq!(desk.player.state(), PlayState::Ended);
+    let waits = desk
+        .states
+        .iter()
+        .filter(|&&state| state == PlayState::Buffering);
+    assert!(waits.count() >= 3, "{:?}", desk.states);
 }
 
 #[test]
