@@ -3,6 +3,7 @@
 mod counting;
 mod large_file;
 mod source;
+mod studio;
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -13,16 +14,38 @@ use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 
 use crate::harness::{Bench, Contender, contender};
 use source::{Ticks, TicksSource, topic};
+use studio::Studio;
 
 pub fn run(bench: &mut Bench) {
-    cold(bench);
-    warm(bench);
-    backfill(bench);
-    step_back(bench);
+    let with_peer = [
+        "cold_insert_over_source",
+        "warm_read_100_topics",
+        "backfill_100_topics_100000_messages",
+        "step_back_60_frames",
+    ];
+    let studio = with_peer
+        .iter()
+        .any(|case| bench.wants(case))
+        .then(Studio::prepare);
+    let peer = |case| studio.as_ref().and_then(|studio| studio.contender(case));
+    cold(bench, &peer);
+    warm(bench, &peer);
+    backfill(bench, &peer);
+    step_back(bench, &peer);
     many_blocks(bench);
     seeks(bench);
     accounts(bench);
     large_file::run(bench);
+}
+
+/// Gives the contender that stands beside asof in a case, where there is one.
+type Peer<'a> = &'a dyn Fn(&'static str) -> Option<Contender<'static>>;
+
+/// asof, and who stands beside it.
+fn beside<'a>(asof: Contender<'a>, peer: Option<Contender<'static>>) -> Vec<Contender<'a>> {
+    let mut contenders = vec![asof];
+    contenders.extend(peer);
+    contenders
 }
 
 /// CPU time of this thread: what others do on the machine does not count.
@@ -74,7 +97,7 @@ fn dice(seed: u64) -> impl FnMut(i64) -> i64 {
 
 const MESSAGES: i64 = 200_000;
 
-fn cold(bench: &Bench) {
+fn cold(bench: &Bench, peer: Peer<'_>) {
     for (case, payload) in [
         ("cold_insert_over_source", 100),
         ("cold_insert_over_source_1k", 1024),
@@ -87,24 +110,27 @@ fn cold(bench: &Bench) {
             case,
             "ns CPU/message",
             15,
-            vec![contender("asof", || {
-                let bare = cpu(|| {
-                    drain(
-                        TicksSource(Arc::clone(&ticks))
-                            .read(&Query::all())
-                            .expect("reads"),
-                    )
-                });
-                let cache = cache_over(&ticks, Options::default());
-                let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
-                assert_eq!(cache.statistics().passed_through, 0);
-                (cached - bare) / MESSAGES as f64
-            })],
+            beside(
+                contender("asof", || {
+                    let bare = cpu(|| {
+                        drain(
+                            TicksSource(Arc::clone(&ticks))
+                                .read(&Query::all())
+                                .expect("reads"),
+                        )
+                    });
+                    let cache = cache_over(&ticks, Options::default());
+                    let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
+                    assert_eq!(cache.statistics().passed_through, 0);
+                    (cached - bare) / MESSAGES as f64
+                }),
+                (payload == 100).then(|| peer(case)).flatten(),
+            ),
         );
     }
 }
 
-fn warm(bench: &Bench) {
+fn warm(bench: &Bench, peer: Peer<'_>) {
     if bench.wants("warm_read_100_topics") {
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, 100);
         let cache = cache_over(&ticks, Options::default());
@@ -114,7 +140,10 @@ fn warm(bench: &Bench) {
             "warm_read_100_topics",
             "ns CPU/message",
             21,
-            vec![per("asof", MESSAGES as u64, read)],
+            beside(
+                per("asof", MESSAGES as u64, read),
+                peer("warm_read_100_topics"),
+            ),
         );
         assert_eq!(cache.statistics().source_reads, 1);
     }
@@ -136,7 +165,7 @@ fn warm(bench: &Bench) {
     }
 }
 
-fn backfill(bench: &Bench) {
+fn backfill(bench: &Bench, peer: Peer<'_>) {
     let messages = 100_000;
     let ticks = Ticks::new(100, messages, 1_000_000, 100);
     let cases = [
@@ -161,7 +190,13 @@ fn backfill(bench: &Bench) {
                 black_box(cache.backfill(&Topics::All, at).expect("answers"));
             }
         };
-        bench.case(case, "ns CPU/call", 15, vec![per("asof", calls, ask)]);
+        let other = (parts == 100).then(|| peer(case)).flatten();
+        bench.case(
+            case,
+            "ns CPU/call",
+            15,
+            beside(per("asof", calls, ask), other),
+        );
     }
     // One topic of the hundred has no message anywhere.
     let mut names: Vec<String> = (0..99).map(topic).collect();
@@ -191,7 +226,7 @@ fn backfill(bench: &Bench) {
     assert_eq!(cache.statistics().source_backfills, 0);
 }
 
-fn step_back(bench: &Bench) {
+fn step_back(bench: &Bench, peer: Peer<'_>) {
     if !bench.wants("step_back_60_frames") {
         return;
     }
@@ -211,7 +246,7 @@ fn step_back(bench: &Bench) {
         "step_back_60_frames",
         "ns CPU/call",
         15,
-        vec![per("asof", calls, step)],
+        beside(per("asof", calls, step), peer("step_back_60_frames")),
     );
     assert_eq!(cache.statistics().source_reads, 1);
 }
