@@ -1,7 +1,7 @@
 //! Recordings as asof sources: every file is opened here and nowhere else.
 //!
 //! [`open`] looks at the first bytes of a file and opens it as what it is: MCAP ([`McapFile`]), a ROS 1 bag
-//! ([`BagFile`]), a ROS 2 db3 ([`Db3File`]), a folder of these, or several as one ([`Merged`]). Each is read by
+//! ([`BagFile`]), a ROS 2 db3 ([`Db3File`]), a PX4 ULog ([`UlogFile`]), a folder of these, or several as one ([`Merged`]). Each is read by
 //! its indexes, and around its damage. [`McapWriter`] writes MCAP, and [`convert`] writes any of the others into it.
 //!
 //! ```
@@ -47,6 +47,7 @@ mod remote;
 mod report;
 mod sections;
 mod storage;
+mod ulog;
 mod unpacked;
 
 pub use bag::BagFile;
@@ -63,6 +64,7 @@ pub use recording::{Progress, Recording};
 #[cfg(feature = "remote")]
 pub use remote::RemoteFile;
 pub use storage::{Mapped, Plain, Storage};
+pub use ulog::UlogFile;
 
 /// As many threads as there are cores, up to eight.
 pub(crate) fn default_threads() -> usize {

@@ -8,7 +8,7 @@ use asof_core::{Problem, ProblemKind, SourceError};
 
 use crate::storage::{Mapped, Plain, Storage};
 use crate::unpacked::{Unpacked, unpack};
-use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Recording};
+use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Recording, UlogFile};
 
 /// How places are opened.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ fn kind_by_front(front: &[u8]) -> Kind {
         Kind::Bag
     } else if starts(b"SQLite format 3") {
         Kind::Sqlite
-    } else if starts(b"ULog\x01") {
+    } else if starts(b"ULog\x01") || starts(b"ULogEnc") {
         Kind::Ulog
     } else if starts(&[0x28, 0xb5, 0x2f, 0xfd]) {
         Kind::Zstd
@@ -144,7 +144,8 @@ fn open_remote(address: &str, options: &OpenOptions) -> Result<Box<dyn Recording
         )?)),
         Kind::Sqlite => refused("an SQLite file"),
         Kind::Zstd => refused("a file that was compressed as a whole"),
-        Kind::Ulog => refused("a PX4 ULog"),
+        // It has no index, so all of it comes over the network, once; each reading after that fetches its part.
+        Kind::Ulog => Ok(Box::new(UlogFile::from_storage(storage, threads)?)),
     }
 }
 
@@ -185,10 +186,7 @@ fn open_file(
             let inner = open_file(&file, name, options)?;
             Ok(Box::new(Unpacked::new(inner, file, problem)))
         }
-        Kind::Ulog => Err(SourceError::Unreadable {
-            place: name,
-            reason: "this is a PX4 ULog, which asof cannot read yet; convert it to MCAP".into(),
-        }),
+        Kind::Ulog => Ok(Box::new(UlogFile::from_storage(storage(name)?, threads)?)),
         // What starts like nothing known may still be a damaged MCAP file, whose reader says what it found.
         Kind::Mcap | Kind::Unknown => Ok(Box::new(McapFile::from_storage(
             storage(name)?,

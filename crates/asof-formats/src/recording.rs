@@ -1,9 +1,11 @@
 //! What every recording can do, whatever its format.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batches, MetadataEntry, Problem, ProblemKind, Query, Source, SourceError,
+    AttachmentEntry, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Query,
+    Source, SourceError,
 };
 use bytes::Bytes;
 
@@ -51,7 +53,7 @@ pub trait Recording: Source {
     }
 }
 
-impl<R: Recording + ?Sized> Recording for std::sync::Arc<R> {
+impl<R: Recording + ?Sized> Recording for Arc<R> {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         (**self).attachment(entry)
     }
@@ -99,6 +101,23 @@ pub(crate) fn check_by_reading(
         problems.push(Problem::whole(ProblemKind::BadStatistics, message));
     }
     Ok(problems)
+}
+
+/// The channels of a file with their counts, in the order of the file's numbers for them.
+pub(crate) fn counted_channels<N: Ord + Copy>(
+    ids: &[N],
+    channels: &[Arc<Channel>],
+    counts: &BTreeMap<N, u64>,
+) -> Vec<ChannelSummary> {
+    let mut channels: Vec<_> = ids.iter().zip(channels).collect();
+    channels.sort_by_key(|&(id, _)| *id);
+    channels
+        .into_iter()
+        .map(|(id, channel)| ChannelSummary {
+            channel: Arc::clone(channel),
+            messages: Some(counts.get(id).copied().unwrap_or(0)),
+        })
+        .collect()
 }
 
 /// The error of a format that has nothing beside its messages.

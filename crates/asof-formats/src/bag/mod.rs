@@ -12,15 +12,15 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query,
-    Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, Query, Source, SourceError,
+    Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
-use crate::recording::{Progress, Recording, check_by_reading, has_none};
+use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
-use crate::sections::{InFileOrder, Loaded, Reader, Sections, Wanted, deepest_overlap};
+use crate::sections::{self, Loaded, Sections, Wanted};
 use crate::storage::{Mapped, Storage};
 use connections::{ConnectionTable, Connections};
 
@@ -90,9 +90,7 @@ impl Source for BagFile {
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<BagShared>::clone(&self.shared);
-        Ok(Box::new(Reader::new(&sections, wanted, plan)))
+        Ok(sections::read(&self.shared, query))
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
@@ -115,18 +113,11 @@ impl Recording for BagFile {
     }
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<BagShared>::clone(&self.shared);
-        Ok(Box::new(InFileOrder::new(&sections, wanted, plan)))
+        Ok(sections::read_in_file_order(&self.shared, query))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        let (_, plan) = self.shared.plan(query);
-        let file = &self.shared;
-        deepest_overlap(
-            plan.into_iter()
-                .map(|section| (file.range_of(section), file.expected_bytes(section))),
-        )
+        sections::bytes_held_by_order(&self.shared, query)
     }
 }
 
@@ -216,6 +207,23 @@ impl Sections for BagShared {
             section.size
         };
         guess.min(stored.saturating_mul(64))
+    }
+
+    fn section_count(&self) -> usize {
+        self.sections.len()
+    }
+
+    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+        let table = self.table();
+        let section = &self.sections[section];
+        wanted.range.overlaps(section.range)
+            && section.contents.known().is_none_or(|counts| {
+                counts.iter().any(|&(conn, _)| {
+                    table
+                        .index_of(conn)
+                        .is_none_or(|channel| wanted.wants(channel, &table.channels))
+                })
+            })
     }
 
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
@@ -311,48 +319,9 @@ impl BagShared {
                     .or_default() += 1;
             }
         }
-        let known = |id: &u32| table.index_of(*id).is_some();
-        let count_of = |id: u32| counts.get(&id).copied().unwrap_or(0);
-        summary.messages = Some(
-            table
-                .ids
-                .iter()
-                .filter(|id| known(id))
-                .map(|&id| count_of(id))
-                .sum(),
-        );
-        let mut channels: Vec<_> = table.ids.iter().zip(table.channels.iter()).collect();
-        channels.sort_by_key(|&(id, _)| *id);
-        summary.channels = channels
-            .into_iter()
-            .map(|(&id, channel)| ChannelSummary {
-                channel: Arc::clone(channel),
-                messages: Some(count_of(id)),
-            })
-            .collect();
+        summary.channels = counted_channels(&table.ids, &table.channels, &counts);
+        summary.messages = summary.channels.iter().map(|entry| entry.messages).sum();
         self.report.set_summary(summary);
-    }
-
-    /// What a query wants, and the sections that may hold it.
-    fn plan(&self, query: &Query) -> (Wanted, Vec<usize>) {
-        let table = self.table();
-        let wanted = Wanted::new(query.topics.clone(), query.range, &table.channels);
-        let plan = (0..self.sections.len())
-            .filter(|&section| self.may_hold(section, &wanted, &table))
-            .collect();
-        (wanted, plan)
-    }
-
-    fn may_hold(&self, section: usize, wanted: &Wanted, table: &ConnectionTable) -> bool {
-        let section = &self.sections[section];
-        wanted.range.overlaps(section.range)
-            && section.contents.known().is_none_or(|counts| {
-                counts.iter().any(|&(conn, _)| {
-                    table
-                        .index_of(conn)
-                        .is_none_or(|channel| wanted.wants(channel, &table.channels))
-                })
-            })
     }
 
     fn report(&self, problem: Problem) {

@@ -1,6 +1,5 @@
 //! ROS 2 bags in SQLite: one `.db3` file, from Dashing to today.
 
-mod backfill;
 mod database;
 mod directory;
 mod load;
@@ -10,18 +9,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind,
-    Query, Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, ProblemKind, Query, Source,
+    SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
 use crate::definitions::Definitions;
-use crate::recording::{Progress, Recording, check_by_reading, has_none};
+use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
-use crate::sections::{InFileOrder, Loaded, Reader, Sections, Wanted, deepest_overlap};
+use crate::sections::{self, Loaded, Sections, Wanted};
 use database::{Database, Topic};
-use directory::{Directory, Section};
+use directory::Directory;
 
 /// A `.db3` file as a [`Source`].
 ///
@@ -80,13 +79,11 @@ impl Source for Db3File {
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<Db3Shared>::clone(&self.shared);
-        Ok(Box::new(Reader::new(&sections, wanted, plan)))
+        Ok(sections::read(&self.shared, query))
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.shared.backfill(topics, at)
+        sections::backfill(&*self.shared, topics, at)
     }
 }
 
@@ -112,18 +109,11 @@ impl Recording for Db3File {
     }
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<Db3Shared>::clone(&self.shared);
-        Ok(Box::new(InFileOrder::new(&sections, wanted, plan)))
+        Ok(sections::read_in_file_order(&self.shared, query))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        let (_, plan) = self.shared.plan(query);
-        let file = &self.shared;
-        deepest_overlap(
-            plan.into_iter()
-                .map(|section| (file.range_of(section), file.expected_bytes(section))),
-        )
+        sections::bytes_held_by_order(&self.shared, query)
     }
 }
 
@@ -164,6 +154,19 @@ impl Sections for Db3Shared {
 
     fn expected_bytes(&self, section: usize) -> u64 {
         self.directory.sections[section].bytes
+    }
+
+    fn section_count(&self) -> usize {
+        self.directory.sections.len()
+    }
+
+    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+        let section = &self.directory.sections[section];
+        wanted.range.overlaps(section.range)
+            && section.topics.iter().any(|&(topic, _)| {
+                self.channel_of(topic)
+                    .is_some_and(|channel| wanted.wants(channel, &self.channels))
+            })
     }
 
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
@@ -230,18 +233,8 @@ impl Db3Shared {
                 *counts.entry(topic).or_default() += count;
             }
         }
-        let count_of = |id: i64| counts.get(&id).copied().unwrap_or(0);
-        summary.messages = Some(self.topics.iter().map(|&id| count_of(id)).sum());
-        let entry = |(&id, channel): (&i64, &Arc<Channel>)| ChannelSummary {
-            channel: Arc::clone(channel),
-            messages: Some(count_of(id)),
-        };
-        summary.channels = self
-            .topics
-            .iter()
-            .zip(self.channels.iter())
-            .map(entry)
-            .collect();
+        summary.channels = counted_channels(&self.topics, &self.channels, &counts);
+        summary.messages = summary.channels.iter().map(|entry| entry.messages).sum();
         summary.metadata = self
             .metadata
             .iter()
@@ -261,24 +254,6 @@ impl Db3Shared {
                 format!("{unknown} messages are on topics that nobody defined; they are left out");
             self.report(Problem::whole(ProblemKind::UnknownReference, message));
         }
-    }
-
-    /// What a query wants, and the sections that may hold it.
-    fn plan(&self, query: &Query) -> (Wanted, Vec<usize>) {
-        let wanted = Wanted::new(query.topics.clone(), query.range, &self.channels);
-        let holds = |section: &Section| {
-            wanted.range.overlaps(section.range)
-                && section.topics.iter().any(|&(topic, _)| {
-                    self.channel_of(topic)
-                        .is_some_and(|channel| wanted.wants(channel, &self.channels))
-                })
-        };
-        let sections = self.directory.sections.iter().enumerate();
-        let plan = sections
-            .filter(|(_, section)| holds(section))
-            .map(|(index, _)| index)
-            .collect();
-        (wanted, plan)
     }
 
     fn channel_of(&self, topic: i64) -> Option<u32> {

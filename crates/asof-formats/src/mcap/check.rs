@@ -23,7 +23,7 @@ impl McapFile {
         for doubt in &file.directory.doubts {
             file.report(doubt.clone());
         }
-        file.check_framing()?;
+        file.check_framing(progress)?;
         file.check_sections(progress)?;
         for entry in &file.directory.attachments {
             if let Err(SourceError::Unreadable { reason, .. }) = self.attachment(entry) {
@@ -49,8 +49,10 @@ struct Tally {
 
 impl McapShared {
     /// Every record follows the one before it, from the first to the last, and the data's checksum is right.
-    fn check_framing(&self) -> Result<(), SourceError> {
+    /// This is the first half of the way; the sections are the second.
+    fn check_framing(&self, progress: Progress<'_>) -> Result<(), SourceError> {
         let storage = self.storage();
+        let total = storage.size();
         let mut scan = Scan::new(storage);
         scan.walk(open::MAGIC_LEN, open::records_end(storage)?)?;
         for problem in scan.problems.to_vec() {
@@ -78,6 +80,7 @@ impl McapShared {
             let part = storage.get(at, (8 << 20).min(offset - at))?;
             crc.update(&part);
             at += part.len().max(1) as u64;
+            progress(at / 2, total);
         }
         if crc.finalize() != declared {
             let message = "the checksum of the whole data section is wrong";
@@ -101,7 +104,7 @@ impl McapShared {
                 self.check_header(section)?;
                 self.check_message_indexes(index, &loaded)?;
             }
-            progress(section.end.min(total), total);
+            progress(u64::midpoint(section.end.min(total), total), total);
         }
         if let Some(statistics) = &self.statistics {
             self.check_statistics(statistics, &tally);

@@ -217,7 +217,7 @@ impl MessageTimes {
 
 impl McapShared {
     /// Whether a section may hold anything that is wanted.
-    pub fn may_hold(&self, section: usize, wanted: &Wanted, table: &ChannelTable) -> bool {
+    pub fn holds_wanted(&self, section: usize, wanted: &Wanted, table: &ChannelTable) -> bool {
         let section = &self.directory.sections[section];
         wanted.range.overlaps(section.range)
             && section.contents.may_hold(|id| {

@@ -27,7 +27,7 @@ use mcap::records::Statistics;
 
 use crate::buffers::BufferPool;
 use crate::problems::Problems;
-use crate::sections::{Loaded, Reader, Sections, Wanted};
+use crate::sections::{self, Loaded, Sections, Wanted};
 use crate::storage::{Mapped, Storage};
 use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind, clamped_range};
@@ -146,9 +146,7 @@ impl Source for McapFile {
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<McapShared>::clone(&self.shared);
-        Ok(Box::new(Reader::new(&sections, wanted, plan)))
+        Ok(sections::read(&self.shared, query))
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
@@ -229,6 +227,22 @@ impl Sections for McapShared {
         section
             .uncompressed_size
             .min((section.end - section.offset).saturating_mul(64))
+    }
+
+    fn section_count(&self) -> usize {
+        self.directory.sections.len()
+    }
+
+    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+        self.holds_wanted(section, wanted, &self.table())
+    }
+
+    fn needed(&self, wanted: &Wanted) -> Vec<usize> {
+        // An hour has thousands of chunks; the table is asked for once.
+        let table = self.table();
+        (0..self.section_count())
+            .filter(|&section| self.holds_wanted(section, wanted, &table))
+            .collect()
     }
 
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
@@ -427,16 +441,6 @@ impl McapShared {
             let problems = report.problems.to_vec();
             Arc::make_mut(&mut report.summary).problems = problems;
         }
-    }
-
-    /// What a query wants, and the sections that may hold it.
-    fn plan(&self, query: &Query) -> (Wanted, Vec<usize>) {
-        let table = self.table();
-        let wanted = Wanted::new(query.topics.clone(), query.range, &table.channels);
-        let plan = (0..self.directory.sections.len())
-            .filter(|&section| self.may_hold(section, &wanted, &table))
-            .collect();
-        (wanted, plan)
     }
 
     fn storage(&self) -> &dyn Storage {

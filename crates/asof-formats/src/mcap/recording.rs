@@ -1,14 +1,13 @@
 //! MCAP as a [`Recording`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use asof_core::{AttachmentEntry, Batches, MetadataEntry, Problem, Query, SourceError};
 use bytes::Bytes;
 
-use super::{McapCounters, McapFile, McapShared};
+use super::{McapCounters, McapFile};
 use crate::recording::{Progress, Recording};
-use crate::sections::{InFileOrder, Sections, deepest_overlap};
+use crate::sections;
 
 impl Recording for McapFile {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
@@ -24,19 +23,13 @@ impl Recording for McapFile {
     }
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        let (wanted, plan) = self.shared.plan(query);
-        let sections: Arc<dyn Sections> = Arc::<McapShared>::clone(&self.shared);
-        Ok(Box::new(InFileOrder::new(&sections, wanted, plan)))
+        Ok(sections::read_in_file_order(&self.shared, query))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        let (_, plan) = self.shared.plan(query);
-        let file = &self.shared;
-        deepest_overlap(
-            plan.into_iter()
-                .map(|section| (file.range_of(section), file.expected_bytes(section))),
-        )
+        sections::bytes_held_by_order(&self.shared, query)
     }
+
     fn counters(&self) -> Option<McapCounters> {
         Some(McapFile::counters(self))
     }

@@ -3,16 +3,18 @@
 //! Every chunked format has the same shape: parts that hold messages, each with a range of times and a way to
 //! load it. A format says how in [`Sections`]; the order of reading, the threads and the merging are here.
 
+mod backfill;
 mod prefetch;
 mod read;
 
 use std::sync::Arc;
 
-use asof_core::{Channel, Row, SourceError, TimeRange, Topics};
+use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
 pub(crate) use prefetch::Prefetch;
-pub(crate) use read::{InFileOrder, Reader, deepest_overlap};
+pub(crate) use read::deepest_overlap;
+use read::{InFileOrder, Reader};
 
 /// A file as sections, by number in file order.
 pub(crate) trait Sections: Send + Sync {
@@ -28,6 +30,19 @@ pub(crate) trait Sections: Send + Sync {
     /// What the section is expected to take in memory, whatever it declares.
     fn expected_bytes(&self, section: usize) -> u64;
 
+    /// How many there are.
+    fn section_count(&self) -> usize;
+
+    /// Whether a section may hold anything that is wanted.
+    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool;
+
+    /// The sections that may hold what is wanted.
+    fn needed(&self, wanted: &Wanted) -> Vec<usize> {
+        (0..self.section_count())
+            .filter(|&section| self.may_hold(section, wanted))
+            .collect()
+    }
+
     /// The wanted messages of a section. What cannot be read is reported and left out.
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError>;
 
@@ -38,6 +53,45 @@ pub(crate) trait Sections: Send + Sync {
 
     /// The channels known by now. Only ever grows.
     fn channels(&self) -> Arc<[Arc<Channel>]>;
+}
+
+/// The messages that match, in order of time.
+pub(crate) fn read<S: Sections + 'static>(file: &Arc<S>, query: &Query) -> Batches {
+    let (file, wanted, plan) = planned(file, query);
+    Box::new(Reader::new(&file, wanted, plan))
+}
+
+/// The messages that match, section after section.
+pub(crate) fn read_in_file_order<S: Sections + 'static>(file: &Arc<S>, query: &Query) -> Batches {
+    let (file, wanted, plan) = planned(file, query);
+    Box::new(InFileOrder::new(&file, wanted, plan))
+}
+
+/// About how many bytes [`read`] holds at once, where sections overlap most.
+pub(crate) fn bytes_held_by_order<S: Sections + 'static>(file: &Arc<S>, query: &Query) -> u64 {
+    let (file, _, plan) = planned(file, query);
+    deepest_overlap(
+        plan.into_iter()
+            .map(|section| (file.range_of(section), file.expected_bytes(section))),
+    )
+}
+
+/// The last message of each topic at `at` or before it, for formats whose sections have no index of their own.
+pub(crate) fn backfill(
+    file: &dyn Sections,
+    topics: &Topics,
+    at: Stamp,
+) -> Result<Batch, SourceError> {
+    backfill::backfill(file, topics, at)
+}
+
+fn planned<S: Sections + 'static>(
+    file: &Arc<S>,
+    query: &Query,
+) -> (Arc<dyn Sections>, Wanted, Vec<usize>) {
+    let wanted = Wanted::new(query.topics.clone(), query.range, &file.channels());
+    let plan = file.needed(&wanted);
+    (Arc::<S>::clone(file), wanted, plan)
 }
 
 /// The messages of one section that a query asks for, in order.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod bags;
+pub mod ulogs;
 
 use std::path::PathBuf;
 

@@ -1,0 +1,356 @@
+//! PX4's ULog: walked once, then read in sections like every other recording.
+
+mod format;
+mod record;
+mod scan;
+mod streams;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query, Row,
+    Source, SourceError, Stamp, Summary, TimeRange, Topics,
+};
+use bytes::Bytes;
+
+use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
+use crate::report::Report;
+use crate::sections::{self, Loaded, Sections, Wanted, order_of};
+use crate::storage::{Mapped, Storage};
+use record::{Fields, Head, Pair, kind};
+use scan::{Section, ends_definitions, stamp_of};
+use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
+
+/// A PX4 flight log as a [`Source`].
+///
+/// A topic of the log is a topic here, `/vehicle_attitude`; further instances have their number behind it,
+/// `/sensor_accel/1`. Parameters (initial, changed, defaults), logged strings and dropouts are the topics
+/// `/parameters`, `/logged_strings` and `/dropouts`; what the logger wrote about the vehicle is the metadata
+/// `information`. Payloads are CDR with `ros2msg` definitions, so that whatever reads ROS 2 recordings can
+/// decode them. Times are those of the vehicle's computer, which count from its start.
+///
+/// ```no_run
+/// use asof_core::Source;
+/// use asof_formats::UlogFile;
+///
+/// let log = UlogFile::open("flight.ulg")?;
+/// println!("{} topics", log.summary().channels.len());
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct UlogFile {
+    shared: Arc<UlogShared>,
+}
+
+impl UlogFile {
+    /// Opens a file by mapping it into memory.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no ULog, or one that cannot be read (encrypted, or of a later version).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        })?;
+        Self::from_storage(Box::new(mapped), crate::default_threads())
+    }
+
+    /// Opens bytes that are in memory already.
+    ///
+    /// # Errors
+    /// As [`UlogFile::open`].
+    pub fn from_bytes(
+        name: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Self, SourceError> {
+        let storage = Box::new(Mapped::from_bytes(name, bytes.into()));
+        Self::from_storage(storage, crate::default_threads())
+    }
+
+    /// Opens whatever can hand out ranges of bytes; `threads` read ahead of a reader.
+    ///
+    /// # Errors
+    /// As [`UlogFile::open`].
+    pub fn from_storage(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
+        let shared = Arc::new(UlogShared::open(storage, threads)?);
+        Ok(UlogFile { shared })
+    }
+}
+
+impl Source for UlogFile {
+    fn summary(&self) -> Arc<Summary> {
+        self.shared.report.summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(sections::read(&self.shared, query))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        sections::backfill(&*self.shared, topics, at)
+    }
+}
+
+impl Recording for UlogFile {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(has_none(self.shared.name(), "attachment", &entry.name))
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        if entry.name != INFORMATION || self.shared.info.is_empty() {
+            return Err(has_none(self.shared.name(), "metadata", &entry.name));
+        }
+        Ok(self.shared.info.clone())
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        check_by_reading(self, progress)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(sections::read_in_file_order(&self.shared, query))
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        sections::bytes_held_by_order(&self.shared, query)
+    }
+}
+
+impl std::fmt::Debug for UlogFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UlogFile({})", self.shared.name())
+    }
+}
+
+/// The name of what the logger wrote about the vehicle.
+const INFORMATION: &str = "information";
+
+/// What all readers of a file share.
+struct UlogShared {
+    storage: Box<dyn Storage>,
+    threads: usize,
+    sections: Vec<Section>,
+    streams: Streams,
+    channels: Arc<[Arc<Channel>]>,
+    beside: [u32; 3],
+    info: BTreeMap<String, String>,
+    report: Report,
+}
+
+impl Sections for UlogShared {
+    fn name(&self) -> &str {
+        self.storage.name()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn range_of(&self, section: usize) -> TimeRange {
+        self.sections[section].range
+    }
+
+    fn expected_bytes(&self, section: usize) -> u64 {
+        let section = &self.sections[section];
+        // CDR has gaps where a ULog has none.
+        (section.end - section.offset) * 5 / 4
+    }
+
+    fn section_count(&self) -> usize {
+        self.sections.len()
+    }
+
+    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+        let section = &self.sections[section];
+        let mut counts = section.counts.iter();
+        wanted.range.overlaps(section.range)
+            && counts.any(|&(channel, _)| wanted.wants(channel, &self.channels))
+    }
+
+    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        let place = &self.sections[section];
+        let bytes = place.fetch(&*self.storage)?;
+        let mut loading = Loading {
+            file: self,
+            wanted,
+            section,
+            time: place.time,
+            is_definitions: place.is_definitions,
+            buffer: Vec::with_capacity(bytes.len()),
+            rows: Vec::new(),
+        };
+        let mut walk = place.walk(&bytes);
+        while let Some(met) = walk.next(&self.streams) {
+            if let walk::Met::Message(head, body) = met {
+                loading.meet(head, body);
+            }
+        }
+        let Loading {
+            buffer, mut rows, ..
+        } = loading;
+        rows.sort_by_key(|row| (row.log_time, row.order));
+        Ok(Loaded {
+            buffer: buffer.into(),
+            rows,
+        })
+    }
+
+    fn channels(&self) -> Arc<[Arc<Channel>]> {
+        Arc::clone(&self.channels)
+    }
+}
+
+impl UlogShared {
+    fn open(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
+        let scan = scan::scan(&*storage)?;
+        let shared = UlogShared {
+            threads,
+            sections: scan.sections,
+            channels: scan.streams.channels.clone().into(),
+            streams: scan.streams,
+            beside: scan.beside,
+            info: scan.info,
+            report: Report::new(scan.problems),
+            storage,
+        };
+        shared.summarize();
+        Ok(shared)
+    }
+
+    fn summarize(&self) {
+        let mut summary = Summary::empty("ulog");
+        let said = |key: &str| self.info.get(key).map(String::as_str);
+        let software = [said("sys_name"), said("ver_sw")];
+        summary.library = software.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        summary.size = self.storage.size();
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for section in &self.sections {
+            summary.range = summary.range.cover(section.range);
+            for &(channel, count) in &section.counts {
+                *counts.entry(channel).or_default() += count;
+            }
+        }
+        let numbers: Vec<u32> = (0..self.channels.len() as u32).collect();
+        let mut channels = counted_channels(&numbers, &self.channels, &counts);
+        summary.messages = channels.iter().map(|entry| entry.messages).sum();
+        // Every log may have parameters, strings and dropouts; those that it has not are not listed.
+        let mut number = 0;
+        channels.retain(|entry: &ChannelSummary| {
+            let is_beside = self.beside.contains(&number);
+            number += 1;
+            !is_beside || entry.messages != Some(0)
+        });
+        summary.channels = channels;
+        if !self.info.is_empty() {
+            summary.metadata = vec![MetadataEntry {
+                name: INFORMATION.into(),
+                offset: 0,
+            }];
+        }
+        self.report.set_summary(summary);
+    }
+}
+
+/// A section that is being loaded.
+struct Loading<'a> {
+    file: &'a UlogShared,
+    wanted: &'a Wanted,
+    section: usize,
+    /// The latest time so far, in microseconds: that of messages which have none of their own.
+    time: u64,
+    is_definitions: bool,
+    buffer: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+impl Loading<'_> {
+    fn meet(&mut self, head: Head, body: &[u8]) {
+        if ends_definitions(head) {
+            self.is_definitions = false;
+        }
+        let [parameters, logged, dropouts] = self.file.beside;
+        let mut fields = Fields(body);
+        match head.kind {
+            kind::DATA => {
+                let stream = fields
+                    .u16()
+                    .and_then(|id| self.file.streams.find(id, head.offset));
+                let Some(stream) = stream else { return };
+                let time = stream.layout.time_of(fields.0).unwrap_or(self.time);
+                if stamp_of(time).is_some() {
+                    self.time = self.time.max(time);
+                }
+                self.put(head, stream.channel, time, |out| {
+                    stream.layout.transcode(fields.0, out)
+                });
+            }
+            kind::LOGGED | kind::LOGGED_TAGGED => {
+                let Some(level) = fields.u8() else { return };
+                let tag = (head.kind == kind::LOGGED_TAGGED).then(|| fields.u16().unwrap_or(0));
+                let Some(time) = fields.u64() else { return };
+                self.put(head, logged, time, |out| {
+                    put_logged(out, time, level, tag, fields.0);
+                    true
+                });
+            }
+            kind::PARAMETER | kind::DEFAULT_PARAMETER => {
+                let origin = match (head.kind, self.is_definitions) {
+                    (kind::DEFAULT_PARAMETER, _) => Origin::Default(fields.u8().unwrap_or(0)),
+                    (_, true) => Origin::Initial,
+                    (_, false) => Origin::Changed,
+                };
+                let Some(pair) = Pair::parse(fields.0) else {
+                    return;
+                };
+                let time = self.time;
+                self.put(head, parameters, time, |out| {
+                    put_parameter(out, time, &pair, origin)
+                });
+            }
+            kind::DROPOUT => {
+                let (time, milliseconds) = (self.time, fields.u16().unwrap_or(0));
+                self.put(head, dropouts, time, |out| {
+                    put_dropout(out, time, milliseconds);
+                    true
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a message if it is wanted and can be written.
+    fn put(
+        &mut self,
+        head: Head,
+        channel: u32,
+        time: u64,
+        write: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) {
+        let Some(stamp) = stamp_of(time).filter(|&stamp| self.wanted.range.contains(stamp)) else {
+            return;
+        };
+        if !self.wanted.wants(channel, &self.file.channels) {
+            return;
+        }
+        let offset = self.buffer.len();
+        if !write(&mut self.buffer) {
+            self.buffer.truncate(offset);
+            return;
+        }
+        let place = head.offset - self.file.sections[self.section].offset;
+        self.rows.push(Row {
+            log_time: stamp,
+            publish_time: stamp,
+            order: order_of(self.section, place),
+            offset: offset as u64,
+            len: (self.buffer.len() - offset) as u64,
+            sequence: 0,
+            channel,
+            buffer: 0,
+        });
+    }
+}

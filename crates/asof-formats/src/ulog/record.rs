@@ -1,0 +1,210 @@
+//! The messages of a ULog, one at a time, trusting nothing.
+
+/// What a file starts with; the version follows.
+pub(crate) const MAGIC: &[u8; 7] = b"ULog\x01\x12\x35";
+/// Magic, version, and the time at which logging started.
+pub(crate) const FILE_HEADER_LEN: u64 = 16;
+/// Length and kind.
+pub(crate) const HEADER_LEN: u64 = 3;
+/// Loggers write this now and then, so that readers find back into the stream.
+pub(crate) const SYNC: [u8; 8] = [0x2f, 0x73, 0x13, 0x20, 0x25, 0x0c, 0xbb, 0x12];
+
+/// The kinds of messages, by the letters that the file has.
+pub(crate) mod kind {
+    pub const FLAGS: u8 = b'B';
+    pub const FORMAT: u8 = b'F';
+    pub const INFO: u8 = b'I';
+    pub const INFO_MULTIPLE: u8 = b'M';
+    pub const PARAMETER: u8 = b'P';
+    pub const DEFAULT_PARAMETER: u8 = b'Q';
+    pub const SUBSCRIPTION: u8 = b'A';
+    pub const UNSUBSCRIPTION: u8 = b'R';
+    pub const DATA: u8 = b'D';
+    pub const LOGGED: u8 = b'L';
+    pub const LOGGED_TAGGED: u8 = b'C';
+    pub const SYNC: u8 = b'S';
+    pub const DROPOUT: u8 = b'O';
+}
+
+/// Kind and length of a message, and where it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub offset: u64,
+    pub kind: u8,
+    pub len: u64,
+}
+
+impl Head {
+    /// Reads the three bytes at the front of `bytes`, which lie at `offset`.
+    pub fn parse(offset: u64, bytes: &[u8]) -> Option<Self> {
+        let &[low, high, kind] = bytes.first_chunk()?;
+        Some(Head {
+            offset,
+            kind,
+            len: u64::from(u16::from_le_bytes([low, high])),
+        })
+    }
+
+    pub fn body(&self) -> u64 {
+        self.offset + HEADER_LEN
+    }
+
+    pub fn end(&self) -> u64 {
+        self.body() + self.len
+    }
+
+    /// Whether the length is one that this kind of message can have. Kinds that are not known here belong to a
+    /// later version of the format; they are stepped over where they can be.
+    pub fn is_plausible(&self) -> bool {
+        match self.kind {
+            kind::FLAGS => self.len >= 40,
+            kind::SYNC => self.len == 8,
+            kind::DROPOUT | kind::UNSUBSCRIPTION => self.len == 2,
+            kind::DATA => self.len > 2,
+            kind::SUBSCRIPTION => self.len > 3,
+            kind::LOGGED => self.len >= 9,
+            kind::LOGGED_TAGGED => self.len >= 11,
+            kind::FORMAT | kind::INFO | kind::PARAMETER => self.len > 2,
+            kind::INFO_MULTIPLE | kind::DEFAULT_PARAMETER => self.len > 3,
+            _ => false,
+        }
+    }
+
+    /// Whether a message of a later version may look like this.
+    pub fn may_be_newer(&self) -> bool {
+        self.kind.is_ascii_alphabetic() && self.len > 0 && !self.is_known_kind()
+    }
+
+    fn is_known_kind(&self) -> bool {
+        b"BFIMPQARDLCSO".contains(&self.kind)
+    }
+}
+
+/// Takes little-endian fields off the front of a message.
+pub(crate) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.bytes(1).map(|bytes| bytes[0])
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.bytes(2)?.try_into().ok()?))
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
+
+/// A key with its type and its value: information, or a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pair<'a> {
+    pub kind: &'a str,
+    pub key: &'a str,
+    pub value: &'a [u8],
+}
+
+impl<'a> Pair<'a> {
+    /// Length of the key, the key with its type, the value.
+    pub fn parse(body: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let len = fields.u8()?;
+        let name = std::str::from_utf8(fields.bytes(len.into())?).ok()?;
+        let (kind, key) = name.split_once(' ')?;
+        Some(Pair {
+            kind,
+            key: key.trim(),
+            value: fields.0,
+        })
+    }
+
+    /// The value of a parameter, of which there are two types; both fit into a double without loss.
+    pub fn number(&self) -> Option<f64> {
+        let word = *self.value.first_chunk()?;
+        match self.kind {
+            "int32_t" => Some(i32::from_le_bytes(word).into()),
+            "float" => Some(f32::from_le_bytes(word).into()),
+            _ => None,
+        }
+    }
+
+    /// The value as text, for people.
+    pub fn text(&self) -> String {
+        let scalar = match self.kind {
+            "bool" => self.value.first().map(|value| (*value != 0).to_string()),
+            "uint8_t" => self.value.first().map(u8::to_string),
+            "int8_t" => self
+                .value
+                .first()
+                .map(|value| value.cast_signed().to_string()),
+            "uint16_t" => self
+                .value
+                .first_chunk()
+                .map(|v| u16::from_le_bytes(*v).to_string()),
+            "int16_t" => self
+                .value
+                .first_chunk()
+                .map(|v| i16::from_le_bytes(*v).to_string()),
+            "uint32_t" => self
+                .value
+                .first_chunk()
+                .map(|v| u32::from_le_bytes(*v).to_string()),
+            "int32_t" => self
+                .value
+                .first_chunk()
+                .map(|v| i32::from_le_bytes(*v).to_string()),
+            "uint64_t" => self
+                .value
+                .first_chunk()
+                .map(|v| u64::from_le_bytes(*v).to_string()),
+            "int64_t" => self
+                .value
+                .first_chunk()
+                .map(|v| i64::from_le_bytes(*v).to_string()),
+            "float" => self
+                .value
+                .first_chunk()
+                .map(|v| f32::from_le_bytes(*v).to_string()),
+            "double" => self
+                .value
+                .first_chunk()
+                .map(|v| f64::from_le_bytes(*v).to_string()),
+            _ => None,
+        };
+        scalar.unwrap_or_else(|| {
+            if self.kind.starts_with("char") {
+                String::from_utf8_lossy(self.value).into_owned()
+            } else {
+                // Bytes of some other kind, such as a hash: in hexadecimal.
+                self.value
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_have_a_type_a_key_and_a_value() {
+        let body = b"\x0bint32_t SYS\x07\0\0\0";
+        let pair = Pair::parse(body).expect("a pair");
+        assert_eq!(
+            (pair.kind, pair.key, pair.number()),
+            ("int32_t", "SYS", Some(7.0))
+        );
+        assert_eq!(pair.text(), "7");
+        assert_eq!(Pair::parse(b"\x09char ver"), None);
+    }
+}

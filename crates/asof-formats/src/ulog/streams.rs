@@ -1,0 +1,197 @@
+//! The channels of a ULog, and which message belongs to which.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use asof_core::{Channel, Schema};
+
+use super::format::{CDR_HEAD, Formats, Layout, align, put_text};
+use super::record::Pair;
+
+/// The channels of a file, and the ids under which its messages come.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub channels: Vec<Arc<Channel>>,
+    /// By id: from which byte of the file on it means which stream; `None` once it was given up.
+    by_id: HashMap<u16, Vec<(u64, Option<Stream>)>>,
+}
+
+/// A channel of messages that have one layout.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    pub channel: u32,
+    pub layout: Arc<Layout>,
+}
+
+impl Streams {
+    /// A topic with several instances has them under their numbers; the first goes by the bare name.
+    pub fn subscribe(
+        &mut self,
+        offset: u64,
+        (id, instance): (u16, u8),
+        name: &str,
+        formats: &Formats,
+    ) -> Result<(), String> {
+        let layout = Arc::new(formats.layout(name)?);
+        let topic = match instance {
+            0 => format!("/{name}"),
+            instance => format!("/{name}/{instance}"),
+        };
+        let mut channel = channel_of(topic, name, &layout.definition);
+        channel
+            .metadata
+            .insert("multi_id".into(), instance.to_string());
+        let channel = self.channel(channel);
+        let stream = Stream { channel, layout };
+        self.by_id
+            .entry(id)
+            .or_default()
+            .push((offset, Some(stream)));
+        Ok(())
+    }
+
+    pub fn unsubscribe(&mut self, offset: u64, id: u16) {
+        if let Some(known) = self.by_id.get_mut(&id) {
+            known.push((offset, None));
+        }
+    }
+
+    /// The stream that an id means at a place of the file.
+    pub fn find(&self, id: u16, offset: u64) -> Option<&Stream> {
+        let known = self.by_id.get(&id)?;
+        let later = known.partition_point(|(from, _)| *from <= offset);
+        known.get(later.checked_sub(1)?)?.1.as_ref()
+    }
+
+    /// Whether data of this length can be a message of the id's stream; `None` where there is no such stream.
+    pub fn fits(&self, id: u16, len: usize, offset: u64) -> Option<bool> {
+        self.find(id, offset).map(|stream| stream.layout.fits(len))
+    }
+
+    /// The place of a channel, which is added if it is new.
+    pub fn channel(&mut self, channel: Channel) -> u32 {
+        let known = self.channels.iter().position(|known| **known == channel);
+        let place = known.unwrap_or_else(|| {
+            self.channels.push(Arc::new(channel));
+            self.channels.len() - 1
+        });
+        place as u32
+    }
+}
+
+fn channel_of(topic: String, type_name: &str, definition: &str) -> Channel {
+    Channel {
+        topic,
+        message_encoding: "cdr".into(),
+        schema: Some(Arc::new(Schema {
+            name: format!("ulog/msg/{type_name}"),
+            encoding: "ros2msg".into(),
+            data: definition.to_owned().into(),
+        })),
+        ..Channel::default()
+    }
+}
+
+/// What was logged beside the topics, each as a channel of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Parameters,
+    LoggedStrings,
+    Dropouts,
+}
+
+impl Beside {
+    pub const ALL: [Beside; 3] = [Beside::Parameters, Beside::LoggedStrings, Beside::Dropouts];
+
+    pub fn channel(self) -> Channel {
+        match self {
+            Beside::Parameters => channel_of(
+                "/parameters".into(),
+                "Parameter",
+                "uint64 timestamp\nstring name\n# int32_t or float\nstring type\nfloat64 value\n\
+                 # initial, changed, or default\nstring source\n\
+                 # of a default: 1 of the system, 2 of the current setup\nuint8 default_types\n",
+            ),
+            Beside::LoggedStrings => channel_of(
+                "/logged_strings".into(),
+                "LoggedString",
+                "uint64 timestamp\n# 0 emergency to 7 debug\nuint8 level\nstring severity\nbool tagged\n\
+                 uint16 tag\nstring text\n",
+            ),
+            Beside::Dropouts => channel_of(
+                "/dropouts".into(),
+                "Dropout",
+                "uint64 timestamp\nuint16 duration_ms\n",
+            ),
+        }
+    }
+}
+
+/// Where a parameter's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Initial,
+    Changed,
+    Default(u8),
+}
+
+/// A parameter as CDR; `false` if its value is of no known type.
+pub(crate) fn put_parameter(out: &mut Vec<u8>, time: u64, pair: &Pair<'_>, origin: Origin) -> bool {
+    let Some(value) = pair.number() else {
+        return false;
+    };
+    let (source, types) = match origin {
+        Origin::Initial => ("initial", 0),
+        Origin::Changed => ("changed", 0),
+        Origin::Default(types) => ("default", types),
+    };
+    let base = start(out, time);
+    put_text(out, base, pair.key.as_bytes());
+    put_text(out, base, pair.kind.as_bytes());
+    align(out, base, 8);
+    out.extend_from_slice(&value.to_le_bytes());
+    put_text(out, base, source.as_bytes());
+    out.push(types);
+    true
+}
+
+/// A logged string as CDR.
+pub(crate) fn put_logged(out: &mut Vec<u8>, time: u64, level: u8, tag: Option<u16>, text: &[u8]) {
+    const SEVERITIES: [&str; 8] = [
+        "emergency",
+        "alert",
+        "critical",
+        "error",
+        "warning",
+        "notice",
+        "info",
+        "debug",
+    ];
+    // Loggers write the digit, not the number.
+    let level = level.checked_sub(b'0').unwrap_or(level);
+    let severity = SEVERITIES
+        .get(usize::from(level))
+        .copied()
+        .unwrap_or("unknown");
+    let base = start(out, time);
+    out.push(level);
+    put_text(out, base, severity.as_bytes());
+    out.push(tag.is_some().into());
+    align(out, base, 2);
+    out.extend_from_slice(&tag.unwrap_or(0).to_le_bytes());
+    let end = memchr::memchr(0, text).unwrap_or(text.len());
+    put_text(out, base, &text[..end]);
+}
+
+/// A dropout as CDR.
+pub(crate) fn put_dropout(out: &mut Vec<u8>, time: u64, milliseconds: u16) {
+    start(out, time);
+    out.extend_from_slice(&milliseconds.to_le_bytes());
+}
+
+fn start(out: &mut Vec<u8>, time: u64) -> usize {
+    out.extend_from_slice(&CDR_HEAD);
+    let base = out.len();
+    out.extend_from_slice(&time.to_le_bytes());
+    base
+}
