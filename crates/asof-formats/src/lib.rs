@@ -51,7 +51,7 @@ mod ulog;
 mod unpacked;
 
 pub use bag::BagFile;
-pub use convert::{ConvertError, ConvertOptions, Converted, convert, is_latched};
+pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
 pub use db3::Db3File;
 pub use definitions::Definitions;
 pub use mcap::{

@@ -53,12 +53,12 @@ fn a_message_is_cdr_with_a_definition_and_the_time_of_the_vehicle() {
     let schema = battery.channel.schema.as_ref().expect("a schema");
     assert_eq!(
         (schema.name.as_str(), schema.encoding.as_str()),
-        ("ulog/msg/battery", "ros2msg")
+        ("ulog/msg/Battery", "ros2msg")
     );
     assert!(
         schema
             .data
-            .starts_with(b"uint64 timestamp\nulog/cell[2] cells\nbool charging\nstring name\n")
+            .starts_with(b"uint64 timestamp\nulog/Cell[2] cells\nbool charging\nstring name\n")
     );
     let wanted = [
         &[0, 1, 0, 0][..],

@@ -1,5 +1,6 @@
 //! From any recording into MCAP.
 
+mod ros2;
 mod sort;
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,11 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use asof_core::{
-    Channel, Message, MessageRef, Problem, ProblemKind, Query, SourceError, Stamp, TimeRange,
-    Topics,
+    Channel, Message, MessageRef, Problem, ProblemKind, Query, SourceError, Stamp, Summary,
+    TimeRange, Topics,
 };
 
-use crate::{Attachment, McapWriteError, McapWriter, Recording};
+use crate::{Attachment, Definitions, McapWriteError, McapWriter, Recording};
+use ros2::Transcoder;
 use sort::Sorter;
 
 /// What of a recording goes into the new one, and how.
@@ -22,6 +24,11 @@ pub struct ConvertOptions {
     pub query: Query,
     /// New names of topics, by their old ones.
     pub rename: BTreeMap<String, String>,
+    /// Whether standard types of ROS 1 become those of ROS 2; what has no counterpart there stays as it is, and
+    /// is counted.
+    pub to_ros2: bool,
+    /// Stop before the next message once the output has this many bytes; [`Converted::next`] says where.
+    pub bytes: Option<u64>,
     /// Whether attachments come along.
     pub attachments: bool,
     /// Whether named sets of text come along.
@@ -39,6 +46,8 @@ impl Default for ConvertOptions {
         ConvertOptions {
             query: Query::all(),
             rename: BTreeMap::new(),
+            to_ros2: false,
+            bytes: None,
             attachments: true,
             metadata: true,
             keep_latched: true,
@@ -55,16 +64,31 @@ pub struct Converted {
     pub messages: u64,
     /// Messages from before the start, which were latched then.
     pub latched: u64,
+    /// Messages that became messages of ROS 2.
+    pub transcoded: u64,
+    /// Types of ROS 1 that stayed as they are, although ROS 2 was asked for.
+    pub kept: BTreeMap<String, Kept>,
     /// Attachments.
     pub attachments: u64,
     /// Named sets of text.
     pub metadata: u64,
     /// From the first message written to the last.
     pub range: TimeRange,
+    /// The time of the first message that did not go in, where [`ConvertOptions::bytes`] was reached.
+    pub next: Option<Stamp>,
     /// Whether the messages were so far out of order that they were sorted on disk.
     pub sorted_on_disk: bool,
     /// What beside the messages could not be read. The recording itself has its other problems.
     pub problems: Vec<Problem>,
+}
+
+/// A type that has no counterpart in ROS 2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Why it has none.
+    pub reason: String,
+    /// How many messages of it stayed as they are.
+    pub messages: u64,
 }
 
 /// Why a conversion stopped.
@@ -114,13 +138,18 @@ pub fn convert<W: Write + Seek>(
         writer,
         options,
         progress,
-        renamed: HashMap::new(),
+        targets: HashMap::new(),
+        payload: Vec::new(),
+        malformed: BTreeMap::new(),
         done: Converted {
             messages: 0,
             latched: 0,
+            transcoded: 0,
+            kept: BTreeMap::new(),
             attachments: 0,
             metadata: 0,
             range: TimeRange::EMPTY,
+            next: None,
             sorted_on_disk: false,
             problems: Vec::new(),
         },
@@ -129,7 +158,7 @@ pub fn convert<W: Write + Seek>(
     conversion.write_latched()?;
     conversion.write_messages()?;
     conversion.write_extras()?;
-    Ok(conversion.done)
+    Ok(conversion.conclude())
 }
 
 /// Whether the last message of a channel is meant for those who come later: a latched topic of ROS 1, a
@@ -149,6 +178,21 @@ pub fn is_latched(channel: &Channel) -> bool {
     is_latching || is_transient_local || holds_static_transforms(channel)
 }
 
+/// The conventions that the new recording follows: those of the old one, or of ROS 2 where all of it becomes that.
+pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
+    if !options.to_ros2 || summary.profile != "ros1" {
+        return summary.profile.clone();
+    }
+    let definitions = Definitions::standard();
+    let mut chosen = summary.channels.iter().filter(|entry| {
+        let topics = &options.query.topics;
+        topics.contains(&entry.channel.topic) && entry.channel.message_encoding == "ros1"
+    });
+    let is_whole = chosen.all(|entry| Transcoder::new(&entry.channel, &definitions).is_ok());
+    let profile = if is_whole { "ros2" } else { "" };
+    profile.to_owned()
+}
+
 /// Each message of `/tf_static` adds frames to those before it, so all of them count, not the last alone.
 fn holds_static_transforms(channel: &Channel) -> bool {
     channel.topic.ends_with("/tf_static") || channel.topic == "tf_static"
@@ -159,16 +203,28 @@ struct Conversion<'a, W: Write + Seek> {
     writer: &'a mut McapWriter<W>,
     options: &'a ConvertOptions,
     progress: &'a mut dyn FnMut(u64),
-    /// New channels by the address of the old ones, which are kept so that no other gets their address.
-    renamed: HashMap<usize, (Arc<Channel>, Arc<Channel>)>,
+    /// New channels by the address of the old ones.
+    targets: HashMap<usize, Target>,
+    /// The last payload that was transcoded.
+    payload: Vec<u8>,
+    /// Messages that are not what their definition says, by topic.
+    malformed: BTreeMap<String, u64>,
     done: Converted,
+}
+
+/// What becomes of the messages of a channel.
+struct Target {
+    /// Kept so that no other channel gets its address.
+    _old: Arc<Channel>,
+    new: Arc<Channel>,
+    transcoder: Option<Arc<Transcoder>>,
 }
 
 impl<W: Write + Seek> Conversion<'_, W> {
     fn declare_channels(&mut self) -> Result<(), ConvertError> {
         for entry in &self.recording.summary().channels {
             if self.options.query.topics.contains(&entry.channel.topic) {
-                let channel = self.channel(&entry.channel);
+                let (channel, _) = self.target(&entry.channel);
                 self.writer.add_channel(&channel)?;
             }
         }
@@ -206,9 +262,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         latched.sort_by_key(|message| message.log_time);
         for mut message in latched {
             message.log_time = range.start;
-            message.channel = self.channel(&message.channel);
-            self.write(&message)?;
-            self.done.latched += 1;
+            self.done.latched += u64::from(self.write(&message)?);
         }
         Ok(())
     }
@@ -221,6 +275,9 @@ impl<W: Write + Seek> Conversion<'_, W> {
         for batch in self.recording.read(query)? {
             let batch = batch?;
             for message in batch.iter() {
+                if self.is_full(message.log_time) {
+                    return Ok(());
+                }
                 self.write_ref(message)?;
             }
             (self.progress)(self.done.messages);
@@ -241,8 +298,10 @@ impl<W: Write + Seek> Conversion<'_, W> {
         }
         let mut sorted = sorter.finish().map_err(ConvertError::Sort)?;
         self.done.sorted_on_disk = sorted.is_on_disk();
-        while let Some(mut message) = sorted.next().map_err(ConvertError::Sort)? {
-            message.channel = self.channel(&message.channel);
+        while let Some(message) = sorted.next().map_err(ConvertError::Sort)? {
+            if self.is_full(message.log_time) {
+                return Ok(());
+            }
             self.write(&message)?;
             if self.done.messages.is_multiple_of(4096) {
                 (self.progress)(u64::midpoint(read, self.done.messages));
@@ -297,20 +356,73 @@ impl<W: Write + Seek> Conversion<'_, W> {
     }
 
     fn write_ref(&mut self, message: MessageRef<'_>) -> Result<(), ConvertError> {
-        if self.options.rename.contains_key(&message.channel.topic) {
-            let mut message = message.to_message();
-            message.channel = self.channel(&message.channel);
-            return self.write(&message);
+        if self.options.rename.is_empty() && !self.options.to_ros2 {
+            self.writer.write_ref(message)?;
+            self.count(message.log_time);
+            return Ok(());
         }
-        self.writer.write_ref(message)?;
-        self.count(message.log_time);
-        Ok(())
+        let times = (message.log_time, message.publish_time);
+        self.put(message.channel, times, message.sequence, message.payload)
+            .map(drop)
     }
 
-    fn write(&mut self, message: &Message) -> Result<(), ConvertError> {
-        self.writer.write(message)?;
-        self.count(message.log_time);
-        Ok(())
+    /// Whether it could be written.
+    fn write(&mut self, message: &Message) -> Result<bool, ConvertError> {
+        let times = (message.log_time, message.publish_time);
+        self.put(&message.channel, times, message.sequence, &message.payload)
+    }
+
+    fn put(
+        &mut self,
+        channel: &Arc<Channel>,
+        times: (Stamp, Stamp),
+        sequence: u32,
+        payload: &[u8],
+    ) -> Result<bool, ConvertError> {
+        let (target, transcoder) = self.target(channel);
+        let Some(transcoder) = transcoder else {
+            if let Some(kept) = self.done.kept.get_mut(channel.type_name()) {
+                kept.messages += 1;
+            }
+            self.writer.put(&target, times, sequence, payload)?;
+            self.count(times.0);
+            return Ok(true);
+        };
+        if transcoder.transcode(payload, &mut self.payload).is_err() {
+            *self.malformed.entry(channel.topic.clone()).or_default() += 1;
+            return Ok(false);
+        }
+        self.writer.put(&target, times, sequence, &self.payload)?;
+        self.done.transcoded += 1;
+        self.count(times.0);
+        Ok(true)
+    }
+
+    /// Whether the output is as large as it may be; messages of one time stay together.
+    fn is_full(&mut self, next: Stamp) -> bool {
+        let is_full = self
+            .options
+            .bytes
+            .is_some_and(|bytes| self.writer.bytes() >= bytes)
+            && !self.done.range.is_empty()
+            && next > self.done.range.end;
+        if is_full {
+            self.done.next = Some(next);
+        }
+        is_full
+    }
+
+    fn conclude(mut self) -> Converted {
+        for (topic, count) in self.malformed {
+            let message =
+                format!("{count} messages are not what their definition says; they are left out");
+            self.done.problems.push(Problem {
+                topic: Some(topic),
+                ..Problem::whole(ProblemKind::BadRecord, message)
+            });
+        }
+        self.done.kept.retain(|_, kept| kept.messages > 0);
+        self.done
     }
 
     fn count(&mut self, log_time: Stamp) {
@@ -318,21 +430,42 @@ impl<W: Write + Seek> Conversion<'_, W> {
         self.done.range = self.done.range.cover_stamp(log_time);
     }
 
-    /// The channel under its new name.
-    fn channel(&mut self, channel: &Arc<Channel>) -> Arc<Channel> {
-        let Some(topic) = self.options.rename.get(&channel.topic) else {
-            return Arc::clone(channel);
+    /// The channel under its new name, and how its messages are rewritten, if they are.
+    fn target(&mut self, channel: &Arc<Channel>) -> (Arc<Channel>, Option<Arc<Transcoder>>) {
+        let key = Arc::as_ptr(channel) as usize;
+        if let Some(target) = self.targets.get(&key) {
+            return (Arc::clone(&target.new), target.transcoder.clone());
+        }
+        let mut transcoder = None;
+        if self.options.to_ros2 && channel.message_encoding == "ros1" {
+            match Transcoder::new(channel, &Definitions::standard()) {
+                Ok(found) => transcoder = Some(Arc::new(found)),
+                Err(reason) => {
+                    let kept = Kept {
+                        reason,
+                        messages: 0,
+                    };
+                    self.done
+                        .kept
+                        .entry(channel.type_name().to_owned())
+                        .or_insert(kept);
+                }
+            }
+        }
+        let made = transcoder.as_ref().map_or(channel, |found| &found.channel);
+        let new = match self.options.rename.get(&channel.topic) {
+            Some(topic) => Arc::new(Channel {
+                topic: topic.clone(),
+                ..Channel::clone(made)
+            }),
+            None => Arc::clone(made),
         };
-        let (_, renamed) = self
-            .renamed
-            .entry(Arc::as_ptr(channel) as usize)
-            .or_insert_with(|| {
-                let renamed = Channel {
-                    topic: topic.clone(),
-                    ..Channel::clone(channel)
-                };
-                (Arc::clone(channel), Arc::new(renamed))
-            });
-        Arc::clone(renamed)
+        let target = Target {
+            _old: Arc::clone(channel),
+            new: Arc::clone(&new),
+            transcoder: transcoder.clone(),
+        };
+        self.targets.insert(key, target);
+        (new, transcoder)
     }
 }

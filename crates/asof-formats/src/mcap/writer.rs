@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use asof_core::{Channel, Message, MessageRef, Schema, Stamp};
@@ -31,7 +32,7 @@ use asof_core::{Channel, Message, MessageRef, Schema, Stamp};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct McapWriter<W: Write + Seek> {
-    inner: mcap::Writer<W>,
+    inner: mcap::Writer<Counted<W>>,
     options: McapWriterOptions,
     /// The file's numbers of the channels met so far, by address. The `Arc` is kept so that its address
     /// cannot be given to another channel.
@@ -40,6 +41,32 @@ pub struct McapWriter<W: Write + Seek> {
     chunk_start: Option<Stamp>,
     chunk_bytes: u64,
     written: u64,
+    /// What has gone out so far.
+    bytes: Arc<AtomicU64>,
+}
+
+/// Counts what is written.
+struct Counted<W> {
+    inner: W,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.bytes.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<W: Seek> Seek for Counted<W> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
+    }
 }
 
 /// How an MCAP file is written.
@@ -130,6 +157,7 @@ impl<W: Write + Seek> McapWriter<W> {
             Compression::Lz4 => Some(mcap::Compression::Lz4),
             Compression::None => None,
         };
+        let bytes = Arc::<AtomicU64>::default();
         let inner = mcap::WriteOptions::new()
             .compression(compression)
             .compression_level(options.level)
@@ -141,7 +169,10 @@ impl<W: Write + Seek> McapWriter<W> {
             .disable_seeking(true)
             .profile(options.profile.clone())
             .library(concat!("asof ", env!("CARGO_PKG_VERSION")))
-            .create(writer)?;
+            .create(Counted {
+                inner: writer,
+                bytes: Arc::clone(&bytes),
+            })?;
         Ok(McapWriter {
             inner,
             options,
@@ -149,6 +180,7 @@ impl<W: Write + Seek> McapWriter<W> {
             chunk_start: None,
             chunk_bytes: 0,
             written: 0,
+            bytes,
         })
     }
 
@@ -229,18 +261,23 @@ impl<W: Write + Seek> McapWriter<W> {
         self.written
     }
 
+    /// How many bytes were written: all but the open chunk.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Closes the open chunk, writes the summary, and gives the writer back, flushed.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn finish(mut self) -> Result<W, McapWriteError> {
         self.inner.finish()?;
-        let mut writer = self.inner.into_inner();
+        let mut writer = self.inner.into_inner().inner;
         writer.flush()?;
         Ok(writer)
     }
 
-    fn put(
+    pub(crate) fn put(
         &mut self,
         channel: &Arc<Channel>,
         (log_time, publish_time): (Stamp, Stamp),

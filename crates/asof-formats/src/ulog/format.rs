@@ -82,7 +82,7 @@ impl Formats {
             let _ = write!(
                 text,
                 "{RULE}\nMSG: {}\n{}",
-                type_name(&nested),
+                self.full_name(&nested),
                 self.own_definition(&nested)
             );
             waiting.extend(self.nested_in(&nested));
@@ -108,7 +108,9 @@ impl Formats {
                 Kind::Scalar(_, kind) => writeln!(text, "{kind}{count} {}", field.name),
                 Kind::Char if field.count.is_some() => writeln!(text, "string {}", field.name),
                 Kind::Char => writeln!(text, "uint8 {}", field.name),
-                Kind::Nested(kind) => writeln!(text, "{}{count} {}", type_name(kind), field.name),
+                Kind::Nested(kind) => {
+                    writeln!(text, "{}{count} {}", self.full_name(kind), field.name)
+                }
             };
         }
         if text.is_empty() {
@@ -116,6 +118,21 @@ impl Formats {
             text.push_str("uint8 structure_needs_at_least_one_member\n");
         }
         text
+    }
+
+    /// The name of a format's type: `VehicleAttitude`, as PX4 names its types for ROS 2.
+    pub fn type_name(&self, format: &str) -> String {
+        let name = camel_case(format);
+        let is_taken = |other: &&String| *other != format && camel_case(other) == name;
+        if self.0.keys().any(|other| is_taken(&other)) {
+            format.to_owned()
+        } else {
+            name
+        }
+    }
+
+    fn full_name(&self, format: &str) -> String {
+        format!("ulog/{}", self.type_name(format))
     }
 
     fn nested_in(&self, name: &str) -> Vec<String> {
@@ -129,9 +146,15 @@ impl Formats {
     }
 }
 
-/// The name of a format's type in ROS: `ulog/vehicle_attitude`.
-fn type_name(format: &str) -> String {
-    format!("ulog/{format}")
+/// `vehicle_attitude` becomes `VehicleAttitude`: names of types have no underscores in ROS, and readers insist.
+fn camel_case(format: &str) -> String {
+    let words = format.split('_');
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    words.map(capital).collect()
 }
 
 impl Field {
@@ -414,9 +437,9 @@ mod tests {
         assert!(
             layout
                 .definition
-                .starts_with("uint64 timestamp\nulog/part[2] parts\nstring name\n===")
+                .starts_with("uint64 timestamp\nulog/Part[2] parts\nstring name\n===")
         );
-        assert!(layout.definition.ends_with("MSG: ulog/part\nuint8 id\n"));
+        assert!(layout.definition.ends_with("MSG: ulog/Part\nuint8 id\n"));
     }
 
     #[test]

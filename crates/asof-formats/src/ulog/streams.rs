@@ -37,7 +37,7 @@ impl Streams {
             0 => format!("/{name}"),
             instance => format!("/{name}/{instance}"),
         };
-        let mut channel = channel_of(topic, name, &layout.definition);
+        let mut channel = channel_of(topic, &formats.type_name(name), &layout.definition);
         channel
             .metadata
             .insert("multi_id".into(), instance.to_string());

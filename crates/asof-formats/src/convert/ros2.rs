@@ -1,0 +1,550 @@
+//! Messages of ROS 1 as messages of ROS 2: the standard types, from one serialization to the other.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use asof_core::{Channel, Schema};
+use bytes::Bytes;
+
+use crate::Definitions;
+
+/// How the messages of a ROS 1 channel become those of a ROS 2 channel.
+#[derive(Debug)]
+pub(super) struct Transcoder {
+    pub channel: Arc<Channel>,
+    program: Vec<Step>,
+}
+
+/// One step of the way: takes from the front of the one payload, adds to the end of the other.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// So many values of this width.
+    Copy(usize, usize),
+    /// So many bytes that ROS 2 has no place for.
+    Drop(usize),
+    Text,
+    /// A sequence of values of this width.
+    Words(usize),
+    /// A sequence of anything else, and the least that an element takes.
+    Each(Vec<Step>, usize),
+    /// So many of anything else.
+    Times(usize, Vec<Step>),
+    /// So many zeros of this width, for a field that ROS 1 has not.
+    Zeros(usize, usize),
+    EmptyText,
+    /// A message without fields has one byte in CDR.
+    Nothing,
+}
+
+/// A payload that is not what its definition says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+impl Transcoder {
+    /// The way for a channel; an error says why there is none.
+    pub fn new(channel: &Channel, definitions: &Definitions) -> Result<Self, String> {
+        let schema = channel.schema.as_deref().ok_or("it has no definition")?;
+        let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is no text")?;
+        let theirs = Types::of_ros1(&schema.name, text);
+        let name = renamed(&schema.name);
+        let full = definitions
+            .full_text(&name)
+            .ok_or_else(|| format!("{} is no standard type of ROS 2", schema.name))?;
+        let ours = Types::of_ros2(&name, &full);
+        let mut compiler = Compiler {
+            theirs: &theirs,
+            ours: &ours,
+            steps: 0,
+        };
+        let program = compiler.group(&short(&schema.name), &name, 0)?;
+        Ok(Transcoder {
+            channel: Arc::new(as_ros2(channel, &name, full)),
+            program,
+        })
+    }
+
+    /// Writes a payload of ROS 1 as CDR into `out`, which is emptied first.
+    pub fn transcode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+        out.clear();
+        out.extend_from_slice(&[0, 1, 0, 0]);
+        let mut input = payload;
+        run(&self.program, &mut input, out)?;
+        Ok(())
+    }
+}
+
+/// Types that have another name in ROS 2.
+fn renamed(name: &str) -> String {
+    match name {
+        "tf/tfMessage" => "tf2_msgs/TFMessage".to_owned(),
+        name => short(name),
+    }
+}
+
+fn short(name: &str) -> String {
+    match *name.split('/').collect::<Vec<_>>() {
+        [package, "msg", kind] => format!("{package}/{kind}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The channel that ROS 2 would have recorded.
+fn as_ros2(channel: &Channel, name: &str, definition: String) -> Channel {
+    let mut metadata = channel.metadata.clone();
+    metadata.remove("md5sum");
+    if metadata
+        .remove("latching")
+        .is_some_and(|latching| latching == "1")
+    {
+        metadata.insert("offered_qos_profiles".into(), latched_qos());
+    }
+    Channel {
+        topic: channel.topic.clone(),
+        message_encoding: "cdr".into(),
+        schema: Some(Arc::new(Schema {
+            name: name.replace('/', "/msg/"),
+            encoding: "ros2msg".into(),
+            data: Bytes::from(definition),
+        })),
+        metadata,
+    }
+}
+
+/// What a publisher of a latched topic offers in ROS 2, in rosbag2's words: reliable, transient local.
+fn latched_qos() -> String {
+    let mut text =
+        "- history: 3\n  depth: 0\n  reliability: 1\n  durability: 1\n  liveliness: 1\n".to_owned();
+    for name in ["deadline", "lifespan", "liveliness_lease_duration"] {
+        let _ = write!(
+            text,
+            "  {name}:\n    sec: 9223372036\n    nsec: 854775807\n"
+        );
+    }
+    text.push_str("  avoid_ros_namespace_conventions: false");
+    text
+}
+
+/// Message types by their short names, with their fields.
+struct Types(HashMap<String, Vec<Field>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Field {
+    kind: Kind,
+    count: Count,
+    name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    /// Numbers of this many bytes; floats apart from integers.
+    Number(usize, bool),
+    Text,
+    /// ROS 1's time and duration, which are types of their own in ROS 2.
+    Time,
+    Named(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Count {
+    One,
+    Fixed(usize),
+    Any,
+}
+
+impl Types {
+    fn of_ros1(name: &str, text: &str) -> Self {
+        let mut types = Self::parse(name, text);
+        let header = "std_msgs/Header".to_owned();
+        types
+            .0
+            .entry(header)
+            .or_insert_with(|| fields_of("std_msgs", "uint32 seq\ntime stamp\nstring frame_id"));
+        types
+    }
+
+    fn of_ros2(name: &str, text: &str) -> Self {
+        Self::parse(name, text)
+    }
+
+    /// A definition, then those that it needs, each behind a line of `=`.
+    fn parse(name: &str, text: &str) -> Self {
+        let mut types = HashMap::new();
+        let mut current = short(name);
+        let mut lines = String::new();
+        let mut add = |name: &str, lines: &str| {
+            let package = name.split('/').next().unwrap_or_default();
+            types
+                .entry(name.to_owned())
+                .or_insert_with(|| fields_of(package, lines));
+        };
+        for line in text.lines() {
+            let trimmed = line.trim();
+            if trimmed.len() >= 3 && trimmed.bytes().all(|byte| byte == b'=') {
+                add(&current, &lines);
+                (current, lines) = (String::new(), String::new());
+            } else if let (true, Some(name)) = (current.is_empty(), trimmed.strip_prefix("MSG:")) {
+                current = short(name.trim());
+            } else {
+                lines.push_str(line);
+                lines.push('\n');
+            }
+        }
+        add(&current, &lines);
+        Types(types)
+    }
+
+    fn get(&self, name: &str) -> Result<&[Field], String> {
+        let fields = self.0.get(name).map(Vec::as_slice);
+        fields.ok_or_else(|| format!("the definition of {name} is missing"))
+    }
+}
+
+fn fields_of(package: &str, text: &str) -> Vec<Field> {
+    text.lines()
+        .filter_map(|line| field_of(package, line))
+        .collect()
+}
+
+fn field_of(package: &str, line: &str) -> Option<Field> {
+    let line = line.split('#').next()?.trim();
+    let (kind, rest) = line.split_once(char::is_whitespace)?;
+    let name = rest.split_whitespace().next()?;
+    // A constant takes no room.
+    if rest.contains('=') {
+        return None;
+    }
+    let (kind, count) = match kind.split_once('[') {
+        Some((kind, count)) => match count.trim_end_matches(']').parse() {
+            Ok(count) => (kind, Count::Fixed(count)),
+            // `[]`, or with a bound: `[<=3]`.
+            Err(_) => (kind, Count::Any),
+        },
+        None => (kind, Count::One),
+    };
+    let kind = match kind.split('<').next()? {
+        "bool" | "int8" | "uint8" | "byte" | "char" => Kind::Number(1, false),
+        "int16" | "uint16" => Kind::Number(2, false),
+        "int32" | "uint32" => Kind::Number(4, false),
+        "int64" | "uint64" => Kind::Number(8, false),
+        "float32" => Kind::Number(4, true),
+        "float64" => Kind::Number(8, true),
+        "string" => Kind::Text,
+        "time" | "duration" => Kind::Time,
+        "Header" => Kind::Named("std_msgs/Header".into()),
+        other if other.contains('/') => Kind::Named(short(other)),
+        other => Kind::Named(format!("{package}/{other}")),
+    };
+    let name = name.to_owned();
+    Some(Field { kind, count, name })
+}
+
+struct Compiler<'a> {
+    theirs: &'a Types,
+    ours: &'a Types,
+    steps: usize,
+}
+
+/// Types nest no deeper than this, and have no more fields.
+const DEEPEST: usize = 32;
+const MOST_STEPS: usize = 10_000;
+
+impl Compiler<'_> {
+    /// From a type of theirs to one of ours.
+    fn group(&mut self, from: &str, to: &str, depth: usize) -> Result<Vec<Step>, String> {
+        let (theirs, ours) = (self.theirs.get(from)?, self.ours.get(to)?);
+        self.steps += 1 + ours.len();
+        if depth > DEEPEST || self.steps > MOST_STEPS {
+            return Err(format!("{from} is too large"));
+        }
+        let mut program = Vec::new();
+        let mut next = 0;
+        if from == "std_msgs/Header" && theirs.first().is_some_and(|first| first.name == "seq") {
+            program.push(Step::Drop(4));
+            next = 1;
+        }
+        for field in ours {
+            // The names of a few fields went from capitals to small letters.
+            let is_same = |theirs: &Field| theirs.name.eq_ignore_ascii_case(&field.name);
+            match theirs.iter().position(is_same) {
+                Some(place) if place == next => {
+                    next += 1;
+                    self.field(&theirs[place], field, depth, &mut program)?;
+                }
+                Some(_) => return Err(format!("{from} has its fields in another order than {to}")),
+                None => self.default(field, depth, &mut program)?,
+            }
+        }
+        if let Some(unused) = theirs.get(next) {
+            return Err(format!("{to} of ROS 2 has no field '{}'", unused.name));
+        }
+        if ours.is_empty() {
+            program.push(Step::Nothing);
+        }
+        Ok(program)
+    }
+
+    fn field(
+        &mut self,
+        theirs: &Field,
+        ours: &Field,
+        depth: usize,
+        program: &mut Vec<Step>,
+    ) -> Result<(), String> {
+        let differs = || format!("the field '{}' is of another type in ROS 2", ours.name);
+        if theirs.count != ours.count {
+            return Err(differs());
+        }
+        let element = match (&theirs.kind, &ours.kind) {
+            (Kind::Number(..), Kind::Number(width, _)) if theirs.kind == ours.kind => {
+                program.push(match ours.count {
+                    Count::One => Step::Copy(*width, 1),
+                    Count::Fixed(count) => Step::Copy(*width, count),
+                    Count::Any => Step::Words(*width),
+                });
+                return Ok(());
+            }
+            (Kind::Text, Kind::Text) => vec![Step::Text],
+            (Kind::Time, Kind::Named(name))
+                if name == "builtin_interfaces/Time" || name == "builtin_interfaces/Duration" =>
+            {
+                vec![Step::Copy(4, 2)]
+            }
+            (Kind::Named(from), Kind::Named(to)) if renamed(from) == *to => {
+                self.group(from, to, depth + 1)?
+            }
+            _ => return Err(differs()),
+        };
+        match ours.count {
+            Count::One => program.extend(element),
+            Count::Fixed(count) => program.push(Step::Times(count, element)),
+            Count::Any => {
+                let least = least_input(&element);
+                program.push(Step::Each(element, least));
+            }
+        }
+        Ok(())
+    }
+
+    /// What ROS 2 has and ROS 1 has not is zero, empty, nothing.
+    fn default(
+        &mut self,
+        field: &Field,
+        depth: usize,
+        program: &mut Vec<Step>,
+    ) -> Result<(), String> {
+        let count = match field.count {
+            Count::One => 1,
+            Count::Fixed(count) => count,
+            Count::Any => {
+                program.push(Step::Zeros(4, 1));
+                return Ok(());
+            }
+        };
+        let element = match &field.kind {
+            Kind::Number(width, _) => {
+                program.push(Step::Zeros(*width, count));
+                return Ok(());
+            }
+            Kind::Text => vec![Step::EmptyText],
+            Kind::Time => vec![Step::Zeros(4, 2)],
+            Kind::Named(name) => {
+                self.steps += 1;
+                if depth > DEEPEST || self.steps > MOST_STEPS {
+                    return Err(format!("{name} is too large"));
+                }
+                let mut element = Vec::new();
+                for field in self.ours.get(name)? {
+                    self.default(field, depth + 1, &mut element)?;
+                }
+                if element.is_empty() {
+                    element.push(Step::Nothing);
+                }
+                element
+            }
+        };
+        program.push(Step::Times(count, element));
+        Ok(())
+    }
+}
+
+/// The least that a program takes from its input.
+fn least_input(program: &[Step]) -> usize {
+    let step = |step: &Step| match step {
+        Step::Copy(width, count) => width * count,
+        Step::Drop(len) => *len,
+        Step::Text | Step::Words(_) | Step::Each(..) => 4,
+        Step::Times(count, steps) => count * least_input(steps),
+        Step::Zeros(..) | Step::EmptyText | Step::Nothing => 0,
+    };
+    program.iter().map(step).sum()
+}
+
+fn run(program: &[Step], input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    for step in program {
+        match step {
+            Step::Copy(width, count) => {
+                align(out, *width);
+                out.extend_from_slice(take(input, width * count)?);
+            }
+            Step::Drop(len) => drop(take(input, *len)?),
+            Step::Text => {
+                let text = {
+                    let len = length(input)?;
+                    take(input, len)?
+                };
+                align(out, 4);
+                out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+                out.extend_from_slice(text);
+                out.push(0);
+            }
+            Step::Words(width) => {
+                let count = length(input)?;
+                let words = take(input, count.checked_mul(*width).ok_or(Malformed)?)?;
+                put_count(out, count);
+                if count > 0 {
+                    align(out, *width);
+                    out.extend_from_slice(words);
+                }
+            }
+            Step::Each(element, least) => {
+                let count = length(input)?;
+                // Nothing is done on the word of a count alone.
+                if count.saturating_mul((*least).max(1)) > input.len() {
+                    return Err(Malformed);
+                }
+                put_count(out, count);
+                for _ in 0..count {
+                    run(element, input, out)?;
+                }
+            }
+            Step::Times(count, element) => {
+                for _ in 0..*count {
+                    run(element, input, out)?;
+                }
+            }
+            Step::Zeros(width, count) => {
+                align(out, *width);
+                out.resize(out.len() + width * count, 0);
+            }
+            Step::EmptyText => {
+                put_count(out, 1);
+                out.push(0);
+            }
+            Step::Nothing => out.push(0),
+        }
+    }
+    Ok(())
+}
+
+fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], Malformed> {
+    let (front, rest) = input.split_at_checked(len).ok_or(Malformed)?;
+    *input = rest;
+    Ok(front)
+}
+
+fn length(input: &mut &[u8]) -> Result<usize, Malformed> {
+    let word = take(input, 4)?.try_into().map_err(|_| Malformed)?;
+    Ok(u32::from_le_bytes(word) as usize)
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    align(out, 4);
+    out.extend_from_slice(&(count as u32).to_le_bytes());
+}
+
+/// CDR counts from behind its head of four bytes.
+fn align(out: &mut Vec<u8>, width: usize) {
+    let len = out.len() - 4;
+    out.resize(4 + len.next_multiple_of(width), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(name: &str, definition: &str) -> Channel {
+        Channel {
+            topic: "/t".into(),
+            message_encoding: "ros1".into(),
+            schema: Some(Arc::new(Schema {
+                name: name.into(),
+                encoding: "ros1msg".into(),
+                data: definition.to_owned().into(),
+            })),
+            metadata: [("latching".to_owned(), "1".to_owned())].into(),
+        }
+    }
+
+    fn transcoded(name: &str, definition: &str, payload: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let transcoder = Transcoder::new(&channel(name, definition), &Definitions::standard());
+        let mut out = Vec::new();
+        transcoder.expect("a way").transcode(payload, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn a_header_loses_its_sequence_and_text_gains_its_zero() {
+        let definition = "Header header\nfloat64 temperature\nfloat64 variance\n";
+        let mut payload = vec![9, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, b'a', b'b'];
+        payload.extend([1.5f64, 2.5].map(f64::to_le_bytes).concat());
+        let mut wanted = vec![
+            0, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, b'a', b'b', 0,
+        ];
+        wanted.resize(4 + 16, 0);
+        wanted.extend([1.5f64, 2.5].map(f64::to_le_bytes).concat());
+        let found = transcoded("sensor_msgs/Temperature", definition, &payload);
+        assert_eq!(found, Ok(wanted));
+        let cut = &payload[..payload.len() - 1];
+        assert_eq!(
+            transcoded("sensor_msgs/Temperature", definition, cut),
+            Err(Malformed)
+        );
+    }
+
+    #[test]
+    fn the_channel_is_what_ros_2_would_have_recorded() {
+        let found = Transcoder::new(
+            &channel("std_msgs/String", "string data\n"),
+            &Definitions::standard(),
+        );
+        let channel = found.expect("a way").channel;
+        assert_eq!(channel.type_name(), "std_msgs/msg/String");
+        assert!(crate::is_latched(&channel));
+        assert!(!channel.metadata.contains_key("latching"));
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_refused_with_a_reason() {
+        let refused = |name: &str, definition: &str| {
+            Transcoder::new(&channel(name, definition), &Definitions::standard())
+                .map(|_| ())
+                .expect_err("no way")
+        };
+        assert!(refused("my_robot/Odd", "int8 x\n").contains("no standard type"));
+        assert!(refused("std_msgs/String", "string data\nint8 more\n").contains("no field 'more'"));
+        assert!(refused("std_msgs/String", "int8 data\n").contains("another type"));
+        assert!(
+            refused("geometry_msgs/Point", "float64 y\nfloat64 x\nfloat64 z\n").contains("order")
+        );
+    }
+
+    #[test]
+    fn an_empty_message_and_an_empty_list_are_as_cdr_has_them() {
+        assert_eq!(
+            transcoded("std_msgs/Empty", "", &[]),
+            Ok(vec![0, 1, 0, 0, 0])
+        );
+        let path = "Header header\ngeometry_msgs/PoseStamped[] poses\n===\nMSG: geometry_msgs/PoseStamped\n\
+            Header header\ngeometry_msgs/Pose pose\n===\nMSG: geometry_msgs/Pose\nPoint position\nQuaternion orientation\n\
+            ===\nMSG: geometry_msgs/Point\nfloat64 x\nfloat64 y\nfloat64 z\n===\nMSG: geometry_msgs/Quaternion\n\
+            float64 x\nfloat64 y\nfloat64 z\nfloat64 w\n";
+        let found = transcoded("nav_msgs/Path", path, &[0; 20]);
+        assert_eq!(
+            found,
+            Ok([&[0, 1, 0, 0][..], &[0; 8], &[1, 0, 0, 0], &[0; 8]].concat())
+        );
+        let absurd = [&[0; 16][..], &[255; 4]].concat();
+        assert_eq!(transcoded("nav_msgs/Path", path, &absurd), Err(Malformed));
+    }
+}
