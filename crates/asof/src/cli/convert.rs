@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use asof_core::{Problem, Query, Topics};
-use asof_formats::{ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording, convert};
-use clap::Args;
+use asof_formats::{ConvertOptions, Recording};
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::newfile::{NewFile, refuse_same};
 use super::numbers::{bytes, counted, shown};
 use super::place::Opening;
-use super::recover::CompressionChoice;
 use super::report::problems_as_json;
-use super::screen::{Palette, Screen, output};
+use super::screen::{Palette, Screen};
 use super::select::{Patterns, Select, parse_patterns};
+use super::writing::{Chunks, Written, folder_of, refuse_input, tell, write};
 
 /// Write recordings of any format into one MCAP file, in order of time
 ///
@@ -25,8 +23,12 @@ use super::select::{Patterns, Select, parse_patterns};
 /// is sorted in temporary files beside the output. Where a cut begins, what was latched before (such as
 /// /tf_static) stands at its beginning. The new file appears when it is complete, and not before.
 ///
+/// Messages of ROS 1 stay as they are. With --to ros2, those of the standard types become what ROS 2 would
+/// have recorded; other types stay, and are told of.
+///
 /// With --json, one object: places, output, size, start, end (nanoseconds since the epoch; null without
-/// messages), messages, latched, attachments, metadata, sorted_on_disk, problems.
+/// messages), messages, latched, transcoded, kept (types that stayed, with their count and the reason),
+/// attachments, metadata, sorted_on_disk, problems.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -35,7 +37,8 @@ use super::select::{Patterns, Select, parse_patterns};
 #[command(after_help = "\
 Examples:
   asof convert run.bag -o run.mcap
-  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4")]
+  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4
+  asof convert run.bag -o run.mcap --to ros2")]
 pub struct Convert {
     /// Recordings: files, or folders of them
     #[arg(value_name = "PLACE", required = true)]
@@ -56,17 +59,12 @@ pub struct Convert {
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename)]
     rename: Vec<(String, String)>,
 
-    /// How to compress it
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    compression: CompressionChoice,
+    /// Rewrite messages of ROS 1 as this
+    #[arg(long, value_enum, value_name = "NAME")]
+    to: Option<Dialect>,
 
-    /// How hard to compress it: for zstd from 1 to 22; 0 is the compression's own default
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
-    level: u32,
-
-    /// About how large a chunk is before it is compressed: bytes, or with k or M
-    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = parse_size)]
-    chunk_size: u64,
+    #[command(flatten)]
+    chunks: Chunks,
 
     /// Take attachments along, which is the default
     #[arg(long, overrides_with = "no_attachments")]
@@ -100,6 +98,13 @@ pub struct Convert {
     json: bool,
 }
 
+/// What messages are rewritten as.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Dialect {
+    /// CDR, with the definitions of ROS 2
+    Ros2,
+}
+
 /// What `convert --json` prints.
 #[derive(Serialize)]
 struct Done {
@@ -110,11 +115,22 @@ struct Done {
     end: Option<i64>,
     messages: u64,
     latched: u64,
+    transcoded: u64,
+    kept: Vec<KeptType>,
     attachments: u64,
     metadata: u64,
     sorted_on_disk: bool,
     #[serde(serialize_with = "problems_as_json")]
     problems: Vec<Problem>,
+}
+
+/// A type of ROS 1 that stayed as it is.
+#[derive(Serialize)]
+struct KeptType {
+    #[serde(rename = "type")]
+    name: String,
+    messages: u64,
+    reason: String,
 }
 
 const BAR: &str = "converting [{bar:40}] {human_pos}/{human_len} messages {eta}";
@@ -125,46 +141,17 @@ impl Convert {
             refuse_input(place, &self.output)?;
         }
         let recording = self.opening.open_to_copy(&self.places)?;
-        let new = NewFile::create(&self.output, |_| self.force)?;
-        let converted = self.convert(&*recording, &new, screen)?;
-        new.finish()?;
-        let done = self.done(&*recording, converted)?;
-        let mut out = output();
-        if self.json {
-            serde_json::to_writer(&mut out, &done).map_err(io::Error::from)?;
-            writeln!(out)?;
-        } else {
-            print(&mut out, &done, screen.palette())?;
-        }
-        out.flush()?;
-        Ok(Outcome::of(&done.problems))
-    }
-
-    fn convert(
-        &self,
-        recording: &dyn Recording,
-        new: &NewFile,
-        screen: &Screen,
-    ) -> anyhow::Result<Converted> {
-        let summary = recording.summary();
-        let failed = || format!("cannot write {}: is the disk full?", self.output.display());
-        let options = McapWriterOptions {
-            compression: self.compression.into(),
-            level: self.level,
-            chunk_size: self.chunk_size,
-            chunk_age: None,
-            profile: summary.profile.clone(),
-        };
-        let mut writer = McapWriter::new(new.writer()?, options).with_context(failed)?;
-        let bar = screen.progress(summary.messages.unwrap_or(0), BAR);
-        let options = self.options(recording, screen);
-        let converted = convert(recording, &mut writer, &options, &mut |done| {
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
-        let converted = converted?;
-        writer.finish().with_context(failed)?;
-        Ok(converted)
+        let options = self.options(&*recording, screen);
+        let writing = (self.chunks.options(), &options);
+        let written = write(
+            &*recording,
+            &self.output,
+            self.force,
+            writing,
+            (screen, BAR),
+        )?;
+        let done = self.done(&*recording, written);
+        tell(&done, &done.problems, self.json, screen, print)
     }
 
     fn options(&self, recording: &dyn Recording, screen: &Screen) -> ConvertOptions {
@@ -186,6 +173,7 @@ impl Convert {
         ConvertOptions {
             query: Query { topics, range },
             rename: self.rename.iter().cloned().collect::<BTreeMap<_, _>>(),
+            to_ros2: self.to.is_some(),
             attachments: !self.no_attachments,
             metadata: !self.no_metadata,
             keep_latched: !self.no_latched,
@@ -195,13 +183,15 @@ impl Convert {
         }
     }
 
-    fn done(&self, recording: &dyn Recording, converted: Converted) -> anyhow::Result<Done> {
-        let written = std::fs::metadata(&self.output);
-        let size = written
-            .with_context(|| format!("cannot find {} any more", self.output.display()))?
-            .len();
+    fn done(&self, recording: &dyn Recording, written: Written) -> Done {
+        let Written { size, converted } = written;
         let range = Some(converted.range).filter(|range| !range.is_empty());
-        Ok(Done {
+        let kept = converted.kept.into_iter().map(|(name, kept)| KeptType {
+            name,
+            messages: kept.messages,
+            reason: kept.reason,
+        });
+        Done {
             places: self
                 .places
                 .iter()
@@ -213,25 +203,18 @@ impl Convert {
             end: range.map(|range| range.end.nanos()),
             messages: converted.messages,
             latched: converted.latched,
+            transcoded: converted.transcoded,
+            kept: kept.collect(),
             attachments: converted.attachments,
             metadata: converted.metadata,
             sorted_on_disk: converted.sorted_on_disk,
             problems: [recording.summary().problems.clone(), converted.problems].concat(),
-        })
+        }
     }
 }
 
-/// A flood of problems is cut short for people; JSON has them all.
-const PROBLEMS_SHOWN: usize = 20;
-
-fn print(out: &mut impl Write, done: &Done, colors: Palette) -> io::Result<()> {
+fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
     let Palette { good, .. } = colors;
-    for problem in done.problems.iter().take(PROBLEMS_SHOWN) {
-        writeln!(out, "  {}", shown(&problem.to_string()))?;
-    }
-    if done.problems.len() > PROBLEMS_SHOWN {
-        writeln!(out, "  and {} more", done.problems.len() - PROBLEMS_SHOWN)?;
-    }
     writeln!(
         out,
         "{good}wrote{good:#} {}: {}, {}, {}, {}",
@@ -248,6 +231,15 @@ fn print(out: &mut impl Write, done: &Done, colors: Palette) -> io::Result<()> {
             "{latched} from before the start stand at it: they were latched"
         )?;
     }
+    if done.transcoded > 0 {
+        let transcoded = counted(done.transcoded, "message");
+        writeln!(out, "{transcoded} of ROS 1 became messages of ROS 2")?;
+    }
+    for kept in &done.kept {
+        let (messages, name) = (counted(kept.messages, "message"), shown(&kept.name));
+        let reason = shown(&kept.reason);
+        writeln!(out, "{messages} of {name} stayed as ROS 1: {reason}")?;
+    }
     if done.sorted_on_disk {
         writeln!(
             out,
@@ -257,63 +249,11 @@ fn print(out: &mut impl Write, done: &Done, colors: Palette) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to write over what is being read, also where that is a file in a folder.
-fn refuse_input(place: &Path, output: &Path) -> anyhow::Result<()> {
-    refuse_same(place, output)?;
-    let Ok(entries) = std::fs::read_dir(place) else {
-        return Ok(());
-    };
-    entries
-        .flatten()
-        .try_for_each(|entry| refuse_input(&entry.path(), output))
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
 fn parse_rename(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => {
             Ok((old.to_owned(), new.to_owned()))
         }
         _ => Err("give the old and the new name, such as /odom=/robot/odom".to_owned()),
-    }
-}
-
-/// Bytes, also in thousands and millions of the kind that computers count.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let explained = || "give a number of bytes, such as 500k or 4M".to_owned();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err(explained()),
-    };
-    let count: u64 = digits.parse().map_err(|_| explained())?;
-    // A chunk's message indexes and the reader's memory have their limits.
-    count
-        .checked_mul(unit)
-        .filter(|size| (1..=1 << 30).contains(size))
-        .ok_or_else(explained)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_bytes_thousands_and_millions() {
-        assert_eq!(parse_size("786432"), Ok(786_432));
-        assert_eq!(parse_size("4M"), Ok(4 << 20));
-        assert_eq!(parse_size("500k"), Ok(500 << 10));
-        for odd in ["", "M", "4X", "-1", "0", "99999999999G"] {
-            assert!(parse_size(odd).is_err(), "{odd}");
-        }
     }
 }

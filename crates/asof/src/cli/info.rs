@@ -12,6 +12,7 @@ use super::place::Opening;
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
+use super::writing::print_problems;
 
 /// Show what is in a recording: topics, types, counts, rates, times, size, problems
 ///
@@ -142,9 +143,6 @@ pub fn show(report: &Report, json: bool, screen: &Screen) -> anyhow::Result<()> 
     Ok(out.flush()?)
 }
 
-/// A flood of problems is cut short for people; JSON has them all.
-const PROBLEMS_SHOWN: usize = 20;
-
 fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<()> {
     let Palette {
         title, label, bad, ..
@@ -187,12 +185,7 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     if !report.problems.is_empty() {
         let total = counted(report.problems.len() as u64, "problem");
         writeln!(out, "\n  {bad}{total}{bad:#}")?;
-        for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
-            writeln!(out, "  {}", shown(&problem.to_string()))?;
-        }
-        if report.problems.len() > PROBLEMS_SHOWN {
-            writeln!(out, "  and {} more", report.problems.len() - PROBLEMS_SHOWN)?;
-        }
+        print_problems(out, &report.problems)?;
     }
     Ok(())
 }

@@ -19,7 +19,9 @@ mod recover;
 mod report;
 mod screen;
 mod select;
+mod split;
 mod tf;
+mod writing;
 
 use std::process::ExitCode;
 
@@ -66,6 +68,7 @@ enum Verb {
     Info(info::Info),
     Cat(cat::Cat),
     Convert(convert::Convert),
+    Split(split::Split),
     Tf(tf::Tf),
     At(at::At),
     Join(join::Join),
@@ -117,6 +120,7 @@ pub fn main() -> ExitCode {
         Verb::Info(info) => info.run(&screen),
         Verb::Cat(cat) => cat.run(&screen),
         Verb::Convert(convert) => convert.run(&screen),
+        Verb::Split(split) => split.run(&screen),
         Verb::Tf(tf) => tf.run(&screen),
         Verb::At(at) => at.run(&screen),
         Verb::Join(join) => join.run(&screen),

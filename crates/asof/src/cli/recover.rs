@@ -3,20 +3,17 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use asof_core::Problem;
-use asof_formats::{
-    Compression, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording, convert,
-};
-use clap::{Args, ValueEnum};
+use asof_formats::{ConvertOptions, McapWriterOptions, Recording};
+use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::newfile::{NewFile, refuse_same};
-use super::numbers::{bytes, counted, shown};
+use super::numbers::{bytes, counted};
 use super::place::Opening;
 use super::report::problems_as_json;
-use super::screen::{Palette, Screen, output};
+use super::screen::{Palette, Screen};
+use super::writing::{CompressionChoice, Written, refuse_input, tell, write};
 
 /// Save what can be saved of a damaged recording, with fresh indexes
 ///
@@ -55,27 +52,6 @@ pub struct Recover {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum CompressionChoice {
-    /// Small, quick to read
-    #[default]
-    Zstd,
-    /// Larger, quicker to write and to read
-    Lz4,
-    /// As it is
-    None,
-}
-
-impl From<CompressionChoice> for Compression {
-    fn from(choice: CompressionChoice) -> Self {
-        match choice {
-            CompressionChoice::Zstd => Compression::Zstd,
-            CompressionChoice::Lz4 => Compression::Lz4,
-            CompressionChoice::None => Compression::None,
-        }
-    }
-}
-
 /// What `recover --json` prints.
 #[derive(Serialize)]
 struct Rescue {
@@ -94,59 +70,27 @@ const BAR: &str = "saving [{bar:40}] {human_pos}/{human_len} messages {eta}";
 
 impl Recover {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        refuse_same(&self.place, &self.output)?;
+        refuse_input(&self.place, &self.output)?;
         let file = self
             .opening
             .open_to_copy(std::slice::from_ref(&self.place))?;
-        let new = NewFile::create(&self.output, |_| self.force)?;
-        let copied = self.copy(&*file, &new, screen)?;
-        new.finish()?;
-        let rescue = self.rescue(&*file, copied)?;
-        let mut out = output();
-        if self.json {
-            serde_json::to_writer(&mut out, &rescue).map_err(io::Error::from)?;
-            writeln!(out)?;
-        } else {
-            print(&mut out, &rescue, screen.palette())?;
-        }
-        out.flush()?;
-        Ok(Outcome::of(&rescue.problems))
-    }
-
-    fn copy(
-        &self,
-        file: &dyn Recording,
-        new: &NewFile,
-        screen: &Screen,
-    ) -> anyhow::Result<Converted> {
-        let summary = file.summary();
-        let failed = || format!("cannot write {}: is the disk full?", self.output.display());
-        let options = McapWriterOptions {
+        let writer_options = McapWriterOptions {
             compression: self.compression.into(),
-            profile: summary.profile.clone(),
             ..McapWriterOptions::default()
         };
-        let mut writer = McapWriter::new(new.writer()?, options).with_context(failed)?;
-        let bar = screen.progress(summary.messages.unwrap_or(0), BAR);
-        let copied = convert(file, &mut writer, &ConvertOptions::default(), &mut |done| {
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
-        let copied = copied?;
-        writer.finish().with_context(failed)?;
-        Ok(copied)
+        let writing = (writer_options, &ConvertOptions::default());
+        let written = write(&*file, &self.output, self.force, writing, (screen, BAR))?;
+        let rescue = self.rescue(&*file, written);
+        tell(&rescue, &rescue.problems, self.json, screen, print)
     }
 
-    fn rescue(&self, file: &dyn Recording, copied: Converted) -> anyhow::Result<Rescue> {
+    fn rescue(&self, file: &dyn Recording, written: Written) -> Rescue {
         let summary = file.summary();
-        let written = std::fs::metadata(&self.output);
-        let size = written
-            .with_context(|| format!("cannot find {} any more", self.output.display()))?
-            .len();
-        Ok(Rescue {
+        let copied = written.converted;
+        Rescue {
             path: self.place.display().to_string(),
             output: self.output.display().to_string(),
-            size,
+            size: written.size,
             messages: copied.messages,
             attachments: copied.attachments,
             metadata: copied.metadata,
@@ -155,21 +99,12 @@ impl Recover {
                 .unwrap_or(0)
                 .saturating_sub(copied.messages),
             problems: [summary.problems.clone(), copied.problems].concat(),
-        })
+        }
     }
 }
 
-/// A flood of problems is cut short for people; JSON and `asof doctor` have them all.
-const PROBLEMS_SHOWN: usize = 20;
-
-fn print(out: &mut impl Write, rescue: &Rescue, colors: Palette) -> io::Result<()> {
+fn print(out: &mut dyn Write, rescue: &Rescue, colors: Palette) -> io::Result<()> {
     let Palette { good, bad, .. } = colors;
-    for problem in rescue.problems.iter().take(PROBLEMS_SHOWN) {
-        writeln!(out, "  {}", shown(&problem.to_string()))?;
-    }
-    if rescue.problems.len() > PROBLEMS_SHOWN {
-        writeln!(out, "  and {} more", rescue.problems.len() - PROBLEMS_SHOWN)?;
-    }
     writeln!(
         out,
         "{good}saved{good:#} {}: {}, {}, {}, {}",

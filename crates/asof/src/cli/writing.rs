@@ -1,0 +1,200 @@
+//! Recordings written into new MCAP files, for the verbs that do so.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use asof_core::Problem;
+use asof_formats::{
+    Compression, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording, convert,
+    profile_of,
+};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::Outcome;
+use super::newfile::{NewFile, refuse_same};
+use super::numbers::shown;
+use super::screen::{Palette, Screen, output};
+
+/// How chunks are written.
+#[derive(Debug, Args)]
+pub struct Chunks {
+    /// How to compress it
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    pub compression: CompressionChoice,
+
+    /// How hard to compress it: for zstd from 1 to 22; 0 is the compression's own default
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
+    pub level: u32,
+
+    /// About how large a chunk is before it is compressed: bytes, or with k or M
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = parse_chunk_size)]
+    pub chunk_size: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum CompressionChoice {
+    /// Small, quick to read
+    #[default]
+    Zstd,
+    /// Larger, quicker to write and to read
+    Lz4,
+    /// As it is
+    None,
+}
+
+impl From<CompressionChoice> for Compression {
+    fn from(choice: CompressionChoice) -> Self {
+        match choice {
+            CompressionChoice::Zstd => Compression::Zstd,
+            CompressionChoice::Lz4 => Compression::Lz4,
+            CompressionChoice::None => Compression::None,
+        }
+    }
+}
+
+impl Chunks {
+    pub fn options(&self) -> McapWriterOptions {
+        McapWriterOptions {
+            compression: self.compression.into(),
+            level: self.level,
+            chunk_size: self.chunk_size,
+            chunk_age: None,
+            profile: String::new(),
+        }
+    }
+}
+
+/// What was written: its size in bytes, and what went in.
+pub struct Written {
+    pub size: u64,
+    pub converted: Converted,
+}
+
+/// Writes a recording to a file that appears when it is complete. The bar says how far it is.
+pub fn write(
+    recording: &dyn Recording,
+    path: &Path,
+    force: bool,
+    writing: (McapWriterOptions, &ConvertOptions),
+    (screen, bar): (&Screen, &str),
+) -> anyhow::Result<Written> {
+    let summary = recording.summary();
+    let failed = || format!("cannot write {}: is the disk full?", path.display());
+    let (mut writer_options, options) = writing;
+    writer_options.profile = profile_of(&summary, options);
+    let new = NewFile::create(path, |_| force)?;
+    let mut writer = McapWriter::new(new.writer()?, writer_options).with_context(failed)?;
+    let bar = screen.progress(summary.messages.unwrap_or(0), bar);
+    let converted = convert(recording, &mut writer, options, &mut |done| {
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let converted = converted?;
+    writer.finish().with_context(failed)?;
+    new.finish()?;
+    let found = std::fs::metadata(path);
+    let found = found.with_context(|| format!("cannot find {} any more", path.display()))?;
+    Ok(Written {
+        size: found.len(),
+        converted,
+    })
+}
+
+/// Prints what was done, for programs or for people; and the outcome, by the problems.
+pub fn tell<T: Serialize>(
+    done: &T,
+    problems: &[Problem],
+    json: bool,
+    screen: &Screen,
+    print: impl FnOnce(&mut dyn Write, &T, Palette) -> io::Result<()>,
+) -> anyhow::Result<Outcome> {
+    let mut out = output();
+    if json {
+        serde_json::to_writer(&mut out, done).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print_problems(&mut out, problems)?;
+        print(&mut out, done, screen.palette())?;
+    }
+    out.flush()?;
+    Ok(Outcome::of(problems))
+}
+
+/// A flood of problems is cut short for people; JSON and `asof doctor` have them all.
+const PROBLEMS_SHOWN: usize = 20;
+
+/// Lists problems for people.
+pub fn print_problems(out: &mut dyn Write, problems: &[Problem]) -> io::Result<()> {
+    for problem in problems.iter().take(PROBLEMS_SHOWN) {
+        writeln!(out, "  {}", shown(&problem.to_string()))?;
+    }
+    if problems.len() > PROBLEMS_SHOWN {
+        writeln!(out, "  and {} more", problems.len() - PROBLEMS_SHOWN)?;
+    }
+    Ok(())
+}
+
+/// Refuses to write over what is being read, also where that is a file in a folder.
+pub fn refuse_input(place: &Path, output: &Path) -> anyhow::Result<()> {
+    refuse_same(place, output)?;
+    let Ok(entries) = std::fs::read_dir(place) else {
+        return Ok(());
+    };
+    entries
+        .flatten()
+        .try_for_each(|entry| refuse_input(&entry.path(), output))
+}
+
+/// The folder that a file lies in, or will.
+pub fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Bytes, also in thousands and millions of the kind that computers count.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let explained = || "give a number of bytes, such as 500k or 4M".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(explained()),
+    };
+    let count: u64 = digits.parse().map_err(|_| explained())?;
+    count
+        .checked_mul(unit)
+        .filter(|&size| size > 0)
+        .ok_or_else(explained)
+}
+
+/// A chunk's message indexes and the reader's memory have their limits.
+fn parse_chunk_size(text: &str) -> Result<u64, String> {
+    parse_size(text).and_then(|size| {
+        let is_good = size <= 1 << 30;
+        is_good
+            .then_some(size)
+            .ok_or_else(|| "a chunk has at most 1G".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_thousands_and_millions() {
+        assert_eq!(parse_size("786432"), Ok(786_432));
+        assert_eq!(parse_size("4M"), Ok(4 << 20));
+        assert_eq!(parse_size("500k"), Ok(500 << 10));
+        for odd in ["", "M", "4X", "-1", "0", "99999999999G"] {
+            assert!(parse_size(odd).is_err(), "{odd}");
+        }
+        assert!(parse_chunk_size("2G").is_err());
+    }
+}
