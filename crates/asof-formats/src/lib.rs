@@ -55,7 +55,7 @@ pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_lat
 pub use db3::Db3File;
 pub use definitions::Definitions;
 pub use mcap::{
-    Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapOptions,
+    Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapFollower, McapOptions,
     McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use merge::Merged;

@@ -239,6 +239,12 @@ impl Plain {
         })
     }
 
+    /// Looks how large the file is by now.
+    pub(crate) fn refresh(&mut self) -> io::Result<()> {
+        self.size = self.file.metadata()?.len();
+        Ok(())
+    }
+
     /// The same under another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {

@@ -383,7 +383,16 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
 #[test]
 fn every_verbs_help_ends_with_two_examples() {
     let folder = Folder::empty();
-    for verb in ["demo", "info", "cat", "doctor", "recover", "completions"] {
+    for verb in [
+        "demo",
+        "info",
+        "cat",
+        "convert",
+        "split",
+        "doctor",
+        "recover",
+        "completions",
+    ] {
         for flag in ["-h", "--help"] {
             let help = folder.stdout(&format!("{verb} {flag}"));
             let (_, examples) = help.rsplit_once("Examples:\n").expect(verb);

@@ -229,7 +229,12 @@ impl McapShared {
 }
 
 /// The message record at `place`, if there is one and its channel and times are good.
-fn row_at(buffer: &[u8], place: u64, section: usize, table: &ChannelTable) -> Option<Row> {
+pub(super) fn row_at(
+    buffer: &[u8],
+    place: u64,
+    section: usize,
+    table: &ChannelTable,
+) -> Option<Row> {
     let record = buffer.get(usize::try_from(place).ok()?..)?;
     let header =
         RecordHeader::parse(place, record).filter(|header| header.opcode == op::MESSAGE)?;

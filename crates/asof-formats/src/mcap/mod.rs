@@ -7,6 +7,7 @@ mod copy;
 mod definitions;
 mod directory;
 mod extras;
+mod follow;
 mod open;
 mod record;
 mod recording;
@@ -33,6 +34,7 @@ use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind, clamped_range};
 
 pub use copy::{Copied, CopyError};
+pub use follow::McapFollower;
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
 
 /// An MCAP file as a [`Source`].

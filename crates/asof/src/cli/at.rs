@@ -8,7 +8,7 @@ use clap::Args;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::lines::{Lines, Style};
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
 use super::select::TopicChoice;
 
@@ -34,6 +34,9 @@ pub struct At {
     #[command(flatten)]
     topics: TopicChoice,
 
+    #[command(flatten)]
+    opening: Opening,
+
     /// Print payloads as they are, without decoding them
     #[arg(long)]
     raw: bool,
@@ -45,7 +48,7 @@ pub struct At {
 
 impl At {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(std::slice::from_ref(&self.place))?;
         let summary = file.summary();
         let query = Query {
             topics: self.topics.topics(&self.place, &summary, screen),

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use asof_core::Problem;
-use asof_formats::Recording;
+use asof_formats::{McapFollower, Recording};
 use clap::Args;
 
 use super::Outcome;
@@ -22,11 +23,14 @@ use super::select::Select;
 /// With --json, one object a line: topic, log_time and publish_time (nanoseconds since the epoch),
 /// sequence, type, encoding, data. With --raw, data is the payload in base64. With --csv, the messages of
 /// one topic, their structs spread over columns.
+///
+/// With --follow, an MCAP file that is being written is printed as it grows, until its writer closes it.
+/// Messages come chunk by chunk, each chunk in order of time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof cat run.mcap --topics /odom --start +10s --end +12.5s
-  asof cat run.mcap --json --limit 5 | jq .data")]
+  asof cat recording.mcap --follow --start -3s --json | jq .data")]
 pub struct Cat {
     /// A recording, or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
@@ -45,6 +49,10 @@ pub struct Cat {
     /// Stop after this many messages
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+
+    /// Go on with what is written to the file, until its writer closes it
+    #[arg(long, conflicts_with_all = ["attachment", "metadata", "csv"])]
+    follow: bool,
 
     /// Write the contents of this attachment to the output instead
     #[arg(long, value_name = "NAME", conflicts_with = "metadata")]
@@ -65,6 +73,9 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        if self.follow {
+            return self.follow(screen);
+        }
         let file = self.opening.open(&self.places)?;
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
@@ -109,6 +120,57 @@ impl Cat {
             ));
         }
         Ok(has_damage)
+    }
+
+    fn follow(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let [place] = &self.places[..] else {
+            return Err(Usage::error("--follow takes one file"));
+        };
+        if super::place::is_address(place) || place.is_dir() {
+            return Err(Usage::error(
+                "--follow takes an MCAP file on this machine that is being written",
+            ));
+        }
+        let range = match self.select.range_without_recording() {
+            Some(range) => range,
+            // A time relative to the recording is relative to what there is of it now.
+            None => {
+                let summary = self.opening.open(&self.places)?.summary();
+                self.select.range(&summary, screen)
+            }
+        };
+        let mut follower = super::place::follow(place)?;
+        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        'following: while left > 0 {
+            let Some(batch) = follower.poll()? else {
+                lines.flush()?;
+                if follower.is_finished() {
+                    break;
+                }
+                std::thread::sleep(FOLLOW_EVERY);
+                continue;
+            };
+            for message in batch.iter() {
+                let is_chosen = self.select.wants_topic(&message.channel.topic);
+                if !is_chosen || !range.contains(message.log_time) {
+                    continue;
+                }
+                lines.write(message)?;
+                left -= 1;
+                if left == 0 {
+                    break 'following;
+                }
+            }
+        }
+        let has_damage = lines.finish(screen)?;
+        let problems = McapFollower::problems(&follower);
+        tell_problems(&problems, screen);
+        Ok(if has_damage {
+            Outcome::Damaged
+        } else {
+            Outcome::of(&problems)
+        })
     }
 
     /// The messages of one topic as comma-separated values, under a line of names.
@@ -223,6 +285,8 @@ impl Cat {
     }
 }
 
+/// How often a file that is being written is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 /// As many as fit below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 

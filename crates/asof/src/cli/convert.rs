@@ -36,9 +36,8 @@ use super::writing::{Chunks, Written, folder_of, refuse_input, tell, write};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof convert run.bag -o run.mcap
-  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4
-  asof convert run.bag -o run.mcap --to ros2")]
+  asof convert run.bag -o run.mcap --to ros2
+  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4")]
 pub struct Convert {
     /// Recordings: files, or folders of them
     #[arg(value_name = "PLACE", required = true)]

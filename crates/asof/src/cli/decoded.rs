@@ -20,6 +20,8 @@ struct Known {
     /// Kept so that the address is not used for another.
     channel: Arc<Channel>,
     decoder: Result<Decoder, SchemaError>,
+    /// Why there is no decoder.
+    reason: String,
     failed: u64,
     first_failure: Option<String>,
 }
@@ -44,9 +46,10 @@ impl Decoders {
 
     /// The names of a message's columns in comma-separated values.
     pub fn csv_names(&mut self, message: MessageRef<'_>) -> Result<Vec<String>, String> {
-        match &self.known_of(message).decoder {
+        let known = self.known_of(message);
+        match &known.decoder {
             Ok(decoder) => Ok(decoder.csv_names()),
-            Err(error) => Err(error.to_string()),
+            Err(_) => Err(known.reason.clone()),
         }
     }
 
@@ -64,8 +67,9 @@ impl Decoders {
             let topic = &known.channel.topic;
             match (&known.decoder, &known.first_failure) {
                 // What nobody can read yet is no damage.
-                (Err(error @ SchemaError::UnknownEncoding { .. }), _) => {
-                    screen.note(format_args!("{what} on {topic} not decoded: {error}"));
+                (Err(SchemaError::UnknownEncoding { .. }), _) => {
+                    let reason = &known.reason;
+                    screen.note(format_args!("{what} on {topic} not decoded: {reason}"));
                 }
                 (Err(error), _) => {
                     has_damage = true;
@@ -91,7 +95,7 @@ impl Decoders {
         let known = self.known_of(message);
         let result = match &mut known.decoder {
             Ok(decoder) => work(decoder).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Err(_) => Err(known.reason.clone()),
         };
         if let Err(error) = &result {
             known.failed += 1;
@@ -106,11 +110,29 @@ impl Decoders {
         let projection = &self.projection;
         self.known
             .entry(Arc::as_ptr(message.channel))
-            .or_insert_with(|| Known {
-                channel: Arc::clone(message.channel),
-                decoder: Decoder::new(message.channel, projection, &[message.payload]),
-                failed: 0,
-                first_failure: None,
+            .or_insert_with(|| {
+                let channel = Arc::clone(message.channel);
+                let decoder = Decoder::new(&channel, projection, &[message.payload]);
+                let reason = decoder.as_ref().err().map(ToString::to_string);
+                Known {
+                    reason: missing_definition(&channel).or(reason).unwrap_or_default(),
+                    channel,
+                    decoder,
+                    failed: 0,
+                    first_failure: None,
+                }
             })
     }
+}
+
+/// What to do about a channel whose type is named and not defined, as in bags of ROS 2 before Iron.
+pub fn missing_definition(channel: &Channel) -> Option<String> {
+    let schema = channel.schema.as_ref()?;
+    let is_missing = schema.encoding.is_empty() && schema.data.is_empty();
+    is_missing.then(|| {
+        format!(
+            "no definition of {} is known; name a folder that has its .msg file: --msg-path DIR",
+            schema.name
+        )
+    })
 }

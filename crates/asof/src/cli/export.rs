@@ -14,10 +14,10 @@ use indicatif::ProgressBar;
 
 use super::Outcome;
 use super::cat::tell_problems;
-use super::decoded::Decoders;
+use super::decoded::{Decoders, missing_definition};
 use super::newfile::NewFile;
 use super::numbers::{bytes, counted};
-use super::place;
+use super::place::Opening;
 use super::screen::Screen;
 use super::select::Select;
 
@@ -54,6 +54,9 @@ pub struct Export {
     #[arg(long, value_enum, default_value_t)]
     layer: Layer,
 
+    #[command(flatten)]
+    opening: Opening,
+
     /// Replace files that are there
     #[arg(long)]
     force: bool,
@@ -89,7 +92,7 @@ impl Format {
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(std::slice::from_ref(&self.place))?;
         let query = self.select.query(&self.place, &file.summary(), screen);
         std::fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot make the folder {}", self.output.display()))?;
@@ -165,6 +168,8 @@ impl Export {
             if report.assignment.layer.as_deref() == Some("raw") && self.layer != Layer::Raw {
                 let reason = report.assignment.declined.last();
                 let reason = reason.map_or("", |(_, reason)| reason.as_str());
+                let lacking = missing_definition(&report.assignment.channel);
+                let reason = lacking.as_deref().unwrap_or(reason);
                 screen.note(format_args!("{topic} is written as bytes: {reason}"));
             }
         }

@@ -11,7 +11,7 @@ use super::Outcome;
 use super::cat::tell_problems;
 use super::decoded::Decoders;
 use super::failure::Usage;
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
 
 /// For every message of one topic, the message of others that belongs to it
@@ -43,6 +43,9 @@ pub struct Join {
     /// None that is farther away than this: 50ms, 1s
     #[arg(long, value_name = "TIME", value_parser = parse_distance)]
     within: Option<i64>,
+
+    #[command(flatten)]
+    opening: Opening,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -69,7 +72,7 @@ struct Other {
 
 impl Join {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(std::slice::from_ref(&self.place))?;
         let summary = file.summary();
         let known = summary.topics();
         for topic in self.with.iter().chain([&self.anchor]) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use asof_core::SourceError;
-use asof_formats::{Definitions, Merged, OpenOptions, Recording};
+use asof_formats::{Definitions, McapFollower, Merged, OpenOptions, Recording};
 use clap::Args;
 
 /// Schemes of places that are not files.
@@ -67,6 +67,16 @@ impl Opening {
     }
 }
 
+/// Follows a file that is being written.
+pub fn follow(place: &Path) -> anyhow::Result<McapFollower> {
+    McapFollower::open(place).map_err(|error| explained(place, error))
+}
+
+/// Whether a place is an address rather than a path.
+pub fn is_address(place: &Path) -> bool {
+    scheme_of(place).is_some()
+}
+
 /// Opens one place.
 pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
     open_one(place, &OpenOptions::default())
@@ -76,8 +86,13 @@ pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
         let place = place.display();
+        if is_remote(scheme) {
+            return Err(anyhow!(
+                "cannot open {place}: this asof was built without {scheme} addresses; build it with `--features remote`, or download the file"
+            ));
+        }
         return Err(anyhow!(
-            "cannot open {place}: {scheme} addresses are not supported yet; name a file on this machine"
+            "cannot open {place}: {scheme} addresses are not supported here; name a file on this machine"
         ));
     }
     // A pipe would be waited for, and cannot be read anywhere but at its front.
@@ -96,7 +111,12 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
 
 /// Whether files at such addresses are read in place, which takes the feature `remote`.
 fn is_readable(scheme: &str) -> bool {
-    cfg!(feature = "remote") && ["http", "https", "s3", "gs", "az"].contains(&scheme)
+    cfg!(feature = "remote") && is_remote(scheme)
+}
+
+/// Schemes of files on web servers and in buckets.
+fn is_remote(scheme: &str) -> bool {
+    ["http", "https", "s3", "gs", "az"].contains(&scheme)
 }
 
 fn explained(place: &Path, error: SourceError) -> anyhow::Error {

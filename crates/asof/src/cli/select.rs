@@ -65,7 +65,26 @@ impl Select {
         }
     }
 
-    fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
+    /// Whether a topic is meant, of a recording whose topics are not all known yet.
+    pub fn wants_topic(&self, topic: &str) -> bool {
+        let patterns = self.choice.topics.as_ref();
+        patterns.is_none_or(|patterns| patterns.is_match(topic))
+    }
+
+    /// The times that are meant, where no recording is needed to know them.
+    pub fn range_without_recording(&self) -> Option<TimeRange> {
+        let instant = |when: Option<When>, otherwise: Stamp| match when {
+            None => Some(otherwise),
+            Some(When::At(stamp)) => Some(stamp),
+            Some(_) => None,
+        };
+        Some(TimeRange::new(
+            instant(self.span.start, Stamp::MIN)?,
+            instant(self.span.end, Stamp::MAX)?,
+        ))
+    }
+
+    pub fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
         let instant = |when: Option<When>, otherwise: Stamp| {
             when.map_or(otherwise, |when| when.resolve(summary.range))
         };

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
 
 /// Show the frame tree of a recording, or where one frame was in another
@@ -64,6 +64,9 @@ pub struct Tf {
     #[command(flatten)]
     picture: Picture,
 
+    #[command(flatten)]
+    opening: Opening,
+
     /// Print JSON
     #[arg(long, requires = "from", conflicts_with = "every")]
     json: bool,
@@ -115,7 +118,7 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(std::slice::from_ref(&self.place))?;
         let loaded = TransformBuffer::from_source(&file)?;
         let summary = file.summary();
         let mut problems: Vec<Problem> = summary.problems.clone();

@@ -1,5 +1,7 @@
 //! A folder to run `asof` in, and what it said there.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,0 +1,284 @@
+//! A file that is being written, read as it grows.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use asof_core::{Batch, Problem, ProblemKind, Row, SourceError};
+use bytes::Bytes;
+use mcap::records::{Record, op};
+
+use super::chunk::row_at;
+use super::definitions::Definitions;
+use super::open::MAGIC_LEN;
+use super::record::{ChunkHeader, HEADER_LEN, RecordHeader, name_of, parse};
+use crate::buffers::BufferPool;
+use crate::decompress::decompress;
+use crate::problems::Problems;
+use crate::storage::{Plain, Storage};
+
+/// An MCAP file that another process is writing.
+///
+/// [`poll`](McapFollower::poll) gives what has been written since the last call, chunk by chunk, each in
+/// order of log time. A record that is not complete yet, or whose writer has still to fill in its length, is waited
+/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished).
+///
+/// ```no_run
+/// use asof_formats::McapFollower;
+///
+/// let mut follower = McapFollower::open("recording.mcap")?;
+/// while !follower.is_finished() {
+///     match follower.poll()? {
+///         Some(batch) => println!("{} messages", batch.len()),
+///         None => std::thread::sleep(std::time::Duration::from_millis(50)),
+///     }
+/// }
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct McapFollower {
+    storage: Plain,
+    /// Where the next record starts.
+    at: u64,
+    /// Chunks, and runs of messages outside of any, that were given out.
+    batches: usize,
+    definitions: Definitions,
+    problems: Problems,
+    pool: Arc<BufferPool>,
+    is_finished: bool,
+}
+
+/// A run of messages outside of chunks is given out at about this size.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// What the record at hand is.
+enum Next {
+    /// It is not there yet.
+    Wait,
+    /// It has been dealt with.
+    Done,
+    Batch(Batch),
+}
+
+impl McapFollower {
+    /// Starts at the front of a file, which may be empty still.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        let storage = Plain::open(path).map_err(|cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        })?;
+        Ok(McapFollower {
+            storage,
+            at: 0,
+            batches: 0,
+            definitions: Definitions::default(),
+            problems: Problems::default(),
+            pool: Arc::default(),
+            is_finished: false,
+        })
+    }
+
+    /// The next messages; `None` where there is nothing new yet, or nothing more to come.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no MCAP file, or became shorter than it was.
+    pub fn poll(&mut self) -> Result<Option<Batch>, SourceError> {
+        self.storage.refresh().map_err(|cause| SourceError::Io {
+            place: self.storage.name().to_owned(),
+            offset: self.at,
+            cause,
+        })?;
+        if self.storage.size() < self.at {
+            return Err(self.unreadable("it became shorter while it was followed; start again"));
+        }
+        while !self.is_finished {
+            match self.step()? {
+                Next::Wait => break,
+                Next::Done => {}
+                Next::Batch(batch) if batch.is_empty() => {}
+                Next::Batch(batch) => return Ok(Some(batch)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the writer has closed the file, and all of it was given out.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// What was wrong so far.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.problems.to_vec()
+    }
+
+    fn step(&mut self) -> Result<Next, SourceError> {
+        if self.at == 0 {
+            return self.check_magic();
+        }
+        let head = self.get(self.at, HEADER_LEN)?;
+        // A file that was made large ahead of time is zero where nothing was written.
+        let header = RecordHeader::parse(self.at, &head).filter(|header| header.opcode != 0);
+        let Some(header) = header.filter(|header| header.end() <= self.storage.size()) else {
+            return Ok(Next::Wait);
+        };
+        match header.opcode {
+            op::MESSAGE => self.run_of_messages(header),
+            op::CHUNK => self.chunk(header),
+            op::SCHEMA | op::CHANNEL => {
+                let body = self.get(header.body(), header.len)?;
+                self.define(header, &body);
+                self.at = header.end();
+                Ok(Next::Done)
+            }
+            // What follows is the summary, which says nothing new.
+            op::DATA_END | op::FOOTER => {
+                self.is_finished = true;
+                Ok(Next::Done)
+            }
+            _ => {
+                self.at = header.end();
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    fn check_magic(&mut self) -> Result<Next, SourceError> {
+        let front = self.get(0, MAGIC_LEN)?;
+        if front == mcap::MAGIC {
+            self.at = MAGIC_LEN;
+            return Ok(Next::Done);
+        }
+        if mcap::MAGIC.starts_with(&front) {
+            return Ok(Next::Wait);
+        }
+        Err(self.unreadable("only an MCAP file can be followed, and this is none"))
+    }
+
+    fn chunk(&mut self, header: RecordHeader) -> Result<Next, SourceError> {
+        let body = self.get(header.body(), header.len)?;
+        let parsed = ChunkHeader::parse(&body).filter(|chunk| chunk.is_plausible(header.len));
+        let Some(chunk) = parsed else {
+            // Its head may be about to be filled in; once more was written behind it, it never will be.
+            if header.end() == self.storage.size() {
+                return Ok(Next::Wait);
+            }
+            self.report(header, "a chunk's lengths do not agree; it is left out");
+            self.at = header.end();
+            return Ok(Next::Done);
+        };
+        let data = body.slice(chunk.len() as usize..);
+        let found = decompress(
+            &chunk.compression,
+            &data,
+            chunk.uncompressed_size,
+            &self.pool,
+        );
+        if let Some((_, fault)) = &found.fault {
+            self.report(header, &format!("chunk: {fault}"));
+        } else if chunk.crc != 0 && crc32fast::hash(&found.bytes) != chunk.crc {
+            self.report(
+                header,
+                "chunk: its checksum is wrong; its messages may be damaged",
+            );
+        }
+        self.at = header.end();
+        Ok(Next::Batch(self.batch(header, found.bytes)))
+    }
+
+    /// Messages that stand outside of chunks, as many as are there.
+    fn run_of_messages(&mut self, first: RecordHeader) -> Result<Next, SourceError> {
+        let mut end = first.end();
+        while end - first.offset < RUN_BYTES {
+            let head = self.get(end, HEADER_LEN)?;
+            let next = RecordHeader::parse(end, &head)
+                .filter(|next| next.opcode == op::MESSAGE && next.end() <= self.storage.size());
+            let Some(next) = next else { break };
+            end = next.end();
+        }
+        let bytes = self.get(first.offset, end - first.offset)?;
+        self.at = end;
+        Ok(Next::Batch(self.batch(first, bytes)))
+    }
+
+    /// The messages among some records.
+    fn batch(&mut self, place: RecordHeader, bytes: Bytes) -> Batch {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut lost = 0u64;
+        let mut at = 0;
+        while let Some(header) = bytes
+            .get(at..)
+            .and_then(|rest| RecordHeader::parse(at as u64, rest))
+            .filter(|header| header.opcode != 0 && header.end() <= bytes.len() as u64)
+        {
+            match header.opcode {
+                op::MESSAGE => {
+                    let table = self.definitions.table();
+                    match row_at(&bytes, at as u64, self.batches, &table) {
+                        Some(row) => rows.push(row),
+                        None => lost += 1,
+                    }
+                }
+                op::SCHEMA | op::CHANNEL => {
+                    let body = bytes.slice(header.body() as usize..header.end() as usize);
+                    self.define(header, &body);
+                }
+                _ => {}
+            }
+            at = header.end() as usize;
+        }
+        if lost > 0 {
+            let message =
+                format!("{lost} messages have no channel or no good time; they are left out");
+            self.report(place, &message);
+        }
+        self.batches += 1;
+        Batch::new(
+            Arc::clone(&self.definitions.table().channels),
+            vec![bytes],
+            rows,
+        )
+    }
+
+    fn define(&mut self, header: RecordHeader, body: &[u8]) {
+        let problem = match parse(header.opcode, body) {
+            Ok(Record::Schema {
+                header: found,
+                data,
+            }) => self.definitions.add_schema(header.offset, found, &data),
+            Ok(Record::Channel(found)) => self.definitions.add_channel(header.offset, found),
+            Ok(_) => None,
+            Err(error) => {
+                let what = name_of(header.opcode);
+                let message = format!("{what} cannot be read ({error}); it is left out");
+                Some(Problem::at(ProblemKind::BadRecord, header.offset, message))
+            }
+        };
+        self.problems.extend(problem);
+    }
+
+    fn report(&mut self, place: RecordHeader, message: &str) {
+        self.problems
+            .push(Problem::at(ProblemKind::BadRecord, place.offset, message));
+    }
+
+    fn get(&self, offset: u64, len: u64) -> Result<Bytes, SourceError> {
+        (&self.storage as &dyn Storage).get(offset, len)
+    }
+
+    fn unreadable(&self, reason: &str) -> SourceError {
+        SourceError::Unreadable {
+            place: self.storage.name().to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Debug for McapFollower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "McapFollower({}, byte {})", self.storage.name(), self.at)
+    }
+}

@@ -1,0 +1,204 @@
+//! Files that grow, parts of files, and files of others.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof::formats::{McapWriter, McapWriterOptions};
+use asof::{Message, Stamp};
+use common::{Folder, asof};
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect(text)
+}
+
+/// Messages that the writer below writes.
+const WRITTEN: i64 = 150;
+
+/// No test of its own: the one below runs this program again, in which this writes a recording, slowly.
+#[test]
+fn a_writer_in_a_process_of_its_own() {
+    let Some(path) = std::env::var_os("ASOF_TEST_WRITE_SLOWLY") else {
+        return;
+    };
+    let options = McapWriterOptions {
+        chunk_age: Some(Duration::from_millis(100)),
+        ..McapWriterOptions::default()
+    };
+    let mut writer = McapWriter::create(path, options).expect("creates");
+    let channel = Arc::new(asof::Channel {
+        topic: "/count".into(),
+        message_encoding: "json".into(),
+        ..asof::Channel::default()
+    });
+    for number in 0..WRITTEN {
+        let at = Stamp::from_nanos(number * 10_000_000);
+        let payload = format!("{{\"number\":{number}}}").into();
+        let channel = Arc::clone(&channel);
+        let message = Message {
+            channel,
+            log_time: at,
+            publish_time: at,
+            sequence: 0,
+            payload,
+        };
+        writer.write(&message).expect("writes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    writer.finish().expect("finishes");
+}
+
+#[test]
+fn cat_follows_a_recording_until_its_writer_closes_it() {
+    let folder = Folder::empty();
+    let path = folder.path("growing.mcap");
+    std::fs::write(&path, "").expect("writes");
+    let reader = asof()
+        .args(["cat", "--follow", "--json"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("asof runs");
+    let mut writer = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "a_writer_in_a_process_of_its_own"])
+        .env("ASOF_TEST_WRITE_SLOWLY", &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the writer runs");
+    assert!(writer.wait().expect("the writer ends").success());
+    let output = reader.wait_with_output().expect("asof ends");
+    assert!(output.status.success());
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let numbers: Vec<i64> = lines
+        .lines()
+        .map(|line| json(line)["data"]["number"].as_i64().expect("a number"))
+        .collect();
+    assert_eq!(numbers, (0..WRITTEN).collect::<Vec<_>>());
+}
+
+#[test]
+fn cat_follows_from_the_end_of_what_there_is_and_stops_at_a_limit() {
+    let folder = Folder::with_demo();
+    let all = folder.stdout("cat run.mcap --json --topics /odom");
+    let followed = folder.stdout("cat run.mcap --json --topics /odom --follow");
+    assert_eq!(all, followed);
+    let last = folder.stdout("cat run.mcap --json --topics /odom --follow --start -0.1s --limit 3");
+    assert_eq!(last.lines().count(), 3);
+    assert_eq!(folder.exit_code("cat run.mcap run.mcap --follow"), 2);
+    assert_eq!(folder.exit_code("cat http://x/run.mcap --follow"), 2);
+}
+
+#[test]
+fn split_by_time_puts_every_message_into_one_part_and_static_transforms_into_all() {
+    let folder = Folder::with_demo();
+    let done = json(&folder.stdout("split run.mcap -o part.mcap --duration 300ms --json"));
+    let parts = done["parts"].as_array().expect("parts");
+    assert_eq!(parts.len(), 4);
+    let info = json(&folder.stdout("info run.mcap --json"));
+    assert_eq!(done["messages"], info["messages"]);
+    for part in parts {
+        let name = part["output"].as_str().expect("a name");
+        let info = json(&folder.stdout(&format!("info {name} --topics /tf_static --json")));
+        assert_ne!(info["messages"], 0, "{name}");
+        assert_eq!(folder.exit_code(&format!("doctor {name}")), 0);
+        let longest = part["end"].as_i64().zip(part["start"].as_i64());
+        assert!(longest.is_some_and(|(end, start)| end - start < 300_000_000));
+    }
+    let tied = folder
+        .stdout("cat part_0.mcap part_1.mcap part_2.mcap part_3.mcap --json --raw --topics /odom");
+    assert_eq!(
+        tied,
+        folder.stdout("cat run.mcap --json --raw --topics /odom")
+    );
+}
+
+#[test]
+fn split_by_size_stays_near_the_size() {
+    let folder = Folder::with_demo();
+    let whole = folder.read("run.mcap").len() as u64;
+    let done =
+        json(&folder.stdout("split run.mcap -o part.mcap --size 100k --chunk-size 32k --json"));
+    let parts = done["parts"].as_array().expect("parts");
+    assert!(
+        parts.len() as u64 >= whole / (200 << 10),
+        "{} parts",
+        parts.len()
+    );
+    let info = json(&folder.stdout("info run.mcap --json"));
+    assert_eq!(done["messages"], info["messages"]);
+    assert_eq!(folder.exit_code("split run.mcap -o run.mcap"), 2);
+    assert_eq!(
+        folder.exit_code("split . -o part.mcap --size 100k --force"),
+        1
+    );
+}
+
+#[test]
+fn addresses_need_a_build_that_reads_them() {
+    if cfg!(feature = "remote") {
+        return;
+    }
+    let told = Folder::empty().run("info https://example.com/run.mcap");
+    assert!(told.contains("--features remote"), "{told}");
+}
+
+/// A recording from elsewhere; `None`, and says so, where there is none.
+fn recording(name: &str) -> Option<String> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
+    let data = std::env::var("ASOF_TEST_DATA").unwrap_or_else(|_| beside.to_owned());
+    let path = std::path::Path::new(&data).join("recordings").join(name);
+    if path.exists() {
+        return Some(path.display().to_string());
+    }
+    eprintln!("SKIPPED: no {} (set ASOF_TEST_DATA)", path.display());
+    None
+}
+
+#[test]
+fn convert_to_ros_2_transcodes_standard_types_and_tells_what_stayed() {
+    let Some(bag) = recording("turtlesim-lz4.bag") else {
+        return;
+    };
+    let folder = Folder::empty();
+    let done = json(&folder.stdout(&format!("convert {bag} -o out.mcap --to ros2 --json")));
+    assert_eq!(
+        (&done["messages"], &done["transcoded"]),
+        (&8647.into(), &3254.into())
+    );
+    assert_eq!(done["kept"].as_array().map(Vec::len), Some(3));
+    let info = json(&folder.stdout("info out.mcap --json --topics /tf"));
+    assert_eq!(info["topics"][0]["type"], "tf2_msgs/msg/TFMessage");
+    assert_eq!(info["topics"][0]["encoding"], "cdr");
+    let line = folder.stdout("cat out.mcap --topics /tf --limit 1 --json");
+    assert!(
+        json(&line)["data"]["transforms"][0]["header"]["stamp"]["nanosec"].is_u64(),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_type_without_a_definition_is_told_with_the_flag_that_helps_and_does() {
+    let Some(bag) = recording("go2-vicon.db3") else {
+        return;
+    };
+    let folder = Folder::empty();
+    let package = folder.path("share/vicon_receiver/msg");
+    std::fs::create_dir_all(&package).expect("a folder");
+    let definition = "std_msgs/Header header\nfloat32 x_trans\nfloat32 y_trans\nfloat32 z_trans\nfloat32 x_rot\nfloat32 y_rot\n\
+        float32 z_rot\nfloat32 w\nstring segment_name\nstring subject_name\nint32 frame_number\n\
+        string translation_type\n";
+    std::fs::write(package.join("Position.msg"), definition).expect("writes");
+    for verb in ["cat --limit 1", "at --time -1s"] {
+        let line = format!("{verb} {bag} --topics /vicon/* --json");
+        let told = folder.run(&line);
+        assert!(
+            told.contains("no definition of vicon_receiver/msg/Position is known"),
+            "{told}"
+        );
+        assert!(told.contains("--msg-path DIR"), "{told}");
+        let found = json(&folder.stdout(&format!("{line} --msg-path share")));
+        assert_eq!(found["data"]["subject_name"], "UnitreeGo2", "{found}");
+    }
+}
