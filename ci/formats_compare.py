@@ -10,7 +10,11 @@ from mcap.reader import make_reader
 from rosbags.rosbag1 import Reader as Reader1
 from rosbags.rosbag2 import Reader as Reader2
 
-recordings, dump, convert = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+import formats_ros2
+import formats_ulog
+
+recordings, programs = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+dump, convert, check = programs / "dump", programs / "convert", programs / "check"
 
 
 def short(kind):
@@ -81,18 +85,6 @@ def by_sqlite(path):
         yield time, topic, short(kind), data.hex()
 
 
-def by_pyulog(path):
-    from pyulog import ULog
-
-    log = ULog(str(path))
-    for data in log.data_list:
-        names = [field.field_name for field in data.field_data]
-        for row in range(len(data.data["timestamp"])):
-            values = b"".join(data.data[name][row].tobytes() for name in names)
-            suffix = f"/{data.multi_id}"
-            yield int(data.data["timestamp"][row]) * 1000, "/" + data.name + suffix, data.name, values.hex()
-
-
 def by_asof(path):
     printed = subprocess.run([dump, path], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for line in printed.stdout.decode().splitlines():
@@ -112,15 +104,13 @@ def library_of(path):
         return by_walking(path) if "unindexed" in path.name else by_library(Reader1)
     if path.suffix == ".db3":
         return by_sqlite(path)
-    if path.suffix == ".ulg":
-        return by_pyulog(path)
     return by_library(Reader2)
 
 
 places = sorted(
     path
     for path in recordings.rglob("*")
-    if path.suffix in (".bag", ".ulg")
+    if path.suffix == ".bag"
     or (path.suffix == ".db3" and not (path.parent / "metadata.yaml").exists())
     or (path / "metadata.yaml").exists()
 )
@@ -137,7 +127,28 @@ for path in places:
             verdict += ", DIFFERENT once converted"
         if [m[0] for m in again] != sorted(m[0] for m in wanted):
             verdict += ", OUT OF ORDER once converted"
+        if subprocess.run([check, converted], check=False).returncode:
+            verdict += ", NOT HEALTHY once converted"
     failures += verdict != "same"
     print(f"{verdict:10} {len(wanted):7} messages  {path.relative_to(recordings)}", flush=True)
 print(f"{len(places) - failures} of {len(places)} recordings are the same, byte by byte, read and converted")
-sys.exit(failures > 0 or not places)
+
+bags = [path for path in places if path.suffix == ".bag" and "unindexed" not in path.name]
+bad_bags = 0
+for path in bags:
+    transcoded, kept, faults, lacking = formats_ros2.compare(path, convert)
+    verdict = "same" if not faults and not lacking else f"DIFFERENT {faults}, {lacking} standard messages not transcoded"
+    bad_bags += verdict != "same"
+    print(f"{verdict:10} {transcoded:7} became ROS 2, {kept} stayed  {path.name}", flush=True)
+print(f"{len(bags) - bad_bags} of {len(bags)} bags become the ROS 2 that rosbags makes of them, byte by byte")
+
+bad_logs = 0
+with tempfile.TemporaryDirectory() as folder:
+    logs = sorted(recordings.rglob("*.ulg")) + formats_ulog.samples(folder)
+    for path in logs:
+        messages, faults = formats_ulog.compare(path, convert)
+        verdict = "same" if not faults else f"DIFFERENT {faults}"
+        bad_logs += verdict != "same"
+        print(f"{verdict:10} {messages:7} messages  {path.name}", flush=True)
+print(f"{len(logs) - bad_logs} of {len(logs)} PX4 logs are the same, value by value")
+sys.exit(failures + bad_bags + bad_logs > 0 or not places)

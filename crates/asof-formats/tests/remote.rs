@@ -3,21 +3,22 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Cursor, Write};
+use std::io::{BufRead, BufReader, Cursor, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp, Topics};
-use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions, open};
+use asof_formats::{Compression, Mapped, McapFile, McapWriter, McapWriterOptions, Storage, open};
 use common::bags::BagMaker;
 use common::messages;
 
 /// How a server behaves.
 #[derive(Default)]
 struct Server {
-    files: Mutex<BTreeMap<String, (Vec<u8>, u64)>>,
+    /// By path: what it holds, and its version.
+    files: Mutex<BTreeMap<String, (Mapped, u64)>>,
     latency: Duration,
     /// Of so many requests, one fails.
     fails_one_in: u64,
@@ -28,8 +29,12 @@ struct Server {
 
 impl Server {
     fn with_file(bytes: Vec<u8>) -> Self {
+        Self::with(Mapped::from_bytes("run", bytes.into()))
+    }
+
+    fn with(file: Mapped) -> Self {
         Server {
-            files: Mutex::new([("/run".to_owned(), (bytes, 1))].into()),
+            files: Mutex::new([("/run".to_owned(), (file, 1))].into()),
             ..Server::default()
         }
     }
@@ -50,10 +55,10 @@ impl Server {
     }
 
     fn swap_file(&self, bytes: Vec<u8>) {
-        self.files
-            .lock()
-            .expect("no panic")
-            .insert("/run".to_owned(), (bytes, 2));
+        self.files.lock().expect("no panic").insert(
+            "/run".to_owned(),
+            (Mapped::from_bytes("run", bytes.into()), 2),
+        );
     }
 
     fn requests(&self) -> u64 {
@@ -97,31 +102,32 @@ impl Server {
         let mut words = head[0].split(' ');
         let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         let files = self.files.lock().expect("no panic");
-        let Some((bytes, version)) = files.get(path) else {
+        let Some((file, version)) = files.get(path) else {
             return b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec();
         };
         let tag = format!("\"{version}\"");
         if field("If-Match").is_some_and(|wanted| wanted != tag) {
             return b"HTTP/1.1 412 Changed\r\nContent-Length: 0\r\n\r\n".to_vec();
         }
-        let last = bytes.len() - 1;
+        let last = file.size() - 1;
         let range = field("Range")
             .filter(|_| !self.knows_no_ranges)
             .map(|range| {
                 let (from, to) = range["bytes=".len()..].split_once('-').expect("a range");
-                let from: usize = from.parse().expect("a number");
+                let from: u64 = from.parse().expect("a number");
                 (from, to.parse().unwrap_or(last).min(last))
             });
         let (status, body) = match range {
             Some((from, to)) => (
                 format!(
                     "206 Part\r\nContent-Range: bytes {from}-{to}/{}",
-                    bytes.len()
+                    file.size()
                 ),
-                &bytes[from..=to],
+                file.fetch(from, to + 1 - from),
             ),
-            None => ("200 OK".to_owned(), &bytes[..]),
+            None => ("200 OK".to_owned(), file.fetch(0, file.size())),
         };
+        let body = body.expect("in memory");
         let answer = format!(
             "HTTP/1.1 {status}\r\nETag: {tag}\r\nLast-Modified: Tue, 01 Jul 2025 10:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -129,7 +135,7 @@ impl Server {
         let mut answer = answer.into_bytes();
         if method == "GET" {
             self.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
-            answer.extend_from_slice(body);
+            answer.extend_from_slice(&body);
         }
         answer
     }
@@ -281,4 +287,128 @@ fn a_bag_is_read_in_place_too() {
     assert!(server.requests() <= 4, "{} requests", server.requests());
     assert_eq!(messages(&*remote, &Query::all()).len(), 100);
     assert_eq!(remote.summary().problems, []);
+}
+
+/// A record of MCAP: its kind, its length, its contents.
+fn record(kind: u8, contents: &[u8]) -> Vec<u8> {
+    [
+        &[kind][..],
+        &(contents.len() as u64).to_le_bytes(),
+        contents,
+    ]
+    .concat()
+}
+
+/// A whole and healthy recording of about 2 GB, of which the disk holds little: 512 chunks without compression, each
+/// with one message of 4 MiB, which is a hole in the file.
+fn two_gigabytes(path: &std::path::Path) {
+    const CHUNKS: u64 = 512;
+    const PAYLOAD: u64 = 4 << 20;
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let mut file = std::fs::File::create(path).expect("creates");
+    let header = [
+        mcap::MAGIC,
+        &record(1, &[text(""), text("test")].concat())[..],
+    ]
+    .concat();
+    file.write_all(&header).expect("writes");
+    let mut at = header.len() as u64;
+    let channel = [&[1, 0, 0, 0][..], &text("/large"), &text(""), &[0; 4]].concat();
+    let mut indexes = Vec::new();
+    for chunk in 0..CHUNKS {
+        let time = chunk.to_le_bytes();
+        let records = 9 + 22 + PAYLOAD;
+        let head = [&time[..], &time, &records.to_le_bytes(), &[0; 4], &[0; 4]].concat();
+        let chunk_len = head.len() as u64 + 8 + records;
+        let message_len = (22 + PAYLOAD).to_le_bytes();
+        let message = [&[5][..], &message_len, &[1, 0], &[0; 4], &time, &time].concat();
+        let front = [
+            &[6][..],
+            &chunk_len.to_le_bytes(),
+            &head,
+            &records.to_le_bytes(),
+            &message,
+        ];
+        file.write_all(&front.concat()).expect("writes");
+        file.seek(SeekFrom::Current(PAYLOAD as i64)).expect("seeks");
+        let index = [&[1, 0, 16, 0, 0, 0][..], &time, &[0; 8]].concat();
+        let index = record(7, &index);
+        file.write_all(&index).expect("writes");
+        let index_at = at + 9 + chunk_len;
+        indexes.push(record(
+            8,
+            &[
+                &time[..],
+                &time,
+                &at.to_le_bytes(),
+                &(9 + chunk_len).to_le_bytes(),
+                &[10, 0, 0, 0, 1, 0],
+                &index_at.to_le_bytes(),
+                &(index.len() as u64).to_le_bytes(),
+                &[0; 4],
+                &records.to_le_bytes(),
+                &records.to_le_bytes(),
+            ]
+            .concat(),
+        ));
+        at = index_at + index.len() as u64;
+    }
+    let end = record(15, &[0; 4]);
+    let statistics = [
+        &CHUNKS.to_le_bytes()[..],
+        &[0, 0, 1, 0, 0, 0],
+        &[0; 8],
+        &(CHUNKS as u32).to_le_bytes(),
+        &[0; 8],
+        &(CHUNKS - 1).to_le_bytes(),
+        &[10, 0, 0, 0, 1, 0],
+        &CHUNKS.to_le_bytes(),
+    ];
+    let statistics = record(11, &statistics.concat());
+    let summary = [record(4, &channel), statistics, indexes.concat()].concat();
+    let start = at + end.len() as u64;
+    let footer = record(2, &[&start.to_le_bytes()[..], &[0; 8], &[0; 4]].concat());
+    file.write_all(&[end, summary, footer, mcap::MAGIC.to_vec()].concat())
+        .expect("writes");
+}
+
+#[test]
+fn opening_two_gigabytes_makes_at_most_four_requests_and_fetches_little() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large.mcap");
+    two_gigabytes(&path);
+    let file = Mapped::open(&path).expect("opens");
+    assert!(file.size() > 2 << 30);
+    let (server, address) = Server::with(file).start();
+    let remote = open(&address).expect("opens");
+    assert_eq!(remote.summary().messages, Some(512));
+    assert_eq!(remote.summary().problems, []);
+    let (requests, bytes) = (server.requests(), server.bytes.load(Ordering::Relaxed));
+    println!(
+        "{requests} requests, {bytes} bytes of {}",
+        remote.summary().size
+    );
+    assert!(requests <= 4, "{requests} requests");
+    assert!(bytes < 2 << 20, "{bytes} bytes");
+    let known = remote
+        .backfill(&Topics::All, Stamp::from_nanos(300))
+        .expect("reads");
+    assert_eq!(
+        known.get(0).map(|message| message.payload.len()),
+        Some(4 << 20)
+    );
+    let bytes = server.bytes.load(Ordering::Relaxed);
+    assert!(bytes < 32 << 20, "{bytes} bytes for one message of 4 MiB");
+}
+
+#[test]
+fn buckets_without_keys_or_names_are_refused_in_a_sentence() {
+    for address in ["gs://", "s3://", "az://", "http://"] {
+        let error = open(address)
+            .map(|_| ())
+            .expect_err("is refused")
+            .to_string();
+        assert!(error.starts_with(address), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }
