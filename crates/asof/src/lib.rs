@@ -46,7 +46,7 @@ pub use asof_formats as formats;
 /// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
 
-/// Opens a recording: MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), or a folder of any of these.
+/// Opens a recording: MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), a PX4 log, or a folder of any of these.
 ///
 /// Opening reads the file's own summary and no message. A damaged file opens as far as it can be read;
 /// [`Summary::problems`] says what is wrong with it.

@@ -26,7 +26,8 @@ use blocks::Blocks;
 /// later. A file that changes while it is read is an error, never a mixture.
 ///
 /// Keys and regions of buckets are taken from the environment, under the names that each provider's own
-/// tools use (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
+/// tools use (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). Where there are none,
+/// requests are not signed, which is enough for buckets that are open to all.
 pub struct RemoteFile {
     name: String,
     remote: Arc<Remote>,
@@ -69,15 +70,27 @@ impl RemoteFile {
         let url = Url::parse(address).map_err(|error| {
             unreadable(format!("this is no address ({error}); check its spelling"))
         })?;
-        let options = std::env::vars()
+        let provider = Provider::of(url.scheme());
+        let known: Vec<(String, String)> = std::env::vars().collect();
+        let unsigned = provider.and_then(|provider| provider.unsigned(&known));
+        let options = known
+            .into_iter()
             .chain((url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned())))
+            .chain(unsigned.map(|name| (name.to_owned(), "true".to_owned())))
             .map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let (store, path) = object_store::parse_url_opts(&url, options)
-            .map_err(|error| unreadable(format!("cannot reach it: {error}")))?;
+        let (store, path) = object_store::parse_url_opts(&url, options).map_err(|error| {
+            let hint = provider.map_or("check its spelling", Provider::hint);
+            unreadable(format!("cannot reach it: {error}; {hint}"))
+        })?;
         let store: Arc<dyn ObjectStore> = store.into();
         let (asked, wanted) = (Arc::clone(&store), path.clone());
-        let found = wait(async move { asked.head(&wanted).await })
-            .map_err(|error| unreadable(explained(&error)))?;
+        let found = wait(async move { asked.head(&wanted).await }).map_err(|error| {
+            let mut reason = explained(&error);
+            if let (true, Some(provider)) = (is_denied(&error), provider) {
+                reason = format!("{reason}; {}", provider.hint());
+            }
+            unreadable(reason)
+        })?;
         let remote = Arc::new(Remote {
             store: Box::new(store),
             path,
@@ -90,6 +103,82 @@ impl RemoteFile {
             blocks: Blocks::new(found.size),
             remote,
         })
+    }
+}
+
+/// Who keeps a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    Amazon,
+    Google,
+    Azure,
+}
+
+impl Provider {
+    fn of(scheme: &str) -> Option<Self> {
+        match scheme {
+            "s3" | "s3a" => Some(Provider::Amazon),
+            "gs" => Some(Provider::Google),
+            "az" | "azure" | "abfs" | "abfss" => Some(Provider::Azure),
+            _ => None,
+        }
+    }
+
+    /// Where nothing in the environment can sign a request, the option to leave it unsigned. Asking the machine's
+    /// own cloud for keys instead takes minutes wherever there is none, so that has to be asked for.
+    fn unsigned(self, known: &[(String, String)]) -> Option<&'static str> {
+        let (option, keys): (_, &[&str]) = match self {
+            Provider::Amazon => (
+                "aws_skip_signature",
+                &[
+                    "AWS_ACCESS_KEY_ID",
+                    "AWS_WEB_IDENTITY_TOKEN_FILE",
+                    "AWS_CONTAINER_",
+                    "AWS_METADATA_ENDPOINT",
+                    "AWS_SKIP_SIGNATURE",
+                ],
+            ),
+            Provider::Google => (
+                "google_skip_signature",
+                &[
+                    "GOOGLE_SERVICE_ACCOUNT",
+                    "GOOGLE_APPLICATION_CREDENTIALS",
+                    "GOOGLE_SKIP_SIGNATURE",
+                ],
+            ),
+            Provider::Azure => (
+                "azure_skip_signature",
+                &[
+                    "AZURE_STORAGE_ACCOUNT_KEY",
+                    "AZURE_STORAGE_ACCESS_KEY",
+                    "AZURE_STORAGE_SAS",
+                    "AZURE_STORAGE_CLIENT",
+                    "AZURE_STORAGE_TOKEN",
+                    "AZURE_CLIENT_",
+                    "AZURE_FEDERATED_TOKEN_FILE",
+                    "AZURE_USE_AZURE_CLI",
+                    "AZURE_STORAGE_USE_EMULATOR",
+                    "AZURE_MSI_ENDPOINT",
+                    "AZURE_SKIP_SIGNATURE",
+                ],
+            ),
+        };
+        let is_key = |name: &str| keys.iter().any(|key| name.starts_with(key));
+        let can_sign = known.iter().any(|(name, _)| is_key(name));
+        (!can_sign).then_some(option)
+    }
+
+    /// What to set.
+    fn hint(self) -> &'static str {
+        match self {
+            Provider::Amazon => {
+                "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION (on a machine of that cloud, AWS_METADATA_ENDPOINT)"
+            }
+            Provider::Google => "set GOOGLE_APPLICATION_CREDENTIALS to a file with keys",
+            Provider::Azure => {
+                "set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY where the container is not open to all"
+            }
+        }
     }
 }
 
@@ -194,6 +283,14 @@ fn changed() -> io::Error {
     io::Error::other("the file was changed while it was being read; open it again")
 }
 
+fn is_denied(error: &object_store::Error) -> bool {
+    use object_store::Error;
+    matches!(
+        error,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. }
+    )
+}
+
 /// A failure in words for the person who gave the address.
 fn explained(error: &object_store::Error) -> String {
     use object_store::Error;
@@ -203,7 +300,7 @@ fn explained(error: &object_store::Error) -> String {
             "the server does not hand out ranges of a file (HTTP 206), which reading in place needs; download the file, or serve it with a server that does".to_owned()
         }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            format!("access was denied; check the keys in the environment ({error})")
+            "access was denied; check the keys in the environment".to_owned()
         }
         other => format!("the server cannot be read: {other}"),
     }
@@ -253,4 +350,30 @@ fn wait<T: Send + 'static>(
         source: Box::new(error),
     };
     finish(start(async move { Ok(request.await) })).map_err(failed)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_signed_only_where_there_is_something_to_sign_with() {
+        let known = |names: &[&str]| -> Vec<(String, String)> {
+            let pair = |name: &&str| ((*name).to_owned(), "x".to_owned());
+            names.iter().map(pair).collect()
+        };
+        let amazon = Provider::of("s3").expect("a provider");
+        assert_eq!(
+            amazon.unsigned(&known(&["PATH"])),
+            Some("aws_skip_signature")
+        );
+        assert_eq!(
+            amazon.unsigned(&known(&["AWS_REGION"])),
+            Some("aws_skip_signature")
+        );
+        assert_eq!(amazon.unsigned(&known(&["AWS_ACCESS_KEY_ID"])), None);
+        let azure = Provider::of("az").expect("a provider");
+        assert_eq!(azure.unsigned(&known(&["AZURE_STORAGE_ACCOUNT_KEY"])), None);
+        assert_eq!(Provider::of("https"), None);
+    }
 }
