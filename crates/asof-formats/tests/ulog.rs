@@ -99,8 +99,10 @@ fn strings_are_kept_with_and_without_a_tag() {
 }
 
 #[test]
-fn dropouts_are_told_of() {
-    let problems = open(&flight(50)).summary().problems.clone();
+fn dropouts_are_a_topic_and_the_doctor_tells_of_them() {
+    let log = open(&flight(50));
+    assert_eq!(log.summary().problems, []);
+    let problems = log.check(&mut |_, _| {}).expect("reads");
     assert_eq!(problems.len(), 1);
     assert!(problems[0].message.contains("1 times and dropped 0.250 s"));
 }

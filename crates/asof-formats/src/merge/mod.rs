@@ -119,7 +119,10 @@ impl Source for Merged {
                     ..problem.clone()
                 }));
         }
-        let join = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join("+");
+        let join = |names: BTreeSet<String>| {
+            let names = names.into_iter().filter(|name| !name.is_empty());
+            names.collect::<Vec<_>>().join("+")
+        };
         all.format = join(formats);
         all.library = join(libraries);
         // Conventions hold for all or are none.

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query, Row,
-    Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind,
+    Query, Row, Source, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -108,7 +108,17 @@ impl Recording for UlogFile {
     }
 
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        check_by_reading(self, progress)
+        let mut problems = check_by_reading(self, progress)?;
+        // Nothing in the file is damaged by these, so only the doctor counts them among the problems.
+        let (count, milliseconds) = self.shared.dropouts;
+        if count > 0 {
+            let message = format!(
+                "the logger could not keep up {count} times and dropped {:.3} s in all; /dropouts has them",
+                milliseconds as f64 / 1000.0
+            );
+            problems.push(Problem::whole(ProblemKind::Incomplete, message));
+        }
+        Ok(problems)
     }
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
@@ -138,6 +148,7 @@ struct UlogShared {
     channels: Arc<[Arc<Channel>]>,
     beside: [u32; 3],
     info: BTreeMap<String, String>,
+    dropouts: (u64, u64),
     report: Report,
 }
 
@@ -214,6 +225,7 @@ impl UlogShared {
             streams: scan.streams,
             beside: scan.beside,
             info: scan.info,
+            dropouts: scan.dropouts,
             report: Report::new(scan.problems),
             storage,
         };

@@ -56,7 +56,8 @@ pub(crate) struct Scan {
     /// Numbers of the channels beside the topics, in the order of [`Beside::ALL`].
     pub beside: [u32; 3],
     formats: Formats,
-    dropouts: (u64, u64),
+    /// How often the logger could not keep up, and for how many milliseconds in all.
+    pub dropouts: (u64, u64),
     unsubscribed: u64,
     bad_times: u64,
     last_multiple: Option<String>,
@@ -314,16 +315,7 @@ impl Scan {
     }
 
     fn conclude(&mut self) {
-        let (count, milliseconds) = self.dropouts;
         let lines = [
-            (
-                count,
-                ProblemKind::Incomplete,
-                format!(
-                    "the logger could not keep up {count} times and dropped {:.3} s in all; /dropouts has them",
-                    milliseconds as f64 / 1000.0
-                ),
-            ),
             (
                 self.unsubscribed,
                 ProblemKind::UnknownReference,

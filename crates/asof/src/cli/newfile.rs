@@ -106,13 +106,9 @@ pub fn refuse_same(input: &Path, output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `run.mcap` and `recovered` make `run.recovered.mcap`.
+/// `run.bag` and `recovered` make `run.recovered.mcap`: whatever is read, MCAP is written.
 pub fn beside(path: &Path, word: &str) -> PathBuf {
-    let extension = path.extension().unwrap_or("mcap".as_ref());
-    let mut word = std::ffi::OsString::from(word);
-    word.push(".");
-    word.push(extension);
-    path.with_extension(word)
+    path.with_extension(format!("{word}.mcap"))
 }
 
 #[cfg(unix)]
@@ -179,9 +175,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_beside_keeps_the_extension() {
+    fn the_name_beside_is_that_of_an_mcap_file() {
         assert_eq!(
-            beside(Path::new("a/run.mcap"), "recovered"),
+            beside(Path::new("a/run.bag"), "recovered"),
             Path::new("a/run.recovered.mcap")
         );
         assert_eq!(
