@@ -18,6 +18,7 @@ use ros2::Transcoder;
 use sort::Sorter;
 
 /// What of a recording goes into the new one, and how.
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     /// Which messages.

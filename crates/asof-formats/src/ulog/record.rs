@@ -1,5 +1,7 @@
 //! The messages of a ULog, one at a time, trusting nothing.
 
+use std::fmt::Write as _;
+
 /// What a file starts with; the version follows.
 pub(crate) const MAGIC: &[u8; 7] = b"ULog\x01\x12\x35";
 /// Magic, version, and the time at which logging started.
@@ -60,12 +62,10 @@ impl Head {
             kind::FLAGS => self.len >= 40,
             kind::SYNC => self.len == 8,
             kind::DROPOUT | kind::UNSUBSCRIPTION => self.len == 2,
-            kind::DATA => self.len > 2,
-            kind::SUBSCRIPTION => self.len > 3,
+            kind::DATA | kind::FORMAT | kind::INFO | kind::PARAMETER => self.len > 2,
+            kind::SUBSCRIPTION | kind::INFO_MULTIPLE | kind::DEFAULT_PARAMETER => self.len > 3,
             kind::LOGGED => self.len >= 9,
             kind::LOGGED_TAGGED => self.len >= 11,
-            kind::FORMAT | kind::INFO | kind::PARAMETER => self.len > 2,
-            kind::INFO_MULTIPLE | kind::DEFAULT_PARAMETER => self.len > 3,
             _ => false,
         }
     }
@@ -183,10 +183,11 @@ impl<'a> Pair<'a> {
                 String::from_utf8_lossy(self.value).into_owned()
             } else {
                 // Bytes of some other kind, such as a hash: in hexadecimal.
-                self.value
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect()
+                let mut text = String::new();
+                for byte in self.value {
+                    let _ = write!(text, "{byte:02x}");
+                }
+                text
             }
         })
     }

@@ -280,7 +280,8 @@ impl Scan {
             }
             return;
         }
-        let count = (0..).find(|n| !self.info.contains_key(&format!("{}[{n}]", pair.key)));
+        let count =
+            (0..=self.info.len()).find(|n| !self.info.contains_key(&format!("{}[{n}]", pair.key)));
         let key = format!("{}[{}]", pair.key, count.unwrap_or(0));
         self.info.insert(key.clone(), pair.text());
         self.last_multiple = Some(key);

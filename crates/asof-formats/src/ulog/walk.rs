@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
                         .fits(id, body.len() - 2, as_of)
                         .unwrap_or_else(|| self.is_followed(head))
                 }
-                (kind::LOGGED, &[level, ..]) | (kind::LOGGED_TAGGED, &[level, ..]) => {
+                (kind::LOGGED | kind::LOGGED_TAGGED, &[level, ..]) => {
                     (b'0'..=b'7').contains(&level) || level < 8
                 }
                 _ => true,
