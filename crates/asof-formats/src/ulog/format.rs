@@ -9,7 +9,11 @@ use std::fmt::Write as _;
 
 /// Formats by their names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Formats(HashMap<String, Vec<Field>>);
+pub(crate) struct Formats {
+    by_name: HashMap<String, Vec<Field>>,
+    /// Fields of all layouts that were made.
+    laid_out: usize,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
@@ -29,6 +33,8 @@ enum Kind {
 
 /// Fields beyond this are refused, once nested ones are laid out.
 const MOST_STEPS: usize = 20_000;
+/// So are layouts that have more fields than this together: no file needs them, and memory is bounded.
+const MOST_STEPS_IN_ALL: usize = 1_000_000;
 /// How deep formats may nest.
 const DEEPEST: usize = 16;
 /// Between the parts of a definition.
@@ -46,12 +52,15 @@ impl Formats {
             .filter(|field| !field.is_empty())
             .map(Field::parse)
             .collect::<Result<Vec<_>, _>>()?;
-        self.0.insert(name.trim().to_owned(), fields);
+        self.by_name.insert(name.trim().to_owned(), fields);
         Ok(())
     }
 
     /// How messages of a format become CDR.
-    pub fn layout(&self, name: &str) -> Result<Layout, String> {
+    pub fn layout(&mut self, name: &str) -> Result<Layout, String> {
+        if self.laid_out > MOST_STEPS_IN_ALL {
+            return Err("the log has more subscriptions than can be held".to_owned());
+        }
         let mut compiler = Compiler {
             formats: self,
             steps: Vec::new(),
@@ -60,8 +69,11 @@ impl Formats {
             timestamp: None,
             count: 0,
         };
-        compiler.group(name, 0)?;
+        let compiled = compiler.group(name, 0);
+        let count = compiler.count;
         let (steps, needed, timestamp) = (compiler.steps, compiler.needed, compiler.timestamp);
+        self.laid_out += count;
+        compiled?;
         Ok(Layout {
             definition: self.definition(name),
             steps,
@@ -94,7 +106,7 @@ impl Formats {
     fn own_definition(&self, name: &str) -> String {
         let mut text = String::new();
         for field in self
-            .0
+            .by_name
             .get(name)
             .into_iter()
             .flatten()
@@ -124,7 +136,7 @@ impl Formats {
     pub fn type_name(&self, format: &str) -> String {
         let name = camel_case(format);
         let is_taken = |other: &&String| *other != format && camel_case(other) == name;
-        if self.0.keys().any(|other| is_taken(&other)) {
+        if self.by_name.keys().any(|other| is_taken(&other)) {
             format.to_owned()
         } else {
             name
@@ -136,7 +148,7 @@ impl Formats {
     }
 
     fn nested_in(&self, name: &str) -> Vec<String> {
-        let fields = self.0.get(name).into_iter().flatten();
+        let fields = self.by_name.get(name).into_iter().flatten();
         fields
             .filter_map(|field| match &field.kind {
                 Kind::Nested(kind) => Some(kind.clone()),
@@ -293,7 +305,7 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn group(&mut self, name: &str, depth: usize) -> Result<(), String> {
-        let fields = self.formats.0.get(name);
+        let fields = self.formats.by_name.get(name);
         let fields = fields.ok_or_else(|| format!("there is no format '{name}'"))?;
         if depth > DEEPEST {
             return Err(format!("'{name}' is nested too deep"));
@@ -444,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_format_that_contains_itself_or_is_endless_is_refused() {
-        let formats = formats(&[
+        let mut formats = formats(&[
             "a:a[9] x;",
             "b:c[60000] x;",
             "c:d[60000] y;",

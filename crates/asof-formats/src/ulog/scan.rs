@@ -1,6 +1,6 @@
 //! Opening a ULog: it has no index, so it is walked once from front to back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
@@ -61,6 +61,8 @@ pub(crate) struct Scan {
     unsubscribed: u64,
     bad_times: u64,
     last_multiple: Option<String>,
+    /// How often a key came that may come several times.
+    repeated: HashMap<String, usize>,
 }
 
 pub(crate) fn scan(storage: &dyn Storage) -> Result<Scan, SourceError> {
@@ -91,6 +93,7 @@ pub(crate) fn scan(storage: &dyn Storage) -> Result<Scan, SourceError> {
         unsubscribed: 0,
         bad_times: 0,
         last_multiple: None,
+        repeated: HashMap::new(),
     };
     let appended = flags(storage)?.map_err(|reason| unreadable(&reason))?;
     let mut time = start;
@@ -248,9 +251,10 @@ impl Scan {
             return;
         };
         let subscribed = match std::str::from_utf8(fields.0) {
-            Ok(name) => self
-                .streams
-                .subscribe(head.offset, (id, instance), name, &self.formats),
+            Ok(name) => {
+                self.streams
+                    .subscribe(head.offset, (id, instance), name, &mut self.formats)
+            }
             Err(_) => Err("its name is no text".to_owned()),
         };
         if let Err(reason) = subscribed {
@@ -280,9 +284,9 @@ impl Scan {
             }
             return;
         }
-        let count =
-            (0..=self.info.len()).find(|n| !self.info.contains_key(&format!("{}[{n}]", pair.key)));
-        let key = format!("{}[{}]", pair.key, count.unwrap_or(0));
+        let count = self.repeated.entry(pair.key.to_owned()).or_default();
+        let key = format!("{}[{count}]", pair.key);
+        *count += 1;
         self.info.insert(key.clone(), pair.text());
         self.last_multiple = Some(key);
     }

@@ -30,7 +30,7 @@ impl Streams {
         offset: u64,
         (id, instance): (u16, u8),
         name: &str,
-        formats: &Formats,
+        formats: &mut Formats,
     ) -> Result<(), String> {
         let layout = Arc::new(formats.layout(name)?);
         let topic = match instance {
