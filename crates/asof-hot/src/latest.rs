@@ -74,6 +74,18 @@ impl<T: Plain, const N: usize> Latest<T, N> {
         }
     }
 
+    /// Where things lie: the slots; the size of a slot, and in it the stamp and the value.
+    #[cfg(all(test, feature = "ffi", not(loom)))]
+    pub(crate) fn offsets() -> [usize; 4] {
+        use core::mem::offset_of;
+        [
+            offset_of!(Self, slots),
+            size_of::<Slot<T>>(),
+            offset_of!(Slot<T>, stamp),
+            offset_of!(Slot<T>, value),
+        ]
+    }
+
     /// The two ends, for as long as this is borrowed.
     pub fn split(&mut self) -> (LatestWriter<T, N, &Self>, LatestReader<T, N, &Self>) {
         // SAFETY: borrowed for changing, so no other end is alive.
@@ -169,11 +181,11 @@ pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
 ///
 /// A new value costs a reader two fetches from the writer's core: of the head, then of the slot that it names. A
 /// reader that sees new values all the time fetches the next slot before the head names it, which halves its wait.
-/// One that sees none for a while stops that, as it costs half of a quiet read.
-#[derive(Clone, Default)]
+/// One that sees none for a while stops that, as it costs half of a quiet read, and remembers where the value lies.
+#[derive(Clone)]
 struct Pace {
-    /// The generation that has been the newest for so long that no other is expected soon.
-    settled: Cell<Word>,
+    /// What has been the newest value for so long that no other is expected soon.
+    settled: Cell<Settled>,
     newest: Cell<Word>,
     reads_of_newest: Cell<u32>,
 }
@@ -182,21 +194,53 @@ impl Pace {
     /// Reads of one generation after which it is taken to be settled.
     const PATIENCE: u32 = 256;
 
-    #[inline(always)]
-    fn is_settled(&self, generation: Word) -> bool {
-        self.settled.get() == generation
+    fn new() -> Self {
+        Pace {
+            settled: Cell::new(Settled::NOTHING),
+            newest: Cell::new(0),
+            reads_of_newest: Cell::new(0),
+        }
     }
 
     #[inline(always)]
-    fn saw(&self, generation: Word) {
+    fn saw<T, const N: usize>(&self, meta: Meta) {
+        let generation = meta.generation as Word;
         if self.newest.replace(generation) == generation {
             let reads = self.reads_of_newest.get() + 1;
             self.reads_of_newest.set(reads);
             if reads >= Self::PATIENCE {
-                self.settled.set(generation);
+                self.settled.set(Settled::new::<T, N>(meta));
             }
         } else {
             self.reads_of_newest.set(0);
+        }
+    }
+}
+
+/// A value that was read once: what a reader need not find out again while it is the newest.
+#[derive(Clone, Copy)]
+pub(crate) struct Settled {
+    generation: Word,
+    /// How many bytes after the first slot its slot lies.
+    place: usize,
+    stamp: Stamp,
+}
+
+impl Settled {
+    /// No value at all.
+    pub(crate) const NOTHING: Settled = Settled {
+        generation: NEVER,
+        place: 0,
+        stamp: Stamp(0),
+    };
+
+    /// Of a value in one of N slots.
+    pub(crate) const fn new<T, const N: usize>(meta: Meta) -> Self {
+        let generation = meta.generation as Word;
+        Settled {
+            generation,
+            place: slot_of(generation, N) * size_of::<Slot<T>>(),
+            stamp: meta.stamp,
         }
     }
 }
@@ -220,7 +264,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     pub fn attach(memory: H) -> Self {
         LatestReader {
             memory,
-            pace: Pace::default(),
+            pace: Pace::new(),
             _type: PhantomData,
         }
     }
@@ -302,17 +346,28 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
+        let settled = self.pace.settled.get();
+        // SAFETY: the caller's promise; what is settled was read from this memory.
+        if let Some(meta) = unsafe { copy_settled(&*self.memory, settled, target) } {
+            return Some((meta, 0));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_unsettled(target) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[inline(always)]
+    unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
+        // By what was seen last, not by what is seen now: both fetches are under way at once.
+        let next = slot_of(self.pace.newest.get().wrapping_add(1), N);
+        fetch_for_reading(
+            (&raw const self.memory.slots[next]).cast(),
+            core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
+        );
         // SAFETY: the caller's promise.
         let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
-        let generation = meta.generation as Word;
-        if !self.pace.is_settled(generation) {
-            self.pace.saw(generation);
-            let next = slot_of(generation.wrapping_add(1), N);
-            fetch_for_reading(
-                (&raw const self.memory.slots[next]).cast(),
-                core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
-            );
-        }
+        self.pace.saw::<T, N>(meta);
         Some((meta, retries))
     }
 
@@ -428,6 +483,9 @@ const fn slot_of(generation: Word, slots: usize) -> usize {
     generation as usize & (slots - 1)
 }
 
+/// The generation that is never reached.
+const NEVER: Word = Word::MAX;
+
 /// Writes the generation after `last` and returns it.
 ///
 /// # Safety
@@ -440,9 +498,9 @@ pub(crate) unsafe fn publish<M: Memory>(
     stamp: Stamp,
     steps: &mut impl Steps,
 ) -> Word {
-    // 0 means "nothing yet", so 32-bit counters go from their end to another number of the same slot.
+    // 32-bit counters come to their end, and go on with another number of the same slot.
     let generation = match last.wrapping_add(1) {
-        0 => memory.slots() as Word,
+        NEVER => memory.slots() as Word - 1,
         next => next,
     };
     let slot = memory.slot(slot_of(generation, memory.slots()));
@@ -491,6 +549,34 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
     }
 }
 
+/// Copies the newest value out if it is the one that was settled upon; of that one, all but the value is known.
+///
+/// # Safety
+/// `target` is valid for writing a T, and what is settled, if anything, was read from this memory.
+#[inline(always)]
+pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
+    memory: &Latest<T, N>,
+    settled: Settled,
+    target: *mut T,
+) -> Option<Meta> {
+    if memory.head.load(order::latest_head_load()) != settled.generation {
+        return None;
+    }
+    let slots: *const Slot<T> = memory.slots.as_ptr();
+    // SAFETY: the place is that of one of the slots.
+    let slot = SlotRef(opaque(unsafe { slots.byte_add(settled.place) }));
+    // SAFETY: the caller's promise.
+    unsafe { slot.load(target.cast()) };
+    order::latest_check_fence();
+    if slot.mark().load(Ordering::Relaxed) != settled.generation {
+        return None;
+    }
+    Some(Meta {
+        generation: settled.generation as u64,
+        stamp: settled.stamp,
+    })
+}
+
 /// Copies a generation out that the head has reached; `None` if its slot was taken for a newer one meanwhile.
 ///
 /// # Safety
@@ -498,6 +584,16 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
 #[inline(always)]
 unsafe fn copy_out<M: Memory>(memory: &M, generation: Word, target: *mut u8) -> Option<Meta> {
     let slot = memory.slot(slot_of(generation, memory.slots()));
+    // SAFETY: the caller's promise.
+    unsafe { copy_slot(&slot, generation, target) }
+}
+
+/// As [`copy_out`], of the slot that is the generation's.
+///
+/// # Safety
+/// `target` is valid for a value.
+#[inline(always)]
+unsafe fn copy_slot(slot: &impl SlotMemory, generation: Word, target: *mut u8) -> Option<Meta> {
     let mut stamp = 0;
     // SAFETY: the stamp is a u64, the target the caller's promise.
     unsafe {
@@ -512,4 +608,32 @@ unsafe fn copy_out<M: Memory>(memory: &M, generation: Word, target: *mut u8) -> 
         generation: generation as u64,
         stamp: Stamp(stamp),
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_comes_to_its_end_goes_on_slot_by_slot() {
+        let memory = Latest::<u64, 4>::new();
+        let reader = LatestReader::attach(&memory);
+        let mut last = NEVER - 3;
+        for value in 1..=6_u64 {
+            // SAFETY: there is one writer, and the source is a u64.
+            let next = unsafe {
+                publish(
+                    &memory,
+                    last,
+                    (&raw const value).cast(),
+                    Stamp(0),
+                    &mut Whole,
+                )
+            };
+            assert_eq!(slot_of(next, 4), (slot_of(last, 4) + 1) % 4);
+            assert!(next != 0 && next != NEVER);
+            assert_eq!(reader.read().map(|sample| sample.value), Some(value));
+            last = next;
+        }
+    }
 }

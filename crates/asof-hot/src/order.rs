@@ -66,8 +66,9 @@ orderings! {
     ring_free_store = Release, not Relaxed, or "ring" fails;
     /// Takes a free slot: the consumer's reads are done.
     ring_free_load = Acquire, not Relaxed, or "ring" fails;
-    /// Takes a filled slot before the producer can drop it, with its contents.
-    ring_claim = Acquire, not Relaxed, or "ring_drop_oldest" fails;
+    /// Takes a filled slot before the producer can drop it, with its contents (acquire); whoever sees it taken sees that
+    /// the one before was given back (release).
+    ring_claim = AcqRel, not Acquire | Release, or "ring_drop_oldest" fails;
     /// Drops a sample: whoever finds it gone finds the one that it made way for.
     ring_drop = Release, not Relaxed, or "ring_drop_oldest" fails;
     /// Looks for the oldest sample that was not dropped.
@@ -77,8 +78,12 @@ orderings! {
     /// Sees the newest position, and the mark of its slot.
     ring_head_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
 
-    /// Gives a buffer to a reader (release), and learns which one it has let go of (acquire).
-    snapshot_publish = AcqRel, not Acquire | Release, or "snapshot" fails;
+    /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
+    snapshot_taken_load = Acquire, not Relaxed, or "snapshot" fails;
+    /// Gives a buffer to a reader, with its contents.
+    snapshot_offer_store = Release, not Relaxed, or "snapshot" fails;
+    /// Gives a buffer to a reader in place of one that it has not taken.
+    snapshot_exchange = Release, not Relaxed, or "snapshot" fails;
     /// Takes the newest buffer (acquire), and lets go of the last one (release).
     snapshot_take = AcqRel, not Acquire | Release, or "snapshot" fails;
 
