@@ -147,7 +147,7 @@ impl Blobs {
 
     /// The buffers that the views point into, in their order.
     pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
-        let own = std::iter::once(Buffer::from_vec(self.own));
+        let own = std::iter::once(crate::recycle::buffer_of(self.own));
         let shared = self.shared.into_iter().map(Buffer::from);
         (self.views, own.chain(shared).collect())
     }

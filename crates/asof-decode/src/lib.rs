@@ -25,6 +25,7 @@
 //! ```
 
 mod arrays;
+mod blend;
 mod columns;
 mod csv;
 mod decoder;
@@ -33,6 +34,7 @@ mod layers;
 mod layout;
 mod model;
 mod print;
+mod recycle;
 mod schema;
 mod tables;
 mod wire;

@@ -18,6 +18,7 @@ use asof_core::{Channel, Source, SourceError, Summary};
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub use archetypes::Archetype;
+pub(crate) use archetypes::has_between;
 
 /// Rows of one channel in the making.
 pub trait Table: Send {

@@ -184,6 +184,9 @@ impl Memo {
         }
         for (column, spans) in &shape.texts {
             let texts = &mut columns.texts[*column];
+            let each: usize = spans.iter().map(|span| span.len as usize).sum();
+            texts.data.reserve(each * run.len());
+            texts.ends.reserve(spans.len() * run.len());
             for payload in run {
                 for span in spans {
                     texts.push(span.of(payload.bytes, 1));

@@ -17,7 +17,7 @@ use super::cat::tell_problems;
 use super::decoded::Decoders;
 use super::newfile::NewFile;
 use super::numbers::{bytes, counted};
-use super::place;
+use super::place::Opening;
 use super::screen::Screen;
 use super::select::Select;
 
@@ -31,9 +31,9 @@ Examples:
   asof export run.mcap -o tables --format parquet
   asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp")]
 pub struct Export {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
 
     /// The folder for the tables; it is made if it is not there
     #[arg(short, long, value_name = "DIR")]
@@ -45,6 +45,9 @@ pub struct Export {
 
     #[command(flatten)]
     select: Select,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// Only these fields of each message, by path, with commas between them
     #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
@@ -89,8 +92,8 @@ impl Format {
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
-        let query = self.select.query(&self.place, &file.summary(), screen);
+        let file = self.opening.open(&self.places)?;
+        let query = self.select.query(&self.places[0], &file.summary(), screen);
         std::fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot make the folder {}", self.output.display()))?;
         let total = file.summary().messages.unwrap_or(0);

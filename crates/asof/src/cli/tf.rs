@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
 
 /// Show the frame tree of a recording, or where one frame was in another
@@ -28,9 +28,12 @@ Examples:
   asof tf run.mcap
   asof tf run.mcap --from map --to base_link --every 10ms --format tum")]
 pub struct Tf {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// The frame in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -115,7 +118,7 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
+        let file = self.opening.open(&self.places)?;
         let loaded = TransformBuffer::from_source(&file)?;
         let summary = file.summary();
         let mut problems: Vec<Problem> = summary.problems.clone();
