@@ -152,6 +152,14 @@ impl Decoder {
         self.columns.bytes() + 16 * self.rows()
     }
 
+    /// Makes room for `more` rows, if they are like those that there are.
+    pub fn reserve(&mut self, more: usize) {
+        let rows = self.rows();
+        self.columns.reserve(rows, more);
+        self.log_times.reserve(more);
+        self.publish_times.reserve(more);
+    }
+
     /// Decodes a run of messages into rows. Each that cannot be decoded is left out and reported, by its
     /// place in the run.
     pub fn append(&mut self, run: &[Timed<'_>], mut failed: impl FnMut(usize, PayloadError)) {

@@ -47,4 +47,4 @@ pub use layout::Projection;
 pub use model::{
     Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
 };
-pub use tables::{ChannelReport, TableError, TableOptions, Tables, TopicBatch};
+pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};

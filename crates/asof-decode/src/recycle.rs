@@ -134,8 +134,10 @@ mod tests {
         let slice = buffer.slice(2);
         assert_eq!(buffer.as_slice(), [1, 0, 2, 0, 3, 0]);
         drop(buffer);
-        assert_ne!(room_for::<u16>(77_777).as_ptr(), address);
+        let other = room_for::<u16>(77_777);
+        assert_ne!(other.as_ptr(), address);
         drop(slice);
-        assert_eq!(room_for::<u16>(77_700).as_ptr(), address);
+        let again = room_for::<u16>(77_700);
+        assert_eq!(again.as_ptr(), address);
     }
 }

@@ -174,6 +174,10 @@ impl Table for SemanticTable {
         self.decoder.bytes()
     }
 
+    fn reserve(&mut self, more: usize) {
+        self.decoder.reserve(more);
+    }
+
     fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         match self.decoder.take()? {
             Some(batch) => self.view(&batch).map(Some),

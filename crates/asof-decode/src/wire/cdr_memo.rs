@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Columns, Payload, Place, Texts};
 
 /// What a program does to one payload, as it happens.
 pub(super) trait Trace {
@@ -120,6 +120,8 @@ struct Learned {
 /// A message of more parts than this is not worth remembering.
 const MOVES_AT_MOST: usize = 4096;
 const LONGEST_PAUSE: usize = 1024;
+/// What is moved at once: half of what a core has nearest to it.
+const TILE_BYTES: usize = 16 << 10;
 
 impl Memo {
     /// How many payloads at the front of a run have the remembered shape.
@@ -170,10 +172,21 @@ impl Memo {
         });
     }
 
-    /// Moves a run of payloads that all fit, column by column.
+    /// Moves a run of payloads that all fit, column by column, a few at a time: they stay in the nearest
+    /// cache until all of their columns are moved.
     pub fn transpose(&mut self, run: &[Payload<'_>], columns: &mut Columns) {
         let Some(shape) = &self.shape else { return };
         self.hits += run.len();
+        let tile = (TILE_BYTES / shape.len.max(1)).clamp(8, 1024);
+        for tile in run.chunks(tile) {
+            shape.transpose(tile, columns);
+        }
+    }
+}
+
+impl Learned {
+    fn transpose(&self, run: &[Payload<'_>], columns: &mut Columns) {
+        let shape = self;
         for (width, column, spans) in &shape.words {
             match width {
                 1 => move_bytes(&mut columns.w1[*column], spans, run),
@@ -184,14 +197,7 @@ impl Memo {
         }
         for (column, spans) in &shape.texts {
             let texts = &mut columns.texts[*column];
-            let each: usize = spans.iter().map(|span| span.len as usize).sum();
-            texts.data.reserve(each * run.len());
-            texts.ends.reserve(spans.len() * run.len());
-            for payload in run {
-                for span in spans {
-                    texts.push(span.of(payload.bytes, 1));
-                }
-            }
+            move_texts(texts, spans, run);
         }
         for (column, spans) in &shape.blobs {
             let blobs = &mut columns.blobs[*column];
@@ -216,9 +222,7 @@ impl Memo {
             }
         }
     }
-}
 
-impl Learned {
     #[inline]
     fn fits(&self, payload: &[u8]) -> bool {
         payload.len() == self.len
@@ -245,6 +249,30 @@ impl Span {
         let at = self.at as usize;
         &payload[at..at + self.len as usize * width]
     }
+}
+
+/// Short texts are copied in blocks of one length, which needs no call; what is too much of a block is
+/// written over by the next one.
+const BLOCK: usize = 32;
+
+fn move_texts(texts: &mut Texts, spans: &[Span], run: &[Payload<'_>]) {
+    let each: usize = spans.iter().map(|span| span.len as usize).sum();
+    let (mut at, end) = (texts.data.len(), texts.data.len() + each * run.len());
+    texts.data.resize(end + BLOCK, 0);
+    texts.ends.reserve(spans.len() * run.len());
+    for payload in run {
+        for span in spans {
+            let (from, len) = (span.at as usize, span.len as usize);
+            let block = payload.bytes[from..].first_chunk::<BLOCK>();
+            match block.filter(|_| len <= BLOCK) {
+                Some(block) => texts.data[at..at + BLOCK].copy_from_slice(block),
+                None => texts.data[at..at + len].copy_from_slice(span.of(payload.bytes, 1)),
+            }
+            at += len;
+            texts.ends.push(at as i32);
+        }
+    }
+    texts.data.truncate(end);
 }
 
 fn move_bytes(column: &mut Vec<u8>, spans: &[Span], run: &[Payload<'_>]) {
