@@ -120,8 +120,12 @@ fn make(
 /// events if wanted.
 fn mixed(percent: u64, has_events: bool) -> impl Iterator<Item = Message> {
     let part = |whole: u64| whole * percent / 100;
-    let is_kept =
-        |m: &Message| matches!(&*m.channel.topic, "/lidar/points" | "/camera/color/compressed");
+    let is_kept = |m: &Message| {
+        matches!(
+            &*m.channel.topic,
+            "/lidar/points" | "/camera/color/compressed"
+        )
+    };
     let mut sources: Vec<std::iter::Peekable<Box<dyn Iterator<Item = Message>>>> = vec![
         (Box::new(asof_demo::small_messages(3, part(30 * MB)))
             as Box<dyn Iterator<Item = Message>>)

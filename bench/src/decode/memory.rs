@@ -50,7 +50,10 @@ pub fn peak_memory(bench: &Bench, path: &Path) {
             .output()
             .expect("it runs");
         let text = String::from_utf8_lossy(&output.stdout);
-        let peak = text.lines().last().and_then(|line| line.parse::<f64>().ok());
+        let peak = text
+            .lines()
+            .last()
+            .and_then(|line| line.parse::<f64>().ok());
         peak.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr))) / MB
     };
     let contenders = vec![

@@ -56,7 +56,11 @@ impl Group {
             return None;
         };
         let mut parts = [(Scalar::Float64, 0); 4];
-        for (at, (node, name)) in [x, y, z, w].into_iter().zip(["x", "y", "z", "w"]).enumerate() {
+        for (at, (node, name)) in [x, y, z, w]
+            .into_iter()
+            .zip(["x", "y", "z", "w"])
+            .enumerate()
+        {
             match node.shape {
                 Shape::Scalar(scalar @ (Scalar::Float32 | Scalar::Float64), column)
                     if node.name == name =>
@@ -85,9 +89,7 @@ impl Node {
                 let ends = &columns.ends[*ends];
                 let (of_a, of_b) = (span(ends, a), span(ends, b));
                 of_a.len() == of_b.len()
-                    && of_a
-                        .zip(of_b)
-                        .all(|(a, b)| item.is_alike(columns, a, b))
+                    && of_a.zip(of_b).all(|(a, b)| item.is_alike(columns, a, b))
             }
             Shape::Array(size, item) => {
                 let size = *size as usize;

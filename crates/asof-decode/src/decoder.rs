@@ -478,8 +478,10 @@ impl StampColumns {
             columns.all(|byte| byte != 0)
         };
         // Seconds of ROS fit into 32 bits, so nothing can go beyond 64 with them: no row needs a check.
-        if let ((Scalar::Int32 | Scalar::Uint32, seconds), (Scalar::Int32 | Scalar::Uint32, nanos)) =
-            (self.seconds, self.nanos)
+        if let (
+            (Scalar::Int32 | Scalar::Uint32, seconds),
+            (Scalar::Int32 | Scalar::Uint32, nanos),
+        ) = (self.seconds, self.nanos)
         {
             let is_signed = self.seconds.0 == Scalar::Int32;
             let pairs = columns.w4[seconds].iter().zip(&columns.w4[nanos]);

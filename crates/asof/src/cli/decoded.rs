@@ -52,9 +52,7 @@ impl Decoders {
         };
         let pair = (before.payload, after.payload);
         Arc::ptr_eq(&known.channel, after.channel)
-            && decoder
-                .write_json_between(pair, part, out)
-                .unwrap_or(false)
+            && decoder.write_json_between(pair, part, out).unwrap_or(false)
     }
 
     /// Writes a message's data as comma-separated values, each behind a comma.

@@ -147,7 +147,11 @@ impl Export {
     fn times_of(&self, message: MessageRef<'_>) -> impl Iterator<Item = (&'static str, i64)> {
         let known = [
             (Time::LogTime, "log_time", message.log_time.nanos()),
-            (Time::PublishTime, "publish_time", message.publish_time.nanos()),
+            (
+                Time::PublishTime,
+                "publish_time",
+                message.publish_time.nanos(),
+            ),
         ];
         known
             .into_iter()

@@ -316,7 +316,11 @@ fn put_found(
                 let times = (before.log_time.nanos(), after.log_time.nanos());
                 put_head(before, at, at, None, line)?;
                 line.extend_from_slice(&data);
-                write!(line, ",\"offset\":0,\"between\":[{},{}]}}", times.0, times.1)?;
+                write!(
+                    line,
+                    ",\"offset\":0,\"between\":[{},{}]}}",
+                    times.0, times.1
+                )?;
                 return Ok(());
             }
             nearer(before, after, at)
@@ -355,7 +359,12 @@ fn put_found_words(
 fn put_words(decoders: &mut Decoders, anchor: &Message, line: &mut Vec<u8>) -> io::Result<()> {
     let data = data_of(decoders, anchor);
     let topic = shown(&anchor.channel.topic);
-    write!(line, "{:.9}  {topic}  {}", anchor.log_time, shortened(&data))
+    write!(
+        line,
+        "{:.9}  {topic}  {}",
+        anchor.log_time,
+        shortened(&data)
+    )
 }
 
 /// An object as `cat --json` prints it, still open.
