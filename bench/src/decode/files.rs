@@ -25,6 +25,8 @@ pub struct Files {
     pub e2: PathBuf,
     /// The same without compression.
     pub e3: PathBuf,
+    /// The same as `e`, of more than a gigabyte. lz4, chunks of 4 MiB.
+    pub large: PathBuf,
 }
 
 const MB: u64 = 1 << 20;
@@ -55,6 +57,7 @@ impl Files {
             e: at("decode-e"),
             e2: at("decode-e2"),
             e3: at("decode-e3"),
+            large: at("decode-large"),
         };
         if wanted("a_") || wanted("semantic") {
             make(&files.a, zstd, asof_demo::small_messages(7, part(290 * MB)));
@@ -79,6 +82,10 @@ impl Files {
         }
         if wanted("e3_") {
             make(&files.e3, plain, mixed(percent, true));
+        }
+        if wanted("peak_memory") {
+            let lz4 = (Compression::Lz4, super::memory::CHUNK_SIZE);
+            make(&files.large, lz4, mixed(4 * percent, false));
         }
         files
     }
@@ -109,19 +116,27 @@ fn make(
     std::fs::rename(&part, path).expect("a rename");
 }
 
-/// Small messages, large messages, custom messages, by their times; and twelve events if wanted.
+/// Small messages, clouds and JPEG, custom messages, by their times, all over the same 37 seconds; and twelve
+/// events if wanted.
 fn mixed(percent: u64, has_events: bool) -> impl Iterator<Item = Message> {
+    let part = |whole: u64| whole * percent / 100;
+    let is_kept = |m: &Message| {
+        matches!(
+            &*m.channel.topic,
+            "/lidar/points" | "/camera/color/compressed"
+        )
+    };
     let mut sources: Vec<std::iter::Peekable<Box<dyn Iterator<Item = Message>>>> = vec![
-        (Box::new(asof_demo::small_messages(3, 25 * MB * percent / 100))
+        (Box::new(asof_demo::small_messages(3, part(30 * MB)))
             as Box<dyn Iterator<Item = Message>>)
             .peekable(),
         (Box::new(
-            asof_demo::large_messages(3, 260 * MB * percent / 100)
-                .filter(|m| !m.channel.topic.ends_with("color")),
+            asof_demo::large_messages(3, u64::MAX)
+                .filter(is_kept)
+                .take(2 * part(370) as usize),
         ) as Box<dyn Iterator<Item = Message>>)
             .peekable(),
-        (Box::new(custom((20_000 * percent / 100) as u32)) as Box<dyn Iterator<Item = Message>>)
-            .peekable(),
+        (Box::new(custom(part(14_800) as u32)) as Box<dyn Iterator<Item = Message>>).peekable(),
     ];
     if has_events {
         sources.push((Box::new(events()) as Box<dyn Iterator<Item = Message>>).peekable());
@@ -147,7 +162,7 @@ fn events() -> impl Iterator<Item = Message> {
         cdr.text(&format!("event number {at}"));
         message(
             &channel,
-            start().plus_nanos(at * 400_000_000 + 5),
+            start().plus_nanos(at * 3_000_000_000 + 5),
             at as u32,
             cdr.finish(),
         )

@@ -5,6 +5,7 @@
 //! Both run in a process of their own, and are there if `bench/peers/rerun` could be set up.
 
 mod files;
+mod memory;
 mod proto;
 mod rerun;
 
@@ -21,6 +22,9 @@ use files::Files;
 use rerun::Rerun;
 
 pub fn run(bench: &mut Bench) {
+    if memory::is_child() {
+        return;
+    }
     let files = Files::prepare(|part| {
         CASES
             .iter()
@@ -61,9 +65,12 @@ pub fn run(bench: &mut Bench) {
         false,
     );
     semantic_over_reflection(bench, &files.a);
+    if bench.wants("peak_memory") {
+        memory::peak_memory(bench, &files.large);
+    }
 }
 
-const CASES: [&str; 10] = [
+const CASES: [&str; 11] = [
     "a_small_cdr",
     "b_large_cdr",
     "c_custom_reflection",
@@ -74,6 +81,7 @@ const CASES: [&str; 10] = [
     "e2_sparse_topic",
     "e3_sparse_topic_uncompressed",
     "semantic_over_reflection",
+    "peak_memory",
 ];
 
 const ROUNDS: usize = 5;

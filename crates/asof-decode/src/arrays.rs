@@ -10,12 +10,13 @@ use arrow_array::{
     ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray,
     FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray,
 };
-use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 
-use crate::columns::{Columns, Texts};
+use crate::columns::{Blobs, Columns, Texts};
 use crate::layout::{Group, Node, Shape};
 use crate::model::Scalar;
+use crate::recycle::{Word, buffer_of, room_for};
 
 impl Group {
     /// Takes the first `len` rows of every field out of the columns, which are empty then.
@@ -39,32 +40,30 @@ impl Node {
             Shape::Enum(names, column) => scalar_array(columns, names.scalar(), *column, nulls),
             Shape::Text(column) | Shape::Json(column) => {
                 let fresh = Texts {
-                    ends: Vec::with_capacity(columns.texts[*column].ends.len()),
-                    data: Vec::with_capacity(columns.texts[*column].data.len()),
+                    ends: room_for(columns.texts[*column].ends.len()),
+                    data: room_for(columns.texts[*column].data.len()),
                 };
-                let mut texts = std::mem::replace(&mut columns.texts[*column], fresh);
+                let texts = std::mem::replace(&mut columns.texts[*column], fresh);
                 columns.texts[*column].ends.push(0);
-                if std::str::from_utf8(&texts.data).is_err() || cuts_characters(&texts) {
-                    texts = repaired(&texts);
-                }
-                let ends = OffsetBuffer::new(ScalarBuffer::from(texts.ends));
-                Arc::new(StringArray::try_new(
-                    ends,
-                    Buffer::from_vec(texts.data),
-                    nulls,
-                )?)
+                text_array(texts, nulls)?
             }
             Shape::Blob(column) => {
-                let blobs = std::mem::take(&mut columns.blobs[*column]);
+                let fresh = Blobs {
+                    views: room_for(columns.blobs[*column].views.len()),
+                    own: room_for(columns.blobs[*column].own.len()),
+                    ..Blobs::default()
+                };
+                let blobs = std::mem::replace(&mut columns.blobs[*column], fresh);
                 let (views, buffers) = blobs.into_parts();
+                let len = views.len();
                 Arc::new(BinaryViewArray::try_new(
-                    ScalarBuffer::from(views),
+                    ScalarBuffer::new(buffer_of(views), 0, len),
                     buffers,
                     nulls,
                 )?)
             }
             Shape::FixedBlob(size, column) => {
-                let data = Buffer::from_vec(take_words(&mut columns.w1[*column]));
+                let data = buffer_of(take_words(&mut columns.w1[*column]));
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(
                     *size as i32,
                     data,
@@ -119,15 +118,20 @@ impl Node {
 }
 
 /// Takes a column's words and leaves room for as many again.
-fn take_words<T>(column: &mut Vec<T>) -> Vec<T> {
-    let room = Vec::with_capacity(column.len());
+fn take_words<T: Word>(column: &mut Vec<T>) -> Vec<T> {
+    let room = room_for(column.len());
     std::mem::replace(column, room)
 }
 
 fn take_ends(column: &mut Vec<i32>) -> OffsetBuffer<i32> {
     let ends = take_words(column);
     column.push(0);
-    OffsetBuffer::new(ScalarBuffer::from(ends))
+    offsets_of(ends)
+}
+
+fn offsets_of(ends: Vec<i32>) -> OffsetBuffer<i32> {
+    let len = ends.len();
+    OffsetBuffer::new(ScalarBuffer::new(buffer_of(ends), 0, len))
 }
 
 fn last_of(ends: &OffsetBuffer<i32>) -> usize {
@@ -163,32 +167,33 @@ fn scalar_array(
 }
 
 /// The same bits under another type of the same width.
-fn words<A: ArrowPrimitiveType, T: arrow_buffer::ArrowNativeType>(
+fn words<A: ArrowPrimitiveType, T: Word>(
     column: &mut Vec<T>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
     let words = take_words(column);
     let len = words.len();
-    let buffer = ScalarBuffer::<A::Native>::new(Buffer::from_vec(words), 0, len);
+    let buffer = ScalarBuffer::<A::Native>::new(buffer_of(words), 0, len);
     Arc::new(PrimitiveArray::<A>::new(buffer, nulls))
 }
 
-/// Whether a text ends within a character that the next one completes.
-fn cuts_characters(texts: &Texts) -> bool {
-    let is_inside = |&end: &i32| {
-        texts
-            .data
-            .get(end as usize)
-            .is_some_and(|byte| byte & 0xc0 == 0x80)
-    };
-    texts.ends.iter().any(is_inside)
+/// Texts as they are, or repaired where Arrow finds that they are no UTF-8.
+fn text_array(texts: Texts, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    let (ends, data) = (offsets_of(texts.ends), buffer_of(texts.data));
+    if let Ok(array) = StringArray::try_new(ends.clone(), data.clone(), nulls.clone()) {
+        return Ok(Arc::new(array));
+    }
+    let texts = repaired(&ends, &data);
+    let (ends, data) = (offsets_of(texts.ends), buffer_of(texts.data));
+    Ok(Arc::new(StringArray::try_new(ends, data, nulls)?))
 }
 
 /// The same texts, with U+FFFD for what is no UTF-8.
-fn repaired(texts: &Texts) -> Texts {
+fn repaired(ends: &[i32], data: &[u8]) -> Texts {
     let mut good = Texts::default();
-    for index in 0..texts.ends.len() - 1 {
-        good.push(String::from_utf8_lossy(texts.get(index)).as_bytes());
+    for ends in ends.windows(2) {
+        let text = &data[ends[0] as usize..ends[1] as usize];
+        good.push(String::from_utf8_lossy(text).as_bytes());
     }
     good
 }

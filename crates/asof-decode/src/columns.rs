@@ -147,7 +147,7 @@ impl Blobs {
 
     /// The buffers that the views point into, in their order.
     pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
-        let own = std::iter::once(Buffer::from_vec(self.own));
+        let own = std::iter::once(crate::recycle::buffer_of(self.own));
         let shared = self.shared.into_iter().map(Buffer::from);
         (self.views, own.chain(shared).collect())
     }
@@ -170,6 +170,35 @@ fn inline(view: &u128, len: usize) -> &[u8] {
 }
 
 impl Columns {
+    /// Makes room for `more` rows like the `rows` that there are.
+    pub fn reserve(&mut self, rows: usize, more: usize) {
+        fn grow<T>(column: &mut Vec<T>, rows: usize, more: usize) {
+            // A little more than the average needs, so that a tail of larger rows does not move all.
+            let wanted = column.len() as u128 * more as u128 / rows as u128;
+            let wanted = (wanted + wanted / 32) as usize;
+            if column.capacity() - column.len() < wanted {
+                // No more than that; where there is no memory for it, growing step by step will tell.
+                let _ = column.try_reserve_exact(wanted);
+            }
+        }
+        if rows == 0 {
+            return;
+        }
+        self.w1.iter_mut().for_each(|c| grow(c, rows, more));
+        self.w2.iter_mut().for_each(|c| grow(c, rows, more));
+        self.w4.iter_mut().for_each(|c| grow(c, rows, more));
+        self.w8.iter_mut().for_each(|c| grow(c, rows, more));
+        self.ends.iter_mut().for_each(|c| grow(c, rows, more));
+        for texts in &mut self.texts {
+            grow(&mut texts.ends, rows, more);
+            grow(&mut texts.data, rows, more);
+        }
+        for blobs in &mut self.blobs {
+            grow(&mut blobs.views, rows, more);
+            grow(&mut blobs.own, rows, more);
+        }
+    }
+
     /// What the columns hold and keep alive, in bytes.
     pub fn bytes(&self) -> usize {
         let words = self.w1.iter().map(Vec::len).sum::<usize>()

@@ -10,9 +10,10 @@ use asof_core::{Channel, Stamp};
 
 use crate::columns::{Columns, Payload};
 use crate::error::{PayloadError, SchemaError};
-use crate::layout::{Group, Node, Projection, Shape};
+use crate::layout::{Asked, Group, Node, Projection, Shape};
 use crate::model::Scalar;
 use crate::print::number_at;
+use crate::recycle::{buffer_of, room_for};
 use crate::schema::{flatbuffer, idl, jsonschema, proto, rosmsg};
 use crate::wire::WireDecoder;
 use crate::wire::cdr::{CdrDecoder, Flavour};
@@ -54,14 +55,17 @@ use crate::wire::protobuf::ProtobufDecoder;
 pub struct Decoder {
     wire: Box<dyn WireDecoder>,
     columns: Columns,
-    log_times: Vec<i64>,
-    publish_times: Vec<i64>,
+    /// Nanoseconds, the sign in the highest bit as Arrow has it.
+    log_times: Vec<u64>,
+    publish_times: Vec<u64>,
     schema: SchemaRef,
     /// The places of the message's own fields that go out, in the order of the schema.
     shown: Vec<usize>,
     stamp: Option<StampColumns>,
     /// Whether every field is wanted.
     is_whole: bool,
+    /// Whether something can lie between two messages.
+    has_between: bool,
     failed: Vec<(usize, PayloadError)>,
 }
 
@@ -93,11 +97,25 @@ impl Decoder {
         projection: &Projection,
         samples: &[&[u8]],
     ) -> Result<Self, SchemaError> {
+        Self::with_vectors(channel, projection, &[], samples)
+    }
+
+    /// The same; the structs of floats at these paths come out as arrays where the wire allows it.
+    pub(crate) fn with_vectors(
+        channel: &Channel,
+        projection: &Projection,
+        vectors: &[String],
+        samples: &[&[u8]],
+    ) -> Result<Self, SchemaError> {
         let wanted = with_stamp(projection);
-        let wire = match wire_decoder(channel, &wanted, samples) {
+        let asked = |projection| Asked {
+            projection,
+            vectors,
+        };
+        let wire = match wire_decoder(channel, asked(&wanted), samples) {
             // The stamp was only added in case that it is there.
             Err(SchemaError::NoSuchField { .. }) if wanted != *projection => {
-                wire_decoder(channel, projection, samples)?
+                wire_decoder(channel, asked(projection), samples)?
             }
             result => result?,
         };
@@ -114,6 +132,7 @@ impl Decoder {
             shown,
             stamp,
             is_whole: *projection == Projection::All,
+            has_between: crate::layers::has_between(channel.type_name()),
             failed: Vec::new(),
         })
     }
@@ -131,6 +150,14 @@ impl Decoder {
     /// What those rows hold and keep alive, in bytes.
     pub fn bytes(&self) -> usize {
         self.columns.bytes() + 16 * self.rows()
+    }
+
+    /// Makes room for `more` rows, if they are like those that there are.
+    pub fn reserve(&mut self, more: usize) {
+        let rows = self.rows();
+        self.columns.reserve(rows, more);
+        self.log_times.reserve(more);
+        self.publish_times.reserve(more);
     }
 
     /// Decodes a run of messages into rows. Each that cannot be decoded is left out and reported, by its
@@ -152,11 +179,18 @@ impl Decoder {
         } else {
             errors.extend((0..run.len()).map(|at| (at, too_large(payloads[at].bytes.len()))));
         }
-        let mut bad = errors.iter().map(|(at, _)| *at).peekable();
-        for (at, (log_time, publish_time, _)) in run.iter().enumerate() {
-            if bad.next_if_eq(&at).is_none() {
-                self.log_times.push(log_time.nanos());
-                self.publish_times.push(publish_time.nanos());
+        if errors.is_empty() {
+            self.log_times
+                .extend(run.iter().map(|(log_time, _, _)| log_time.nanos() as u64));
+            self.publish_times
+                .extend(run.iter().map(|(_, time, _)| time.nanos() as u64));
+        } else {
+            let mut bad = errors.iter().map(|(at, _)| *at).peekable();
+            for (at, (log_time, publish_time, _)) in run.iter().enumerate() {
+                if bad.next_if_eq(&at).is_none() {
+                    self.log_times.push(log_time.nanos() as u64);
+                    self.publish_times.push(publish_time.nanos() as u64);
+                }
             }
         }
         for (at, error) in errors.drain(..) {
@@ -179,8 +213,11 @@ impl Decoder {
             .as_ref()
             .map(|stamp| stamp.array(&self.columns, rows));
         let mut arrays: Vec<ArrayRef> = vec![
-            times_array(std::mem::take(&mut self.log_times)),
-            times_array(std::mem::take(&mut self.publish_times)),
+            times_array(std::mem::replace(&mut self.log_times, room_for(rows)), None),
+            times_array(
+                std::mem::replace(&mut self.publish_times, room_for(rows)),
+                None,
+            ),
         ];
         arrays.extend(stamp);
         let root = &self.wire.layout().root;
@@ -224,6 +261,41 @@ impl Decoder {
         })
     }
 
+    /// Writes what a message would have said between two others, as a JSON object: `part` of the way from
+    /// the first to the second. Floats are taken linearly, rotations along the arc, stamps to the nanosecond;
+    /// all else is as in the first. `false`, and nothing is written, where there is nothing between them:
+    /// their lists have other lengths, or it is a picture, a cloud, a map, a text.
+    ///
+    /// # Errors
+    /// When a payload cannot be decoded; nothing is written then.
+    pub fn write_json_between(
+        &mut self,
+        (before, after): (&[u8], &[u8]),
+        part: f64,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, PayloadError> {
+        if !self.has_between {
+            return Ok(false);
+        }
+        let rows = self.rows();
+        for (at, payload) in [before, after].into_iter().enumerate() {
+            if let Err(error) = self.push_row(payload, rows + at) {
+                self.wire.layout().truncate(&mut self.columns, rows);
+                return Err(error);
+            }
+        }
+        let layout = self.wire.layout();
+        let is_alike = layout.root.is_alike(&self.columns, rows, rows + 1);
+        if is_alike {
+            layout.root.blend(&mut self.columns, rows, rows + 1, part);
+            layout
+                .root
+                .print_shown(&self.columns, rows, Some(&self.shown), out);
+        }
+        layout.truncate(&mut self.columns, rows);
+        Ok(is_alike)
+    }
+
     /// The names of the columns that a message is spread over in comma-separated values.
     pub fn csv_names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -248,12 +320,21 @@ impl Decoder {
         payload: &[u8],
         show: impl FnOnce(&Group, &Columns, usize, &[usize]),
     ) -> Result<(), PayloadError> {
+        let rows = self.rows();
+        self.push_row(payload, rows)?;
+        let layout = self.wire.layout();
+        show(&layout.root, &self.columns, rows, &self.shown);
+        layout.truncate(&mut self.columns, rows);
+        Ok(())
+    }
+
+    /// Decodes one message behind `rows` others, without its times.
+    fn push_row(&mut self, payload: &[u8], rows: usize) -> Result<(), PayloadError> {
         if payload.len() > LARGEST_PAYLOAD {
             return Err(too_large(payload.len()));
         }
         let unpacked = is_packed(payload).then(|| unpack(payload)).flatten();
         let payload = unpacked.as_deref().unwrap_or(payload);
-        let rows = self.rows();
         let mut errors = std::mem::take(&mut self.failed);
         self.wire.decode(
             &[Payload::from(payload)],
@@ -263,21 +344,19 @@ impl Decoder {
         );
         let error = errors.pop();
         self.failed = errors;
-        if let Some((_, error)) = error {
-            return Err(error);
+        match error {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
         }
-        let layout = self.wire.layout();
-        show(&layout.root, &self.columns, rows, &self.shown);
-        layout.truncate(&mut self.columns, rows);
-        Ok(())
     }
 }
 
 fn wire_decoder(
     channel: &Channel,
-    projection: &Projection,
+    asked: Asked<'_>,
     samples: &[&[u8]],
 ) -> Result<Box<dyn WireDecoder>, SchemaError> {
+    let projection = asked.projection;
     let empty = asof_core::Schema::default();
     let schema = channel.schema.as_deref().unwrap_or(&empty);
     let text = |language| {
@@ -287,7 +366,7 @@ fn wire_decoder(
         })
     };
     let cdr = |types, flavour, language| {
-        CdrDecoder::new(types, projection, flavour, language)
+        CdrDecoder::new(types, asked, flavour, language)
             .map(|decoder| Box::new(decoder) as Box<dyn WireDecoder>)
     };
     match (channel.message_encoding.as_str(), schema.encoding.as_str()) {
@@ -301,7 +380,7 @@ fn wire_decoder(
         }
         ("protobuf", "protobuf") => {
             let types = proto::parse(&schema.name, &schema.data)?;
-            Ok(Box::new(ProtobufDecoder::new(types, projection)?))
+            Ok(Box::new(ProtobufDecoder::new(types, asked)?))
         }
         ("cdr", language @ ("ros2idl" | "omgidl")) => {
             let language = if language == "ros2idl" {
@@ -393,34 +472,57 @@ impl StampColumns {
     }
 
     fn array(&self, columns: &Columns, rows: usize) -> ArrayRef {
-        let mut is_whole = true;
-        let mut values = Vec::with_capacity(rows);
+        let mut values = room_for::<u64>(rows);
+        let is_present = |row: usize| {
+            let mut columns = self.present.iter().map(|&column| columns.w1[column][row]);
+            columns.all(|byte| byte != 0)
+        };
+        // Seconds of ROS fit into 32 bits, so nothing can go beyond 64 with them: no row needs a check.
+        if let (
+            (Scalar::Int32 | Scalar::Uint32, seconds),
+            (Scalar::Int32 | Scalar::Uint32, nanos),
+        ) = (self.seconds, self.nanos)
+        {
+            let is_signed = self.seconds.0 == Scalar::Int32;
+            let pairs = columns.w4[seconds].iter().zip(&columns.w4[nanos]);
+            let mut largest = 0;
+            values.extend(pairs.map(|(&seconds, &nanos)| {
+                largest = largest.max(nanos);
+                let seconds = if is_signed {
+                    i64::from(seconds as i32)
+                } else {
+                    i64::from(seconds)
+                };
+                (seconds * SECOND + i64::from(nanos)) as u64
+            }));
+            if i64::from(largest) < SECOND && (0..rows).all(is_present) {
+                return times_array(values, None);
+            }
+            values.clear();
+        }
         let mut good = Vec::with_capacity(rows);
         for row in 0..rows {
             let seconds = number_at(columns, self.seconds.0, self.seconds.1, row);
             let nanos = number_at(columns, self.nanos.0, self.nanos.1, row);
             let stamp = seconds
-                .checked_mul(1_000_000_000)
+                .checked_mul(SECOND)
                 .and_then(|seconds| seconds.checked_add(nanos))
-                .filter(|_| (0..1_000_000_000).contains(&nanos))
-                .filter(|_| {
-                    self.present
-                        .iter()
-                        .all(|&column| columns.w1[column][row] != 0)
-                });
-            is_whole &= stamp.is_some();
+                .filter(|_| (0..SECOND).contains(&nanos) && is_present(row));
             good.push(stamp.is_some());
-            values.push(stamp.unwrap_or(0));
+            values.push(stamp.unwrap_or(0) as u64);
         }
+        let is_whole = good.iter().all(|good| *good);
         let nulls = (!is_whole).then(|| NullBuffer::new(BooleanBuffer::from(good)));
-        Arc::new(
-            TimestampNanosecondArray::new(ScalarBuffer::from(values), nulls).with_timezone("UTC"),
-        )
+        times_array(values, nulls)
     }
 }
 
-fn times_array(times: Vec<i64>) -> ArrayRef {
-    Arc::new(TimestampNanosecondArray::new(ScalarBuffer::from(times), None).with_timezone("UTC"))
+const SECOND: i64 = 1_000_000_000;
+
+fn times_array(times: Vec<u64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    let len = times.len();
+    let times = ScalarBuffer::new(buffer_of(times), 0, len);
+    Arc::new(TimestampNanosecondArray::new(times, nulls).with_timezone("UTC"))
 }
 
 pub(crate) fn time_field(name: &str, is_nullable: bool) -> Field {

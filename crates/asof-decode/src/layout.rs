@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field as ArrowField, Fields};
 
 use crate::columns::Columns;
 use crate::error::SchemaError;
-use crate::model::{Enumeration, Field, Kind, MessageType, Scalar, Struct};
+use crate::model::{Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct};
 
 /// The tree of columns of one message type: as the message is nested, less what nobody asked for.
 #[derive(Debug, Clone)]
@@ -103,6 +103,24 @@ impl Projection {
     }
 }
 
+/// What is asked of a message type: which fields, and how some of them are laid out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub projection: &'a Projection,
+    /// Paths of structs of floats, such as `{x, y, z}`, that become one column of arrays. On most wires
+    /// they lie as an array does, so this costs less than a column for each.
+    pub vectors: &'a [String],
+}
+
+impl<'a> From<&'a Projection> for Asked<'a> {
+    fn from(projection: &'a Projection) -> Self {
+        Asked {
+            projection,
+            vectors: &[],
+        }
+    }
+}
+
 /// What a type that contains itself becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recursion {
@@ -119,7 +137,7 @@ const ARRAY_AT_MOST: u64 = 1 << 24;
 
 struct Builder<'a> {
     types: &'a MessageType,
-    projection: &'a Projection,
+    asked: Asked<'a>,
     recursion: Recursion,
     counts: Counts,
     nodes: usize,
@@ -128,14 +146,16 @@ struct Builder<'a> {
 }
 
 impl Layout {
-    pub fn new(
-        types: &MessageType,
-        projection: &Projection,
+    pub fn new<'a>(
+        types: &'a MessageType,
+        asked: impl Into<Asked<'a>>,
         recursion: Recursion,
     ) -> Result<Self, SchemaError> {
+        let asked = asked.into();
+        let projection = asked.projection;
         let mut builder = Builder {
             types,
-            projection,
+            asked,
             recursion,
             counts: Counts::default(),
             nodes: 0,
@@ -190,7 +210,7 @@ impl Builder<'_> {
             } else {
                 format!("{path}.{}", field.name)
             };
-            if !self.projection.wants(&path) {
+            if !self.asked.projection.wants(&path) {
                 fields.push(None);
                 continue;
             }
@@ -267,6 +287,13 @@ impl Builder<'_> {
                 check_array(u64::from(*len))?;
                 Shape::FixedBlob(*len, next(&mut counts.w1))
             }
+            Kind::Struct(id)
+                if let Some((scalar, len)) = even_floats(&self.types.structs[*id])
+                    && self.asked.vectors.iter().any(|vector| vector == path) =>
+            {
+                let item = self.node("item", &Kind::Scalar(scalar), false, path)?;
+                Shape::Array(len, Box::new(item))
+            }
             Kind::Struct(id) => {
                 if self.open.contains(id) {
                     match self.recursion {
@@ -316,6 +343,22 @@ impl Builder<'_> {
             metadata,
         })
     }
+}
+
+/// The type and number of a struct's fields, if they are floats of one width and nothing else.
+fn even_floats(declared: &Struct) -> Option<(Scalar, u32)> {
+    let Kind::Scalar(first @ (Scalar::Float32 | Scalar::Float64)) = declared.fields.first()?.kind
+    else {
+        return None;
+    };
+    let is_even = declared
+        .fields
+        .iter()
+        .all(|field| field.kind == Kind::Scalar(first) && !field.is_optional);
+    let is_plain = declared.extensibility != Some(Extensibility::Mutable)
+        && declared.cases.is_none()
+        && declared.fields.iter().all(|field| field.oneof.is_none());
+    (is_even && is_plain).then_some((first, declared.fields.len() as u32))
 }
 
 fn check_array(len: u64) -> Result<(), SchemaError> {

@@ -25,6 +25,7 @@
 //! ```
 
 mod arrays;
+mod blend;
 mod columns;
 mod csv;
 mod decoder;
@@ -33,6 +34,7 @@ mod layers;
 mod layout;
 mod model;
 mod print;
+mod recycle;
 mod schema;
 mod tables;
 mod wire;
@@ -45,4 +47,4 @@ pub use layout::Projection;
 pub use model::{
     Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
 };
-pub use tables::{ChannelReport, TableError, TableOptions, Tables, TopicBatch};
+pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType, Field};
 use asof_core::{Batch, Batches, Channel, Query, Source, SourceError, Stamp};
 use rustc_hash::FxHashMap;
 
@@ -18,6 +18,8 @@ pub struct TableOptions {
     pub layers: Layers,
     /// The wanted fields of each message.
     pub projection: Projection,
+    /// The wanted times of each message; those that a table has come first in it, in their usual order.
+    pub timelines: Vec<Timeline>,
     /// A batch is closed at this many rows.
     pub rows: usize,
     /// A batch is closed when it holds this many bytes.
@@ -27,16 +29,39 @@ pub struct TableOptions {
 }
 
 impl Default for TableOptions {
-    /// Every layer and field, 64k rows or 8 MB, as many threads as there are cores up to eight.
+    /// Every layer, field and time, 64k rows or 8 MB, as many threads as there are cores up to eight.
     fn default() -> Self {
         TableOptions {
             layers: Layers::standard(),
             projection: Projection::All,
+            timelines: vec![Timeline::LogTime, Timeline::PublishTime, Timeline::Stamp],
             rows: 64 << 10,
             bytes: 8 << 20,
             threads: std::thread::available_parallelism()
                 .map_or(1, usize::from)
                 .min(8),
+        }
+    }
+}
+
+/// A time that messages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Timeline {
+    /// When it was written down: column `log_time`.
+    LogTime,
+    /// When it was sent: column `publish_time`.
+    PublishTime,
+    /// When it was measured, as the message itself says: column `stamp`, where it has a header or a timestamp.
+    Stamp,
+}
+
+impl Timeline {
+    /// The name of its column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Timeline::LogTime => "log_time",
+            Timeline::PublishTime => "publish_time",
+            Timeline::Stamp => "stamp",
         }
     }
 }
@@ -68,9 +93,11 @@ pub struct ChannelReport {
 /// Failures that are told in full for each channel; the rest is counted.
 const FAILURES_KEPT: usize = 8;
 /// What all tables together may hold, if there are many.
-const BYTES_OF_ALL: usize = 32 << 20;
+const BYTES_OF_ALL: usize = 16 << 20;
 /// A table is not closed below this, however many there are.
 const BYTES_AT_LEAST: usize = 256 << 10;
+/// Rows that tell how large a whole batch will be.
+const ROWS_TO_JUDGE_BY: usize = 16;
 /// Less than this is not worth a thread.
 const WORTH_A_THREAD: u64 = 256 << 10;
 
@@ -118,6 +145,8 @@ pub struct Tables {
     /// States by the address of their channel; the state keeps the channel alive.
     places: FxHashMap<usize, usize>,
     ready: VecDeque<TopicBatch>,
+    /// How many messages each channel has, as far as the source knows.
+    expected: Vec<(Arc<Channel>, Option<u64>)>,
     is_finished: bool,
 }
 
@@ -125,6 +154,10 @@ struct State {
     report: ChannelReport,
     layer: Arc<str>,
     table: Option<Box<dyn Table>>,
+    /// Messages that are still to come, as far as the source knows.
+    expected: Option<u64>,
+    /// Whether there is room for a whole batch.
+    has_room: bool,
 }
 
 impl Tables {
@@ -137,7 +170,12 @@ impl Tables {
         query: &Query,
         options: TableOptions,
     ) -> Result<Self, SourceError> {
+        let summary = source.summary();
+        let channels = summary.channels.iter();
         Ok(Tables {
+            expected: channels
+                .map(|entry| (Arc::clone(&entry.channel), entry.messages))
+                .collect(),
             batches: source.read(query)?,
             options,
             states: Vec::new(),
@@ -165,7 +203,13 @@ impl Tables {
                 .layers
                 .assign(channel, &self.options.projection, &[sample]);
         let layer = assignment.layer.clone().unwrap_or_else(|| "none".into());
+        let summary = self.expected.iter();
+        let expected = summary
+            .filter(|(known, _)| Arc::ptr_eq(known, channel))
+            .find_map(|(_, messages)| *messages);
         self.states.push(State {
+            expected,
+            has_room: false,
             report: ChannelReport {
                 assignment,
                 messages: 0,
@@ -217,19 +261,52 @@ impl Tables {
         };
         let results = decode_runs(&mut self.states, &runs, limits, threads);
         for result in results {
-            self.ready.extend(result?);
+            for batch in result? {
+                let batch = self.with_timelines(batch)?;
+                self.ready.push_back(batch);
+            }
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), TableError> {
         self.is_finished = true;
-        for state in &mut self.states {
-            if let Some(batch) = state.take()? {
+        for at in 0..self.states.len() {
+            if let Some(batch) = self.states[at].take()? {
+                let batch = self.with_timelines(batch)?;
                 self.ready.push_back(batch);
             }
         }
         Ok(())
+    }
+
+    /// The batch with the times that are wanted.
+    fn with_timelines(&self, mut batch: TopicBatch) -> Result<TopicBatch, TableError> {
+        let all = [Timeline::LogTime, Timeline::PublishTime, Timeline::Stamp];
+        let unwanted = |name: &str| {
+            all.iter()
+                .any(|time| time.name() == name && !self.options.timelines.contains(time))
+        };
+        let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
+        let fields = batch.batch.schema();
+        // Times come before all else, so a field of the message is never meant.
+        let times = fields.fields().iter().take(3);
+        let dropped = times.take_while(|field| is_time(field));
+        if !dropped.clone().any(|field| unwanted(field.name())) {
+            return Ok(batch);
+        }
+        let count = dropped.count();
+        let kept: Vec<usize> = (0..fields.fields().len())
+            .filter(|&at| at >= count || !unwanted(fields.field(at).name()))
+            .collect();
+        batch.batch = batch
+            .batch
+            .project(&kept)
+            .map_err(|cause| TableError::Arrow {
+                topic: batch.channel.topic.clone(),
+                cause,
+            })?;
+        Ok(batch)
     }
 }
 
@@ -330,8 +407,19 @@ impl State {
                 }
             });
             rest = later;
-            if table.rows() >= limits.rows || table.bytes() >= limits.bytes {
+            self.expected = self
+                .expected
+                .map(|expected| expected.saturating_sub(count as u64));
+            let (rows, bytes) = (table.rows(), table.bytes());
+            if rows >= limits.rows || bytes >= limits.bytes {
                 full.extend(take(table, &report.assignment.channel, &self.layer)?);
+            } else if !self.has_room && rows >= ROWS_TO_JUDGE_BY {
+                // The first batch grows to its size at once; the next ones take over its size.
+                self.has_room = true;
+                let most = (limits.bytes as u64 * rows as u64 / bytes.max(1) as u64)
+                    .min(limits.rows as u64)
+                    .saturating_sub(rows as u64);
+                table.reserve(most.min(self.expected.unwrap_or(0)) as usize);
             }
         }
         Ok(full)

@@ -15,7 +15,9 @@ pub(crate) struct BufferPool {
 
 /// What the pool may keep while nobody uses it.
 const KEPT_BUFFERS: usize = 8;
-const KEPT_BYTES: usize = 32 << 20;
+const KEPT_BYTES: usize = 16 << 20;
+/// Buffers are made of steps of this: chunks of about one size fit into each other's.
+const STEP: usize = 1 << 20;
 
 impl BufferPool {
     /// A buffer of at least `len` initialized bytes; what they hold is left over from before.
@@ -28,6 +30,8 @@ impl BufferPool {
             .min_by_key(|(_, b)| b.len());
         match fitting.map(|(index, _)| index) {
             Some(index) => free.swap_remove(index),
+            // What is beyond `len` is never touched, and so takes no memory.
+            None if len > STEP / 2 => vec![0; len.saturating_add(len / 8).next_multiple_of(STEP)],
             None => vec![0; len],
         }
     }
@@ -43,9 +47,14 @@ impl BufferPool {
 
     pub fn give_back(&self, buffer: Vec<u8>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: usize = free.iter().map(Vec::len).sum();
-        if free.len() < KEPT_BUFFERS && kept + buffer.len() <= KEPT_BYTES {
-            free.push(buffer);
+        free.push(buffer);
+        // The small ones go first: they are made again most easily, and fit the fewest.
+        while free.len() > KEPT_BUFFERS || free.iter().map(Vec::len).sum::<usize>() > KEPT_BYTES {
+            let smallest = (0..free.len()).min_by_key(|&at| free[at].len());
+            match smallest {
+                Some(at) => drop(free.swap_remove(at)),
+                None => break,
+            }
         }
     }
 }

@@ -129,13 +129,6 @@ fn at_shows_the_last_message_of_every_topic() {
 }
 
 #[test]
-fn join_finds_the_nearest_message_for_each_of_another_topic() {
-    let folder = Folder::with_demo();
-    let lines = folder.stdout("join run.mcap --anchor /scan --with /odom");
-    assert!(lines.lines().count() >= 9, "{lines}");
-}
-
-#[test]
 fn export_writes_a_table_per_topic() {
     let folder = Folder::with_demo();
     for format in ["parquet", "arrow", "csv", "ndjson"] {

@@ -34,6 +34,22 @@ pub(crate) enum View {
     Time,
 }
 
+impl Archetype {
+    /// The paths of everything that is seen as a vector, whichever flavour has it.
+    pub(crate) fn vectors(&self) -> Vec<String> {
+        let columns = self.columns.iter();
+        let paths = columns
+            .filter(|column| column.view == View::Vector)
+            .flat_map(|column| column.paths);
+        paths
+            .map(|path| match self.each {
+                Some(list) => format!("{list}.{path}"),
+                None => (*path).to_owned(),
+            })
+            .collect()
+    }
+}
+
 const fn same(name: &'static str, paths: &'static [&'static str]) -> Column {
     Column {
         name,
@@ -625,6 +641,31 @@ pub(crate) fn archetype_of(type_name: &str) -> Option<&'static Archetype> {
     let name = plain_name(type_name);
     ALL.iter()
         .find(|archetype| archetype.types.contains(&name.as_str()))
+}
+
+/// Whether something can lie between two messages of a type: not between two pictures, scans or texts.
+pub(crate) fn has_between(type_name: &str) -> bool {
+    const WITHOUT: [&str; 18] = [
+        "Image",
+        "CompressedImage",
+        "CompressedVideo",
+        "Audio",
+        "PointCloud",
+        "CompressedPointCloud",
+        "LaserScan",
+        "OccupancyGrid",
+        "VoxelGrid",
+        "Log",
+        "Text",
+        "Joy",
+        "Marker",
+        "Scene",
+        "ImageAnnotations",
+        "GeoJson",
+        "Diagnostics",
+        "CameraInfo",
+    ];
+    archetype_of(type_name).is_none_or(|archetype| !WITHOUT.contains(&archetype.name))
 }
 
 /// `pkg/msg/Type`, `pkg::msg::dds_::Type_`, `pkg.Type` and `foxglove_msgs/msg/Type` as `package/Type`.

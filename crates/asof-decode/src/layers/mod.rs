@@ -18,6 +18,7 @@ use asof_core::{Channel, Source, SourceError, Summary};
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub use archetypes::Archetype;
+pub(crate) use archetypes::has_between;
 
 /// Rows of one channel in the making.
 pub trait Table: Send {
@@ -32,6 +33,11 @@ pub trait Table: Send {
 
     /// What those hold and keep alive, in bytes.
     fn bytes(&self) -> usize;
+
+    /// Makes room for `more` messages, if they are like those that there are; no more than a hint.
+    fn reserve(&mut self, more: usize) {
+        let _ = more;
+    }
 
     /// Takes the rows as a batch; `None` where there are none.
     ///
@@ -55,6 +61,10 @@ impl Table for Decoder {
 
     fn bytes(&self) -> usize {
         Decoder::bytes(self)
+    }
+
+    fn reserve(&mut self, more: usize) {
+        Decoder::reserve(self, more);
     }
 
     fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {

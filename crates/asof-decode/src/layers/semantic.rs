@@ -39,7 +39,8 @@ impl MessageLayer for Semantic {
                 "fields were chosen, and those are the message's own".to_owned(),
             );
         }
-        let decoder = match Decoder::new(channel, projection, samples) {
+        let vectors = archetype.vectors();
+        let decoder = match Decoder::with_vectors(channel, projection, &vectors, samples) {
             Ok(decoder) => decoder,
             Err(error) => return Claim::Declines(error.to_string()),
         };
@@ -173,6 +174,10 @@ impl Table for SemanticTable {
         self.decoder.bytes()
     }
 
+    fn reserve(&mut self, more: usize) {
+        self.decoder.reserve(more);
+    }
+
     fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         match self.decoder.take()? {
             Some(batch) => self.view(&batch).map(Some),
@@ -254,8 +259,13 @@ fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
 
 /// How many components a struct of floats has, and of which type.
 fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
-    let DataType::Struct(fields) = kind else {
-        return None;
+    let fields = match kind {
+        DataType::Struct(fields) => fields,
+        // Decoded so already.
+        DataType::FixedSizeList(item, len) => {
+            return Some((*len as usize, item.data_type().clone()));
+        }
+        _ => return None,
     };
     let first = fields.first()?.data_type();
     let is_float = matches!(first, DataType::Float32 | DataType::Float64);
@@ -313,7 +323,10 @@ fn walk(columns: &[ArrayRef], path: &[(usize, bool)]) -> Result<ArrayRef, ArrowE
 fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
     match view {
         View::Same => Ok(array),
-        View::Vector => vector(array.as_struct()),
+        View::Vector => match array.as_struct_opt() {
+            Some(array) => vector(array),
+            None => Ok(array),
+        },
         View::Time => times(array.as_struct()),
     }
 }

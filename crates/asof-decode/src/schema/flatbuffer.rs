@@ -141,7 +141,8 @@ impl Reader<'_> {
             let model = self.kind(&kind, base)?;
             if base == UNION {
                 let types = self.union_types(&kind);
-                layout.unions.insert(at, (field.u16(2) as usize - 1, types));
+                let slot = (field.u16(2) as usize).saturating_sub(1);
+                layout.unions.insert(at, (slot, types));
             }
             let is_pointer = matches!(base, STRING | VECTOR | OBJECT | UNION) && !is_inline;
             let is_optional = is_pointer && base != VECTOR || field.u8(11) != 0;

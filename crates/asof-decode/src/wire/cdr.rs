@@ -6,7 +6,7 @@
 
 use crate::columns::{Columns, Payload, Place};
 use crate::error::{PayloadError, SchemaError};
-use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
+use crate::layout::{Asked, Group, Layout, Node, Recursion, Shape};
 use crate::model::{Extensibility, Kind, MessageType};
 
 use super::cdr_memo::{Memo, NoTrace, Recorder, Trace};
@@ -70,11 +70,11 @@ pub(super) enum Op {
 impl CdrDecoder {
     pub fn new(
         types: MessageType,
-        projection: &Projection,
+        asked: Asked<'_>,
         flavour: Flavour,
         language: &'static str,
     ) -> Result<Self, SchemaError> {
-        let layout = Layout::new(&types, projection, Recursion::Refused(language))?;
+        let layout = Layout::new(&types, asked, Recursion::Refused(language))?;
         let mut compiler = Compiler {
             types: &types,
             flavour,
@@ -631,6 +631,12 @@ impl Compiler<'_> {
             Kind::FixedBlob(len) => out.push(Op::Run(1, *len as usize, column)),
             Kind::Struct(id) => {
                 let group = match node.map(|node| &node.shape) {
+                    // Floats of one width lie as an array does.
+                    Some(Shape::Array(len, item)) => {
+                        let width = item.width().unwrap_or(8);
+                        out.push(Op::Run(width, *len as usize, item.column()));
+                        return Ok(());
+                    }
                     Some(Shape::Struct(group)) => Some(group),
                     _ => None,
                 };
@@ -721,6 +727,15 @@ fn least(ops: &[Op]) -> usize {
 }
 
 impl Node {
+    /// The width of a scalar.
+    pub fn width(&self) -> Option<usize> {
+        match &self.shape {
+            Shape::Scalar(scalar, _) => Some(scalar.width()),
+            Shape::Enum(names, _) => Some(names.scalar().width()),
+            _ => None,
+        }
+    }
+
     /// The column of a leaf.
     pub fn column(&self) -> Option<usize> {
         match &self.shape {

@@ -1,12 +1,13 @@
-//! The shape of the last message, remembered.
+//! The shapes of the last messages, remembered.
 //!
 //! Most channels of a robot repeat the same lengths of texts and sequences for hours. If every length
-//! in a message is what it was in the last one, everything lies where it lay: no program is needed,
-//! and a whole run of messages is moved column by column.
+//! in a message is what it was in an earlier one, everything lies where it lay: no program is needed,
+//! and a whole run of messages is moved column by column. A few shapes are kept, since a list of faults
+//! or of warnings comes and goes.
 
 use std::collections::BTreeMap;
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Columns, Payload, Place, Texts};
 
 /// What a program does to one payload, as it happens.
 pub(super) trait Trace {
@@ -93,11 +94,12 @@ impl Trace for Recorder {
     }
 }
 
-/// The remembered shape, and whether remembering pays.
+/// The remembered shapes, and whether remembering pays.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    shape: Option<Learned>,
-    /// Messages that were taken by the memo since it was learned last.
+    /// The one used last is the last.
+    shapes: Vec<Learned>,
+    /// Messages that were taken by the memo since it learned last.
     hits: usize,
     /// Messages to let pass before the next attempt.
     pause: usize,
@@ -120,12 +122,28 @@ struct Learned {
 /// A message of more parts than this is not worth remembering.
 const MOVES_AT_MOST: usize = 4096;
 const LONGEST_PAUSE: usize = 1024;
+/// Shapes that are kept; the one that was not used for longest goes first.
+const SHAPES: usize = 4;
+/// A memo that took fewer messages than this since it learned last did not pay.
+const HITS_THAT_PAY: usize = 4;
+/// What is moved at once: half of what a core has nearest to it.
+const TILE_BYTES: usize = 16 << 10;
 
 impl Memo {
     /// How many payloads at the front of a run have the remembered shape.
-    pub fn matching(&self, run: &[Payload<'_>]) -> usize {
-        let Some(shape) = &self.shape else { return 0 };
-        run.iter()
+    pub fn matching(&mut self, run: &[Payload<'_>]) -> usize {
+        let Some(first) = run.first() else { return 0 };
+        let fitting = self
+            .shapes
+            .iter()
+            .rposition(|shape| shape.fits(first.bytes));
+        let Some(at) = fitting else { return 0 };
+        self.shapes[at..].rotate_left(1);
+        let Some(shape) = self.shapes.last() else {
+            return 0;
+        };
+        let others = run[1..].iter();
+        1 + others
             .take_while(|payload| shape.fits(payload.bytes))
             .count()
     }
@@ -140,9 +158,9 @@ impl Memo {
     }
 
     pub fn learn(&mut self, recorder: Recorder, payload: &[u8], has_head: bool) {
-        // A memo that served nobody is not replaced at once: lengths that always change are decoded
-        // by the program, which costs less than remembering each.
-        if self.shape.is_some() && self.hits == 0 {
+        // A memo that served hardly anybody learns no more for a while: lengths that always change are
+        // decoded by the program, which costs less than remembering each.
+        if !self.shapes.is_empty() && self.hits < HITS_THAT_PAY {
             self.patience = (2 * self.patience + 1).min(LONGEST_PAUSE);
             self.pause = self.patience;
         } else {
@@ -151,11 +169,13 @@ impl Memo {
         self.hits = 0;
         let head = payload.first_chunk().copied().filter(|_| has_head);
         if recorder.moves > MOVES_AT_MOST {
-            self.shape = None;
             self.pause = LONGEST_PAUSE;
             return;
         }
-        self.shape = Some(Learned {
+        if self.shapes.len() == SHAPES {
+            self.shapes.remove(0);
+        }
+        self.shapes.push(Learned {
             len: payload.len(),
             head,
             guards: recorder.guards,
@@ -170,10 +190,23 @@ impl Memo {
         });
     }
 
-    /// Moves a run of payloads that all fit, column by column.
+    /// Moves a run of payloads that all fit, column by column, a few at a time: they stay in the nearest
+    /// cache until all of their columns are moved.
     pub fn transpose(&mut self, run: &[Payload<'_>], columns: &mut Columns) {
-        let Some(shape) = &self.shape else { return };
+        let Some(shape) = self.shapes.last() else {
+            return;
+        };
         self.hits += run.len();
+        let tile = (TILE_BYTES / shape.len.max(1)).clamp(8, 1024);
+        for tile in run.chunks(tile) {
+            shape.transpose(tile, columns);
+        }
+    }
+}
+
+impl Learned {
+    fn transpose(&self, run: &[Payload<'_>], columns: &mut Columns) {
+        let shape = self;
         for (width, column, spans) in &shape.words {
             match width {
                 1 => move_bytes(&mut columns.w1[*column], spans, run),
@@ -184,11 +217,7 @@ impl Memo {
         }
         for (column, spans) in &shape.texts {
             let texts = &mut columns.texts[*column];
-            for payload in run {
-                for span in spans {
-                    texts.push(span.of(payload.bytes, 1));
-                }
-            }
+            move_texts(texts, spans, run);
         }
         for (column, spans) in &shape.blobs {
             let blobs = &mut columns.blobs[*column];
@@ -213,9 +242,7 @@ impl Memo {
             }
         }
     }
-}
 
-impl Learned {
     #[inline]
     fn fits(&self, payload: &[u8]) -> bool {
         payload.len() == self.len
@@ -242,6 +269,30 @@ impl Span {
         let at = self.at as usize;
         &payload[at..at + self.len as usize * width]
     }
+}
+
+/// Short texts are copied in blocks of one length, which needs no call; what is too much of a block is
+/// written over by the next one.
+const BLOCK: usize = 32;
+
+fn move_texts(texts: &mut Texts, spans: &[Span], run: &[Payload<'_>]) {
+    let each: usize = spans.iter().map(|span| span.len as usize).sum();
+    let (mut at, end) = (texts.data.len(), texts.data.len() + each * run.len());
+    texts.data.resize(end + BLOCK, 0);
+    texts.ends.reserve(spans.len() * run.len());
+    for payload in run {
+        for span in spans {
+            let (from, len) = (span.at as usize, span.len as usize);
+            let block = payload.bytes[from..].first_chunk::<BLOCK>();
+            match block.filter(|_| len <= BLOCK) {
+                Some(block) => texts.data[at..at + BLOCK].copy_from_slice(block),
+                None => texts.data[at..at + len].copy_from_slice(span.of(payload.bytes, 1)),
+            }
+            at += len;
+            texts.ends.push(at as i32);
+        }
+    }
+    texts.data.truncate(end);
 }
 
 fn move_bytes(column: &mut Vec<u8>, spans: &[Span], run: &[Payload<'_>]) {

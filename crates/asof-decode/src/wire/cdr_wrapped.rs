@@ -334,6 +334,16 @@ impl Walk<'_> {
             }
             Kind::Struct(id) => {
                 let group = match node.map(|node| &node.shape) {
+                    // Every field goes to the one column of the array.
+                    Some(Shape::Array(len, item)) => {
+                        let fields = vec![Some((**item).clone()); *len as usize];
+                        let group = Group {
+                            id: *id,
+                            fields,
+                            metadata: Vec::new(),
+                        };
+                        return self.group(*id, Some(&group));
+                    }
                     Some(Shape::Struct(group)) => Some(group),
                     _ => None,
                 };

@@ -8,6 +8,7 @@ pub(crate) mod flat_table;
 pub(crate) mod flatbuffer;
 pub(crate) mod json;
 pub(crate) mod protobuf;
+mod protobuf_quick;
 
 use crate::columns::{Columns, Payload};
 use crate::error::PayloadError;

@@ -6,25 +6,31 @@
 
 use crate::columns::{Columns, Payload, Place};
 use crate::error::{PayloadError, SchemaError};
-use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
+use crate::layout::{Asked, Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::Kind;
 use crate::schema::proto::{ProtoTypes, WireKind};
 
 use super::WireDecoder;
 use super::cdr::Fault;
+use super::protobuf_quick::{self, Quick};
 
 /// Decodes the messages of one type.
 pub(crate) struct ProtobufDecoder {
     types: std::sync::Arc<ProtoTypes>,
     layout: Layout,
     plan: Plan,
+    quick: Option<Quick>,
+    /// Messages to read the thorough way before the quick way is tried again.
+    pause: usize,
+    /// How long the next pause is.
+    patience: usize,
     scratch: Scratch,
 }
 
 /// What to do with each field of one struct.
 #[derive(Debug)]
-struct Plan {
-    slots: Vec<Slot>,
+pub(super) struct Plan {
+    pub slots: Vec<Slot>,
     /// Slot by field number, plus one; numbers beyond it are searched in `far`.
     near: Vec<u32>,
     far: rustc_hash::FxHashMap<u32, u32>,
@@ -32,18 +38,18 @@ struct Plan {
 }
 
 #[derive(Debug)]
-struct Slot {
-    number: u32,
-    wire: WireKind,
-    act: Act,
-    presence: Option<usize>,
-    oneof: Option<u32>,
+pub(super) struct Slot {
+    pub number: u32,
+    pub wire: WireKind,
+    pub act: Act,
+    pub presence: Option<usize>,
+    pub oneof: Option<u32>,
     /// What the slot's columns are, for filling in and taking back.
-    node: Option<Node>,
+    pub node: Option<Node>,
 }
 
 #[derive(Debug)]
-enum Act {
+pub(super) enum Act {
     Skip,
     One(Target),
     /// Column of ends, and what an element is.
@@ -52,15 +58,25 @@ enum Act {
 }
 
 #[derive(Debug)]
-enum Target {
+pub(super) enum Target {
     W1(usize),
     W4(usize),
     W8(usize),
     Text(usize),
     Blob(usize),
     Message(Box<Plan>),
+    /// A message of floats that becomes one array.
+    Vector(Vector),
     /// A message of the struct with this number, as JSON text.
     Json(usize, usize),
+}
+
+/// A message of floats: the numbers of its fields, in the order in which the array has them.
+#[derive(Debug)]
+pub(super) struct Vector {
+    pub numbers: Vec<u32>,
+    pub is_double: bool,
+    pub column: usize,
 }
 
 /// Messages within messages that are followed, where a type contains itself.
@@ -77,12 +93,15 @@ struct Scratch {
 }
 
 impl ProtobufDecoder {
-    pub fn new(types: ProtoTypes, projection: &Projection) -> Result<Self, SchemaError> {
-        let layout = Layout::new(&types.types, projection, Recursion::Text)?;
+    pub fn new(types: ProtoTypes, asked: Asked<'_>) -> Result<Self, SchemaError> {
+        let layout = Layout::new(&types.types, asked, Recursion::Text)?;
         let plan = compile(&types, &layout.root);
         Ok(ProtobufDecoder {
             types: std::sync::Arc::new(types),
             layout,
+            quick: Quick::new(&plan),
+            pause: 0,
+            patience: 0,
             plan,
             scratch: Scratch::default(),
         })
@@ -97,6 +116,9 @@ impl ProtobufDecoder {
         Ok(ProtobufDecoder {
             types: std::sync::Arc::clone(types),
             layout,
+            quick: None,
+            pause: 0,
+            patience: 0,
             plan,
             scratch: Scratch::default(),
         })
@@ -116,6 +138,10 @@ impl WireDecoder for ProtobufDecoder {
         failed: &mut Vec<(usize, PayloadError)>,
     ) {
         for (at, payload) in run.iter().enumerate() {
+            if self.read_quickly(*payload, columns, rows) {
+                rows += 1;
+                continue;
+            }
             self.scratch.seen.clear();
             let mut wire = Wire {
                 payload: *payload,
@@ -131,6 +157,30 @@ impl WireDecoder for ProtobufDecoder {
                 }
             }
         }
+    }
+}
+
+/// The longest pause between attempts at the quick way.
+const LONGEST_PAUSE: usize = 256;
+
+impl ProtobufDecoder {
+    /// Tries the quick way; whether it led to a row. Writers that never take it are soon asked rarely.
+    fn read_quickly(&mut self, payload: Payload<'_>, columns: &mut Columns, rows: usize) -> bool {
+        let Some(quick) = &self.quick else {
+            return false;
+        };
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        if protobuf_quick::read(quick, payload, columns) {
+            self.patience = 0;
+            return true;
+        }
+        self.layout.truncate(columns, rows);
+        self.patience = (2 * self.patience + 1).min(LONGEST_PAUSE);
+        self.pause = self.patience;
+        false
     }
 }
 
@@ -186,6 +236,15 @@ fn target(types: &ProtoTypes, kind: &Kind, node: &Node) -> Target {
         (Shape::Text(column), _) => Target::Text(*column),
         (Shape::Blob(column), _) => Target::Blob(*column),
         (Shape::Json(column), Kind::Struct(id)) => Target::Json(*column, *id),
+        (Shape::Array(_, item), Kind::Struct(id)) => Target::Vector(Vector {
+            numbers: types.types.structs[*id]
+                .fields
+                .iter()
+                .map(|field| field.number)
+                .collect(),
+            is_double: item.width() == Some(8),
+            column: item.column().unwrap_or(0),
+        }),
         (Shape::Struct(group), _) => Target::Message(Box::new(compile(types, group))),
         // No other shape comes from a protobuf schema.
         (_, _) => Target::Text(node.column().unwrap_or(0)),
@@ -274,7 +333,10 @@ impl Wire<'_, '_> {
                     if plan.has_oneof && slot.oneof.is_some() {
                         self.clear_others(plan, at, base, columns);
                     }
-                    let is_message = matches!(target, Target::Message(_) | Target::Json(..));
+                    let is_message = matches!(
+                        target,
+                        Target::Message(_) | Target::Vector(_) | Target::Json(..)
+                    );
                     if came > 0 && is_message {
                         self.skip(wire_type, number, end, 0)?;
                         // Once is enough: it takes all of them together.
@@ -394,6 +456,7 @@ impl Wire<'_, '_> {
         };
         match target {
             Target::Message(plan) => inner.message(plan, len, columns),
+            Target::Vector(vector) => inner.vector(vector, len, columns),
             Target::Json(column, id) => inner.json(*column, *id, len, columns),
             _ => Ok(()),
         }
@@ -460,6 +523,15 @@ impl Wire<'_, '_> {
             (Target::Message(plan), 2) => {
                 let inner = self.delimited(end)?;
                 self.message(plan, inner, columns)?;
+            }
+            (Target::Vector(vector), 2) => {
+                let inner = self.delimited(end)?;
+                self.vector(vector, inner, columns)?;
+            }
+            (Target::Vector(vector), 3) if slot.wire == WireKind::Group => {
+                let (inner, after) = self.group(slot.number, end)?;
+                self.vector(vector, inner, columns)?;
+                self.pos = after;
             }
             (Target::Message(plan), 3) if slot.wire == WireKind::Group => {
                 let (inner, after) = self.group(slot.number, end)?;
@@ -543,6 +615,38 @@ impl Wire<'_, '_> {
             }
         }
         Ok(count)
+    }
+
+    /// A message of floats as one array; what does not come is zero.
+    fn vector(&mut self, vector: &Vector, end: usize, columns: &mut Columns) -> Result<(), Fault> {
+        let len = vector.numbers.len();
+        let start = if vector.is_double {
+            let column = &mut columns.w8[vector.column];
+            column.resize(column.len() + len, 0);
+            column.len() - len
+        } else {
+            let column = &mut columns.w4[vector.column];
+            column.resize(column.len() + len, 0);
+            column.len() - len
+        };
+        while self.pos < end {
+            let tag = self.varint(end)?;
+            if tag >> 3 == 0 || tag > u64::from(u32::MAX) {
+                return Err(self.malformed("a field with a number that cannot be"));
+            }
+            let (number, wire_type) = ((tag >> 3) as u32, (tag & 7) as u8);
+            let place = vector.numbers.iter().position(|known| *known == number);
+            match (place, wire_type) {
+                (Some(place), 1) if vector.is_double => {
+                    columns.w8[vector.column][start + place] = self.fixed64(end)?;
+                }
+                (Some(place), 5) if !vector.is_double => {
+                    columns.w4[vector.column][start + place] = self.fixed32(end)?;
+                }
+                _ => self.skip(wire_type, number, end, 0)?,
+            }
+        }
+        Ok(())
     }
 
     /// A message of a type that contains itself, as JSON text.

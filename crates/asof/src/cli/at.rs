@@ -22,9 +22,9 @@ Examples:
   asof at run.mcap --time +12.5s
   asof at run.mcap --time 2024-05-01T12:00:10Z --topics /odom,/scan --json")]
 pub struct At {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
 
     /// The time: RFC 3339, seconds since the epoch, nanoseconds with ns, or relative to the recording:
     /// +12.5s from its start, -3s from its end
@@ -48,10 +48,10 @@ pub struct At {
 
 impl At {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(std::slice::from_ref(&self.place))?;
+        let file = self.opening.open(&self.places)?;
         let summary = file.summary();
         let query = Query {
-            topics: self.topics.topics(&self.place, &summary, screen),
+            topics: self.topics.topics(&self.places[0], &summary, screen),
             ..Query::all()
         };
         let at = self.time.resolve(summary.range);

@@ -39,6 +39,24 @@ impl Decoders {
         self.with(message, |decoder| decoder.write_json(message.payload, out))
     }
 
+    /// Writes as JSON what a message would have said `part` of the way from one to the next. Whether there
+    /// is such a thing; nothing is written where there is none, or where one of them cannot be decoded.
+    pub fn json_between(
+        &mut self,
+        before: MessageRef<'_>,
+        after: MessageRef<'_>,
+        part: f64,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let known = self.known_of(before);
+        let Ok(decoder) = &mut known.decoder else {
+            return false;
+        };
+        let pair = (before.payload, after.payload);
+        Arc::ptr_eq(&known.channel, after.channel)
+            && decoder.write_json_between(pair, part, out).unwrap_or(false)
+    }
+
     /// Writes a message's data as comma-separated values, each behind a comma.
     pub fn csv(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         self.with(message, |decoder| decoder.write_csv(message.payload, out))

@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use asof_core::{Query, Source};
-use asof_decode::{Layers, Projection, TableOptions, Tables, TopicBatch};
+use asof_core::{MessageRef, Query, Source};
+use asof_decode::{Layers, Projection, TableOptions, Tables, Timeline, TopicBatch};
 use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -31,9 +31,9 @@ Examples:
   asof export run.mcap -o tables --format parquet
   asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp")]
 pub struct Export {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
 
     /// The folder for the tables; it is made if it is not there
     #[arg(short, long, value_name = "DIR")]
@@ -46,16 +46,21 @@ pub struct Export {
     #[command(flatten)]
     select: Select,
 
+    #[command(flatten)]
+    opening: Opening,
+
     /// Only these fields of each message, by path, with commas between them
     #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
     fields: Vec<String>,
 
+    /// Which times each row has, with commas between them: log_time and publish_time, and in Parquet and
+    /// Arrow the stamp, which is when the message itself says that it was measured
+    #[arg(long, value_enum, value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
+    times: Vec<Time>,
+
     /// What the columns are: the message's own fields, or those of what it means
     #[arg(long, value_enum, default_value_t)]
     layer: Layer,
-
-    #[command(flatten)]
-    opening: Opening,
 
     /// Replace files that are there
     #[arg(long)]
@@ -79,6 +84,24 @@ enum Layer {
     Raw,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Time {
+    LogTime,
+    PublishTime,
+    Stamp,
+}
+
+impl From<Time> for Timeline {
+    fn from(time: Time) -> Self {
+        match time {
+            Time::LogTime => Timeline::LogTime,
+            Time::PublishTime => Timeline::PublishTime,
+            Time::Stamp => Timeline::Stamp,
+        }
+    }
+}
+
 impl Format {
     const fn extension(self) -> &'static str {
         match self {
@@ -92,8 +115,8 @@ impl Format {
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(std::slice::from_ref(&self.place))?;
-        let query = self.select.query(&self.place, &file.summary(), screen);
+        let file = self.opening.open_to_copy(&self.places)?;
+        let query = self.select.query(&self.places[0], &file.summary(), screen);
         std::fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot make the folder {}", self.output.display()))?;
         let total = file.summary().messages.unwrap_or(0);
@@ -120,6 +143,22 @@ impl Export {
         }
     }
 
+    /// The chosen ones of the times that every message has.
+    fn times_of(&self, message: MessageRef<'_>) -> impl Iterator<Item = (&'static str, i64)> {
+        let known = [
+            (Time::LogTime, "log_time", message.log_time.nanos()),
+            (
+                Time::PublishTime,
+                "publish_time",
+                message.publish_time.nanos(),
+            ),
+        ];
+        known
+            .into_iter()
+            .filter(|(time, _, _)| self.times.contains(time))
+            .map(|(_, name, nanos)| (name, nanos))
+    }
+
     /// The file of a topic: slashes become points, and what no file name may have an underscore.
     fn new_file(&self, topic: &str, number: usize) -> anyhow::Result<(NewFile, PathBuf)> {
         let path = self.output.join(file_name(topic, number, self.format));
@@ -142,6 +181,7 @@ impl Export {
                 Layer::Raw => layers.only("raw"),
             },
             projection: self.projection(),
+            timelines: self.times.iter().copied().map(Timeline::from).collect(),
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -150,6 +190,8 @@ impl Export {
             let batch = batch?;
             progress.inc(batch.batch.num_rows() as u64);
             self.write(&batch, &mut writers)?;
+            drop(batch);
+            close_row_groups(&mut writers)?;
         }
         let files = writers.len() as u64;
         for (_, writer) in writers {
@@ -217,22 +259,25 @@ impl Export {
             for message in batch.iter() {
                 let topic = &message.channel.topic;
                 line.clear();
-                let times = (message.log_time.nanos(), message.publish_time.nanos());
                 let done = if self.format == Format::Csv {
-                    write!(line, "{},{}", times.0, times.1)?;
-                    decoders.csv(message, &mut line)
+                    for (_, nanos) in self.times_of(message) {
+                        write!(line, ",{nanos}")?;
+                    }
+                    let done = decoders.csv(message, &mut line);
+                    // Each value has a comma before it, which the first needs not.
+                    line.drain(..1.min(line.len()));
+                    done
                 } else {
-                    write!(
-                        line,
-                        "{{\"log_time\":{},\"publish_time\":{}",
-                        times.0, times.1
-                    )?;
+                    line.push(b'{');
+                    for (name, nanos) in self.times_of(message) {
+                        write!(line, "\"{name}\":{nanos},")?;
+                    }
                     let start = line.len();
                     decoders.json(message, &mut line).map(|()| {
-                        // The object's own brace becomes a comma, if anything follows.
-                        match line.get(start + 1) {
-                            Some(b'}') => drop(line.remove(start)),
-                            _ => line[start] = b',',
+                        // The object's own brace is there already.
+                        line.remove(start);
+                        if line.get(start) == Some(&b'}') && line.get(start - 1) == Some(&b',') {
+                            line.remove(start - 1);
                         }
                     })
                 };
@@ -244,8 +289,11 @@ impl Export {
                     let (new, _) = self.new_file(topic, 0)?;
                     let mut writer = new.writer()?;
                     if self.format == Format::Csv {
-                        let names = decoders.csv_names(message).unwrap_or_default();
-                        writeln!(writer, "log_time,publish_time{}", joined(&names))?;
+                        let times = self.times_of(message);
+                        let mut names: Vec<String> =
+                            times.map(|(name, _)| name.to_owned()).collect();
+                        names.extend(decoders.csv_names(message).unwrap_or_default());
+                        writeln!(writer, "{}", names.join(","))?;
                     }
                     files.insert(topic.clone(), (new, writer));
                 }
@@ -281,10 +329,22 @@ impl Export {
     }
 }
 
-fn joined(names: &[String]) -> String {
-    names
-        .iter()
-        .fold(String::new(), |text, name| text + "," + name)
+/// What Parquet may hold back of all tables until it is written.
+const HELD_BYTES: usize = 24 << 20;
+
+/// Writes down the row groups of the largest tables, so that memory does not grow with the recording.
+fn close_row_groups(writers: &mut BTreeMap<(String, usize), TableFile>) -> anyhow::Result<()> {
+    while writers.values().map(TableFile::held).sum::<usize>() > HELD_BYTES {
+        let Some(largest) = writers.values_mut().max_by_key(|writer| writer.held()) else {
+            break;
+        };
+        let before = largest.held();
+        largest.close_row_group()?;
+        if largest.held() >= before {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn file_name(topic: &str, number: usize, format: Format) -> String {
@@ -359,6 +419,21 @@ impl TableFile {
             Writer::Arrow(writer) => writer.write(&batch.batch)?,
         }
         Ok(())
+    }
+
+    /// Bytes that wait for the row group to be closed.
+    fn held(&self) -> usize {
+        match &self.writer {
+            Writer::Parquet(writer) => writer.memory_size(),
+            Writer::Arrow(_) => 0,
+        }
+    }
+
+    fn close_row_group(&mut self) -> anyhow::Result<()> {
+        match &mut self.writer {
+            Writer::Parquet(writer) => Ok(writer.flush()?),
+            Writer::Arrow(_) => Ok(()),
+        }
     }
 
     fn finish(self) -> anyhow::Result<()> {

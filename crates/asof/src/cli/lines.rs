@@ -160,7 +160,7 @@ impl<W: Write> Lines<W> {
 }
 
 /// As much of a text as a line has room for.
-fn shortened(data: &[u8]) -> String {
+pub fn shortened(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{} …", &text[..end]),

@@ -29,7 +29,7 @@ pub struct TopicChoice {
 
 /// From when to when.
 #[derive(Debug, Args)]
-struct Span {
+pub struct Span {
     /// Only messages at or after this time: RFC 3339, seconds since the epoch, nanoseconds with ns, or
     /// relative to the recording: +12.5s from its start, -3s from its end
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
@@ -61,7 +61,7 @@ impl Select {
     pub fn query(&self, place: &Path, summary: &Summary, screen: &Screen) -> Query {
         Query {
             topics: self.choice.topics(place, summary, screen),
-            range: self.range(summary, screen),
+            range: self.span.range(summary, screen),
         }
     }
 
@@ -83,14 +83,17 @@ impl Select {
             instant(self.span.end, Stamp::MAX)?,
         ))
     }
+}
 
+impl Span {
+    /// The time that is meant. Says so where there can be nothing in it.
     pub fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
         let instant = |when: Option<When>, otherwise: Stamp| {
             when.map_or(otherwise, |when| when.resolve(summary.range))
         };
         let wanted = TimeRange::new(
-            instant(self.span.start, Stamp::MIN),
-            instant(self.span.end, Stamp::MAX),
+            instant(self.start, Stamp::MIN),
+            instant(self.end, Stamp::MAX),
         );
         let TimeRange { start, end } = wanted;
         if wanted.is_empty() {

@@ -28,9 +28,12 @@ Examples:
   asof tf run.mcap
   asof tf run.mcap --from map --to base_link --every 10ms --format tum")]
 pub struct Tf {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// A recording, or several, which are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// The frame in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -63,9 +66,6 @@ pub struct Tf {
 
     #[command(flatten)]
     picture: Picture,
-
-    #[command(flatten)]
-    opening: Opening,
 
     /// Print JSON
     #[arg(long, requires = "from", conflicts_with = "every")]
@@ -118,7 +118,7 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(std::slice::from_ref(&self.place))?;
+        let file = self.opening.open(&self.places)?;
         let loaded = TransformBuffer::from_source(&file)?;
         let summary = file.summary();
         let mut problems: Vec<Problem> = summary.problems.clone();

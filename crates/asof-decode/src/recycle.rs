@@ -1,0 +1,143 @@
+//! Memory of columns, used again when the last batch that holds it is gone.
+//!
+//! Fresh memory costs a page fault every 4 KiB, which is more than it costs to fill it. A batch that is looked
+//! at and dropped gives its columns back, and the next one is written into them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arrow_buffer::{ArrowNativeType, Buffer, ToByteSlice};
+use bytes::Bytes;
+
+/// What may lie unused, in bytes, over all columns of the process.
+const KEPT_BYTES: usize = 10 << 20;
+/// Less than this is had from the allocator as quickly.
+const WORTH_KEEPING: usize = 16 << 10;
+
+/// The vectors of one type that nobody uses.
+#[derive(Debug)]
+pub(crate) struct Free<T>(Vec<Vec<T>>);
+
+/// All vectors that nobody uses.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    bytes: usize,
+    w1: Free<u8>,
+    w2: Free<u16>,
+    w4: Free<u32>,
+    w8: Free<u64>,
+    w16: Free<u128>,
+    ends: Free<i32>,
+}
+
+static SHELF: Mutex<Shelf> = Mutex::new(Shelf {
+    bytes: 0,
+    w1: Free(Vec::new()),
+    w2: Free(Vec::new()),
+    w4: Free(Vec::new()),
+    w8: Free(Vec::new()),
+    w16: Free(Vec::new()),
+    ends: Free(Vec::new()),
+});
+
+/// What columns are made of.
+pub(crate) trait Word: ArrowNativeType + ToByteSlice {
+    fn free(shelf: &mut Shelf) -> &mut Free<Self>;
+}
+
+macro_rules! word {
+    ($word:ty, $list:ident) => {
+        impl Word for $word {
+            fn free(shelf: &mut Shelf) -> &mut Free<Self> {
+                &mut shelf.$list
+            }
+        }
+    };
+}
+
+word!(u8, w1);
+word!(u16, w2);
+word!(u32, w4);
+word!(u64, w8);
+word!(u128, w16);
+word!(i32, ends);
+
+fn shelf() -> MutexGuard<'static, Shelf> {
+    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An empty vector with room for about as many values as were needed last time.
+pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
+    if len * size_of::<T>() < WORTH_KEEPING {
+        return Vec::with_capacity(len);
+    }
+    let mut shelf = shelf();
+    let free = &mut T::free(&mut shelf).0;
+    // The smallest that is large enough, unless it is far too large.
+    let fitting = free
+        .iter()
+        .enumerate()
+        .filter(|(_, kept)| kept.capacity() >= len && kept.capacity() <= 4 * len)
+        .min_by_key(|(_, kept)| kept.capacity());
+    match fitting.map(|(at, _)| at) {
+        Some(at) => {
+            let found = free.swap_remove(at);
+            shelf.bytes -= found.capacity() * size_of::<T>();
+            found
+        }
+        None => {
+            drop(shelf);
+            Vec::with_capacity(len)
+        }
+    }
+}
+
+/// An Arrow buffer whose memory comes back when nobody holds it any more.
+pub(crate) fn buffer_of<T: Word>(words: Vec<T>) -> Buffer {
+    if words.capacity() * size_of::<T>() < WORTH_KEEPING {
+        return Buffer::from_vec(words);
+    }
+    Buffer::from(Bytes::from_owner(Owned(words)))
+}
+
+struct Owned<T: Word>(Vec<T>);
+
+impl<T: Word> AsRef<[u8]> for Owned<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.to_byte_slice()
+    }
+}
+
+impl<T: Word> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let mut words = std::mem::take(&mut self.0);
+        let bytes = words.capacity() * size_of::<T>();
+        words.clear();
+        let mut shelf = shelf();
+        if shelf.bytes + bytes <= KEPT_BYTES {
+            shelf.bytes += bytes;
+            T::free(&mut shelf).0.push(words);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_when_the_last_buffer_is_gone() {
+        // Of a size that no other test has.
+        let mut words: Vec<u16> = Vec::with_capacity(77_777);
+        words.extend([1, 2, 3]);
+        let address = words.as_ptr();
+        let buffer = buffer_of(words);
+        let slice = buffer.slice(2);
+        assert_eq!(buffer.as_slice(), [1, 0, 2, 0, 3, 0]);
+        drop(buffer);
+        let other = room_for::<u16>(77_777);
+        assert_ne!(other.as_ptr(), address);
+        drop(slice);
+        let again = room_for::<u16>(77_700);
+        assert_eq!(again.as_ptr(), address);
+    }
+}

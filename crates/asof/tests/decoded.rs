@@ -1,0 +1,177 @@
+//! `at`, `join` and `export`: what they print and write.
+
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod common;
+
+use common::Folder;
+use serde_json::Value;
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect()
+}
+
+fn time(object: &Value) -> i64 {
+    object["log_time"].as_i64().expect("a time")
+}
+
+#[test]
+fn join_finds_the_nearest_message_for_each_of_another_topic() {
+    let folder = Folder::with_demo();
+    let odometry: Vec<i64> = objects(&folder.stdout("cat run.mcap --json --topics /odom"))
+        .iter()
+        .map(time)
+        .collect();
+    let joined = objects(&folder.stdout("join run.mcap --anchor /scan --with /odom --json"));
+    let scans = objects(&folder.stdout("cat run.mcap --json --topics /scan"));
+    assert_eq!(joined.len(), scans.len());
+    for (joined, scan) in joined.iter().zip(&scans) {
+        for key in [
+            "topic",
+            "log_time",
+            "publish_time",
+            "sequence",
+            "type",
+            "encoding",
+            "data",
+        ] {
+            assert_eq!(joined[key], scan[key], "{key}");
+        }
+        let found = &joined["with"]["/odom"];
+        let distance = |other: &i64| (other - time(scan)).abs();
+        let nearest = odometry.iter().map(distance).min().expect("odometry");
+        assert_eq!(distance(&time(found)), nearest);
+        assert_eq!(found["offset"], time(found) - time(scan));
+    }
+}
+
+#[test]
+fn join_with_the_last_never_looks_ahead_and_within_leaves_out_what_is_far() {
+    let folder = Folder::with_demo();
+    for line in
+        objects(&folder.stdout("join run.mcap --anchor /scan --with /odom --method last --json"))
+    {
+        let found = &line["with"]["/odom"];
+        assert!(
+            found.is_null() || found["offset"].as_i64() <= Some(0),
+            "{found}"
+        );
+    }
+    for line in
+        objects(&folder.stdout("join run.mcap --anchor /imu --with /scan --within 1ms --json"))
+    {
+        let found = &line["with"]["/scan"];
+        assert!(found.is_null() || found["offset"].as_i64().expect("ns").abs() <= 1_000_000);
+    }
+}
+
+#[test]
+fn join_interpolates_what_can_lie_between_two_messages() {
+    let folder = Folder::with_demo();
+    let odometry = objects(&folder.stdout("cat run.mcap --json --topics /odom"));
+    let x = |object: &Value| {
+        object["data"]["pose"]["pose"]["position"]["x"]
+            .as_f64()
+            .expect("x")
+    };
+    let command = "join run.mcap --anchor /scan --with /odom,/imu --method interpolate --json";
+    let mut is_between = 0;
+    for line in objects(&folder.stdout(command)) {
+        let found = &line["with"]["/odom"];
+        let Some(between) = found["between"].as_array() else {
+            continue;
+        };
+        let at = |time: &Value| {
+            odometry
+                .iter()
+                .find(|o| o["log_time"] == *time)
+                .expect("there")
+        };
+        let (before, after) = (at(&between[0]), at(&between[1]));
+        let part = (time(&line) - time(before)) as f64 / (time(after) - time(before)) as f64;
+        let expected = x(before) + (x(after) - x(before)) * part;
+        assert!((x(found) - expected).abs() < 1e-12, "{found}");
+        assert_eq!(found["log_time"], line["log_time"]);
+        assert_eq!(
+            found["data"]["child_frame_id"],
+            before["data"]["child_frame_id"]
+        );
+        is_between += 1;
+    }
+    assert!(is_between > 5, "{is_between}");
+    // Nothing lies between two scans: the nearest is taken.
+    let scans = "join run.mcap --anchor /odom --with /scan --method interpolate --json";
+    for line in objects(&folder.stdout(scans)) {
+        assert!(line["with"]["/scan"].get("between").is_none());
+    }
+}
+
+#[test]
+fn join_within_a_time_has_the_same_lines_as_the_whole() {
+    let folder = Folder::with_demo();
+    for method in ["nearest", "last", "interpolate"] {
+        let command =
+            format!("join run.mcap --anchor /scan --with /odom,/cmd_vel --method {method} --json");
+        let whole = objects(&folder.stdout(&command));
+        let (start, end) = (time(&whole[2]), time(&whole[5]));
+        let some = objects(&folder.stdout(&format!("{command} --start {start}ns --end {end}ns")));
+        assert_eq!(some, whole[2..=5], "{method}");
+    }
+}
+
+#[test]
+fn join_without_json_is_for_people() {
+    let folder = Folder::with_demo();
+    let text = folder.stdout("join run.mcap --anchor /scan --with /odom --end +0.2s");
+    assert!(
+        text.lines().all(|line| line.contains("|  /odom  ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn verbs_that_read_take_several_places() {
+    let folder = Folder::with_demo();
+    assert_eq!(
+        folder.exit_code("convert run.mcap -o odom.mcap --topics /odom"),
+        0
+    );
+    assert_eq!(
+        folder.exit_code("convert run.mcap -o scan.mcap --topics /scan"),
+        0
+    );
+    let both = "odom.mcap scan.mcap";
+    let whole = folder.stdout("join run.mcap --anchor /scan --with /odom --json");
+    assert_eq!(
+        folder.stdout(&format!("join {both} --anchor /scan --with /odom --json")),
+        whole
+    );
+    let whole = folder.stdout("at run.mcap --time +0.5s --topics /odom,/scan --json");
+    let time = time(&objects(&folder.stdout("cat run.mcap --json --limit 1"))[0]) + 500_000_000;
+    assert_eq!(
+        folder.stdout(&format!("at {both} --time {time}ns --json")),
+        whole
+    );
+    assert_eq!(folder.exit_code(&format!("export {both} -o tables")), 0);
+    assert_eq!(folder.exit_code(&format!("tf {both}")), 0);
+    let mut names: Vec<_> = std::fs::read_dir(folder.path("tables"))
+        .expect("tables")
+        .map(|entry| entry.expect("entry").file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["odom.parquet", "scan.parquet"]);
+}
+
+#[test]
+fn export_writes_the_times_that_are_chosen() {
+    let folder = Folder::with_demo();
+    folder.stdout("export run.mcap -o tables --format csv --topics /cmd_vel --times publish_time");
+    let text = String::from_utf8(folder.read("tables/cmd_vel.csv")).expect("text");
+    assert!(text.starts_with("publish_time,linear.x,"), "{text}");
+    folder.stdout("export run.mcap -o lines --format ndjson --topics /cmd_vel --times log_time");
+    let text = String::from_utf8(folder.read("lines/cmd_vel.ndjson")).expect("text");
+    let first = &objects(&text)[0];
+    assert!(first.get("publish_time").is_none() && first["log_time"].is_i64());
+    assert!(first["linear"]["x"].is_number());
+}
