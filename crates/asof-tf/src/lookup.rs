@@ -316,7 +316,7 @@ impl TransformBuffer {
             .steady(|| graph.trace(target, source, None))
             .ok_or_else(|| graph.explain(target, source, 0, &Stop::Disconnected))?;
         let link = |edge: &Edge, is_inverse| ChainLink {
-            parent: graph.frames.at(edge.parent).name.clone(),
+            parent: graph.frames.at(edge.parent()).name.clone(),
             child: graph.frames.at(edge.child).name.clone(),
             is_static: edge.is_static(),
             is_inverse,
@@ -336,7 +336,7 @@ impl TransformBuffer {
     pub fn parent(&self, frame: impl FrameRef) -> Result<Option<FrameName>, LookupError> {
         let graph = self.graph();
         let edge = graph.edge_of(frame.find(graph)?);
-        Ok(edge.map(|edge| graph.frames.at(edge.parent).name.clone()))
+        Ok(edge.map(|edge| graph.frames.at(edge.parent()).name.clone()))
     }
 
     /// All frames, in the order in which they were first named.
@@ -352,7 +352,7 @@ impl TransformBuffer {
         Ok(frame.find(self.graph())?.name.clone())
     }
 
-    /// One fast try, and the careful way if anything was not as it should be.
+    /// Parent and child first: what is asked for most.
     #[inline(never)]
     fn lookup_between(
         &self,
@@ -364,20 +364,30 @@ impl TransformBuffer {
         if !graph.has_eras()
             && let Some(edge) = graph.direct(target, source)
         {
-            return match edge.at_once(&graph.pool, t) {
-                Some(pose) => Ok(pose.isometry()),
+            return match edge.look(&graph.pool, t) {
+                Some(Ok(pose)) => Ok(pose.isometry()),
+                Some(Err(miss)) => Err(graph.explain_edge(edge, t, miss)),
                 None => self.direct_carefully(edge, t),
             };
         }
+        self.lookup_far(target, source, t)
+    }
+
+    /// One fast try, and the careful way if anything was not as it should be.
+    #[inline(never)]
+    fn lookup_far(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        t: i64,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        let reading = AtTime {
+            pool: &graph.pool,
+            t,
+        };
         if !graph.has_eras()
-            && let Some(pose) = graph.climb_once(
-                target,
-                source,
-                AtTime {
-                    pool: &graph.pool,
-                    t,
-                },
-            )
+            && let Some(pose) = graph.climb_once(target, source, reading)
         {
             return Ok(pose.isometry());
         }
@@ -427,7 +437,7 @@ impl TransformBuffer {
         })
     }
 
-    #[inline(never)]
+    #[inline]
     fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
         let graph = self.graph();
         if let Some(edge) = graph.direct(target, source)
@@ -438,6 +448,12 @@ impl TransformBuffer {
                 isometry: pose.isometry(),
             });
         }
+        self.newest_far(target, source)
+    }
+
+    #[inline(never)]
+    fn newest_far(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
+        let graph = self.graph();
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         let newest = AtNewest {
             pool: &graph.pool,

@@ -3,10 +3,13 @@
 // The compiler would keep these apart from their callers; together, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
+use asof_core::Stamp;
+
+use crate::error::LookupError;
 use crate::graph::{Edge, Miss};
 use crate::history::Place;
 use crate::pool::Pool;
-use crate::pose::{Pose, arc_weights, dot, multiply, rotate};
+use crate::pose::{Pose, Weights, along, arc_weights, dot, mixed, multiply, rotate};
 
 /// Two neighbouring samples.
 #[derive(Clone, Copy)]
@@ -67,8 +70,8 @@ impl Bracket {
         let part = self.part(t);
         let (x, y) = arc_weights(self.cosine, part);
         Pose {
-            q: std::array::from_fn(|i| x * self.a.q[i] + y * self.b.q[i]),
-            t: std::array::from_fn(|i| self.a.t[i] + part * (self.b.t[i] - self.a.t[i])),
+            q: mixed(x, self.a.q, y, self.b.q),
+            t: along(self.a.t, self.b.t, part),
         }
     }
 }
@@ -104,15 +107,21 @@ impl Edge {
 /// `before * sample(t) * after`, with all that does not depend on the time worked out beforehand.
 ///
 /// Rotations between `p` and `q` keep their place between them when both are turned alike, so the
-/// fixed rotations go into the samples; what is left per time is one interpolation and one turned
-/// vector.
+/// fixed rotations go into the samples. A vector that is turned by `x p + y q` is a sum of three vectors,
+/// weighted by `x x`, `x y` and `y y`: so is where the fixed translation behind the sample ends up. What is
+/// left per time are the weights and some sums.
 pub(crate) struct Folded {
     before: Pose,
     after: Pose,
     is_inverse: bool,
     bracket: Bracket,
+    /// The second sample of the bracket as it was given.
+    last: Pose,
+    weights: Weights,
     /// The translation of `after`, given along the axes of the result.
     arm: [f64; 3],
+    /// `arm`, turned by each rotation and by the two together.
+    turned: [[f64; 3]; 3],
 }
 
 impl Folded {
@@ -129,7 +138,14 @@ impl Folded {
             after,
             is_inverse,
             bracket: Bracket::NONE,
+            // Equal to nothing.
+            last: Pose {
+                t: [f64::NAN; 3],
+                ..Pose::IDENTITY
+            },
+            weights: Weights::new(1.0),
             arm: rotate(after.inverse().q, after.t),
+            turned: [[0.0; 3]; 3],
         }
     }
 
@@ -138,7 +154,7 @@ impl Folded {
         self.bracket.covers(t)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter(&mut self, bracket: &Bracket) {
         let fold = |pose: &Pose| {
             let moved = self.before.times(pose);
@@ -147,22 +163,226 @@ impl Folded {
                 ..moved
             }
         };
-        self.bracket = Bracket {
-            a: fold(&bracket.a),
-            b: fold(&bracket.b),
-            ..*bracket
+        // As a rule it starts where the last one ended.
+        let (a, turned_a) = if bracket.a == self.last {
+            (self.bracket.b, self.turned[2])
+        } else {
+            let a = fold(&bracket.a);
+            (a, rotate(a.q, self.arm))
         };
+        let b = fold(&bracket.b);
+        let cross = turned_by_both(a.q, b.q, self.arm);
+        self.last = bracket.b;
+        self.bracket = Bracket { a, b, ..*bracket };
+        self.weights = Weights::new(bracket.cosine);
+        self.turned = [turned_a, cross, rotate(b.q, self.arm)];
+    }
+
+    /// The poses at times that this [covers](Folded::covers).
+    #[inline]
+    pub(crate) fn run(&self, stamps: &[Stamp], tell: &mut impl Tell) {
+        let cosine = self.bracket.cosine;
+        match self.weights {
+            Weights::Series2(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Series3(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Series6(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Exact => self.tell(stamps, tell, Arc(cosine)),
+        }
     }
 
     #[inline(always)]
-    pub(crate) fn at(&self, t: i64) -> Pose {
-        let mut pose = self.bracket.at(t);
-        let turned = rotate(pose.q, self.arm);
-        pose.t = std::array::from_fn(|i| pose.t[i] + turned[i]);
+    fn tell(&self, stamps: &[Stamp], tell: &mut impl Tell, weigh: impl Weigh) {
+        let curve = Curve::new(self, weigh);
         if self.is_inverse {
-            pose.inverse()
+            tell.run(stamps, Inverse(curve));
         } else {
-            pose
+            tell.run(stamps, curve);
+        }
+    }
+}
+
+/// A pose for every time. As with `ReadEdge`: a trait, so that it can be inlined always.
+pub(crate) trait Motion: Copy {
+    fn at(&self, t: i64) -> Pose;
+}
+
+/// The weights of two rotations at a part of the way.
+trait Weigh: Copy {
+    fn at(&self, part: f64) -> (f64, f64);
+}
+
+/// What [`Folded::run`] needs for each time and nothing else: a copy, so that no store to what is told
+/// makes it load again.
+#[derive(Clone, Copy)]
+struct Curve<W> {
+    from: i64,
+    rate: f64,
+    a: [f64; 4],
+    b: [f64; 4],
+    start: [f64; 3],
+    way: [f64; 3],
+    turned: [[f64; 3]; 3],
+    weigh: W,
+}
+
+impl<W: Weigh> Curve<W> {
+    #[inline(always)]
+    fn new(folded: &Folded, weigh: W) -> Self {
+        let Bracket {
+            from, rate, a, b, ..
+        } = folded.bracket;
+        Curve {
+            from,
+            rate,
+            a: a.q,
+            b: b.q,
+            start: a.t,
+            way: std::array::from_fn(|i| b.t[i] - a.t[i]),
+            turned: folded.turned,
+            weigh,
+        }
+    }
+}
+
+impl<W: Weigh> Motion for Curve<W> {
+    #[inline(always)]
+    fn at(&self, t: i64) -> Pose {
+        let part = t.wrapping_sub(self.from) as f64 * self.rate;
+        let (x, y) = self.weigh.at(part);
+        let (xx, xy, yy) = (x * x, x * y, y * y);
+        let [p, r, q] = &self.turned;
+        Pose {
+            q: mixed(x, self.a, y, self.b),
+            t: [0, 1, 2].map(|i| {
+                (self.start[i] + part * self.way[i]) + ((xx * p[i] + yy * q[i]) + xy * r[i])
+            }),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Inverse<M>(M);
+
+impl<M: Motion> Motion for Inverse<M> {
+    #[inline(always)]
+    fn at(&self, t: i64) -> Pose {
+        self.0.at(t).inverse()
+    }
+}
+
+/// [`arc_weights`] with coefficients that are ready.
+#[derive(Clone, Copy)]
+struct Series<const TERMS: usize>([(f64, f64); TERMS]);
+
+impl<const TERMS: usize> Weigh for Series<TERMS> {
+    #[inline(always)]
+    fn at(&self, part: f64) -> (f64, f64) {
+        let rest = 1.0 - part;
+        let (square_a, square_b) = (rest * rest, part * part);
+        let (mut a, mut b) = (1.0, 1.0);
+        for (u, v) in &self.0 {
+            a = 1.0 + (u * square_a - v) * a;
+            b = 1.0 + (u * square_b - v) * b;
+        }
+        (rest * a, part * b)
+    }
+}
+
+/// [`arc_weights`] for a cosine.
+#[derive(Clone, Copy)]
+struct Arc(f64);
+
+impl Weigh for Arc {
+    #[inline(always)]
+    fn at(&self, part: f64) -> (f64, f64) {
+        arc_weights(self.0, part)
+    }
+}
+
+/// Takes the answers to many lookups, one after the other.
+pub(crate) trait Tell {
+    fn run(&mut self, stamps: &[Stamp], motion: impl Motion);
+    fn one(&mut self, pose: &Pose);
+    fn failed(&mut self, error: LookupError);
+}
+
+/// What `v` turned by `x p + y q` has to do with both: `x y` times this, besides `x x` times `v` turned by
+/// `p` and `y y` times `v` turned by `q`.
+fn turned_by_both(p: [f64; 4], q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
+    let inner = |a: [f64; 4]| a[0] * v[0] + a[1] * v[1] + a[2] * v[2];
+    let straight = p[3] * q[3] - (p[0] * q[0] + p[1] * q[1] + p[2] * q[2]);
+    let (on_p, on_q) = (inner(p), inner(q));
+    let axis = [
+        p[3] * q[0] + q[3] * p[0],
+        p[3] * q[1] + q[3] * p[1],
+        p[3] * q[2] + q[3] * p[2],
+    ];
+    let around = [
+        axis[1] * v[2] - axis[2] * v[1],
+        axis[2] * v[0] - axis[0] * v[2],
+        axis[0] * v[1] - axis[1] * v[0],
+    ];
+    [0, 1, 2].map(|i| 2.0 * (straight * v[i] + on_p * q[i] + on_q * p[i] + around[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+
+    fn pose(x: f64) -> Pose {
+        let rotation = UnitQuaternion::from_euler_angles(x, 0.4 * x.sin(), 1.0 - x);
+        Pose::new(&Isometry3::from_parts(
+            Translation3::new(x, -2.0 * x, 1.0),
+            rotation,
+        ))
+    }
+
+    struct Told(Vec<Pose>);
+
+    impl Tell for Told {
+        fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
+            self.0.extend(stamps.iter().map(|t| motion.at(t.nanos())));
+        }
+
+        fn one(&mut self, pose: &Pose) {
+            self.0.push(*pose);
+        }
+
+        fn failed(&mut self, error: LookupError) {
+            panic!("{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_the_product_of_its_poses_at_every_time_and_angle() {
+        let (before, after) = (pose(0.3), pose(2.1));
+        let stamps: Vec<Stamp> = (0..=100).map(Stamp::from_nanos).collect();
+        // From nearly the same to far apart: every number of terms, and none.
+        for apart in [1e-9, 1e-3, 5e-3, 0.02, 0.2, 0.6, 2.0] {
+            for is_inverse in [false, true] {
+                let (a, b) = (pose(0.7), pose(0.7 + apart));
+                let bracket = Bracket::new(0, 100, a, b);
+                let mut folded = Folded::new(before, after, is_inverse);
+                folded.enter(&bracket);
+                let mut told = Told(Vec::new());
+                folded.run(&stamps, &mut told);
+                for (t, found) in told.0.iter().enumerate() {
+                    let between = a.between(&b, t as f64 / 100.0);
+                    let middle = if is_inverse {
+                        between.inverse()
+                    } else {
+                        between
+                    };
+                    let wanted = before.times(&middle).times(&after).isometry();
+                    let off = (wanted.inverse() * found.isometry())
+                        .translation
+                        .vector
+                        .norm();
+                    let turn = wanted.rotation.angle_to(&found.isometry().rotation);
+                    assert!(off < 1e-14 && turn < 1e-7, "{apart} {t}: {off} {turn}");
+                }
+            }
         }
     }
 }

@@ -20,12 +20,12 @@ fn sample(stamp: u64) -> Words {
 
 fn insert(shared: &(Pool, History), bounds: Bounds, words: Words) -> Inserted {
     let held = shared.1.hold();
-    shared.1.insert(&held, &shared.0, bounds, &words)
+    shared.1.insert(&held, &shared.0, bounds, &words, || ())
 }
 
 /// A history with these samples, for two threads.
 fn with(stamps: &[u64]) -> Arc<(Pool, History)> {
-    let shared = Arc::new((Pool::new(u64::MAX), History::new()));
+    let shared = Arc::new((Pool::new(u64::MAX), History::new((), 0)));
     for stamp in stamps {
         insert(&shared, UNBOUNDED, sample(*stamp));
     }
@@ -34,6 +34,9 @@ fn with(stamps: &[u64]) -> Arc<(Pool, History)> {
 
 fn newest(shared: &(Pool, History)) -> Option<Words> {
     let (pool, history) = shared;
+    if let Some(words) = history.newest_once(pool, |slot| slot.words()) {
+        return Some(words);
+    }
     history
         .read(pool, |view| {
             if view.len() == 0 {
@@ -165,7 +168,7 @@ fn writers_on_one_edge_take_turns() {
 #[test]
 fn a_static_pose_is_seen_old_or_new() {
     check(|| {
-        let shared = Arc::new((Fixed::new(&sample(1)), History::new()));
+        let shared = Arc::new((Fixed::new(&sample(1)), History::new((), 0)));
         let writer = Arc::clone(&shared);
         let thread = thread::spawn(move || {
             let held = writer.1.hold();
@@ -174,5 +177,29 @@ fn a_static_pose_is_seen_old_or_new() {
         let found = shared.0.read(&shared.1, |slot| slot.words());
         assert_whole(&found);
         thread.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_chunk_that_another_history_got_is_never_taken_for_ones_own() {
+    check(|| {
+        let shared = with(&[1, 3, 5, 7]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let (pool, history) = &*writer;
+            let held = history.hold();
+            assert!(history.give_up_chunk(&held, pool));
+            drop(held);
+            let other = History::new((), 0);
+            let held = other.hold();
+            other.insert(&held, pool, UNBOUNDED, &sample(2), || ());
+        });
+        let found = around(&shared, 2);
+        assert!(
+            found.is_empty() || found == [sample(1), sample(3)],
+            "{found:?}"
+        );
+        thread.join().expect("no panic");
+        assert_eq!(around(&shared, 4), [sample(3), sample(5)]);
     });
 }

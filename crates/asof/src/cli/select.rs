@@ -65,6 +65,11 @@ impl Select {
         }
     }
 
+    /// The times that are meant.
+    pub fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
+        self.span.range(summary, screen)
+    }
+
     /// Whether a topic is meant, of a recording whose topics are not all known yet.
     pub fn wants_topic(&self, topic: &str) -> bool {
         let patterns = self.choice.topics.as_ref();
