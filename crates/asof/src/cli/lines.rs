@@ -73,6 +73,12 @@ impl<W: Write> Lines<W> {
         self.out.write_all(&self.line)
     }
 
+    /// Hands on what was written so far, to whoever reads along.
+    #[cfg(feature = "live")]
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Ends the lines, and tells what could not be decoded; whether there was any that should have been.
     pub fn finish(mut self, screen: &Screen) -> io::Result<bool> {
         self.out.flush()?;

@@ -31,6 +31,12 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// The folders of definitions.
+    #[cfg(feature = "live")]
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.msg_path
+    }
+
     /// Opens one place, or several as one.
     pub fn open(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
         self.open_with(places, OpenOptions::default())
@@ -76,6 +82,12 @@ pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
         let place = place.display();
+        if scheme == "zenoh" {
+            return Err(anyhow!(
+                "cannot open {place}: it is a running robot and no recording; record it first: \
+                 asof record {place} -o run.mcap"
+            ));
+        }
         return Err(anyhow!(
             "cannot open {place}: {scheme} addresses are not supported yet; name a file on this machine"
         ));
