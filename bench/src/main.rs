@@ -8,6 +8,7 @@ mod decode;
 mod formats_suite;
 mod harness;
 mod hot;
+mod live;
 mod mcap_suite;
 mod tf;
 mod window;
@@ -22,6 +23,7 @@ const SUITES: &[Suite] = &[
     ("decode", decode::run),
     ("formats", formats_suite::run),
     ("hot", hot::run),
+    ("live", live::run),
     ("mcap", mcap_suite::run),
     ("tf", tf::run),
     ("window", window::run),

@@ -20,12 +20,12 @@
 //! ```
 
 mod address;
+mod describe;
 mod error;
 mod record;
 mod robot;
 pub mod ros;
 mod sample;
-mod schema;
 mod subscribe;
 mod watch;
 mod window;
@@ -35,7 +35,6 @@ pub use error::LiveError;
 pub use record::{RecordOptions, RecordReport, Recorder, TopicReport};
 pub use robot::{Publisher, Robot, Topic};
 pub use sample::{Payload, Sample};
-pub use schema::SchemaFolder;
 pub use subscribe::Subscription;
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, WindowBuilder};

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use asof_core::Channel;
 use asof_formats::{McapWriter, McapWriterOptions};
 use parking_lot::{Condvar, Mutex};
 
+use crate::describe::Described;
 use crate::robot::now;
 use crate::{LiveError, Publisher, Robot, Sample, Subscription};
 
@@ -53,6 +55,8 @@ pub struct TopicReport {
     pub dropped: u64,
     /// Messages that MCAP cannot hold, such as those from before 1970.
     pub refused: u64,
+    /// Whether messages were written without a definition of their type, because none could be had.
+    pub is_undefined: bool,
 }
 
 impl RecordReport {
@@ -73,8 +77,8 @@ impl RecordReport {
 /// dropped, counted per topic, and said in the log. Dropping the recorder closes the file whole, too.
 pub struct Recorder {
     queue: Arc<Queue>,
-    /// `None` once it is being stopped, so that nothing more comes in.
-    subscription: Option<Subscription>,
+    /// None once it is being stopped, so that nothing more comes in.
+    subscriptions: Vec<Subscription>,
     writer: Option<JoinHandle<Result<(), LiveError>>>,
 }
 
@@ -90,7 +94,12 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, LiveError> {
         let file = File::create(path).map_err(asof_formats::McapWriteError::from)?;
-        Self::start(robot, BufWriter::new(file), options, wants)
+        Self::start(
+            robot,
+            BufWriter::with_capacity(1 << 17, file),
+            options,
+            wants,
+        )
     }
 
     /// Records the topics that `wants` is true for into anything that can be written.
@@ -105,8 +114,20 @@ impl Recorder {
     ) -> Result<Self, LiveError> {
         let mut recorder = Self::idle(output, options)?;
         let queue = Arc::clone(&recorder.queue);
-        recorder.subscription = Some(robot.subscribe(wants, move |sample| queue.push(sample)));
+        let subscription = robot.subscribe(wants, move |sample| queue.push(sample));
+        recorder.subscriptions.push(subscription);
         Ok(recorder)
+    }
+
+    /// Records the messages on a raw key expression too.
+    ///
+    /// # Errors
+    /// When the key expression is none.
+    pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), LiveError> {
+        let queue = Arc::clone(&self.queue);
+        let subscription = robot.subscribe_key(key_expression, move |sample| queue.push(sample))?;
+        self.subscriptions.push(subscription);
+        Ok(())
     }
 
     fn idle<W: Write + Seek + Send + 'static>(
@@ -122,7 +143,7 @@ impl Recorder {
             .map_err(LiveError::Thread)?;
         Ok(Recorder {
             queue,
-            subscription: None,
+            subscriptions: Vec::new(),
             writer: Some(writer),
         })
     }
@@ -153,7 +174,7 @@ impl Recorder {
     }
 
     fn finish(&mut self) -> Result<(), LiveError> {
-        self.subscription = None;
+        self.subscriptions.clear();
         self.queue.close();
         match self.writer.take().map(JoinHandle::join) {
             None => Ok(()),
@@ -209,8 +230,7 @@ impl Queue {
             return;
         }
         if state.bytes.saturating_add(weight) > self.limit {
-            let topic = sample.channel.topic.clone();
-            let report = state.topics.entry(topic).or_default();
+            let report = state.report_of(&sample.channel.topic);
             report.dropped += 1;
             let dropped = report.dropped;
             let is_due = state.warned.is_none_or(|last| last.elapsed() >= COMPLAINT);
@@ -247,32 +267,54 @@ impl Queue {
     }
 
     fn drain<W: Write + Seek>(&self, writer: &mut McapWriter<W>) -> Result<(), LiveError> {
+        let mut held = Held::default();
         loop {
             let (batch, is_closed) = self.take();
             let is_last = is_closed && batch.is_empty();
-            for (weight, sample) in batch {
-                let message = sample.to_message();
-                let outcome = writer.write(&message);
-                let mut state = self.state.lock();
-                state.bytes = state.bytes.saturating_sub(weight);
-                if !state.topics.contains_key(&message.channel.topic) {
-                    let topic = message.channel.topic.clone();
-                    state.topics.insert(topic, TopicReport::default());
+            // Before the batch: what it has on the same topics came later.
+            for (channel, samples) in held.settled(is_last) {
+                for (weight, sample) in samples {
+                    self.write(writer, weight, &sample, &channel)?;
                 }
-                let report = state.topics.get_mut(&message.channel.topic);
-                match (outcome, report) {
-                    (Ok(()), Some(report)) => report.written += 1,
-                    (Err(asof_formats::McapWriteError::BeforeEpoch { .. }), Some(report)) => {
-                        report.refused += 1;
-                    }
-                    (Err(error), _) => return Err(error.into()),
-                    (Ok(()), None) => {}
+            }
+            for (weight, sample) in batch {
+                match sample.settled() {
+                    Some(channel) => self.write(writer, weight, &sample, &channel)?,
+                    None => held.keep(weight, sample),
                 }
             }
             writer.tick(now())?;
             if is_last {
                 return Ok(());
             }
+        }
+    }
+
+    fn write<W: Write + Seek>(
+        &self,
+        writer: &mut McapWriter<W>,
+        weight: u64,
+        sample: &Sample,
+        channel: &Arc<Channel>,
+    ) -> Result<(), LiveError> {
+        let mut message = sample.to_message();
+        message.channel = Arc::clone(channel);
+        let outcome = writer.write(&message);
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_sub(weight);
+        let report = state.report_of(&channel.topic);
+        match outcome {
+            Ok(()) => {
+                report.written += 1;
+                let schema = channel.schema.as_deref();
+                report.is_undefined |= schema.is_some_and(|schema| schema.data.is_empty());
+                Ok(())
+            }
+            Err(asof_formats::McapWriteError::BeforeEpoch { .. }) => {
+                report.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -283,5 +325,53 @@ impl Queue {
             self.arrived.wait_for(&mut state, TICK);
         }
         (std::mem::take(&mut state.samples), state.is_closed)
+    }
+}
+
+impl State {
+    fn report_of(&mut self, topic: &str) -> &mut TopicReport {
+        self.topics.entry(topic.to_owned()).or_default()
+    }
+}
+
+/// Messages whose schema is on its way, by topic. They still count against the queue's limit.
+#[derive(Default)]
+struct Held {
+    topics: Vec<(Arc<Described>, VecDeque<(u64, Sample)>)>,
+}
+
+impl Held {
+    fn keep(&mut self, weight: u64, sample: Sample) {
+        let Some(described) = sample.described.clone() else {
+            return;
+        };
+        let known = self
+            .topics
+            .iter_mut()
+            .find(|(topic, _)| Arc::ptr_eq(topic, &described));
+        match known {
+            Some((_, samples)) => samples.push_back((weight, sample)),
+            None => self
+                .topics
+                .push((described, VecDeque::from([(weight, sample)]))),
+        }
+    }
+
+    /// Takes out the topics that need not wait any longer; all of them if nothing more will come.
+    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, VecDeque<(u64, Sample)>)> {
+        let mut ready = Vec::new();
+        self.topics.retain_mut(|(described, samples)| {
+            let channel = if is_last {
+                Some(described.current().0)
+            } else {
+                described.settled()
+            };
+            let Some(channel) = channel else {
+                return true;
+            };
+            ready.push((channel, std::mem::take(samples)));
+            false
+        });
+        ready
     }
 }

@@ -6,14 +6,16 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use asof_core::{Channel, Schema, Stamp};
+use asof_core::{Channel, Stamp};
+use asof_formats::Definitions;
 use parking_lot::Mutex;
 use zenoh::Wait;
 use zenoh::sample::SampleKind;
 
+use crate::describe::{self, Described};
 use crate::ros::{Token, TopicKey, ros_type_name, tokens_of_domain};
 use crate::subscribe::{Interest, Subscription};
-use crate::{Address, LiveError, Sample, SchemaFolder};
+use crate::{Address, LiveError, Sample};
 
 /// A session with a running robot. Clones share the same session; it is closed with the last of them.
 ///
@@ -35,10 +37,16 @@ pub(crate) struct Inner {
 /// Who publishes what.
 #[derive(Default)]
 struct Graph {
+    /// By their tokens.
     publishers: HashMap<String, Arc<Publisher>>,
-    schemas: Vec<SchemaFolder>,
-    channels: HashMap<TopicKey, Arc<Channel>>,
+    /// Type description services, by their tokens: of which node, and where they are asked.
+    services: HashMap<String, (Node, TopicKey)>,
+    definitions: Definitions,
+    channels: HashMap<TopicKey, Arc<Described>>,
 }
+
+/// A node: its session, and its name there.
+type Node = (String, String);
 
 /// A publisher that was discovered.
 #[derive(Debug, Clone)]
@@ -47,8 +55,9 @@ pub struct Publisher {
     pub token: Token,
     /// The key its messages are on.
     pub key: TopicKey,
-    /// Its topic, type and schema.
+    /// Its topic, type and schema, as far as they are known by now.
     pub channel: Arc<Channel>,
+    pub(crate) described: Arc<Described>,
 }
 
 /// A topic of the robot.
@@ -91,12 +100,24 @@ impl Robot {
         Ok(Robot { inner })
     }
 
-    /// Looks for message definitions in this folder too.
-    pub fn add_schemas(&self, folder: SchemaFolder) {
+    /// Looks for definitions of types here too. Without it, the standard types of ROS 2 are known, and nodes are asked
+    /// for what they define themselves.
+    pub fn set_definitions(&self, definitions: Definitions) {
         let mut graph = self.inner.graph.lock();
-        graph.schemas.push(folder);
-        // Made anew with their schemas when next asked for.
-        graph.channels.clear();
+        graph.definitions = definitions;
+        for described in graph.channels.values() {
+            described.look_up(&graph.definitions);
+        }
+        let keys: Vec<_> = graph.channels.keys().cloned().collect();
+        for key in keys {
+            graph.renew(&key);
+        }
+    }
+
+    /// Whether anybody is there: a router, or another peer.
+    pub fn is_connected(&self) -> bool {
+        let info = self.inner.session.info();
+        info.routers_zid().wait().next().is_some() || info.peers_zid().wait().next().is_some()
     }
 
     /// The ROS domain.
@@ -203,70 +224,114 @@ impl Robot {
 }
 
 impl Inner {
-    fn apply(&self, change: Change) {
+    fn apply(self: &Arc<Self>, change: Change) {
         match change {
             Change::Gone(key) => {
-                self.graph.lock().publishers.remove(&key);
+                let mut graph = self.graph.lock();
+                graph.publishers.remove(&key);
+                graph.services.remove(&key);
             }
-            Change::Appeared(key) => {
-                let token = match Token::parse(&key) {
-                    Ok(token) => token,
-                    Err(error) => {
-                        tracing::warn!("{error}; it is passed over");
-                        return;
-                    }
-                };
-                let Some(topic_key) = token.topic_key() else {
-                    return;
-                };
-                let publisher = self.graph.lock().add(key, token, topic_key);
-                let interests: Vec<_> = {
-                    let mut list = self.interests.lock();
-                    list.retain(|interest| interest.strong_count() > 0);
-                    list.iter().filter_map(Weak::upgrade).collect()
-                };
-                for interest in interests {
-                    interest.appeared(&publisher);
-                }
-            }
+            Change::Appeared(key) => match Token::parse(&key) {
+                Ok(token) => self.appeared(key, token),
+                Err(error) => tracing::warn!("{error}; it is passed over"),
+            },
         }
+    }
+
+    fn appeared(self: &Arc<Self>, key: String, token: Token) {
+        if let Some(service) = token.description_key() {
+            let node = (token.session, token.node);
+            let waiting = self.graph.lock().serve(key, node, &service);
+            for (topic, described) in waiting {
+                describe::ask(self, &service, &topic, &described);
+            }
+            return;
+        }
+        let Some(topic) = token.topic_key() else {
+            return;
+        };
+        let (publisher, service) = self.graph.lock().add(key, token, topic);
+        let interests: Vec<_> = {
+            let mut list = self.interests.lock();
+            list.retain(|interest| interest.strong_count() > 0);
+            list.iter().filter_map(Weak::upgrade).collect()
+        };
+        for interest in interests {
+            interest.appeared(&publisher);
+        }
+        if let Some(service) = service {
+            describe::ask(self, &service, &publisher.key, &publisher.described);
+        }
+    }
+
+    /// The schema of a topic has come.
+    pub(crate) fn learned(&self, key: &TopicKey) {
+        self.graph.lock().renew(key);
     }
 }
 
 impl Graph {
-    fn add(&mut self, key: String, token: Token, topic_key: TopicKey) -> Arc<Publisher> {
-        let schemas = &self.schemas;
-        let channel = self
+    /// Lists a publisher; with it the service that can be asked for its type, if that is unknown.
+    fn add(
+        &mut self,
+        key: String,
+        token: Token,
+        topic: TopicKey,
+    ) -> (Arc<Publisher>, Option<TopicKey>) {
+        let definitions = &self.definitions;
+        let described = self
             .channels
-            .entry(topic_key.clone())
-            .or_insert_with(|| Arc::new(channel_of(&topic_key, &token, schemas)));
+            .entry(topic.clone())
+            .or_insert_with(|| Arc::new(Described::new(&topic, &token, definitions)));
+        let (channel, is_pending) = described.current();
+        let is_same = |node: &Node| node.0 == token.session && node.1 == token.node;
+        let mut services = self.services.values();
+        let service = services
+            .find(|(node, _)| is_pending && is_same(node))
+            .map(|(_, service)| service.clone());
         let publisher = Arc::new(Publisher {
             token,
-            key: topic_key,
-            channel: Arc::clone(channel),
+            key: topic,
+            channel,
+            described: Arc::clone(described),
         });
         self.publishers.insert(key, Arc::clone(&publisher));
-        publisher
+        (publisher, service)
     }
-}
 
-fn channel_of(key: &TopicKey, token: &Token, schemas: &[SchemaFolder]) -> Channel {
-    let name = ros_type_name(&key.dds_type);
-    let found = schemas.iter().find_map(|folder| folder.schema(&name));
-    // Without a definition the type's name is still worth keeping.
-    let schema = found.unwrap_or_else(|| Schema {
-        name,
-        ..Schema::default()
-    });
-    let mut metadata = BTreeMap::from([("type_hash".to_owned(), key.type_hash.clone())]);
-    if let Some(topic) = &token.topic {
-        metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
+    /// Lists a type description service; the topics of its node whose types are unknown.
+    fn serve(
+        &mut self,
+        key: String,
+        node: Node,
+        service: &TopicKey,
+    ) -> Vec<(TopicKey, Arc<Described>)> {
+        let is_unknown = |publisher: &&Arc<Publisher>| {
+            let token = &publisher.token;
+            let is_same = token.session == node.0 && token.node == node.1;
+            is_same && publisher.described.is_pending()
+        };
+        let waiting = self
+            .publishers
+            .values()
+            .filter(is_unknown)
+            .map(|publisher| (publisher.key.clone(), Arc::clone(&publisher.described)))
+            .collect();
+        self.services.insert(key, (node, service.clone()));
+        waiting
     }
-    Channel {
-        topic: key.topic.clone(),
-        message_encoding: "cdr".to_owned(),
-        schema: Some(Arc::new(schema)),
-        metadata,
+
+    /// Gives the publishers of a topic the channel as it is known now.
+    fn renew(&mut self, key: &TopicKey) {
+        for publisher in self.publishers.values_mut() {
+            if publisher.key == *key {
+                let (channel, _) = publisher.described.current();
+                *publisher = Arc::new(Publisher {
+                    channel,
+                    ..Publisher::clone(publisher)
+                });
+            }
+        }
     }
 }
 

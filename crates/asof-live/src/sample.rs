@@ -7,6 +7,8 @@ use asof_core::{Channel, Message, Stamp};
 use bytes::Bytes;
 use zenoh::bytes::ZBytes;
 
+use crate::describe::Described;
+
 /// Smaller payloads are copied out of their receive buffer: a handle to one would keep up to 64 KB alive.
 const KEEP_FROM: usize = 16 << 10;
 /// What one slice of a payload keeps alive: Zenoh's receive buffer.
@@ -17,6 +19,8 @@ const RECEIVE_BUFFER: u64 = 1 << 16;
 pub struct Sample {
     /// Its topic, type, encoding and schema.
     pub channel: Arc<Channel>,
+    /// Where its schema will be, while that is on its way.
+    pub(crate) described: Option<Arc<Described>>,
     /// When the transport says it was sent.
     pub transport: Option<Stamp>,
     /// When its publisher says it was sent.
@@ -32,14 +36,32 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The same as a message of a recording: logged when received, published when the source said so.
+    /// The same as a message of a recording: logged when received, published when the source said so; with the schema
+    /// that may have come since.
     pub fn to_message(&self) -> Message {
+        let channel = match &self.described {
+            Some(described) => described.current().0,
+            None => Arc::clone(&self.channel),
+        };
         Message {
-            channel: Arc::clone(&self.channel),
+            channel,
             log_time: self.received,
             publish_time: self.source.or(self.transport).unwrap_or(self.received),
             sequence: self.sequence.unwrap_or(0) as u32,
             payload: self.payload.bytes(),
+        }
+    }
+
+    /// Whether its schema is there, or nobody waits for one any more: a node may take a moment to describe its types.
+    pub fn is_settled(&self) -> bool {
+        self.settled().is_some()
+    }
+
+    /// Its channel with the schema that has come meanwhile; `None` while it is worth waiting for one.
+    pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
+        match &self.described {
+            Some(described) => described.settled(),
+            None => Some(Arc::clone(&self.channel)),
         }
     }
 

@@ -10,6 +10,7 @@ use zenoh::Wait;
 use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
+use crate::describe::Described;
 use crate::robot::{Inner, now};
 use crate::ros::{Attachment, Durability, QosProfile, Reliability};
 use crate::sample::Payload;
@@ -99,7 +100,7 @@ impl Subscription {
                         channel
                     }
                 };
-                receive(&sample, &channel, &deliver);
+                receive(&sample, channel, None, &deliver);
             })
             .wait()
             .map_err(|cause| LiveError::Zenoh {
@@ -144,8 +145,12 @@ impl Topics {
         key: &str,
         publisher: &Publisher,
     ) -> zenoh::Result<Subscriber> {
-        let (channel, callback) = (Arc::clone(&publisher.channel), Arc::clone(&self.callback));
-        let on_sample = move |sample: zenoh::sample::Sample| receive(&sample, &channel, &callback);
+        let (described, callback) = (Arc::clone(&publisher.described), Arc::clone(&self.callback));
+        let on_sample = move |sample: zenoh::sample::Sample| {
+            let (channel, is_pending) = described.current();
+            let described = is_pending.then(|| Arc::clone(&described));
+            receive(&sample, channel, described, &callback);
+        };
         let builder = robot
             .session
             .declare_subscriber(key.to_owned())
@@ -176,7 +181,12 @@ fn history(qos: QosProfile) -> HistoryConfig {
         .max_samples(qos.depth.max(1))
 }
 
-fn receive(sample: &zenoh::sample::Sample, channel: &Arc<Channel>, callback: &Callback) {
+fn receive(
+    sample: &zenoh::sample::Sample,
+    channel: Arc<Channel>,
+    described: Option<Arc<Described>>,
+    callback: &Callback,
+) {
     if sample.kind() == SampleKind::Delete {
         return;
     }
@@ -187,7 +197,8 @@ fn receive(sample: &zenoh::sample::Sample, channel: &Arc<Channel>, callback: &Ca
         .timestamp()
         .and_then(|time| Stamp::try_from(time.get_time().to_system_time()).ok());
     callback(Sample {
-        channel: Arc::clone(channel),
+        channel,
+        described,
         transport,
         source: attachment.map(|attachment| attachment.source_timestamp),
         received: now(),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use asof_core::Stamp;
 use parking_lot::Mutex;
 
-use crate::{Publisher, Robot, Sample, Subscription};
+use crate::{LiveError, Publisher, Robot, Sample, Subscription};
 
 /// Watches topics, and says how they are doing.
 pub struct Watch {
     topics: Arc<Mutex<BTreeMap<String, Meter>>>,
-    _subscription: Subscription,
+    subscriptions: Vec<Subscription>,
 }
 
 /// How a topic is doing.
@@ -35,6 +35,24 @@ pub struct TopicRate {
     pub last: Option<Stamp>,
     /// Messages that are missing in the publishers' own counts.
     pub lost: u64,
+}
+
+impl TopicRate {
+    /// Seconds since the last message was received.
+    pub fn age(&self, now: Stamp) -> Option<f64> {
+        let last = self.last?;
+        Some(now.since(last).max(0) as f64 * 1e-9)
+    }
+
+    /// Whether nothing has come for much longer than usual.
+    pub fn is_silent(&self, now: Stamp) -> bool {
+        let usual = if self.hertz > 0.0 {
+            1.0 / self.hertz
+        } else {
+            0.0
+        };
+        self.age(now).is_none_or(|age| age > 1.0 && age >= usual)
+    }
 }
 
 /// How much the last message counts in what is usual.
@@ -77,8 +95,27 @@ impl Watch {
         });
         Watch {
             topics,
-            _subscription: subscription,
+            subscriptions: vec![subscription],
         }
+    }
+
+    /// Watches the messages on a raw key expression too.
+    ///
+    /// # Errors
+    /// When the key expression is none.
+    pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), LiveError> {
+        let noted = Arc::clone(&self.topics);
+        let subscription = robot.subscribe_key(key_expression, move |sample| {
+            let mut topics = noted.lock();
+            if !topics.contains_key(&sample.channel.topic) {
+                topics.insert(sample.channel.topic.clone(), Meter::default());
+            }
+            if let Some(meter) = topics.get_mut(&sample.channel.topic) {
+                meter.note(&sample);
+            }
+        })?;
+        self.subscriptions.push(subscription);
+        Ok(())
     }
 
     /// How the topics are doing at `now`, by name.
@@ -148,6 +185,7 @@ mod tests {
     fn sample(received: i64, sequence: i64) -> Sample {
         Sample {
             channel: Arc::default(),
+            described: None,
             transport: None,
             source: None,
             received: received.into(),

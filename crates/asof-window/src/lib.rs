@@ -16,6 +16,7 @@
 mod bounds;
 mod entry;
 mod interpolate;
+mod lock;
 mod names;
 mod observe;
 mod query;

@@ -39,7 +39,8 @@ impl<T> Window<T> {
     /// The last message at or before `t`.
     #[inline]
     pub fn before(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.last_until(t.nanos()))
+        let state = self.lock();
+        state.shelf.before(t.nanos()).map(handle)
     }
 
     /// The first message at or after `t`.
@@ -63,7 +64,8 @@ impl<T> Window<T> {
     /// The message whose stamp is nearest to `t`; the earlier of two that are equally far.
     #[inline]
     pub fn nearest(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.nearest(t.nanos()))
+        let state = self.lock();
+        state.shelf.nearest(t.nanos()).map(handle)
     }
 
     /// The nearest message, if it is within `tolerance` of `t`.
@@ -193,8 +195,12 @@ impl<T> IntoIterator for &Window<T> {
 
 #[inline]
 fn entry<T>(shelf: &Shelf<T>, at: At) -> Option<Entry<T>> {
-    let (stamp, value) = shelf.get(at)?;
-    Some(Entry::new(stamp.into(), Arc::clone(value)))
+    shelf.get(at).map(handle)
+}
+
+#[inline]
+fn handle<T>((stamp, value): (i64, &Arc<T>)) -> Entry<T> {
+    Entry::new(stamp.into(), Arc::clone(value))
 }
 
 /// How far `t` is from `a` to `b`.

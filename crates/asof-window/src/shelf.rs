@@ -86,6 +86,13 @@ impl<T> Run<T> {
         value.expect("slots from `start` on are filled")
     }
 
+    #[inline]
+    fn message(&self, index: usize) -> (i64, &Arc<T>) {
+        let slot = &self.slots[index];
+        let value = slot.value.as_ref();
+        (slot.stamp, value.expect("slots from `start` on are filled"))
+    }
+
     /// The messages from `start` up to but not including `end`.
     #[inline]
     pub(crate) fn range(
@@ -402,18 +409,19 @@ impl<T> Shelf<T> {
 
     /// The last message at or before `t`.
     #[inline]
-    pub(crate) fn last_until(&self, t: i64) -> Option<At> {
-        match t.checked_add(1) {
-            Some(next) => self.last_before(next),
-            None => self.previous(self.end()),
-        }
+    pub(crate) fn before(&self, t: i64) -> Option<(i64, &Arc<T>)> {
+        let Some(next) = t.checked_add(1) else {
+            return self.get(self.previous(self.end())?);
+        };
+        let (_, run, index) = self.split(next)?;
+        Some(run.message(index - 1))
     }
 
-    /// The message nearest to `t`; the earlier of two that are equally far.
+    /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
     #[inline]
-    pub(crate) fn nearest(&self, t: i64) -> Option<At> {
+    pub(crate) fn nearest(&self, t: i64) -> Option<(i64, &Arc<T>)> {
         let Some((number, run, index)) = self.split(t) else {
-            return (self.len > 0).then(|| self.begin());
+            return self.get(self.begin());
         };
         let before = run.stamp(index - 1);
         if index == run.end() {
@@ -421,25 +429,21 @@ impl<T> Shelf<T> {
                 .firsts
                 .get(number + 1)
                 .is_some_and(|after| after.abs_diff(t) < before.abs_diff(t));
-            if is_after {
-                return Some(self.begin_of(number + 1));
-            }
-            return Some(self.first_with(number, index - 1, before));
+            let stamp = if is_after {
+                self.firsts[number + 1]
+            } else {
+                before
+            };
+            return self.get(self.first_from(stamp));
         }
         // Which of the two it is nobody can predict either: an addition instead of a branch.
         let is_after = run.stamp(index).abs_diff(t) < before.abs_diff(t);
         let index = index - usize::from(!is_after);
-        Some(self.first_with(number, index, run.stamp(index)))
-    }
-
-    /// Of several messages with this stamp, of which one is here, the first that came.
-    #[inline]
-    fn first_with(&self, run: usize, index: usize, stamp: i64) -> At {
-        let here = self.places[run].run();
-        if index > here.start && here.stamp(index - 1) != stamp {
-            return At { run, index };
+        let found = run.message(index);
+        if index > run.start && run.stamp(index - 1) != found.0 {
+            return Some(found);
         }
-        self.first_from(stamp)
+        self.get(self.first_from(found.0))
     }
 
     /// The last run that starts before `t`, and the first place in it whose stamp is not below `t`; there is always
@@ -527,7 +531,7 @@ impl<T> Shelf<T> {
     #[inline]
     pub(crate) fn get(&self, at: At) -> Option<(i64, &Arc<T>)> {
         let run = self.places.get(at.run)?.run();
-        Some((run.stamp(at.index), run.value(at.index)))
+        Some(run.message(at.index))
     }
 
     /// The stamp at a place; `None` at the end.

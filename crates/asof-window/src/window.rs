@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use asof_core::Stamp;
-use parking_lot::{Mutex, MutexGuard};
 
+use crate::lock::{Guard, Lock};
 use crate::observe::{Callbacks, Connection};
 use crate::shelf::{Held, Shelf};
 use crate::wait::Waiters;
@@ -37,7 +37,7 @@ pub struct Window<T> {
 }
 
 pub(crate) struct Shared<T> {
-    pub(crate) state: Mutex<State<T>>,
+    pub(crate) state: Lock<State<T>>,
     weigh: Weigh<T>,
 }
 
@@ -114,7 +114,7 @@ impl<T> Window<T> {
         };
         Window {
             shared: Arc::new(Shared {
-                state: Mutex::new(state),
+                state: Lock::new(state),
                 weigh,
             }),
         }
@@ -152,7 +152,7 @@ impl<T> Window<T> {
 
     /// The rest of an insert that somebody waits for or listens to.
     fn insert_watched(
-        mut state: MutexGuard<'_, State<T>>,
+        mut state: Guard<'_, State<T>>,
         entry: &Entry<T>,
         bytes: u64,
         mut dropped: Dropped<T>,
@@ -259,7 +259,7 @@ impl<T> Window<T> {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<T>> {
+    pub(crate) fn lock(&self) -> Guard<'_, State<T>> {
         self.shared.state.lock()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_window::{Bounds, Window};
@@ -54,7 +55,20 @@ fn check_readers(window: &Window<Counted<'_>>, stop: &AtomicBool, seed: u64) -> 
     asked
 }
 
-fn run(inserts: i64, count: usize) {
+/// Bounds of any kind, around `count` messages that are 4 ns apart.
+fn random_bounds(random: &mut Random, count: usize) -> Bounds {
+    let count = 1 + random.below(2 * count as u64);
+    let size = size_of::<Counted<'_>>() as u64;
+    match random.below(4) {
+        0 => Bounds::age(Duration::from_nanos(4 * count)),
+        1 => Bounds::bytes(size * count),
+        2 => Bounds::count(count as usize).and_age(Duration::from_nanos(6 * count)),
+        _ => Bounds::count(count as usize),
+    }
+}
+
+/// Changes the bounds at random every so many inserts.
+fn run(inserts: i64, count: usize, change_every: i64) {
     let alive = AtomicI64::new(0);
     let stop = AtomicBool::new(false);
     let window = Window::new(Bounds::count(count));
@@ -73,6 +87,9 @@ fn run(inserts: i64, count: usize) {
                 _ => 0,
             };
             let stamp = number * 4 - late;
+            if number % change_every == change_every - 1 {
+                window.set_bounds(random_bounds(&mut random, count));
+            }
             alive.fetch_add(1, Ordering::Relaxed);
             window.insert(
                 stamp.into(),
@@ -101,7 +118,7 @@ fn run(inserts: i64, count: usize) {
 
 #[test]
 fn readers_see_ordered_windows_and_nothing_leaks_while_a_writer_runs() {
-    run(100_000, 1_000);
+    run(100_000, 1_000, 5_000);
 }
 
 #[test]
@@ -111,6 +128,6 @@ fn a_soak_of_ten_million_inserts_holds_the_same() {
         return;
     }
     for count in [10, 1_000, 50_000] {
-        run(10_000_000, count);
+        run(10_000_000, count, 50_000);
     }
 }

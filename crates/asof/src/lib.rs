@@ -43,6 +43,11 @@ pub use asof_core::{
 pub use asof_decode as decode;
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
+/// Running robots: windows over live topics, and the recorder.
+#[cfg(feature = "live")]
+pub use asof_live as live;
+#[cfg(feature = "live")]
+pub use asof_live::connect;
 /// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
 

@@ -1,13 +1,17 @@
-//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments.
+//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments, type descriptions.
 //!
 //! Nothing here touches a session: text and bytes in, values out, so that all of it can be tested and fuzzed.
 
 mod attachment;
+mod description;
 mod key;
 mod qos;
 mod token;
 
 pub use attachment::{Attachment, AttachmentError};
+pub use description::{
+    DescriptionError, GET_TYPE_DESCRIPTION, described_schema, description_request,
+};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
 pub use qos::{Durability, History, QosError, QosProfile, Reliability};
 pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

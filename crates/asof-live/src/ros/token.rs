@@ -123,15 +123,27 @@ impl Token {
         })
     }
 
+    /// The key that a node's own type description service is asked on; `None` for anything else.
+    pub fn description_key(&self) -> Option<TopicKey> {
+        let topic = self.topic.as_ref()?;
+        let is_server =
+            self.kind == EntityKind::Server && topic.dds_type == super::GET_TYPE_DESCRIPTION;
+        is_server.then(|| self.key(topic))
+    }
+
     /// The key that a publisher's messages are on; `None` for anything that is no publisher.
     pub fn topic_key(&self) -> Option<TopicKey> {
         let topic = self.topic.as_ref()?;
-        (self.kind == EntityKind::Publisher).then(|| TopicKey {
+        (self.kind == EntityKind::Publisher).then(|| self.key(topic))
+    }
+
+    fn key(&self, topic: &TopicInfo) -> TopicKey {
+        TopicKey {
             domain: self.domain,
             topic: topic.name.clone(),
             dds_type: topic.dds_type.clone(),
             type_hash: topic.type_hash.clone(),
-        })
+        }
     }
 }
 

@@ -190,8 +190,7 @@ impl<T> Window<T> {
         let shelf = &state.shelf;
         let nanos = t.nanos();
         if rule.pick == Pick::Nearest {
-            let found = shelf.nearest(nanos).and_then(|at| shelf.get(at));
-            let Some((stamp, value)) = found else {
+            let Some((stamp, value)) = shelf.nearest(nanos) else {
                 return Match::Missing(Missing::Nothing);
             };
             let distance = stamp.abs_diff(nanos);

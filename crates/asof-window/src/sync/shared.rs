@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use asof_core::Stamp;
-use parking_lot::Mutex;
 
 use super::{Event, Stamped, Synchronizer};
+use crate::lock::Lock;
 use crate::{Connection, Window};
 
 /// A synchronizer behind a lock, with a callback that is called outside of it.
@@ -18,7 +18,7 @@ pub struct SharedSynchronizer<V, S> {
 }
 
 struct Inner<V, S> {
-    state: Mutex<State<V, S>>,
+    state: Lock<State<V, S>>,
     callback: Box<dyn Fn(Event<V>) + Send + Sync>,
 }
 
@@ -62,7 +62,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         };
         SharedSynchronizer {
             inner: Arc::new(Inner {
-                state: Mutex::new(state),
+                state: Lock::new(state),
                 callback,
             }),
         }

@@ -13,6 +13,7 @@ use super::Outcome;
 use super::decoded::Decoders;
 use super::failure::Usage;
 use super::lines::{Lines, Style};
+use super::live;
 use super::numbers::counted;
 use super::place::Opening;
 use super::screen::{Screen, output};
@@ -32,7 +33,7 @@ Examples:
   asof cat run.mcap --topics /odom --start +10s --end +12.5s
   asof cat recording.mcap --follow --start -3s --json | jq .data")]
 pub struct Cat {
-    /// A recording, or several, which are merged by time
+    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -73,6 +74,9 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        if live::is_robot(&self.places[0]) {
+            return self.follow_robot(screen);
+        }
         if self.follow {
             return self.follow(screen);
         }
@@ -94,6 +98,31 @@ impl Cat {
         } else {
             Outcome::of(problems)
         })
+    }
+
+    /// A running robot has no end: its messages are printed as they come.
+    fn follow_robot(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let is_alone = self.places.len() == 1 && self.attachment.is_none();
+        if !is_alone || self.metadata.is_some() || self.csv || !self.select.is_all_of_time() {
+            return Err(Usage::error(
+                "of a running robot, cat prints messages as they come: one place, without times, --csv, \
+                 --attachment and --metadata; `asof record` makes a recording of it",
+            ));
+        }
+        #[cfg(feature = "live")]
+        return live::cat(
+            &self.places[0],
+            self.select.patterns(),
+            self.opening.folders(),
+            Style::new(self.json, self.raw),
+            self.limit,
+            screen,
+        );
+        #[cfg(not(feature = "live"))]
+        {
+            let _ = screen;
+            Err(live::absent(&self.places[0].display().to_string()))
+        }
     }
 
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {

@@ -12,6 +12,7 @@ mod failure;
 mod info;
 mod join;
 mod lines;
+mod live;
 mod newfile;
 mod numbers;
 mod place;
@@ -75,6 +76,8 @@ enum Verb {
     Export(export::Export),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
+    Live(live::Live),
+    Record(live::Record),
     Completions(completions::Completions),
 }
 
@@ -127,6 +130,8 @@ pub fn main() -> ExitCode {
         Verb::Export(export) => export.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
+        Verb::Live(live) => live.run(&screen),
+        Verb::Record(record) => record.run(&screen),
         Verb::Completions(completions) => completions.run(),
     };
     match result {

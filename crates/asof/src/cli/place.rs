@@ -31,6 +31,12 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// The folders of definitions.
+    #[cfg(feature = "live")]
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.msg_path
+    }
+
     /// Opens one place, or several as one.
     pub fn open(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
         self.open_with(places, OpenOptions::default())
@@ -89,6 +95,12 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
         if is_remote(scheme) {
             return Err(anyhow!(
                 "cannot open {place}: this asof was built without {scheme} addresses; build it with `--features remote`, or download the file"
+            ));
+        }
+        if scheme == "zenoh" {
+            return Err(anyhow!(
+                "cannot open {place}: it is a running robot and no recording; record it first: \
+                 asof record {place} -o run.mcap"
             ));
         }
         return Err(anyhow!(

@@ -37,6 +37,19 @@ pub struct Palette {
     pub bad: Style,
 }
 
+impl Palette {
+    /// Nothing stands out.
+    #[cfg(all(test, feature = "live"))]
+    pub fn plain() -> Self {
+        Palette {
+            title: Style::new(),
+            label: Style::new(),
+            good: Style::new(),
+            bad: Style::new(),
+        }
+    }
+}
+
 impl Screen {
     pub fn new(color: ColorChoice, verbose: u8, quiet: bool) -> Self {
         Screen {

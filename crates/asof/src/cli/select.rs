@@ -52,6 +52,11 @@ struct Pattern {
 }
 
 impl Select {
+    /// The topics as they were given.
+    pub fn patterns(&self) -> Option<Patterns> {
+        self.choice.topics.clone()
+    }
+
     /// Whether no time was given.
     pub fn is_all_of_time(&self) -> bool {
         self.span.start.is_none() && self.span.end.is_none()

@@ -2,7 +2,7 @@
 
 use asof_core::Stamp;
 
-use super::{Match, Pick, Rule, Side, decide};
+use super::{Match, Missing, Pick, Rule, Side, decide};
 use crate::search::count_below;
 use crate::sync::Stamped;
 
@@ -85,6 +85,9 @@ impl<'a, T> Cursor<'a, T> {
     pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
         let (track, stamps) = (self.track, &self.track.stamps);
         self.move_to(t.nanos());
+        if rule.pick == Pick::Nearest {
+            return self.pick_nearest(t.nanos(), rule.tolerance);
+        }
         let mut split = self.place;
         if rule.pick == Pick::Last {
             // The last of several that are exactly there.
@@ -105,15 +108,34 @@ impl<'a, T> Cursor<'a, T> {
     /// The message nearest to `t`; the earlier of two that are equally far.
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Stamped<&'a T>> {
-        let t = t.nanos();
-        self.move_to(t);
-        let stamps = &self.track.stamps;
-        let after = stamps.get(self.place);
-        let Some(before) = self.place.checked_sub(1) else {
-            return self.track.message(0);
+        self.move_to(t.nanos());
+        self.track.message(self.index_of_nearest(t.nanos())?)
+    }
+
+    #[inline]
+    fn pick_nearest(&self, t: i64, tolerance: u64) -> Match<&'a T> {
+        let index = self.index_of_nearest(t);
+        let Some(message) = index.and_then(|index| self.track.message(index)) else {
+            return Match::Missing(Missing::Nothing);
         };
-        let is_after = after.is_some_and(|after| after.abs_diff(t) < stamps[before].abs_diff(t));
-        self.track.message(before + usize::from(is_after))
+        let distance = message.stamp.nanos().abs_diff(t);
+        if distance <= tolerance {
+            Match::Found(message)
+        } else {
+            Match::Missing(Missing::TooFar(distance))
+        }
+    }
+
+    /// On which side the nearest is nobody can predict: an addition instead of a branch.
+    #[inline]
+    fn index_of_nearest(&self, t: i64) -> Option<usize> {
+        let stamps = self.track.stamps.as_slice();
+        let last = stamps.len().checked_sub(1)?;
+        let before = self.place.saturating_sub(1);
+        // At the ends the two are one and the same, which is no nearer than itself.
+        let after = self.place.min(last);
+        let is_after = stamps[after].abs_diff(t) < stamps[before].abs_diff(t);
+        Some(before + usize::from(is_after))
     }
 
     #[inline]

@@ -1,0 +1,158 @@
+//! Channels whose schema may still be on its way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use asof_core::{Channel, Schema};
+use asof_formats::Definitions;
+use parking_lot::Mutex;
+use zenoh::Wait;
+use zenoh::query::{ConsolidationMode, QueryTarget};
+
+use crate::robot::{Inner, now};
+use crate::ros::{
+    Attachment, DescriptionError, Token, TopicKey, described_schema, description_request,
+    ros_type_name,
+};
+
+/// So long a node may take to describe a type; recordings wait for it before they write the type without a schema.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A channel with the best schema that is known by now.
+#[derive(Debug)]
+pub(crate) struct Described {
+    appeared: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    channel: Arc<Channel>,
+    is_pending: bool,
+}
+
+impl Described {
+    /// The channel of a key, with a definition from a folder or of the standard types if there is one.
+    pub(crate) fn new(key: &TopicKey, token: &Token, definitions: &Definitions) -> Self {
+        let name = ros_type_name(&key.dds_type);
+        let found = defined(&name, definitions);
+        let is_pending = found.is_none();
+        // Without a definition the type's name is still worth keeping.
+        let schema = found.unwrap_or_else(|| Schema {
+            name,
+            ..Schema::default()
+        });
+        let mut metadata = BTreeMap::from([("type_hash".to_owned(), key.type_hash.clone())]);
+        if let Some(topic) = &token.topic {
+            metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
+        }
+        let channel = Arc::new(Channel {
+            topic: key.topic.clone(),
+            message_encoding: "cdr".to_owned(),
+            schema: Some(Arc::new(schema)),
+            metadata,
+        });
+        Described {
+            appeared: Instant::now(),
+            state: Mutex::new(State {
+                channel,
+                is_pending,
+            }),
+        }
+    }
+
+    /// The channel as it is known now, and whether a schema may still come.
+    pub(crate) fn current(&self) -> (Arc<Channel>, bool) {
+        let state = self.state.lock();
+        (Arc::clone(&state.channel), state.is_pending)
+    }
+
+    /// The channel, once it has its schema or nobody waits for one any more.
+    pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
+        let state = self.state.lock();
+        let is_settled = !state.is_pending || self.appeared.elapsed() > PATIENCE;
+        is_settled.then(|| Arc::clone(&state.channel))
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.state.lock().is_pending
+    }
+
+    /// Looks again, in definitions that were added.
+    pub(crate) fn look_up(&self, definitions: &Definitions) {
+        let name = self.current().0.type_name().to_owned();
+        if let Some(schema) = defined(&name, definitions) {
+            self.learn(schema);
+        }
+    }
+
+    fn learn(&self, schema: Schema) {
+        let mut state = self.state.lock();
+        let channel = Channel {
+            schema: Some(Arc::new(schema)),
+            ..Channel::clone(&state.channel)
+        };
+        state.channel = Arc::new(channel);
+        state.is_pending = false;
+    }
+}
+
+fn defined(name: &str, definitions: &Definitions) -> Option<Schema> {
+    let text = definitions.full_text(name)?;
+    Some(Schema {
+        name: name.to_owned(),
+        encoding: "ros2msg".to_owned(),
+        data: text.into(),
+    })
+}
+
+/// Asks a node for the schema of a channel. The answer comes later, on a thread of the transport.
+pub(crate) fn ask(robot: &Arc<Inner>, service: &TopicKey, key: &TopicKey, to: &Arc<Described>) {
+    let type_name = ros_type_name(&key.dds_type);
+    let attachment = Attachment {
+        sequence: 1,
+        source_timestamp: now(),
+        gid: robot.session.zid().to_le_bytes(),
+    };
+    let (described, weak) = (Arc::clone(to), Arc::downgrade(robot));
+    let (key, asked) = (key.clone(), type_name.clone());
+    let sent = robot
+        .session
+        .get(service.to_string())
+        .payload(description_request(&type_name, &key.type_hash))
+        .attachment(attachment.to_bytes().to_vec())
+        .target(QueryTarget::All)
+        .consolidation(ConsolidationMode::None)
+        .timeout(PATIENCE)
+        .callback(move |reply| match schema_in(&reply, &asked) {
+            Ok(schema) => answered(&weak, &key, &described, schema),
+            Err(cause) => tracing::debug!("{asked}: {cause}"),
+        })
+        .wait();
+    if let Err(cause) = sent {
+        tracing::debug!("cannot ask for the description of {type_name}: {cause}");
+    }
+}
+
+fn schema_in(reply: &zenoh::query::Reply, asked: &str) -> Result<Schema, DescriptionError> {
+    let unreadable = |cause: String| DescriptionError::Unreadable(cause);
+    let sample = reply
+        .result()
+        .map_err(|error| unreadable(format!("{error:?}")))?;
+    let schema = described_schema(&sample.payload().to_bytes())?;
+    if schema.name != asked {
+        return Err(unreadable(format!("it is of {} instead", schema.name)));
+    }
+    Ok(schema)
+}
+
+fn answered(robot: &Weak<Inner>, key: &TopicKey, described: &Described, schema: Schema) {
+    if !described.is_pending() {
+        return;
+    }
+    described.learn(schema);
+    if let Some(robot) = robot.upgrade() {
+        robot.learned(key);
+    }
+}

@@ -1,0 +1,179 @@
+//! `asof live` and `asof record`: a running robot.
+
+#[cfg(feature = "live")]
+mod cat;
+#[cfg(feature = "live")]
+mod plain;
+#[cfg(feature = "live")]
+mod recording;
+#[cfg(feature = "live")]
+mod robot;
+#[cfg(feature = "live")]
+mod table;
+#[cfg(feature = "live")]
+mod watching;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+#[cfg(feature = "live")]
+pub use cat::cat;
+
+use super::Outcome;
+use super::screen::Screen;
+use super::select::{Patterns, parse_patterns};
+
+/// Watch a running robot: rates, bandwidth, jitter, age and drops of its topics
+///
+/// A table on a terminal (q ends it, the arrows scroll, s sorts); lines with --plain or in a pipe; with
+/// --json, one object a line for each topic and interval.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof live zenoh://192.168.1.5:7447
+  asof live zenoh:// --topics '/camera/*' --json --for 10")]
+pub struct Live {
+    #[command(flatten)]
+    connection: Connection,
+
+    /// Print lines instead of a table
+    #[arg(long)]
+    plain: bool,
+
+    /// Print JSON
+    #[arg(long, conflicts_with = "plain")]
+    json: bool,
+
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    interval: Duration,
+}
+
+/// Write a running robot down, as MCAP
+///
+/// Ctrl-C closes the file whole; what a killed recording leaves behind lacks the last second at most, and
+/// `asof recover` makes it whole. When the disk is slower than the robot, messages are dropped, counted by
+/// topic, and told; the exit code is 3 then.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof record zenoh://192.168.1.5:7447 -o run.mcap
+  asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60")]
+pub struct Record {
+    #[command(flatten)]
+    connection: Connection,
+
+    /// The new file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// How many megabytes may wait for the disk before messages are dropped
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    queue: u64,
+
+    /// How chunks are compressed
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = ["zstd", "lz4", "none"])]
+    compression: String,
+
+    /// Print what was recorded as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which robot, and what of it.
+#[derive(Debug, Args)]
+struct Connection {
+    /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
+    /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true
+    #[arg(value_name = "URL")]
+    url: String,
+
+    /// Only these topics: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    topics: Option<Patterns>,
+
+    /// Raw Zenoh keys too, such as 'demo/**'
+    #[arg(long, value_name = "EXPRESSION")]
+    key: Vec<String>,
+
+    /// Look for definitions of ROS 2 types in this folder too; nodes that describe their own types, and
+    /// the standard types, need none
+    #[arg(long, value_name = "DIR")]
+    msg_path: Vec<PathBuf>,
+
+    /// Stop after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
+}
+
+#[cfg(feature = "live")]
+impl Live {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        watching::run(self, screen)
+    }
+}
+
+#[cfg(feature = "live")]
+impl Record {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        recording::run(self, screen)
+    }
+}
+
+#[cfg(not(feature = "live"))]
+impl Live {
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.connection.url))
+    }
+}
+
+#[cfg(not(feature = "live"))]
+impl Record {
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.connection.url))
+    }
+}
+
+/// Compiled without the robots.
+#[cfg(not(feature = "live"))]
+pub fn absent(url: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "cannot connect to {url}: this build has no live support; build one with it: \
+         cargo install --path crates/asof --features live"
+    )
+}
+
+/// Whether a place is a running robot.
+pub fn is_robot(place: &std::path::Path) -> bool {
+    place
+        .to_str()
+        .is_some_and(|text| text.starts_with("zenoh://"))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "a number of seconds is needed, such as 10 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_numbers_above_zero() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds("10s"), Ok(Duration::from_secs(10)));
+        for text in ["0", "-1", "soon", "inf", "NaN", ""] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+}

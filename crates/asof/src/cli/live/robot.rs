@@ -1,0 +1,170 @@
+//! A session with a robot, as the verbs need it: connected, told about, and ended by a signal or a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use asof_core::Stamp;
+use asof_formats::Definitions;
+use asof_live::{Address, AddressError, Publisher, Robot};
+
+use super::Connection;
+use crate::cli::failure::Usage;
+use crate::cli::screen::Screen;
+
+/// How often anything is looked at between two reports.
+pub const TICK: Duration = Duration::from_millis(50);
+/// Nobody is missed before this long.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Set by Ctrl-C and SIGTERM.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// An open session, and when to end it.
+pub struct Session {
+    pub robot: Robot,
+    started: Instant,
+    limit: Option<Duration>,
+    presence: Presence,
+}
+
+/// Whether the robot is there, and whether the person knows.
+struct Presence {
+    endpoints: String,
+    is_there: bool,
+    told: Option<bool>,
+    changed: Instant,
+}
+
+impl Connection {
+    /// Opens the session. The robot may come later.
+    pub fn open(&self) -> anyhow::Result<Session> {
+        let address: Address = self
+            .url
+            .parse()
+            .map_err(|error: AddressError| Usage::error(error.to_string()))?;
+        let definitions = Definitions::with_folders(&self.msg_path)
+            .context("cannot look for definitions there; check the folder of --msg-path")?;
+        stop_on_signals()?;
+        let robot = Robot::open(&address)?;
+        robot.set_definitions(definitions);
+        let endpoints = if address.connect.is_empty() {
+            address.listen.join(", ")
+        } else {
+            address.connect.join(", ")
+        };
+        Ok(Session {
+            robot,
+            started: Instant::now(),
+            limit: self.duration,
+            presence: Presence {
+                endpoints,
+                is_there: false,
+                told: None,
+                changed: Instant::now(),
+            },
+        })
+    }
+
+    /// Whether a topic was asked for.
+    pub fn chooser(&self) -> impl Fn(&Publisher) -> bool + Send + Sync + 'static {
+        let patterns = self.topics.clone().map(Arc::new);
+        move |publisher| {
+            let topic = &publisher.channel.topic;
+            patterns
+                .as_ref()
+                .is_none_or(|patterns| patterns.is_match(topic))
+        }
+    }
+}
+
+impl Session {
+    /// Whether to go on.
+    pub fn is_open(&self) -> bool {
+        !INTERRUPTED.load(Ordering::Relaxed)
+            && self
+                .limit
+                .is_none_or(|limit| self.started.elapsed() < limit)
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Waits, until the time is there or it is time to stop.
+    pub fn wait(&self, until: Instant) {
+        while self.is_open() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+
+    /// How the connection is, in a few words.
+    pub fn status(&mut self) -> String {
+        self.presence.look(&self.robot);
+        let (endpoints, is_there) = (&self.presence.endpoints, self.presence.is_there);
+        if is_there {
+            format!("connected, {endpoints}")
+        } else {
+            format!("nobody answers at {endpoints}; trying again")
+        }
+    }
+
+    /// Tells when the robot is missed, and when it is back.
+    pub fn tell(&mut self, screen: &Screen) {
+        self.presence.look(&self.robot);
+        let Presence {
+            endpoints,
+            is_there,
+            told,
+            changed,
+        } = &mut self.presence;
+        // The first connection is no news, and a short gap is none either.
+        let is_news = match told {
+            Some(known) => *known != *is_there,
+            None => !*is_there,
+        };
+        if !is_news || (!*is_there && changed.elapsed() < GRACE) {
+            *told = told.or(is_there.then_some(true));
+            return;
+        }
+        match (*is_there, told.is_some()) {
+            (true, _) => screen.note(format_args!("connected to {endpoints}")),
+            (false, false) => screen.note(format_args!(
+                "nobody answers at {endpoints} yet; trying again until somebody does (Ctrl-C ends it)"
+            )),
+            (false, true) => screen.note(format_args!(
+                "the connection to {endpoints} is lost; trying again until it is back"
+            )),
+        }
+        *told = Some(*is_there);
+    }
+}
+
+impl Presence {
+    fn look(&mut self, robot: &Robot) {
+        let is_there = robot.is_connected();
+        if is_there != self.is_there {
+            self.changed = Instant::now();
+            self.is_there = is_there;
+        }
+    }
+}
+
+/// The first signal ends the verb in order, the second at once.
+fn stop_on_signals() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .context("cannot be told of Ctrl-C")
+}
+
+pub fn now() -> Stamp {
+    Stamp::try_from(std::time::SystemTime::now()).unwrap_or(Stamp::MAX)
+}

@@ -1,0 +1,508 @@
+//! `asof live`, `asof record` and `asof cat` beside a robot on 127.0.0.1: the program as people run it.
+
+#![cfg(feature = "live")]
+
+mod common;
+
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use asof::live::Robot;
+use asof::live::ros::{Attachment, GET_TYPE_DESCRIPTION};
+use common::{Folder, asof};
+use serde_json::Value;
+use zenoh::Wait;
+
+const HASH: &str = "RIHS01_7d9a00ff6dac1bb3a3a6a9ec2ba8ad7e0b6e8cde2e5ebd3e0b0f5f2a0f6a7d0a";
+const STRING: &str = "std_msgs::msg::dds_::String_";
+const SOON: Duration = Duration::from_secs(60);
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A robot that says something every 10 ms until it is dropped.
+struct Talking {
+    robot: Robot,
+    said: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _tokens: Vec<zenoh::liveliness::LivelinessToken>,
+}
+
+impl Talking {
+    fn new(address: &str, topics: &[(&str, &str)]) -> Self {
+        let robot = asof::connect(address).expect("a robot");
+        let tokens = topics.iter().enumerate().map(|(number, (topic, kind))| {
+            let topic = topic.replace('/', "%");
+            token(&robot, number + 1, "MP", &topic, kind)
+        });
+        let tokens = tokens.collect();
+        let (said, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let keys: Vec<_> = topics
+            .iter()
+            .map(|(topic, kind)| format!("0{topic}/{kind}/{HASH}"))
+            .collect();
+        let (voice, count, end) = (robot.clone(), Arc::clone(&said), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let number = count.load(Ordering::Relaxed) + 1;
+                for key in &keys {
+                    let attachment = Attachment {
+                        sequence: number as i64,
+                        source_timestamp: (number as i64).into(),
+                        gid: [7; 16],
+                    };
+                    let put = voice.session().put(key.clone(), words(number));
+                    let _ = put.attachment(attachment.to_bytes().to_vec()).wait();
+                }
+                count.store(number, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        Talking {
+            robot,
+            said,
+            stop,
+            thread: Some(thread),
+            _tokens: tokens,
+        }
+    }
+
+    fn said(&self) -> u64 {
+        self.said.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = self.robot.session().close().wait();
+    }
+}
+
+fn token(
+    robot: &Robot,
+    number: usize,
+    entity: &str,
+    topic: &str,
+    kind: &str,
+) -> zenoh::liveliness::LivelinessToken {
+    let session = robot.session();
+    let key = format!(
+        "@ros2_lv/0/{}/0/{number}/{entity}/%/%/driver/{topic}/{kind}/{HASH}/::,:,:,:,,",
+        session.zid()
+    );
+    session
+        .liveliness()
+        .declare_token(key)
+        .wait()
+        .expect("a token")
+}
+
+/// `std_msgs/msg/String` as CDR.
+fn words(number: u64) -> Vec<u8> {
+    let text = format!("word {number}");
+    let mut cdr = vec![0, 1, 0, 0];
+    cdr.extend((text.len() as u32 + 1).to_le_bytes());
+    cdr.extend(text.bytes());
+    cdr.push(0);
+    cdr
+}
+
+fn start(folder: &Folder, line: &str) -> Child {
+    asof()
+        .args(line.split_whitespace())
+        .current_dir(folder.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started")
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status();
+    assert!(sent.expect("kill").success());
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < SOON, "{what} did not happen");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Until the first chunk is in the file: then the robot is being recorded.
+fn until_recording(folder: &Folder, name: &str) {
+    let size = || std::fs::metadata(folder.path(name)).map_or(0, |found| found.len());
+    eventually("the first chunk", || size() > 200);
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn info(folder: &Folder, name: &str) -> Value {
+    serde_json::from_str(&folder.stdout(&format!("info {name} --json"))).expect("JSON")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).expect("JSON");
+    text(&output.stdout).lines().map(parse).collect()
+}
+
+#[test]
+fn live_has_rate_bandwidth_jitter_age_and_drops_of_every_topic() {
+    let port = free_port();
+    let topics = [("/chatter", STRING), ("/odd.näme-1", STRING)];
+    let _robot = Talking::new(&format!("zenoh://?listen=127.0.0.1:{port}"), &topics);
+    let folder = Folder::empty();
+    let line = format!("live zenoh://127.0.0.1:{port} --json --interval 0.5 --for 6");
+    let output = start(&folder, &line).wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = lines(&output);
+    for (topic, _) in topics {
+        let last = rows
+            .iter()
+            .rev()
+            .find(|row| row["topic"] == topic)
+            .expect(topic);
+        assert_eq!(last["type"], "std_msgs/msg/String");
+        assert!(last["messages"].as_u64().expect("a count") > 10, "{last}");
+        assert!(last["hz"].as_f64().expect("a rate") > 5.0, "{last}");
+        assert!(last["bytes_per_second"].as_f64().expect("bytes") > 50.0);
+        assert!(last["jitter"].as_f64().expect("jitter") < 1.0);
+        assert!(last["age"].as_f64().expect("an age") < 5.0);
+        assert!(last["drops"].is_u64());
+    }
+}
+
+#[test]
+fn live_prints_lines_in_a_pipe_and_ends_by_a_signal() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let child = start(
+        &folder,
+        &format!("live zenoh://127.0.0.1:{port} --interval 0.5"),
+    );
+    thread::sleep(Duration::from_secs(4));
+    signal(&child, "TERM");
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.starts_with("topic"), "{said}");
+    assert!(said.contains("/chatter  std_msgs/msg/String"), "{said}");
+}
+
+#[test]
+fn a_recording_that_is_ended_by_a_signal_is_whole_and_decodes() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    for name in ["INT", "TERM"] {
+        let file = format!("{name}.mcap");
+        let child = start(
+            &folder,
+            &format!("record zenoh://127.0.0.1:{port} -o {file} --json"),
+        );
+        until_recording(&folder, &file);
+        signal(&child, name);
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told = lines(&output).remove(0);
+        let found = info(&folder, &file);
+        assert_eq!(found["problems"], serde_json::json!([]), "{found}");
+        assert_eq!(found["messages"], told["messages"]);
+        assert_eq!(told["dropped"], 0);
+        let first = folder.stdout(&format!("cat {file} --json --limit 1"));
+        assert!(first.contains("{\"data\":\"word "), "{first}");
+    }
+}
+
+#[test]
+fn a_killed_recording_lacks_the_last_seconds_at_most() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let mut child = start(
+        &folder,
+        &format!("record zenoh://127.0.0.1:{port} -o cut.mcap"),
+    );
+    until_recording(&folder, "cut.mcap");
+    thread::sleep(Duration::from_secs(2));
+    let long_said = robot.said();
+    // A second, and what a busy machine needs on top.
+    thread::sleep(Duration::from_secs(3));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("ended");
+    let cut = info(&folder, "cut.mcap");
+    assert_ne!(
+        cut["problems"],
+        serde_json::json!([]),
+        "it was cut off: {cut}"
+    );
+    assert_eq!(folder.exit_code("recover cut.mcap -o whole.mcap"), 3);
+    assert_eq!(
+        info(&folder, "whole.mcap")["problems"],
+        serde_json::json!([])
+    );
+    let said = folder.stdout("cat whole.mcap --json");
+    let last = said.lines().last().expect("a message");
+    let last: Value = serde_json::from_str(last).expect("JSON");
+    let number = last["sequence"].as_u64().expect("a number");
+    assert!(number >= long_said, "{number} of {long_said}");
+}
+
+#[test]
+fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
+    let port = free_port();
+    let address = format!("zenoh://?mode=router&listen=127.0.0.1:{port}");
+    let folder = Folder::empty();
+    let line = format!("record zenoh://127.0.0.1:{port}?mode=client -o out.mcap --json");
+    let first = Talking::new(&address, &[("/chatter", STRING)]);
+    let child = start(&folder, &line);
+    until_recording(&folder, "out.mcap");
+    let heard = first.said();
+    drop(first);
+    thread::sleep(Duration::from_secs(4));
+    let mut second = None;
+    eventually("the port to be free again", || {
+        second = std::panic::catch_unwind(|| Talking::new(&address, &[("/chatter", STRING)])).ok();
+        second.is_some()
+    });
+    let size = || std::fs::metadata(folder.path("out.mcap")).map_or(0, |found| found.len());
+    let before = size();
+    eventually("more of the recording", || size() > before + 200);
+    signal(&child, "INT");
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("is lost; trying again"),
+        "{}",
+        text(&output.stderr)
+    );
+    let said = folder.stdout("cat out.mcap --json");
+    let numbers: Vec<u64> = said
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .map(|message| message["sequence"].as_u64().expect("a number"))
+        .collect();
+    // The second robot counts from one again.
+    let again = numbers
+        .windows(2)
+        .position(|pair| pair[1] < pair[0])
+        .expect("two robots");
+    assert!(numbers[again] >= heard.saturating_sub(200) && again + 1 < numbers.len());
+}
+
+/// A response of the type description service, as a node gives it.
+fn description(fields: &[(&str, u8)]) -> Vec<u8> {
+    let mut cdr = vec![0, 1, 0, 0, 1];
+    let align = |cdr: &mut Vec<u8>, to: usize| {
+        let behind_head = cdr.len() - 4;
+        cdr.resize(4 + behind_head.next_multiple_of(to), 0);
+    };
+    let number = |cdr: &mut Vec<u8>, value: usize| {
+        align(cdr, 4);
+        cdr.extend((value as u32).to_le_bytes());
+    };
+    let text = |cdr: &mut Vec<u8>, text: &str| {
+        number(cdr, text.len() + 1);
+        cdr.extend(text.bytes());
+        cdr.push(0);
+    };
+    text(&mut cdr, "");
+    text(&mut cdr, "my_msgs/msg/Said");
+    number(&mut cdr, fields.len());
+    for (name, kind) in fields {
+        text(&mut cdr, name);
+        cdr.push(*kind);
+        align(&mut cdr, 8);
+        cdr.extend([0; 16]);
+        text(&mut cdr, "");
+        text(&mut cdr, "");
+    }
+    for _ in 0..3 {
+        number(&mut cdr, 0);
+    }
+    cdr
+}
+
+#[test]
+fn a_type_that_only_its_node_knows_is_described_by_it() {
+    let port = free_port();
+    let kind = "my_msgs::msg::dds_::Said_";
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let robot = Talking::new(&address, &[("/said", kind)]);
+    let service = "/driver/get_type_description";
+    let answers = description(&[("text", 17)]);
+    let _queryable = robot
+        .robot
+        .session()
+        .declare_queryable(format!("0{service}/{GET_TYPE_DESCRIPTION}/{HASH}"))
+        .complete(true)
+        .callback(move |query| {
+            let asked = query
+                .payload()
+                .map(|payload| payload.to_bytes().into_owned());
+            let names = asked.is_some_and(|asked| text(&asked).contains("my_msgs/msg/Said"));
+            assert!(names && query.attachment().is_some());
+            let key = query.key_expr().clone();
+            query.reply(key, answers.clone()).wait().expect("answered");
+        })
+        .wait()
+        .expect("a service");
+    let service = service.replace('/', "%");
+    let _token = token(&robot.robot, 9, "SS", &service, GET_TYPE_DESCRIPTION);
+    let folder = Folder::empty();
+    let child = start(
+        &folder,
+        &format!("cat zenoh://127.0.0.1:{port} --json --limit 3"),
+    );
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in lines(&output) {
+        let said = line["data"]["text"].as_str().expect("decoded");
+        assert!(said.starts_with("word "), "{line}");
+    }
+    let line = format!("record zenoh://127.0.0.1:{port} -o said.mcap --for 4");
+    let output = start(&folder, &line).wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = folder.stdout("cat said.mcap --json");
+    assert!(said.lines().count() > 10);
+    assert!(
+        said.lines().all(|line| line.contains("{\"text\":\"word ")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_type_that_nobody_knows_is_recorded_and_said_and_a_folder_helps() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/said", "my_msgs::msg::dds_::Said_")]);
+    let folder = Folder::empty();
+    let line = format!("record zenoh://127.0.0.1:{port} --for 5 -o");
+    let output = start(&folder, &format!("{line} a.mcap"))
+        .wait_with_output()
+        .expect("ended");
+    let notes = text(&output.stderr);
+    assert!(
+        output.status.success() && notes.contains("--msg-path"),
+        "{notes}"
+    );
+    assert!(
+        info(&folder, "a.mcap")["messages"]
+            .as_u64()
+            .expect("a count")
+            > 10
+    );
+    let package = folder.path("defs/my_msgs/msg");
+    std::fs::create_dir_all(&package).expect("a folder");
+    std::fs::write(package.join("Said.msg"), "string text\n").expect("a file");
+    let output = start(&folder, &format!("{line} b.mcap --msg-path defs"));
+    let output = output.wait_with_output().expect("ended");
+    assert!(
+        !text(&output.stderr).contains("--msg-path"),
+        "{}",
+        text(&output.stderr)
+    );
+    let said = folder.stdout("cat b.mcap --json --limit 1");
+    assert!(said.contains("{\"text\":\"word "), "{said}");
+}
+
+#[test]
+fn messages_that_are_none_are_said_and_never_end_it() {
+    let port = free_port();
+    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+    let _token = token(&robot, 1, "MP", "%chatter", STRING);
+    // Tokens that are none, too.
+    let odd = ["@ros2_lv/0/x", "@ros2_lv/0/a/b/c/MP/%/%/n/%t/a::b/h/9:9:9"];
+    let _odd = odd.map(|key| robot.session().liveliness().declare_token(key).wait());
+    let folder = Folder::empty();
+    let child = start(
+        &folder,
+        &format!("record zenoh://127.0.0.1:{port} -o out.mcap --for 6"),
+    );
+    let key = format!("0/chatter/{STRING}/{HASH}");
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        // No attachment, one that is garbage, and bytes that are no CDR.
+        let put = |payload: Vec<u8>| robot.session().put(key.clone(), payload);
+        put(words(1)).wait().expect("published");
+        put(words(2))
+            .attachment(vec![1, 2, 3])
+            .wait()
+            .expect("published");
+        put(vec![0xff; 7]).wait().expect("published");
+        put(Vec::new()).wait().expect("published");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(info(&folder, "out.mcap")["problems"], serde_json::json!([]));
+    assert_eq!(folder.exit_code("cat out.mcap --json"), 3);
+    let said = folder.stdout("cat out.mcap --json");
+    assert!(said.contains("word 1") && said.contains("word 2") && said.contains("\"error\""));
+}
+
+#[test]
+fn addresses_that_are_none_are_wrong_usage() {
+    let folder = Folder::empty();
+    for url in [
+        "http://robot",
+        "zenoh://robot?mode=boss",
+        "zenoh://robot?speed=9",
+        "robot",
+    ] {
+        assert_eq!(folder.exit_code(&format!("live {url} --for 1")), 2, "{url}");
+        assert_eq!(
+            folder.exit_code(&format!("record {url} -o x.mcap --for 1")),
+            2,
+            "{url}"
+        );
+        assert!(!folder.path("x.mcap").exists());
+    }
+}
+
+#[test]
+fn a_robot_that_is_not_there_is_waited_for() {
+    let port = free_port();
+    let folder = Folder::empty();
+    for mode in ["peer", "client"] {
+        let line = format!("live zenoh://127.0.0.1:{port}?mode={mode} --plain --for 4");
+        let output = start(&folder, &line).wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let notes = text(&output.stderr);
+        assert!(notes.contains("nobody answers at tcp/127.0.0.1"), "{notes}");
+    }
+}
+
+#[test]
+fn a_file_that_exists_is_not_recorded_over() {
+    let folder = Folder::with_demo();
+    let port = free_port();
+    let line = format!("record zenoh://?listen=127.0.0.1:{port} -o run.mcap --for 1");
+    let size = folder.read("run.mcap").len();
+    let output = start(&folder, &line).wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--force"));
+    assert_eq!(folder.read("run.mcap").len(), size);
+}
