@@ -19,6 +19,7 @@ mod recover;
 mod report;
 mod screen;
 mod select;
+mod serve;
 mod tf;
 
 use std::process::ExitCode;
@@ -72,6 +73,7 @@ enum Verb {
     Export(export::Export),
     Doctor(doctor::Doctor),
     Recover(recover::Recover),
+    Serve(serve::Serve),
     Completions(completions::Completions),
 }
 
@@ -123,6 +125,7 @@ pub fn main() -> ExitCode {
         Verb::Export(export) => export.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
+        Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),
     };
     match result {
