@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use std::io::{Read, Write};
+//! use std::sync::Arc;
 //! use asof_serve::{ServeOptions, Server};
-//! # use std::sync::Arc;
 //! # use asof_core::{Channel, Message, Stamp};
 //! # use asof_formats::{McapWriter, McapWriterOptions};
 //! # let folder = tempfile::tempdir()?;
@@ -20,7 +20,7 @@
 //! # writer.finish()?;
 //!
 //! let recording = asof_formats::open(&path)?;
-//! let server = Server::start(recording.into(), "run.mcap", &ServeOptions::default())?;
+//! let server = Server::start(Arc::new(recording), "run.mcap", &ServeOptions::default())?;
 //! println!("open {}", server.url());
 //!
 //! let mut stream = std::net::TcpStream::connect(server.address())?;
