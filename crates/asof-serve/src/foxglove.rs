@@ -1,8 +1,8 @@
 //! Foxglove's WebSocket protocol: the same data for the Foxglove app and for Lichtblick.
 //!
-//! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`, which differ in name alone for what
-//! is served here: channels with their schemas, messages, time, and playback control. The `foxglove` crate's
-//! server wants a port, and a runtime, of its own; the few messages that are needed are written here.
+//! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages
+//! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
+//! cannot be given a connection; the few messages that are needed are written here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ struct Session {
     /// Subscriptions and their channels.
     subscriptions: HashMap<u32, u32>,
     has_new_topics: bool,
+    /// Whether the client knows playback control.
+    has_controls: bool,
     told_state: Option<(PlayState, u32)>,
     told_time: Option<Stamp>,
 }
@@ -82,7 +84,7 @@ pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
     let has_controls = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
     let mut over = app.over.subscribe();
     let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
-    let mut session = match Session::new(&app, &outbox) {
+    let mut session = match Session::new(&app, &outbox, has_controls) {
         Ok(session) => session,
         Err(error) => {
             tracing::warn!("no player for a client: {error}");
@@ -122,7 +124,7 @@ pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
 }
 
 impl Session {
-    fn new(app: &Arc<App>, outbox: &Arc<Outbox>) -> std::io::Result<Self> {
+    fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
         let summary = app.cache.summary();
         Ok(Session {
@@ -137,6 +139,7 @@ impl Session {
             numbers: HashMap::new(),
             subscriptions: HashMap::new(),
             has_new_topics: false,
+            has_controls,
             told_state: None,
             told_time: None,
         })
@@ -147,7 +150,7 @@ impl Session {
         let mut info = json!({
             "op": "serverInfo",
             "name": format!("asof: {}", self.app.name),
-            "capabilities": ["time", "playbackControl"],
+            "capabilities": if self.has_controls { &["time", "playbackControl"][..] } else { &["time"] },
             "supportedEncodings": [],
             "metadata": {},
             "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
@@ -309,6 +312,9 @@ impl Session {
     fn tell_state(&mut self, did_seek: bool, request: &str) {
         let state = self.player.state();
         self.told_state = Some((state, self.speed().to_bits()));
+        if !self.has_controls {
+            return;
+        }
         let position = self.player.position().max(self.app.start);
         let mut bytes = vec![
             PLAYBACK_STATE,

@@ -106,7 +106,7 @@ impl Frames {
         let mut root = frame.to_owned();
         for _ in 0..256 {
             match buffer.parent(root.as_str()) {
-                Ok(Some(parent)) => root = parent.as_str().to_owned(),
+                Ok(Some(parent)) => parent.as_str().clone_into(&mut root),
                 _ => break,
             }
         }

@@ -152,7 +152,7 @@ impl Guard {
         let named = headers
             .get(header::HOST)
             .and_then(|host| host.to_str().ok());
-        let named = named.or_else(|| uri.authority().map(|authority| authority.as_str()));
+        let named = named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
         let authority: axum::http::uri::Authority = named
             .and_then(|named| named.parse().ok())
             .ok_or(Refusal::Host)?;

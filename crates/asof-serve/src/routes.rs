@@ -234,7 +234,7 @@ struct OfTopic {
 }
 
 #[derive(Deserialize)]
-struct Columns {
+struct Stretch {
     #[serde(default)]
     topic: String,
     #[serde(default)]
@@ -393,7 +393,7 @@ async fn frames(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
     }
 }
 
-async fn series(State(app): Shared, Query(asked): Query<Columns>) -> Response {
+async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
     let what = What::MinMax {
         topic: asked.topic.clone(),
         path: asked.path.clone(),
@@ -401,12 +401,12 @@ async fn series(State(app): Shared, Query(asked): Query<Columns>) -> Response {
     stream(&app, what, &asked)
 }
 
-async fn density(State(app): Shared, Query(asked): Query<Columns>) -> Response {
+async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
     stream(&app, What::Density, &asked)
 }
 
 /// The columns as they become ready; see `API.md` for the bytes.
-fn stream(app: &Arc<App>, what: What, asked: &Columns) -> Response {
+fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
     let range = app.cache.summary().range;
     let start = asked.start.map_or(app.start, |t| app.absolute(t));
     let end = asked.end.map_or(range.end, |t| app.absolute(t));

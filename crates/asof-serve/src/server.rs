@@ -138,7 +138,7 @@ fn bind(options: &ServeOptions) -> Result<std::net::TcpListener, ServeError> {
 fn make_token() -> Result<String, ServeError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| ServeError::Random(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 async fn accept(app: &Arc<App>, listener: &TcpListener, connections: usize) {

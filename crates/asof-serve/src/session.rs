@@ -66,6 +66,7 @@ enum Command {
     },
 }
 
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 struct Session {
     id: u64,
     app: Arc<App>,
@@ -210,7 +211,7 @@ impl Session {
                 self.player.set_loop(on);
             }
             Command::Step { by, back } => tokio::task::block_in_place(|| self.step(by, back)),
-            Command::Subscribe { topic, form, every } => self.subscribe(topic, form, every),
+            Command::Subscribe { topic, form, every } => self.subscribe(&topic, form, every),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
@@ -242,16 +243,16 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, topic: String, form: Form, every: bool) {
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
-        let is_new_topic = !self.player.topics().contains(&topic);
+        let is_new_topic = !self.player.topics().contains(topic);
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
         let subscription = Subscription { key, every };
         self.subscriptions
-            .insert((topic.clone(), form), subscription);
+            .insert((topic.to_owned(), form), subscription);
         if is_new_topic {
             self.has_new_topics = true;
             return;
@@ -259,9 +260,7 @@ impl Session {
         // The player has told what it knows of this topic already.
         let position = self.player.position();
         let known = tokio::task::block_in_place(|| {
-            self.app
-                .cache
-                .backfill(&Topics::named([topic.clone()]), position)
+            self.app.cache.backfill(&Topics::named([topic]), position)
         });
         match known {
             Ok(known) => {

@@ -21,14 +21,13 @@ fn scan(record: &Record) -> Result<Shown, String> {
     let start = record
         .number_of(&["angle_min", "start_angle"])
         .ok_or("it has no first angle")?;
-    let step = match record.number("angle_increment") {
-        Some(step) => step,
-        None => {
-            let end = record
-                .number_of(&["angle_max", "end_angle"])
-                .ok_or("it has no last angle")?;
-            (end - start) / (ranges.len().max(2) - 1) as f64
-        }
+    let step = if let Some(step) = record.number("angle_increment") {
+        step
+    } else {
+        let end = record
+            .number_of(&["angle_max", "end_angle"])
+            .ok_or("it has no last angle")?;
+        (end - start) / (ranges.len().max(2) - 1) as f64
     };
     let least = record.number("range_min").unwrap_or(0.0);
     let most = record

@@ -90,7 +90,7 @@ impl Served {
     pub fn ask(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let mut text = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n");
         for (name, value) in headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
+            text.extend([name, ": ", value, "\r\n"]);
         }
         text.push_str("\r\n");
         self.send(text.as_bytes())
