@@ -204,6 +204,7 @@ await step("every control has a name", async () => {
 });
 
 await step("nothing was complained about in the console", async () => assert.deepEqual(complaints, []));
+await page.close();
 
 await step("a damaged recording is shown as far as it goes, with its problems", async () => {
   const whole = fs.readFileSync(path.join(ASOF_FOLDER, "asof-demo.mcap"));
@@ -242,7 +243,10 @@ for (const [name, expected] of [
     const { url } = await serve("serve", file);
     const other = await open(url);
     await other.page.locator(`.panel[data-kind=${expected}] canvas`).first().waitFor();
-    await until("it moves", async () => (await position(other.page)) > 0.05);
+    await until("it moves, or ends", async () => {
+      const state = await other.page.evaluate(() => document.documentElement.dataset.state);
+      return state === "ended" || (await position(other.page)) > 0.05;
+    });
     await other.page.waitForTimeout(1500);
     if (wants("--shots")) await other.page.screenshot({ path: path.join(process.env.ASOF_SHOTS, `${name}.png`) });
     assert.deepEqual(other.complaints, []);

@@ -83,8 +83,17 @@ export function canvas(label: string, draw: (context: CanvasRenderingContext2D, 
   return { element, redraw };
 }
 
+const colors = new Map<string, string>();
+addEventListener("asof-theme", () => colors.clear());
+
+/** A colour of the style sheet, for what is drawn. */
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  let found = colors.get(name);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    if (found) colors.set(name, found);
+  }
+  return found;
 }
 
 export const SERIES = ["#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#ec4899", "#84cc16"];

@@ -52,6 +52,15 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
     return [x, ...y] as unknown as uPlot.AlignedData;
   };
 
+  /** The position, as a line over the plot: moving it draws nothing anew. */
+  const head = h("div", { class: "playhead" });
+  const placeHead = () => {
+    if (!plot) return;
+    const x = ((connection.position() - view.start) / (view.end - view.start)) * plot.over.clientWidth;
+    head.style.transform = `translateX(${x}px)`;
+    head.hidden = x < 0 || x > plot.over.clientWidth;
+  };
+
   const build = () => {
     plot?.destroy();
     plot = undefined;
@@ -83,21 +92,15 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
         ],
         series: [{}, ...fields.map((field, index) => ({ label: field.path, stroke: SERIES[index % SERIES.length], width: 1.5, spanGaps: true, points: { show: false } }))],
         hooks: {
-          draw: [
-            (self) => {
-              const x = self.valToPos(connection.position() / 1e9, "x", true);
-              const { left, width, top, height } = self.bbox;
-              if (x < left || x > left + width) return;
-              self.ctx.fillStyle = color("accent");
-              self.ctx.fillRect(x - 0.5, top, 1.5 * devicePixelRatio, height);
-            },
-          ],
+          draw: [placeHead],
           setCursor: [(self) => showValues(self.cursor.left !== undefined && self.cursor.left >= 0 ? self.posToVal(self.cursor.left, "x") * 1e9 : undefined)],
         },
       },
       data(),
       area,
     );
+    plot.over.append(head);
+    placeHead();
     navigate(plot.over, context, () => ({ left: 0, width: plot?.over.clientWidth ?? 1 }));
   };
 
@@ -173,7 +176,7 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
 
   const stops = [
     connection.on("state", () => {
-      plot?.redraw(false);
+      placeHead();
       showValues();
     }),
     view.on(() => {

@@ -10,14 +10,17 @@ import { markers } from "./markers";
 export function sceneContents(context: Context, spec: PanelSpec, element: HTMLElement): Panel {
   const { connection, summary } = context;
   element.replaceChildren();
+  const isSoftware = drawsInSoftware();
+  // Without a graphics card, fewer pixels and fewer pictures leave time for everything else.
+  const leastPause = isSoftware ? 100 : 0;
   let renderer: three.WebGLRenderer;
   try {
-    renderer = new three.WebGLRenderer({ antialias: true, preserveDrawingBuffer: true });
+    renderer = new three.WebGLRenderer({ antialias: !isSoftware, preserveDrawingBuffer: true, powerPreference: "high-performance" });
   } catch {
     element.replaceChildren(empty("No 3D here", "This browser has no WebGL; turn on hardware acceleration, or use another one."));
     return { element, title: "", spec: () => spec, dispose: () => undefined };
   }
-  renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
+  renderer.setPixelRatio(isSoftware ? 0.6 : Math.min(devicePixelRatio, 2));
   renderer.domElement.setAttribute("aria-label", "3D view");
   renderer.domElement.setAttribute("role", "img");
   element.append(renderer.domElement);
@@ -51,6 +54,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   let fittedSince = 0;
   let isTouched = false;
   let isDirty = true;
+  let painted = -Infinity;
   let stopped = false;
   const touch = () => (isDirty = true);
   controls.addEventListener("change", touch);
@@ -323,7 +327,9 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     if (stopped) return;
     requestAnimationFrame(loop);
     controls.update();
-    if (!isDirty) return;
+    const now = performance.now();
+    if (!isDirty || now - painted < leastPause) return;
+    painted = now;
     isDirty = false;
     renderer.render(scene, camera);
   };
@@ -350,6 +356,15 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
 function matrixOf([x, y, z, qx, qy, qz, qw]: number[]): three.Matrix4 {
   const turn = new three.Quaternion(qx, qy, qz, qw).normalize();
   return new three.Matrix4().compose(new three.Vector3(x, y, z), turn, new three.Vector3(1, 1, 1));
+}
+
+/** Whether the processor stands in for a graphics card. */
+function drawsInSoftware(): boolean {
+  const context = document.createElement("canvas").getContext("webgl2");
+  const names = context?.getExtension("WEBGL_debug_renderer_info");
+  const name = context && names ? String(context.getParameter(names.UNMASKED_RENDERER_WEBGL)) : "";
+  context?.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software|basic render/i.test(name);
 }
 
 function robotShape(): three.Group {

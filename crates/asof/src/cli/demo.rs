@@ -31,6 +31,7 @@ use super::serve::Serving;
 Examples:
   asof demo
   asof demo -o long.mcap --seconds 600 --seed 7 --no-serve")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line.
 pub struct DemoVerb {
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "asof-demo.mcap")]
