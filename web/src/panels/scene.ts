@@ -26,7 +26,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   element.append(renderer.domElement);
 
   const scene = new three.Scene();
-  const camera = new three.PerspectiveCamera(50, 1, 0.02, 5000);
+  const camera = new three.PerspectiveCamera(50, 1, 0.02, 20000);
   camera.up.set(0, 0, 1);
   camera.position.set(-6, -6, 7);
   const controls = new OrbitControls(camera, renderer.domElement);
@@ -53,6 +53,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   /** The view is fitted to what comes in the first moments. */
   let fittedSince = 0;
   let isTouched = false;
+  let arrowSize = 1;
   let isDirty = true;
   let painted = -Infinity;
   let stopped = false;
@@ -147,12 +148,13 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   };
   const baseFrame = () => ["base_link", "base_footprint", "base"].find((name) => poses.has(name));
 
-  let told = "";
+  let told = "none yet";
   const choose = () => {
     const names = [...poses.keys()].sort();
     const key = names.join("\n");
     if (key === told) return;
     told = key;
+    frameChoice.hidden = followChoice.hidden = names.length === 0;
     const options = names.map((name) => h("option", { value: name }, name));
     frameChoice.replaceChildren(h("option", { value: "" }, `in ${preferred() || "its own frame"}`), ...options);
     frameChoice.value = fixed;
@@ -234,7 +236,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     }
     const data = shown.data as { [key: string]: Json };
     layer.frame = frameOf(data);
-    if (topic.role === "pose") arrow(layer.object, poseOf(data));
+    if (topic.role === "pose") arrow(layer.object, poseOf(data), arrowSize);
     else if (topic.role === "path") path(layer.object, data);
     else if (topic.role === "marker") markers(layer.object, data, (frame) => (layer.frame = frame));
   };
@@ -251,6 +253,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
       const line = new three.Line(geometry, new three.LineBasicMaterial({ color: 0xf59e0b, transparent: true, opacity: 0.8 }));
       line.name = "kept";
       layer.object.add(line);
+      if (!isTouched && performance.now() - fittedSince < 2500) fit();
       touch();
     }, () => undefined);
   };
@@ -262,7 +265,9 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     if (box.isEmpty()) return;
     fittedSince ||= performance.now();
     const center = box.getCenter(new three.Vector3());
-    const size = Math.min(Math.max(box.getSize(new three.Vector3()).length(), 2), 60);
+    const size = Math.min(Math.max(box.getSize(new three.Vector3()).length(), 2), 2000);
+    // A pose far away is still to be seen.
+    arrowSize = Math.max(1, size / 25);
     controls.target.copy(center);
     camera.position.copy(center).add(new three.Vector3(-0.35, -0.5, 0.62).multiplyScalar(size));
     // A map is looked at as a whole; without one, the robot is what there is to see.
@@ -473,10 +478,10 @@ function poseOf(data: Fields): number[] | undefined {
   return [part(place, "x"), part(place, "y"), part(place, "z"), part(turn, "x"), part(turn, "y"), part(turn, "z"), part(turn, "w", 1)];
 }
 
-function arrow(group: three.Object3D, pose: number[] | undefined): void {
+function arrow(group: three.Object3D, pose: number[] | undefined, size: number): void {
   clear(group);
   if (!pose) return;
-  const shape = new three.Mesh(new three.ConeGeometry(0.07, 0.4, 16), new three.MeshStandardMaterial({ color: 0xf59e0b }));
+  const shape = new three.Mesh(new three.ConeGeometry(0.07 * size, 0.4 * size, 16), new three.MeshStandardMaterial({ color: 0xf59e0b }));
   shape.rotation.z = -Math.PI / 2;
   shape.updateMatrix();
   shape.applyMatrix4(matrixOf(pose));

@@ -124,7 +124,7 @@ impl Convert {
         for place in &self.places {
             refuse_input(place, &self.output)?;
         }
-        let recording = self.opening.open_to_copy(&self.places)?;
+        let recording = self.opening.open_unmapped(&self.places)?;
         let new = NewFile::create(&self.output, |_| self.force)?;
         let converted = self.convert(&*recording, &new, screen)?;
         new.finish()?;

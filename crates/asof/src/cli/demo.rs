@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use super::Outcome;
 use super::info;
 use super::newfile::NewFile;
-use super::place::{self, quoted};
+use super::place::{self, Opening, quoted};
 use super::report::Report;
 use super::screen::{Screen, output};
 use super::serve::Serving;
@@ -118,7 +118,7 @@ impl DemoVerb {
         if !self.is_served() {
             return Ok(Outcome::Done);
         }
-        let recording = place::open(&self.output)?;
+        let recording = Opening::default().open_unmapped(std::slice::from_ref(&self.output))?;
         let name = self.output.display().to_string();
         self.serving.serve(recording, &name, screen)
     }

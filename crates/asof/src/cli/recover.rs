@@ -97,7 +97,7 @@ impl Recover {
         refuse_same(&self.place, &self.output)?;
         let file = self
             .opening
-            .open_to_copy(std::slice::from_ref(&self.place))?;
+            .open_unmapped(std::slice::from_ref(&self.place))?;
         let new = NewFile::create(&self.output, |_| self.force)?;
         let copied = self.copy(&*file, &new, screen)?;
         new.finish()?;

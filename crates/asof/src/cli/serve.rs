@@ -64,7 +64,7 @@ pub struct Serving {
 
 impl Serve {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let recording = self.opening.open(&self.places)?;
+        let recording = self.opening.open_unmapped(&self.places)?;
         let name = self.places[0].display().to_string();
         let name = match self.places.len() {
             1 => name,
