@@ -20,7 +20,7 @@ pub const SECOND: i64 = 1_000_000_000;
 pub struct Served {
     pub server: Server,
     pub path: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// So many seconds of the demo.
@@ -61,7 +61,7 @@ pub fn serve(
     Served {
         server,
         path,
-        _folder: folder,
+        _folder: Some(folder),
     }
 }
 
@@ -78,6 +78,15 @@ impl Answer {
 }
 
 impl Served {
+    /// A server that was started elsewhere.
+    pub fn of(server: Server, path: std::path::PathBuf) -> Self {
+        Served {
+            server,
+            path,
+            _folder: None,
+        }
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
