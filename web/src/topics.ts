@@ -37,7 +37,9 @@ export function topicList(
     placeholder: `Search ${summary.topics.length} topics`,
     "aria-label": "Search topics and types",
   });
-  const entries = summary.topics.map((topic) => ({ topic, element: entry(context, topic, onDensity) }));
+  // Those that have nothing come last.
+  const sorted = [...summary.topics].sort((a, b) => Number(a.messages === 0) - Number(b.messages === 0));
+  const entries = sorted.map((topic) => ({ topic, element: entry(context, topic, onDensity) }));
   const none = empty("No topic matches", "Try another word, or clear the search.");
   const show = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -101,7 +103,7 @@ function entry(context: Context, topic: Topic, onDensity: (topic: string, take: 
     h("span", { class: "type" }, topic.type || "no type"),
     h("span", { class: "amount" }, `${count(topic.messages)} · ${rate(topic.hz) || "–"}`),
   );
-  return h("li", {}, h("div", { class: "topic-row" }, open, add), strip.element, fields);
+  return h("li", { class: topic.messages === 0 ? "silent" : "" }, h("div", { class: "topic-row" }, open, add), strip.element, fields);
 }
 
 function fieldEntry(context: Context, topic: Topic, field: Field): HTMLElement {

@@ -54,7 +54,7 @@ impl Default for Limits {
             subscriptions: 512,
             outbox_bytes: 16 << 20,
             series_bytes: 64 << 20,
-            answer_bytes: 32 << 20,
+            answer_bytes: 8 << 20,
             stalled_after: Duration::from_secs(3),
             dropped_after: Duration::from_mins(1),
         }

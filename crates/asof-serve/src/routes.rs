@@ -423,7 +423,9 @@ fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
         end,
         columns,
     };
-    let (look, ready) = app.looks.get(&plan);
+    let Some((look, ready)) = app.looks.get(&plan) else {
+        return refused(app, Refusal::Crowded, "a series");
+    };
     let parts = futures_util::stream::unfold(Some((look, ready, 0)), async |state| {
         let (look, mut ready, sent) = state?;
         let mut seen = *ready.borrow_and_update();

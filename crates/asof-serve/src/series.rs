@@ -1,6 +1,7 @@
 //! Looks at a whole recording, column by column: computed once, shared, and sent while they are computed.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
@@ -36,6 +37,8 @@ pub(crate) struct Look {
     values: Mutex<Values>,
     /// Columns that are complete; more than there are when all is done.
     ready: watch::Sender<usize>,
+    /// Bytes of all looks that somebody still holds.
+    held: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,7 @@ pub(crate) struct Looks {
     /// So many looks read at once; the others wait.
     turns: Arc<Semaphore>,
     most_bytes: usize,
+    held: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -73,11 +77,13 @@ impl Looks {
             known: Mutex::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             most_bytes,
+            held: Arc::default(),
         }
     }
 
-    /// The look that was planned: an earlier one, or a new one that starts now.
-    pub fn get(&self, plan: &Plan) -> (Arc<Look>, watch::Receiver<usize>) {
+    /// The look that was planned: an earlier one, or a new one that starts now. `None` where those that are on
+    /// their way take all the memory that there is for them.
+    pub fn get(&self, plan: &Plan) -> Option<(Arc<Look>, watch::Receiver<usize>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = known.looks.get(plan) {
             let look = Arc::clone(look);
@@ -87,7 +93,7 @@ impl Looks {
                 known.order.retain(|other| other != plan);
                 known.order.push_back(plan.clone());
                 let receiver = look.ready.subscribe();
-                return (look, receiver);
+                return Some((look, receiver));
             }
             known.forget(plan);
         }
@@ -95,6 +101,11 @@ impl Looks {
             What::MinMax { .. } => 2,
             What::Density => self.cache.summary().topics().len(),
         };
+        let bytes = bytes_of(lanes, plan.columns);
+        if self.held.load(Ordering::Relaxed) + bytes > 2 * self.most_bytes {
+            return None;
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
         let (ready, receiver) = watch::channel(0);
         let look = Arc::new(Look {
             lanes,
@@ -104,11 +115,12 @@ impl Looks {
                 error: None,
             }),
             ready,
+            held: Arc::clone(&self.held),
         });
         known.add(plan.clone(), Arc::clone(&look), self.most_bytes);
         drop(known);
         self.start(plan.clone(), Arc::clone(&look));
-        (look, receiver)
+        Some((look, receiver))
     }
 
     fn start(&self, plan: Plan, look: Arc<Look>) {
@@ -173,7 +185,7 @@ impl Look {
     }
 
     fn bytes(&self) -> usize {
-        self.lanes * self.columns * 8 + 256
+        bytes_of(self.lanes, self.columns)
     }
 
     fn lock(&self) -> MutexGuard<'_, Values> {
@@ -193,6 +205,16 @@ impl Look {
             is_further
         });
     }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+fn bytes_of(lanes: usize, columns: usize) -> usize {
+    lanes * columns * 8 + 256
 }
 
 impl Plan {
