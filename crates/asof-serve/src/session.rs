@@ -370,7 +370,7 @@ impl Session {
             }
         }
         for message in latest.into_values() {
-            self.tell(&message, None);
+            self.tell_latest(&message);
         }
     }
 
@@ -439,30 +439,35 @@ impl Session {
         }
     }
 
-    /// Sends a message in all forms that it is wanted in, or in one of them.
+    /// Sends what was known, in all forms that it is wanted in, or in one of them.
     fn tell(&mut self, message: &Message, only: Option<Form>) {
-        let topic = &message.channel.topic;
-        let wanted = [Form::Json, Form::Image, Form::Points, Form::Grid]
-            .into_iter()
-            .filter(|form| only.is_none_or(|only| only == *form));
-        for form in wanted {
-            let Some(subscription) = self.subscriptions.get(&(topic.clone(), form)) else {
-                continue;
-            };
-            let key = subscription.key.clone();
-            let frame = frame_of(&self.app, &mut self.decoders, message, form);
-            self.outbox.push(key, Some(topic), frame);
-        }
+        self.tell_those(message, |form, _| only.is_none_or(|only| only == form));
     }
 
+    /// Sends the latest message to those who want no more than that.
+    fn tell_latest(&mut self, message: &Message) {
+        self.tell_those(message, |_, subscription| !subscription.every);
+    }
+
+    /// Sends a message to those who want every one.
     fn tell_every(&mut self, message: &Message) {
+        self.tell_those(message, |_, subscription| subscription.every);
+    }
+
+    fn tell_those(&mut self, message: &Message, is_meant: impl Fn(Form, &Subscription) -> bool) {
         let topic = &message.channel.topic;
         for form in [Form::Json, Form::Image, Form::Points, Form::Grid] {
             let subscription = self.subscriptions.get(&(topic.clone(), form));
-            if subscription.is_some_and(|subscription| subscription.every) {
-                let frame = frame_of(&self.app, &mut self.decoders, message, form);
-                self.outbox.push(Key::None, Some(topic), frame);
-            }
+            let Some(subscription) = subscription.filter(|one| is_meant(form, one)) else {
+                continue;
+            };
+            let key = if subscription.every {
+                Key::None
+            } else {
+                subscription.key.clone()
+            };
+            let frame = frame_of(&self.app, &mut self.decoders, message, form);
+            self.outbox.push(key, Some(topic), frame);
         }
     }
 
