@@ -139,7 +139,7 @@ impl Convert {
         for place in &self.places {
             refuse_input(place, &self.output)?;
         }
-        let recording = self.opening.open_to_copy(&self.places)?;
+        let recording = self.opening.open_unmapped(&self.places)?;
         let options = self.options(&*recording, screen);
         let writing = (self.chunks.options(), &options);
         let written = write(

@@ -1,7 +1,7 @@
 //! `asof demo`
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,11 +14,15 @@ use clap::{Args, ValueEnum};
 use super::Outcome;
 use super::info;
 use super::newfile::NewFile;
-use super::place::{self, quoted};
+use super::place::{self, Opening, quoted};
 use super::report::Report;
 use super::screen::{Screen, output};
+use super::serve::Serving;
 
-/// Make a small recording of a simulated robot, and show what is in it
+/// Make a small recording of a simulated robot, and open it
+///
+/// On a terminal, the recording is opened in the browser as `asof serve` does. Elsewhere, in a script or a
+/// pipe, that takes --serve.
 ///
 /// A wheeled robot drives a loop through four rooms. The same seed gives the same recording, byte for
 /// byte. A demo recording of earlier is replaced; any other file only with --force.
@@ -26,7 +30,8 @@ use super::screen::{Screen, output};
 #[command(after_help = "\
 Examples:
   asof demo
-  asof demo -o long.mcap --seconds 600 --seed 7")]
+  asof demo -o long.mcap --seconds 600 --seed 7 --no-serve")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line.
 pub struct DemoVerb {
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "asof-demo.mcap")]
@@ -51,6 +56,17 @@ pub struct DemoVerb {
     /// Print what `asof info --json` would
     #[arg(long)]
     json: bool,
+
+    /// Serve the recording, also where nobody sits at a terminal
+    #[arg(long, conflicts_with = "no_serve")]
+    serve: bool,
+
+    /// Only make the recording
+    #[arg(long)]
+    no_serve: bool,
+
+    #[command(flatten)]
+    serving: Serving,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -99,7 +115,18 @@ impl DemoVerb {
         if !self.json {
             self.suggest(screen)?;
         }
-        Ok(Outcome::Done)
+        if !self.is_served() {
+            return Ok(Outcome::Done);
+        }
+        let recording = Opening::default().open_unmapped(std::slice::from_ref(&self.output))?;
+        let name = self.output.display().to_string();
+        self.serving.serve(recording, &name, screen)
+    }
+
+    /// A script wants the recording, and its prompt back; a person wants to see it.
+    fn is_served(&self) -> bool {
+        let has_person = || std::io::stdout().is_terminal() && !self.json;
+        !self.no_serve && (self.serve || has_person())
     }
 
     fn write(&self, new: &NewFile, screen: &Screen) -> anyhow::Result<()> {
@@ -158,6 +185,7 @@ impl DemoVerb {
   {asof} cat {file} --raw --topics /odom --start {start} --end {end}
   {asof} cat {file} --raw --json --limit 1
   {asof} info {file} --json
+  {asof} serve {file}
   {asof} doctor {file}
 "
         )?;

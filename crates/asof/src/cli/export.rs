@@ -115,7 +115,7 @@ impl Format {
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open_to_copy(&self.places)?;
+        let file = self.opening.open_unmapped(&self.places)?;
         let query = self.select.query(&self.places[0], &file.summary(), screen);
         std::fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot make the folder {}", self.output.display()))?;

@@ -21,6 +21,7 @@ mod report;
 mod screen;
 mod select;
 mod split;
+mod serve;
 mod tf;
 mod writing;
 
@@ -78,6 +79,7 @@ enum Verb {
     Recover(recover::Recover),
     Live(live::Live),
     Record(live::Record),
+    Serve(serve::Serve),
     Completions(completions::Completions),
 }
 
@@ -132,6 +134,7 @@ pub fn main() -> ExitCode {
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Live(live) => live.run(&screen),
         Verb::Record(record) => record.run(&screen),
+        Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),
     };
     match result {

@@ -22,7 +22,7 @@ const SCHEMES: [&str; 9] = [
 ];
 
 /// Flags of every verb that opens recordings.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Opening {
     /// Look for definitions of ROS 2 types in this folder too, such as /opt/ros/humble/share; for bags
     /// that have none of their own
@@ -42,8 +42,9 @@ impl Opening {
         self.open_with(places, OpenOptions::default())
     }
 
-    /// Opens places that will be read once from front to back.
-    pub fn open_to_copy(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
+    /// Opens places without mapping them into memory: those that will be read once from front to back, and
+    /// those that stay open for long, where a file that is cut meanwhile must be an error and no signal.
+    pub fn open_unmapped(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
             map: false,
             ..OpenOptions::default()

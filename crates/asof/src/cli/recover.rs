@@ -73,7 +73,7 @@ impl Recover {
         refuse_input(&self.place, &self.output)?;
         let file = self
             .opening
-            .open_to_copy(std::slice::from_ref(&self.place))?;
+            .open_unmapped(std::slice::from_ref(&self.place))?;
         let writer_options = McapWriterOptions {
             compression: self.compression.into(),
             ..McapWriterOptions::default()

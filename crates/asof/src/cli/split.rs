@@ -92,7 +92,7 @@ const MOST_PARTS: u64 = 10_000;
 
 impl Split {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let recording = self.opening.open_to_copy(&self.places)?;
+        let recording = self.opening.open_unmapped(&self.places)?;
         let summary = recording.summary();
         let query = self.select.query(&self.places[0], &summary, screen);
         let whole = query.range.intersect(summary.range);

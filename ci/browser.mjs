@@ -1,0 +1,304 @@
+// The page, as a person uses it. Each step is one fact.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import readline from "node:readline";
+import { chromium } from "playwright-core";
+
+const { ASOF_BIN, ASOF_CHROMIUM, ASOF_FOLDER, ASOF_TEST_DATA, ASOF_PICTURES } = process.env;
+const wants = (flag) => process.argv.includes(flag);
+const servers = [];
+process.on("exit", () => servers.forEach((server) => server.kill()));
+
+/** Serves a place, and says where. */
+function serve(...words) {
+  const began = performance.now();
+  const server = spawn(ASOF_BIN, [...words, "--listen", "0", "--no-open"], { cwd: ASOF_FOLDER, stdio: ["ignore", "pipe", "ignore"] });
+  servers.push(server);
+  return new Promise((resolve, reject) => {
+    server.on("exit", (code) => reject(new Error(`asof ${words.join(" ")} ended with ${code}`)));
+    readline.createInterface({ input: server.stdout }).on("line", (line) => {
+      if (line.startsWith("Open http")) resolve({ url: line.slice(5), server, began });
+    });
+  });
+}
+
+const browser = await chromium.launch({
+  executablePath: ASOF_CHROMIUM,
+  args: [
+    "--headless", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+  ],
+});
+
+/** A window on an address, and everything that went wrong in it. */
+async function open(url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(45000);
+  const complaints = [];
+  page.on("console", (message) => {
+    // Software rendering is slow, and says so.
+    if (["error", "warning"].includes(message.type()) && !/GPU stall|GL Driver Message|Automatic fallback to software/.test(message.text())) complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(error.message));
+  await page.goto(url);
+  return { page, complaints, close: () => context.close() };
+}
+
+let count = 0;
+async function step(name, work) {
+  const began = performance.now();
+  try {
+    await work();
+  } catch (error) {
+    console.error(`FAILED: ${name}`);
+    throw error;
+  }
+  count++;
+  console.log(`ok: ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
+}
+
+/** Waits until it holds. */
+async function until(what, test, timeout = 45000) {
+  const end = performance.now() + timeout;
+  while (performance.now() < end) {
+    if (await test()) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`never: ${what}`);
+}
+
+const position = async (page) => Number(await page.getByRole("slider", { name: "Position in the recording" }).getAttribute("aria-valuenow"));
+const pixels = (page, selector) =>
+  page.evaluate(async (selector) => {
+    const canvas = document.querySelector(selector);
+    if (!canvas || canvas.width === 0) return "none";
+    // The drawing is copied to a small canvas and summed up.
+    const small = new OffscreenCanvas(64, 64);
+    const context = small.getContext("2d");
+    context.drawImage(canvas, 0, 0, 64, 64);
+    return Array.from(context.getImageData(0, 0, 64, 64).data).join("").slice(0, 40000);
+  }, selector);
+
+execFileSync(ASOF_BIN, ["demo", "-o", "asof-demo.mcap", "--no-serve", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
+const demo = await serve("serve", "asof-demo.mcap");
+const { page, complaints } = await open(demo.url);
+
+await step("the demo opens with 3D, camera, velocity and log, and plays", async () => {
+  for (const kind of ["scene", "image", "plot", "log"]) await page.locator(`.panel[data-kind=${kind}]`).first().waitFor();
+  assert.match(await page.locator(".panel[data-kind=plot]").innerText(), /linear\.x/);
+  await until("it plays", async () => (await position(page)) > 0.2);
+});
+
+await step("pictures and the 3D view change while it plays", async () => {
+  for (const selector of [".picture", ".scene canvas"]) {
+    await until(`${selector} is there`, async () => !/^(none|0*)$/.test(await pixels(page, selector)));
+    const before = await pixels(page, selector);
+    await until(`${selector} changes`, async () => (await pixels(page, selector)) !== before);
+  }
+});
+
+await step("the log is shown, and follows", async () => {
+  await page.locator(".line.current").first().waitFor();
+  assert.match(await page.locator(".log").innerText(), /navigator/);
+});
+
+await step("the space bar pauses, and pauses for good", async () => {
+  await page.keyboard.press("Space");
+  await page.getByRole("button", { name: "Play (space)" }).waitFor();
+  const at = await position(page);
+  await page.waitForTimeout(600);
+  assert.equal(await position(page), at);
+});
+
+await step("the keys go home, on by a second, and to the end", async () => {
+  await page.keyboard.press("Home");
+  await until("the start", async () => (await position(page)) === 0);
+  await page.keyboard.press("ArrowRight");
+  await until("a second", async () => Math.abs((await position(page)) - 1) < 0.01);
+  await page.keyboard.press("End");
+  await until("the end", async () => (await position(page)) > 29);
+});
+
+await step("dragging on the timeline shows what was known there", async () => {
+  const box = await page.locator(".timeline").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 20);
+  await page.mouse.down();
+  await until("the picture of the sixth second", async () => Math.abs(Number(await page.locator(".picture").getAttribute("data-t")) / 1e9 - 6) < 0.2);
+  const before = await pixels(page, ".picture");
+  await page.mouse.move(box.x + box.width * 0.7, box.y + 20, { steps: 8 });
+  await until("the picture of the 21st second", async () => Math.abs(Number(await page.locator(".picture").getAttribute("data-t")) / 1e9 - 21) < 0.2);
+  await page.mouse.up();
+  assert.notEqual(await pixels(page, ".picture"), before);
+});
+
+await step("the times can be read in UTC", async () => {
+  await page.getByLabel("How times are shown").selectOption("utc");
+  await until("UTC", async () => /2024-05-01 12:00:2\d\.\d+Z/.test(await page.locator(".now-time").innerText()));
+  await page.getByLabel("How times are shown").selectOption("relative");
+});
+
+await step("a link to a moment leads there", async () => {
+  const other = await open(`${demo.url}#t=12.5`);
+  await until("the moment", async () => Math.abs((await position(other.page)) - 12.5) < 0.01);
+  await other.page.waitForTimeout(300);
+  assert.ok(Math.abs((await position(other.page)) - 12.5) < 0.01, "it stands still there");
+  assert.deepEqual(other.complaints, []);
+  await other.close();
+});
+
+await step("topics are found by their names and types", async () => {
+  await page.getByRole("searchbox", { name: "Search topics and types" }).fill("laser");
+  assert.equal(await page.locator(".topic").count(), 1);
+  assert.match(await page.locator(".topic").innerText(), /\/scan/);
+  await page.getByRole("searchbox", { name: "Search topics and types" }).fill("nowhere to be found");
+  assert.match(await page.locator(".topics").innerText(), /No topic matches/);
+  await page.getByRole("searchbox", { name: "Search topics and types" }).fill("");
+});
+
+await step("a click on a number adds it to the plot, and it is drawn", async () => {
+  await page.getByRole("button", { name: "Fields of /imu" }).click();
+  await page.locator(".field", { hasText: "angular_velocity.z" }).click();
+  const plot = page.locator(".panel[data-kind=plot]");
+  await until("the field in the legend", async () => /angular_velocity\.z/.test(await plot.locator(".legend").innerText()));
+  await until("its value", async () => /angular_velocity\.z\s+-?\d/.test(await plot.locator(".legend").innerText()));
+});
+
+await step("a click on a topic adds a panel with its message", async () => {
+  await page.locator(".topic", { hasText: "/joint_states" }).click();
+  await page.locator(".panel[data-kind=raw]", { hasText: "position" }).waitFor();
+});
+
+await step("a frame tree can be added, and is a tree", async () => {
+  await page.locator(".topic").filter({ hasText: "/tf_static" }).click();
+  await page.getByRole("treeitem").filter({ hasText: "base_link" }).first().waitFor();
+});
+
+await step("a panel can be split and closed, and the layout is kept", async () => {
+  const panels = page.locator(".panel");
+  const before = await panels.count();
+  await page.getByRole("button", { name: "Split Message to the right" }).first().click();
+  assert.equal(await panels.count(), before + 1);
+  await page.getByRole("button", { name: "Close Message" }).first().click();
+  assert.equal(await panels.count(), before);
+  await page.reload();
+  await panels.first().waitFor();
+  await until("the same panels", async () => (await panels.count()) === before);
+  await page.getByRole("button", { name: "Reset layout" }).click();
+});
+
+await step("the view can be dark", async () => {
+  await page.getByRole("button", { name: "Light or dark" }).click();
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+});
+
+await step("every control has a name", async () => {
+  const nameless = await page.evaluate(() =>
+    [...document.querySelectorAll("button, select, input, [role=slider], [role=separator]")]
+      .filter((one) => !(one.getAttribute("aria-label") || one.textContent?.trim() || one.closest("label")?.textContent?.trim()))
+      .map((one) => one.outerHTML.slice(0, 100)),
+  );
+  assert.deepEqual(nameless, []);
+});
+
+await step("nothing was complained about in the console", async () => assert.deepEqual(complaints, []));
+await page.close();
+
+await step("a damaged recording is shown as far as it goes, with its problems", async () => {
+  const whole = fs.readFileSync(path.join(ASOF_FOLDER, "asof-demo.mcap"));
+  fs.writeFileSync(path.join(ASOF_FOLDER, "cut.mcap"), whole.subarray(0, whole.length / 2));
+  const { url } = await serve("serve", "cut.mcap");
+  const damaged = await open(url);
+  const chip = damaged.page.locator("button.problems");
+  await chip.waitFor();
+  await chip.click();
+  assert.match(await damaged.page.getByRole("region", { name: "Problems of this recording" }).innerText(), /truncated|incomplete/i);
+  await until("it plays", async () => (await position(damaged.page)) > 0.2);
+  assert.deepEqual(damaged.complaints, []);
+  await damaged.close();
+});
+
+await step("an empty recording says that it is", async () => {
+  execFileSync(ASOF_BIN, ["demo", "-o", "none.mcap", "--seconds", "0", "--no-serve", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
+  const { url } = await serve("serve", "none.mcap");
+  const nothing = await open(url);
+  await nothing.page.getByText("This recording has no messages").waitFor();
+  assert.deepEqual(nothing.complaints, []);
+  await nothing.close();
+});
+
+for (const [name, expected] of [
+  ["nav2-turtlebot-zstd.mcap", "scene"],
+  ["husky-gps-imu-bz2.bag", "map"],
+  ["soccer-image-msgzstd.mcap", "image"],
+]) {
+  const file = path.join(ASOF_TEST_DATA, "recordings", name);
+  if (!fs.existsSync(file)) {
+    console.log(`SKIPPED: ${name} is not here (ASOF_TEST_DATA)`);
+    continue;
+  }
+  await step(`${name}, from another robot, opens with a ${expected} panel`, async () => {
+    const { url } = await serve("serve", file);
+    const other = await open(url);
+    await other.page.locator(`.panel[data-kind=${expected}] canvas`).first().waitFor();
+    await until("it moves, or ends", async () => {
+      const state = await other.page.evaluate(() => document.documentElement.dataset.state);
+      return state === "ended" || (await position(other.page)) > 0.05;
+    });
+    await other.page.waitForTimeout(1500);
+    if (wants("--shots")) await other.page.screenshot({ path: path.join(process.env.ASOF_SHOTS, `${name}.png`) });
+    assert.deepEqual(other.complaints, []);
+    await other.close();
+  });
+}
+
+if (wants("--pictures")) {
+  fs.mkdirSync(ASOF_PICTURES, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) {
+    const view = await open(`${demo.url}#t=9.4`, { colorScheme, viewport: { width: 1440, height: 860 } });
+    await view.page.locator(".scene canvas").waitFor();
+    await view.page.waitForTimeout(4000);
+    await view.page.screenshot({ path: path.join(ASOF_PICTURES, `page-${colorScheme}.png`) });
+    await view.close();
+  }
+  console.log(`pictures are in ${ASOF_PICTURES}`);
+}
+
+if (wants("--times")) {
+  for (const round of [1, 2, 3]) {
+    const { url, began } = await serve("demo", "-o", `time-${round}.mcap`, "--serve");
+    const view = await open(url);
+    await view.page.locator(".picture[data-t]").waitFor();
+    await view.page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    console.log(`time: process start to first painted frame ${((performance.now() - began) / 1000).toFixed(2)} s`);
+    await view.close();
+  }
+  const view = await open(`${demo.url}#t=1`);
+  await view.page.locator(".picture[data-t]").waitFor();
+  // Only the camera, so that software 3D does not stand for what a graphics card does.
+  for (const kind of ["3D", "Plot", "Log", "States"]) await view.page.getByRole("button", { name: `Close ${kind}` }).first().click();
+  const times = await view.page.evaluate(async () => {
+    const picture = document.querySelector(".picture");
+    const times = [];
+    for (let round = 0; round < 100; round++) {
+      const t = 0.2 + ((round * 7919) % 2950) / 100;
+      const before = picture.dataset.t;
+      const began = performance.now();
+      location.hash = `t=${t}`;
+      while (picture.dataset.t === before || Math.abs(Number(picture.dataset.t) / 1e9 - t) > 0.15) {
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        if (performance.now() - began > 5000) break;
+      }
+      times.push(performance.now() - began);
+    }
+    return times.sort((a, b) => a - b);
+  });
+  console.log(`time: seek to painted frame, median ${times[50].toFixed(0)} ms, p95 ${times[95].toFixed(0)} ms, worst ${times[99].toFixed(0)} ms`);
+  await view.close();
+}
+
+await browser.close();
+console.log(`${count} steps passed`);
+process.exit(0);

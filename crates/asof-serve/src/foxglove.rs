@@ -1,0 +1,412 @@
+//! Foxglove's WebSocket protocol: the same data for the Foxglove app and for Lichtblick.
+//!
+//! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages
+//! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
+//! cannot be given a connection; the few messages that are needed are written here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use asof_core::{Batch, Channel, Source, Stamp, Topics};
+use asof_player::{Event, PlayState, Player, Speed};
+use axum::extract::ws::{Message as Frame, WebSocket};
+use base64::Engine as _;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::guard::Refusal;
+use crate::outbox::{Key, Outbox};
+use crate::wire::{Incoming, Wire};
+
+/// The subprotocols, from the newest.
+pub(crate) const PROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
+
+/// What a client can ask for in text. Everything else that the protocol knows is not offered.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase")]
+enum Command {
+    Subscribe {
+        subscriptions: Vec<Subscribe>,
+    },
+    #[serde(rename_all = "camelCase")]
+    Unsubscribe {
+        subscription_ids: Vec<u32>,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Subscribe {
+    id: u32,
+    channel_id: u64,
+}
+
+/// What a client asks of the player, in bytes.
+#[derive(Debug, PartialEq)]
+struct PlaybackRequest {
+    is_playing: bool,
+    speed: f32,
+    seek: Option<u64>,
+    id: String,
+}
+
+struct Session {
+    app: Arc<App>,
+    outbox: Arc<Outbox>,
+    player: Player,
+    /// The channels, by number.
+    channels: Vec<Arc<Channel>>,
+    /// Numbers by address, of those that were met.
+    numbers: HashMap<usize, (Arc<Channel>, Option<u32>)>,
+    /// Subscriptions and their channels.
+    subscriptions: HashMap<u32, u32>,
+    has_new_topics: bool,
+    /// Whether the client knows playback control.
+    has_controls: bool,
+    told_state: Option<(PlayState, u32)>,
+    told_time: Option<Stamp>,
+}
+
+const MESSAGE_DATA: u8 = 1;
+const TIME: u8 = 2;
+const PLAYBACK_STATE: u8 = 5;
+const PLAYBACK_CONTROL: u8 = 3;
+
+/// Serves one client until it goes.
+pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
+    // A client of the older protocol has no controls: it sees the recording played over and over.
+    let has_controls = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
+    let mut over = app.over.subscribe();
+    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
+    let mut session = match Session::new(&app, &outbox, has_controls) {
+        Ok(session) => session,
+        Err(error) => {
+            tracing::warn!("no player for a client: {error}");
+            return;
+        }
+    };
+    let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
+    session.greet();
+    if !has_controls {
+        session.player.set_loop(true);
+        session.player.play();
+    }
+    loop {
+        tokio::select! {
+            incoming = wire.next() => match incoming {
+                Incoming::Text(text) => session.obey(&text),
+                Incoming::Binary(bytes) => session.control(&bytes),
+                Incoming::Broken(refusal) => {
+                    app.refusals.note(refusal, "a WebSocket");
+                    break;
+                }
+                Incoming::Gone => break,
+            },
+            () = tokio::time::sleep(session.pause_until_next()) => {}
+            _ = over.changed() => break,
+        }
+        if wire.is_lost() {
+            break;
+        }
+        if !wire.is_stalled() {
+            tokio::task::block_in_place(|| session.tick());
+        }
+    }
+    let dropped: u64 = outbox.dropped().values().sum();
+    app.dropped.fetch_add(dropped, Ordering::Relaxed);
+    tokio::task::spawn_blocking(move || drop(session));
+}
+
+impl Session {
+    fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
+        app.next_session();
+        let summary = app.cache.summary();
+        Ok(Session {
+            app: Arc::clone(app),
+            outbox: Arc::clone(outbox),
+            player: Player::new(&app.cache, Topics::Named(Vec::new()))?,
+            channels: summary
+                .channels
+                .iter()
+                .map(|entry| Arc::clone(&entry.channel))
+                .collect(),
+            numbers: HashMap::new(),
+            subscriptions: HashMap::new(),
+            has_new_topics: false,
+            has_controls,
+            told_state: None,
+            told_time: None,
+        })
+    }
+
+    fn greet(&self) {
+        let range = self.app.cache.summary().range;
+        let mut info = json!({
+            "op": "serverInfo",
+            "name": format!("asof: {}", self.app.name),
+            "capabilities": if self.has_controls { &["time", "playbackControl"][..] } else { &["time"] },
+            "supportedEncodings": [],
+            "metadata": {},
+            "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
+        });
+        if !range.is_empty() {
+            info["dataStartTime"] = seconds(range.start);
+            info["dataEndTime"] = seconds(range.end);
+        }
+        self.say(&info);
+        let channels: Vec<Value> = self.channels.iter().enumerate().map(advertised).collect();
+        self.say(&json!({ "op": "advertise", "channels": channels }));
+    }
+
+    fn obey(&mut self, text: &str) {
+        match serde_json::from_str(text) {
+            Ok(Command::Subscribe { subscriptions }) => {
+                for wanted in subscriptions {
+                    self.subscribe(&wanted);
+                }
+            }
+            Ok(Command::Unsubscribe { subscription_ids }) => {
+                for id in subscription_ids {
+                    self.has_new_topics |= self.subscriptions.remove(&id).is_some();
+                }
+            }
+            Ok(Command::Unknown) => self.complain("this server does not do that"),
+            Err(error) => {
+                self.app.refusals.note(Refusal::Malformed, text);
+                self.complain(&format!("this is no message of the protocol: {error}"));
+            }
+        }
+    }
+
+    fn subscribe(&mut self, wanted: &Subscribe) {
+        let channel = usize::try_from(wanted.channel_id).unwrap_or(usize::MAX);
+        if channel >= self.channels.len() {
+            return self.complain(&format!("there is no channel {}", wanted.channel_id));
+        }
+        if self.subscriptions.len() >= self.app.limits.subscriptions {
+            return self.complain("too many subscriptions; give some up first");
+        }
+        if self
+            .subscriptions
+            .insert(wanted.id, channel as u32)
+            .is_some()
+        {
+            self.complain(&format!("subscription {} was used twice", wanted.id));
+        }
+        self.has_new_topics = true;
+    }
+
+    fn control(&mut self, bytes: &[u8]) {
+        let Some(request) = PlaybackRequest::parse(bytes) else {
+            self.app
+                .refusals
+                .note(Refusal::Malformed, "a binary message");
+            return self.complain("this is no request that the server knows");
+        };
+        self.player
+            .set_speed(Speed::Times(f64::from(request.speed)));
+        if let Some(seek) = request.seek {
+            let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
+            self.player.seek(at);
+        }
+        if request.is_playing {
+            self.player.play();
+        } else {
+            self.player.pause();
+        }
+        self.tell_state(request.seek.is_some(), &request.id);
+    }
+
+    fn pause_until_next(&self) -> Duration {
+        if self.has_new_topics {
+            return Duration::ZERO;
+        }
+        match self.player.state() {
+            PlayState::Playing | PlayState::Buffering => Duration::from_millis(10),
+            PlayState::Paused | PlayState::Ended => Duration::from_millis(25),
+        }
+    }
+
+    fn tick(&mut self) {
+        if std::mem::take(&mut self.has_new_topics) {
+            let mut topics: Vec<String> = self
+                .subscriptions
+                .values()
+                .map(|&channel| self.channels[channel as usize].topic.clone())
+                .collect();
+            topics.sort();
+            topics.dedup();
+            self.player.set_topics(Topics::Named(topics));
+        }
+        for event in self.player.tick(Instant::now()) {
+            match event {
+                Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
+                Event::Failed(error) => self.complain(&error.to_string()),
+                _ => {}
+            }
+        }
+        let position = self.player.position().max(self.app.start);
+        if self.told_time != Some(position) {
+            self.told_time = Some(position);
+            let mut bytes = vec![TIME];
+            bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
+            self.outbox
+                .push(Key::Frames, None, Frame::Binary(bytes.into()));
+        }
+        let state = (self.player.state(), self.speed().to_bits());
+        if self.told_state != Some(state) {
+            self.tell_state(false, "");
+        }
+    }
+
+    fn send(&mut self, batch: &Batch) {
+        for message in batch.iter() {
+            let Some(channel) = self.number_of(message.channel) else {
+                continue;
+            };
+            let wanted = self
+                .subscriptions
+                .iter()
+                .filter(|(_, known)| **known == channel);
+            for (subscription, _) in wanted {
+                let mut bytes = Vec::with_capacity(13 + message.payload.len());
+                bytes.push(MESSAGE_DATA);
+                bytes.extend(subscription.to_le_bytes());
+                bytes.extend(
+                    message
+                        .log_time
+                        .to_unsigned_nanos()
+                        .unwrap_or(0)
+                        .to_le_bytes(),
+                );
+                bytes.extend(message.payload);
+                let topic = Some(message.channel.topic.as_str());
+                self.outbox
+                    .push(Key::None, topic, Frame::Binary(Bytes::from(bytes)));
+            }
+        }
+    }
+
+    fn number_of(&mut self, channel: &Arc<Channel>) -> Option<u32> {
+        let find = || {
+            let same = |known: &Arc<Channel>| Arc::ptr_eq(known, channel) || known == channel;
+            self.channels.iter().position(same).map(|at| at as u32)
+        };
+        let entry = self.numbers.entry(Arc::as_ptr(channel) as usize);
+        entry.or_insert_with(|| (Arc::clone(channel), find())).1
+    }
+
+    fn speed(&self) -> f32 {
+        match self.player.speed() {
+            Speed::Times(times) => times as f32,
+            Speed::Unlimited => 10.0,
+        }
+    }
+
+    fn tell_state(&mut self, did_seek: bool, request: &str) {
+        let state = self.player.state();
+        self.told_state = Some((state, self.speed().to_bits()));
+        if !self.has_controls {
+            return;
+        }
+        let position = self.player.position().max(self.app.start);
+        let mut bytes = vec![
+            PLAYBACK_STATE,
+            match state {
+                PlayState::Playing => 0,
+                PlayState::Paused => 1,
+                PlayState::Buffering => 2,
+                PlayState::Ended => 3,
+            },
+        ];
+        bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
+        bytes.extend(self.speed().to_le_bytes());
+        bytes.push(u8::from(did_seek));
+        bytes.extend((request.len() as u32).to_le_bytes());
+        bytes.extend(request.as_bytes());
+        self.outbox
+            .push(Key::None, None, Frame::Binary(bytes.into()));
+    }
+
+    fn complain(&self, message: &str) {
+        self.say(&json!({ "op": "status", "level": 1, "message": message }));
+    }
+
+    fn say(&self, value: &Value) {
+        self.outbox
+            .push(Key::None, None, Frame::Text(value.to_string().into()));
+    }
+}
+
+impl PlaybackRequest {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&opcode, rest) = bytes.split_first()?;
+        let (&command, rest) = rest.split_first()?;
+        let (speed, rest) = rest.split_first_chunk()?;
+        let (&has_seek, rest) = rest.split_first()?;
+        let (seek, rest) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let id = rest.get(..u32::from_le_bytes(*len) as usize)?;
+        if opcode != PLAYBACK_CONTROL || command > 1 {
+            return None;
+        }
+        Some(PlaybackRequest {
+            is_playing: command == 0,
+            speed: f32::from_le_bytes(*speed),
+            seek: (has_seek != 0).then(|| u64::from_le_bytes(*seek)),
+            id: std::str::from_utf8(id).ok()?.to_owned(),
+        })
+    }
+}
+
+fn advertised((id, channel): (usize, &Arc<Channel>)) -> Value {
+    let empty = asof_core::Schema::default();
+    let schema = channel.schema.as_deref().unwrap_or(&empty);
+    // Schemas that are no text go in base64.
+    let text = match (schema.encoding.as_str(), std::str::from_utf8(&schema.data)) {
+        ("protobuf" | "flatbuffer", _) | (_, Err(_)) => {
+            base64::engine::general_purpose::STANDARD.encode(&schema.data)
+        }
+        (_, Ok(text)) => text.to_owned(),
+    };
+    json!({
+        "id": id, "topic": channel.topic, "encoding": channel.message_encoding,
+        "schemaName": schema.name, "schema": text, "schemaEncoding": schema.encoding,
+    })
+}
+
+fn seconds(stamp: Stamp) -> Value {
+    let nanos = stamp.nanos();
+    json!({ "sec": nanos.div_euclid(1_000_000_000), "nsec": nanos.rem_euclid(1_000_000_000) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_playback_request_is_read_and_a_cut_one_is_not() {
+        let mut bytes = vec![3, 1];
+        bytes.extend(2.0_f32.to_le_bytes());
+        bytes.push(1);
+        bytes.extend(7_u64.to_le_bytes());
+        bytes.extend(2_u32.to_le_bytes());
+        bytes.extend(b"id");
+        let expected = PlaybackRequest {
+            is_playing: false,
+            speed: 2.0,
+            seek: Some(7),
+            id: "id".to_owned(),
+        };
+        assert_eq!(PlaybackRequest::parse(&bytes), Some(expected));
+        for len in 0..bytes.len() {
+            assert_eq!(PlaybackRequest::parse(&bytes[..len]), None);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Who may ask: checks of `Host`, `Origin` and token.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It was meant for another server: DNS rebinding looks like this.
+    Host,
+    /// It comes from a page of another site.
+    Origin,
+    /// It does not know the token.
+    Token,
+    /// Too many are connected.
+    Crowded,
+    /// It is no message that the server understands.
+    Malformed,
+    /// It is longer than allowed.
+    Oversized,
+    /// There is nothing at this path.
+    Path,
+}
+
+impl Refusal {
+    const ALL: [(Refusal, &'static str); 7] = [
+        (Refusal::Host, "host"),
+        (Refusal::Origin, "origin"),
+        (Refusal::Token, "token"),
+        (Refusal::Crowded, "crowded"),
+        (Refusal::Malformed, "malformed"),
+        (Refusal::Oversized, "oversized"),
+        (Refusal::Path, "path"),
+    ];
+
+    pub fn status(self) -> StatusCode {
+        match self {
+            Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Token => StatusCode::UNAUTHORIZED,
+            Refusal::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Oversized => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Path => StatusCode::NOT_FOUND,
+        }
+    }
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::Host => {
+                "this name is not the server's; open the address that `asof serve` printed, or allow the name with --allow-host"
+            }
+            Refusal::Origin => {
+                "pages of other sites may not connect; allow one with --allow-origin"
+            }
+            Refusal::Token => {
+                "the token is missing or wrong; open the address that `asof serve` printed"
+            }
+            Refusal::Crowded => "too many clients are connected; try again later",
+            Refusal::Malformed => "this is no message that the server understands",
+            Refusal::Oversized => "this message is longer than allowed",
+            Refusal::Path => "there is nothing here",
+        }
+    }
+}
+
+/// How often what was refused. Each sort is logged once; after that it is only counted.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    counts: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Refusals {
+    pub fn note(&self, refusal: Refusal, what: &str) {
+        let Some(at) = Refusal::ALL.iter().position(|(known, _)| *known == refusal) else {
+            return;
+        };
+        if self.counts[at].fetch_add(1, Ordering::Relaxed) == 0 {
+            let what: String = what.chars().take(200).collect();
+            tracing::warn!(
+                "refused: {} ({what:?}); further ones are counted and not logged",
+                refusal.text()
+            );
+        }
+    }
+
+    pub fn counts(&self) -> serde_json::Value {
+        let count = |at: usize| self.counts[at].load(Ordering::Relaxed);
+        let entries = Refusal::ALL.iter().enumerate();
+        entries
+            .map(|(at, (_, name))| ((*name).to_owned(), count(at).into()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+}
+
+/// What a request must bring along.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub token: Option<String>,
+    /// Names that are the server's own, in lower case.
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    port: u16,
+    is_local: bool,
+}
+
+/// What a request brings along as its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// None was needed, or it came in a header.
+    Held,
+    /// It came in the address: a page keeps it in a cookie from now on.
+    InAddress,
+}
+
+impl Guard {
+    pub fn new(
+        address: SocketAddr,
+        token: Option<String>,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Self {
+        let mut own = vec!["localhost".to_owned()];
+        own.extend(hosts.iter().map(|host| host.to_ascii_lowercase()));
+        Guard {
+            token,
+            hosts: own,
+            origins: origins
+                .iter()
+                .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase())
+                .collect(),
+            port: address.port(),
+            is_local: address.ip().is_loopback(),
+        }
+    }
+
+    /// The name of the cookie that holds the token; a browser keeps cookies of all ports together.
+    pub fn cookie_name(&self) -> String {
+        format!("asof_{}", self.port)
+    }
+
+    pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Credential, Refusal> {
+        self.check_host(headers, uri)?;
+        self.check_origin(headers)?;
+        self.check_token(headers, uri)
+    }
+
+    fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+        let named = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let named = named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
+        let authority: axum::http::uri::Authority = named
+            .and_then(|named| named.parse().ok())
+            .ok_or(Refusal::Host)?;
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            return Err(Refusal::Host);
+        }
+        let host = authority.host().to_ascii_lowercase();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        // An address cannot be rebound; a name can, unless it is one of ours.
+        let is_address = bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| !self.is_local || address.is_loopback());
+        if is_address || self.hosts.contains(&host) {
+            Ok(())
+        } else {
+            Err(Refusal::Host)
+        }
+    }
+
+    /// A browser says which page asks. One of ours has the server's own address as its origin.
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            return Ok(());
+        };
+        let origin = origin.to_str().map_err(|_| Refusal::Origin)?;
+        let origin = origin.to_ascii_lowercase();
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let is_own = host.is_some_and(|host| {
+            let host = host.to_ascii_lowercase();
+            origin.strip_prefix("http://") == Some(&host)
+                || origin.strip_prefix("https://") == Some(&host)
+        });
+        if is_own || self.origins.contains(&origin) {
+            Ok(())
+        } else {
+            Err(Refusal::Origin)
+        }
+    }
+
+    fn check_token(&self, headers: &HeaderMap, uri: &Uri) -> Result<Credential, Refusal> {
+        let Some(token) = &self.token else {
+            return Ok(Credential::Held);
+        };
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let name = self.cookie_name();
+        let in_cookie = cookies
+            .filter_map(|cookies| cookies.to_str().ok())
+            .flat_map(|cookies| cookies.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='))
+            .any(|(key, value)| key == name && is_same(value, token));
+        let bearer = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "));
+        if in_cookie || bearer.is_some_and(|bearer| is_same(bearer, token)) {
+            return Ok(Credential::Held);
+        }
+        let asked = uri.query().unwrap_or_default().split('&');
+        let in_address = asked
+            .filter_map(|pair| pair.strip_prefix("token="))
+            .any(|value| is_same(value, token));
+        if in_address {
+            Ok(Credential::InAddress)
+        } else {
+            Err(Refusal::Token)
+        }
+    }
+}
+
+/// Takes as long for a wrong token as for the right one.
+fn is_same(given: &str, token: &str) -> bool {
+    given.len() == token.len()
+        && given
+            .bytes()
+            .zip(token.bytes())
+            .fold(0, |differs, (a, b)| differs | (a ^ b))
+            == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(token: Option<&str>) -> Guard {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8765));
+        let origins = ["https://app.example".to_owned()];
+        Guard::new(address, token.map(str::to_owned), &[], &origins)
+    }
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            let name: header::HeaderName = name.parse().expect("a name");
+            (name, value.parse().expect("a value"))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn check(pairs: &[(&str, &str)]) -> Result<Credential, Refusal> {
+        guard(None).check(&headers(pairs), &Uri::from_static("/"))
+    }
+
+    #[test]
+    fn only_the_servers_own_names_are_served() {
+        for host in [
+            "localhost:8765",
+            "127.0.0.1:8765",
+            "[::1]:8765",
+            "LOCALHOST",
+        ] {
+            assert_eq!(check(&[("host", host)]), Ok(Credential::Held), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "10.0.0.1:8765",
+            "localhost.evil.example",
+            "",
+        ] {
+            assert_eq!(check(&[("host", host)]), Err(Refusal::Host), "{host}");
+        }
+        assert_eq!(check(&[]), Err(Refusal::Host));
+    }
+
+    #[test]
+    fn only_pages_of_the_server_and_of_allowed_sites_may_ask() {
+        let with = |origin| check(&[("host", "localhost:8765"), ("origin", origin)]);
+        assert!(with("http://localhost:8765").is_ok());
+        assert!(with("https://app.example").is_ok());
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://localhost:9999",
+            "file://",
+        ] {
+            assert_eq!(with(origin), Err(Refusal::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn the_token_may_come_in_the_address_in_a_cookie_or_in_a_header() {
+        let guard = guard(Some("secret"));
+        let ask = |path: &'static str, more: &[(&str, &str)]| {
+            let mut all = vec![("host", "localhost:8765")];
+            all.extend(more);
+            guard.check(&headers(&all), &Uri::from_static(path))
+        };
+        assert_eq!(ask("/", &[]), Err(Refusal::Token));
+        assert_eq!(ask("/?token=secreT", &[]), Err(Refusal::Token));
+        assert_eq!(ask("/?token=", &[]), Err(Refusal::Token));
+        assert_eq!(ask("/?token=secret", &[]), Ok(Credential::InAddress));
+        assert_eq!(
+            ask("/", &[("cookie", "a=b; asof_8765=secret")]),
+            Ok(Credential::Held)
+        );
+        assert_eq!(
+            ask("/", &[("cookie", "asof_1=secret")]),
+            Err(Refusal::Token)
+        );
+        assert_eq!(
+            ask("/", &[("authorization", "Bearer secret")]),
+            Ok(Credential::Held)
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! How a server is set up, and why it could not be.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// How a [`Server`](crate::Server) is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Where it listens. Any other address than this machine's own needs the token.
+    pub listen: SocketAddr,
+    /// Whether the next free port will do, where the one in `listen` is taken.
+    pub any_port: bool,
+    /// The secret that a client must know; one is made up where it is needed and none is given.
+    pub token: Option<String>,
+    /// Names that the server goes by, beside its addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Other sites whose pages may connect, such as `https://app.foxglove.dev`.
+    pub origins: Vec<String>,
+    /// Bytes that the block cache may hold.
+    pub cache_bytes: u64,
+    /// What one client can make the server hold, and how many of them there can be.
+    pub limits: Limits,
+}
+
+/// What a client can cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections of all kinds.
+    pub connections: usize,
+    /// Open WebSockets, each with a player of its own.
+    pub clients: usize,
+    /// The longest message that a client may send, in bytes.
+    pub message_bytes: usize,
+    /// Topics that one client can subscribe to.
+    pub subscriptions: usize,
+    /// Bytes that wait to be sent to one client; what is older gives way.
+    pub outbox_bytes: usize,
+    /// Bytes of finished series, tracks and states, for all clients together.
+    pub series_bytes: usize,
+    /// The largest answer to one request, in bytes.
+    pub answer_bytes: usize,
+    /// A client that takes nothing for so long is left alone: nothing is played for it.
+    pub stalled_after: Duration,
+    /// A client that takes nothing for so long is disconnected.
+    pub dropped_after: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 512,
+            clients: 128,
+            message_bytes: 64 << 10,
+            subscriptions: 512,
+            outbox_bytes: 16 << 20,
+            series_bytes: 64 << 20,
+            answer_bytes: 8 << 20,
+            stalled_after: Duration::from_secs(3),
+            dropped_after: Duration::from_mins(1),
+        }
+    }
+}
+
+/// The port that Foxglove and Lichtblick try by themselves.
+pub const DEFAULT_PORT: u16 = 8765;
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        ServeOptions {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
+            any_port: true,
+            token: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            cache_bytes: 600_000_000,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {cause}; choose another with --listen")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The system refused something else.
+    #[error("cannot start the server: {0}")]
+    System(#[from] std::io::Error),
+    /// No random bytes for a token.
+    #[error("cannot make a token: {0}; give one yourself")]
+    Random(String),
+}

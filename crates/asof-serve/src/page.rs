@@ -1,0 +1,28 @@
+//! The page, as it was built from `web/`; `ci/web` proves that it still is.
+
+/// A file of the page.
+pub(crate) struct PageFile {
+    pub media_type: &'static str,
+    pub bytes: &'static [u8],
+}
+
+/// The file at a path; there are no others, so nothing can be reached from here.
+pub(crate) fn file(path: &str) -> Option<PageFile> {
+    let (media_type, bytes): (_, &[u8]) = match path {
+        "/" => (
+            "text/html; charset=utf-8",
+            include_bytes!("../page/index.html"),
+        ),
+        "/app.js" => (
+            "text/javascript; charset=utf-8",
+            include_bytes!("../page/app.js"),
+        ),
+        "/app.css" => ("text/css; charset=utf-8", include_bytes!("../page/app.css")),
+        "/scene.js" => (
+            "text/javascript; charset=utf-8",
+            include_bytes!("../page/scene.js"),
+        ),
+        _ => return None,
+    };
+    Some(PageFile { media_type, bytes })
+}

@@ -1,0 +1,480 @@
+//! The HTTP side of the API. `API.md` describes it.
+
+use std::sync::Arc;
+
+use asof_blocks::HeadClass;
+use asof_core::{Query as SourceQuery, Source, TimeRange, Topics};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Query, Request, State, WebSocketUpgrade};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::{App, problems};
+use crate::guard::{Credential, Refusal};
+use crate::record::{Decoders, fields_of};
+use crate::series::{MOST_COLUMNS, Plan, What};
+use crate::show::{Form, Show};
+use crate::tracks::Track;
+use crate::{foxglove, page, session};
+
+type Shared = State<Arc<App>>;
+
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/ws", get(socket))
+        .route(
+            "/api/summary",
+            get(async |State(app): Shared| answer(&app.summary())),
+        )
+        .route(
+            "/api/status",
+            get(async |State(app): Shared| answer(&app.status())),
+        )
+        .route(
+            "/api/problems",
+            get(async |State(app): Shared| answer(&problems(&app.cache.summary()))),
+        )
+        .route("/api/loaded", get(loaded))
+        .route("/api/at", get(at))
+        .route("/api/message", get(message))
+        .route("/api/messages", get(messages))
+        .route("/api/fields", get(fields))
+        .route("/api/frames", get(frames))
+        .route("/api/series", get(series))
+        .route("/api/density", get(density))
+        .route("/api/rows", get(rows))
+        .route("/api/states", get(states))
+        .fallback(files)
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::clone(app),
+            guarded,
+        ))
+        .with_state(Arc::clone(app))
+}
+
+/// Nothing is answered before the request has shown that it may ask.
+async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
+    let credential = match app.guard.check(request.headers(), request.uri()) {
+        Ok(credential) => credential,
+        Err(refusal) => return refused(&app, refusal, &request.uri().to_string()),
+    };
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return refused(&app, Refusal::Malformed, request.method().as_str());
+    }
+    let is_upgrade = request.headers().contains_key(header::UPGRADE);
+    let mut response = if credential == Credential::InAddress && !is_upgrade {
+        keep_token(&app, &request)
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    for (name, value) in SAFE_HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        header::HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// The token leaves the address, and stays in a cookie that no script and no other site can use.
+fn keep_token(app: &App, request: &Request) -> Response {
+    let token = app.guard.token.as_deref().unwrap_or_default();
+    let name = app.guard.cookie_name();
+    let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=604800");
+    let query = request.uri().query().unwrap_or_default();
+    let rest: Vec<&str> = query
+        .split('&')
+        .filter(|pair| !pair.starts_with("token="))
+        .collect();
+    let path = request.uri().path();
+    // Two slashes in front would name another server.
+    let path = format!("/{}", path.trim_start_matches('/'));
+    let to = if rest.is_empty() {
+        path
+    } else {
+        format!("{path}?{}", rest.join("&"))
+    };
+    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, to)];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+fn refused(app: &App, refusal: Refusal, what: &str) -> Response {
+    app.refusals.note(refusal, what);
+    (refusal.status(), format!("{}\n", refusal.text())).into_response()
+}
+
+fn answer(value: &Value) -> Response {
+    json_bytes(Bytes::from(value.to_string()))
+}
+
+fn json_bytes(bytes: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], bytes).into_response()
+}
+
+fn wrong(text: impl Into<String>) -> Response {
+    let error = json!({ "error": text.into() });
+    (
+        StatusCode::BAD_REQUEST,
+        [(header::CONTENT_TYPE, "application/json")],
+        error.to_string(),
+    )
+        .into_response()
+}
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+/// The page; and for Foxglove, which knows no paths, the WebSocket.
+async fn index(state: Shared, headers: HeaderMap, upgrade: Upgrade) -> Response {
+    if headers.contains_key(header::UPGRADE) {
+        return socket(state, headers, upgrade).await;
+    }
+    files(state, Request::new(Body::empty())).await
+}
+
+async fn files(State(app): Shared, request: Request) -> Response {
+    match page::file(request.uri().path()) {
+        Some(file) => ([(header::CONTENT_TYPE, file.media_type)], file.bytes).into_response(),
+        None => refused(&app, Refusal::Path, request.uri().path()),
+    }
+}
+
+async fn socket(State(app): Shared, headers: HeaderMap, upgrade: Upgrade) -> Response {
+    let Ok(upgrade) = upgrade else {
+        return refused(&app, Refusal::Malformed, "no WebSocket");
+    };
+    let Ok(permit) = Arc::clone(&app.clients).try_acquire_owned() else {
+        return refused(&app, Refusal::Crowded, "a WebSocket");
+    };
+    let most = app.limits.message_bytes;
+    let upgrade = upgrade
+        .max_message_size(most)
+        .max_frame_size(most)
+        .max_write_buffer_size(app.limits.outbox_bytes.saturating_mul(4))
+        .write_buffer_size(0);
+    let offered: Vec<&str> = headers
+        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect();
+    if offered.is_empty() || offered.contains(&session::PROTOCOL) {
+        return upgrade
+            .protocols([session::PROTOCOL])
+            .on_upgrade(move |socket| async move {
+                session::run(app, socket).await;
+                drop(permit);
+            });
+    }
+    if !offered
+        .iter()
+        .any(|name| foxglove::PROTOCOLS.contains(name))
+    {
+        return refused(&app, Refusal::Malformed, "an unknown subprotocol");
+    }
+    upgrade
+        .protocols(foxglove::PROTOCOLS)
+        .on_upgrade(move |socket| async move {
+            foxglove::run(app, socket).await;
+            drop(permit);
+        })
+}
+
+#[derive(Deserialize)]
+struct AtTime {
+    #[serde(default)]
+    t: i64,
+    topics: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OneMessage {
+    topic: String,
+    #[serde(default)]
+    t: i64,
+    form: Option<Form>,
+}
+
+#[derive(Deserialize)]
+struct ManyMessages {
+    topic: String,
+    start: Option<i64>,
+    end: Option<i64>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct OfTopic {
+    topic: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    paths: String,
+}
+
+#[derive(Deserialize)]
+struct Stretch {
+    #[serde(default)]
+    topic: String,
+    #[serde(default)]
+    path: String,
+    start: Option<i64>,
+    end: Option<i64>,
+    columns: Option<usize>,
+}
+
+/// Runs what reads on a thread that may wait; only so many at once.
+async fn read<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&App) -> T + Send + 'static,
+) -> Result<T, Box<Response>> {
+    let _turn = app.readers.acquire().await;
+    let own = Arc::clone(app);
+    let done = tokio::task::spawn_blocking(move || work(&own)).await;
+    done.map_err(|error| {
+        let text = format!("reading failed: {error}\n");
+        Box::new((StatusCode::INTERNAL_SERVER_ERROR, text).into_response())
+    })
+}
+
+fn named(topics: Option<&str>) -> Topics {
+    match topics {
+        Some(topics) => Topics::named(topics.split(',')),
+        None => Topics::All,
+    }
+}
+
+async fn loaded(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
+    answer(&app.loaded(&named(asked.topics.as_deref())))
+}
+
+/// What was known as of a time.
+async fn at(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
+    let work = move |app: &App| {
+        let topics = named(asked.topics.as_deref());
+        let known = app.cache.backfill(&topics, app.absolute(asked.t));
+        let known = known.map_err(|error| error.to_string())?;
+        let mut decoders = Decoders::default();
+        let mut show = app.show(&mut decoders);
+        let one = |message: asof_core::MessageRef<'_>| {
+            show.show(&message.to_message(), Form::Json).text()
+        };
+        let all: Vec<String> = known.iter().map(one).collect();
+        Ok::<_, String>(format!("[{}]", all.join(",")))
+    };
+    match read(&app, work).await {
+        Ok(Ok(all)) => json_bytes(all.into()),
+        Ok(Err(error)) => wrong(error),
+        Err(response) => *response,
+    }
+}
+
+/// One message as of a time, in a form.
+async fn message(State(app): Shared, Query(asked): Query<OneMessage>) -> Response {
+    let form = asked.form.unwrap_or(Form::Json);
+    let work = move |app: &App| {
+        let topics = Topics::named([asked.topic.clone()]);
+        let known = app.cache.backfill(&topics, app.absolute(asked.t));
+        let known = known.map_err(|error| error.to_string())?;
+        let Some(message) = known.get(0) else {
+            return Err(format!("there is no message on {} by then", asked.topic));
+        };
+        let mut decoders = Decoders::default();
+        Ok(app.show(&mut decoders).show(&message.to_message(), form))
+    };
+    match read(&app, work).await {
+        Ok(Ok(shown)) if form == Form::Json => json_bytes(shown.text().into()),
+        Ok(Ok(shown)) => {
+            let kind = shown
+                .head
+                .get("encoding")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            match HeaderValue::from_str(kind) {
+                Ok(kind) if kind.as_bytes().starts_with(b"image/") => {
+                    ([(header::CONTENT_TYPE, kind)], shown.body).into_response()
+                }
+                _ => binary(Body::from(shown.to_bytes())),
+            }
+        }
+        Ok(Err(error)) => wrong(error),
+        Err(response) => *response,
+    }
+}
+
+fn binary(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response()
+}
+
+const MOST_MESSAGES: usize = 10_000;
+
+async fn messages(State(app): Shared, Query(asked): Query<ManyMessages>) -> Response {
+    let work = move |app: &App| {
+        let limit = asked.limit.unwrap_or(1000).min(MOST_MESSAGES);
+        let start = asked
+            .start
+            .map_or(asof_core::Stamp::MIN, |t| app.absolute(t));
+        let end = asked.end.map_or(asof_core::Stamp::MAX, |t| app.absolute(t));
+        let query = SourceQuery {
+            topics: Topics::named([asked.topic]),
+            range: TimeRange::new(start, end),
+        };
+        let mut decoders = Decoders::default();
+        let mut show = app.show(&mut decoders);
+        let mut all = String::from("[");
+        let mut count = 0;
+        crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
+            if count > 0 {
+                all.push(',');
+            }
+            all.push_str(&show.show(&message, Form::Json).text());
+            count += 1;
+            count < limit && all.len() < app.limits.answer_bytes
+        })?;
+        all.push(']');
+        Ok::<_, String>(all)
+    };
+    match read(&app, work).await {
+        Ok(Ok(all)) => json_bytes(all.into()),
+        Ok(Err(error)) => wrong(error),
+        Err(response) => *response,
+    }
+}
+
+/// The fields of a topic that can be plotted.
+async fn fields(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+    let work = move |app: &App| {
+        let end = app.cache.summary().range.end;
+        let known = app
+            .cache
+            .backfill(&Topics::named([asked.topic.clone()]), end);
+        let known = known.map_err(|error| error.to_string())?;
+        let Some(message) = known.get(0) else {
+            return Err(format!("there is no message on {}", asked.topic));
+        };
+        let message = message.to_message();
+        let mut decoders = Decoders::default();
+        let record = decoders.record(&message).ok();
+        let decoder = decoders.of(&message.channel, &message.payload)?;
+        Ok(json!(fields_of(decoder, record.as_ref())))
+    };
+    match read(&app, work).await {
+        Ok(Ok(value)) => answer(&value),
+        Ok(Err(error)) => wrong(error),
+        Err(response) => *response,
+    }
+}
+
+async fn frames(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
+    match read(&app, move |app| json!(app.frames.at(app.absolute(asked.t)))).await {
+        Ok(value) => answer(&value),
+        Err(response) => *response,
+    }
+}
+
+async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
+    let what = What::MinMax {
+        topic: asked.topic.clone(),
+        path: asked.path.clone(),
+    };
+    stream(&app, what, &asked)
+}
+
+async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
+    stream(&app, What::Density, &asked)
+}
+
+/// The columns as they become ready; see `API.md` for the bytes.
+fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
+    let range = app.cache.summary().range;
+    let start = asked.start.map_or(app.start, |t| app.absolute(t));
+    let end = asked.end.map_or(range.end, |t| app.absolute(t));
+    let columns = asked.columns.unwrap_or(1024);
+    if columns == 0 || columns > MOST_COLUMNS {
+        return wrong(format!("columns must be from 1 to {MOST_COLUMNS}"));
+    }
+    if range.is_empty() || start > end {
+        return binary(Body::from(last_part(None)));
+    }
+    let plan = Plan {
+        what,
+        start,
+        end,
+        columns,
+    };
+    let Some((look, ready)) = app.looks.get(&plan) else {
+        return refused(app, Refusal::Crowded, "a series");
+    };
+    let parts = futures_util::stream::unfold(Some((look, ready, 0)), async |state| {
+        let (look, mut ready, sent) = state?;
+        let mut seen = *ready.borrow_and_update();
+        while seen <= sent {
+            if ready.changed().await.is_err() {
+                return None;
+            }
+            seen = *ready.borrow_and_update();
+        }
+        let is_done = seen > look.columns;
+        let mut bytes = look.part(sent, seen.min(look.columns));
+        if is_done {
+            bytes.extend(last_part(look.error().as_deref()));
+        }
+        let next = (!is_done).then_some((look, ready, seen));
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(bytes)), next))
+    });
+    binary(Body::from_stream(parts))
+}
+
+/// The end of a stream of columns: what went wrong, if anything did.
+fn last_part(error: Option<&str>) -> Vec<u8> {
+    let error = error.unwrap_or_default();
+    let mut bytes = u32::MAX.to_le_bytes().to_vec();
+    bytes.extend((error.len() as u32).to_le_bytes());
+    bytes.extend(error.as_bytes());
+    bytes
+}
+
+async fn rows(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+    let paths: Vec<String> = asked.paths.split(',').map(str::to_owned).collect();
+    if paths.len() > 16 {
+        return wrong("no more than 16 fields at once");
+    }
+    let topic = asked.topic;
+    json_bytes(app.tracks.get(Track::Rows { topic, paths }).await)
+}
+
+async fn states(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+    let OfTopic { topic, path, .. } = asked;
+    json_bytes(app.tracks.get(Track::States { topic, path }).await)
+}
+
+impl App {
+    pub(crate) fn show<'a>(&'a self, decoders: &'a mut Decoders) -> Show<'a> {
+        Show {
+            decoders,
+            frames: &self.frames,
+            start: self.start,
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Looks at a whole recording, column by column: computed once, shared, and sent while they are computed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::RecordBatch;
+use asof_blocks::{BlockCache, HeadClass};
+use asof_core::{Channel, Message, Query, Source, Stamp, TimeRange};
+use asof_decode::{Decoder, Payload};
+use tokio::sync::{Semaphore, watch};
+
+use crate::record::Path;
+
+/// What is computed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    /// The least and the greatest value of a field in each column: two lanes.
+    MinMax { topic: String, path: String },
+    /// Messages in each column: a lane for every topic, in the order of the summary.
+    Density,
+}
+
+/// What is computed, of which time, in how many columns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Plan {
+    pub what: What,
+    pub start: Stamp,
+    pub end: Stamp,
+    pub columns: usize,
+}
+
+/// One look, finished or on its way.
+pub(crate) struct Look {
+    pub lanes: usize,
+    pub columns: usize,
+    values: Mutex<Values>,
+    /// Columns that are complete; more than there are when all is done.
+    ready: watch::Sender<usize>,
+    /// Bytes of all looks that somebody still holds.
+    held: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    /// Lane by lane; not-a-number where there is nothing.
+    lanes: Vec<f64>,
+    error: Option<String>,
+}
+
+/// All looks that are worth keeping, within a budget.
+pub(crate) struct Looks {
+    cache: BlockCache,
+    known: Mutex<Known>,
+    /// So many looks read at once; the others wait.
+    turns: Arc<Semaphore>,
+    most_bytes: usize,
+    held: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Known {
+    looks: HashMap<Plan, Arc<Look>>,
+    /// From the one that was asked for longest ago.
+    order: VecDeque<Plan>,
+    bytes: usize,
+}
+
+/// A page has no more pixels than this.
+pub(crate) const MOST_COLUMNS: usize = 4096;
+const AT_ONCE: usize = 2;
+
+impl Looks {
+    pub fn new(cache: &BlockCache, most_bytes: usize) -> Self {
+        Looks {
+            cache: cache.clone(),
+            known: Mutex::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            most_bytes,
+            held: Arc::default(),
+        }
+    }
+
+    /// The look that was planned: an earlier one, or a new one that starts now. `None` where those that are on
+    /// their way take all the memory that there is for them.
+    pub fn get(&self, plan: &Plan) -> Option<(Arc<Look>, watch::Receiver<usize>)> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(look) = known.looks.get(plan) {
+            let look = Arc::clone(look);
+            // A look that nobody waited for has been given up.
+            let is_alive = *look.ready.borrow() > look.columns || look.ready.receiver_count() > 0;
+            if is_alive {
+                known.order.retain(|other| other != plan);
+                known.order.push_back(plan.clone());
+                let receiver = look.ready.subscribe();
+                return Some((look, receiver));
+            }
+            known.forget(plan);
+        }
+        let lanes = match plan.what {
+            What::MinMax { .. } => 2,
+            What::Density => self.cache.summary().topics().len(),
+        };
+        let bytes = bytes_of(lanes, plan.columns);
+        if self.held.load(Ordering::Relaxed) + bytes > 2 * self.most_bytes {
+            return None;
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        let (ready, receiver) = watch::channel(0);
+        let look = Arc::new(Look {
+            lanes,
+            columns: plan.columns,
+            values: Mutex::new(Values {
+                lanes: vec![f64::NAN; lanes * plan.columns],
+                error: None,
+            }),
+            ready,
+            held: Arc::clone(&self.held),
+        });
+        known.add(plan.clone(), Arc::clone(&look), self.most_bytes);
+        drop(known);
+        self.start(plan.clone(), Arc::clone(&look));
+        Some((look, receiver))
+    }
+
+    fn start(&self, plan: Plan, look: Arc<Look>) {
+        let (cache, turns) = (self.cache.clone(), Arc::clone(&self.turns));
+        tokio::spawn(async move {
+            let Ok(turn) = turns.acquire_owned().await else {
+                return;
+            };
+            tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let done = match &plan.what {
+                    What::MinMax { topic, path } => min_max(&cache, &plan, topic, path, &look),
+                    What::Density => density(&cache, &plan, &look),
+                };
+                if let Err(error) = done {
+                    look.lock().error = Some(error);
+                }
+                look.ready.send_replace(look.columns + 1);
+            });
+        });
+    }
+}
+
+impl Known {
+    fn add(&mut self, plan: Plan, look: Arc<Look>, most_bytes: usize) {
+        self.bytes += look.bytes();
+        self.looks.insert(plan.clone(), look);
+        self.order.push_back(plan);
+        while self.bytes > most_bytes && self.order.len() > 1 {
+            let Some(oldest) = self.order.front().cloned() else {
+                break;
+            };
+            self.forget(&oldest);
+        }
+    }
+
+    fn forget(&mut self, plan: &Plan) {
+        if let Some(look) = self.looks.remove(plan) {
+            self.bytes -= look.bytes();
+        }
+        self.order.retain(|other| other != plan);
+    }
+}
+
+impl Look {
+    /// The columns from `from` to before `to`, of all lanes, as bytes: where they start, how many they are, and
+    /// lane by lane the values in float64.
+    pub fn part(&self, from: usize, to: usize) -> Vec<u8> {
+        let values = self.lock();
+        let mut bytes = Vec::with_capacity(8 + (to - from) * self.lanes * 8);
+        bytes.extend((from as u32).to_le_bytes());
+        bytes.extend(((to - from) as u32).to_le_bytes());
+        for lane in 0..self.lanes {
+            let lane = &values.lanes[lane * self.columns..][from..to];
+            bytes.extend(lane.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        bytes
+    }
+
+    pub fn error(&self) -> Option<String> {
+        self.lock().error.clone()
+    }
+
+    fn bytes(&self) -> usize {
+        bytes_of(self.lanes, self.columns)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Values> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody still wants to know.
+    fn is_wanted(&self) -> bool {
+        self.ready.receiver_count() > 0
+    }
+
+    /// Says that all before this column is complete.
+    fn reached(&self, column: usize) {
+        self.ready.send_if_modified(|ready| {
+            let is_further = column > *ready;
+            *ready = column.max(*ready);
+            is_further
+        });
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+fn bytes_of(lanes: usize, columns: usize) -> usize {
+    lanes * columns * 8 + 256
+}
+
+impl Plan {
+    fn column(&self, at: Stamp) -> usize {
+        let whole = i128::from(self.end.since(self.start)) + 1;
+        let part = i128::from(at.since(self.start)) * self.columns as i128 / whole;
+        (part.max(0) as usize).min(self.columns - 1)
+    }
+
+    fn query(&self, topics: asof_core::Topics) -> Query {
+        Query {
+            topics,
+            range: TimeRange::new(self.start, self.end),
+        }
+    }
+}
+
+/// A look that nobody waits for any more is given up with this.
+const GIVEN_UP: &str = "nobody waited for it";
+
+fn density(cache: &BlockCache, plan: &Plan, look: &Look) -> Result<(), String> {
+    let summary = cache.summary();
+    let topics = summary.topics();
+    look.lock().lanes.fill(0.0);
+    for batch in cache.read_as(&plan.query(asof_core::Topics::All), HeadClass::Scan) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        if !look.is_wanted() {
+            return Err(GIVEN_UP.to_owned());
+        }
+        let lane = |channel: &Arc<Channel>| topics.binary_search(&channel.topic.as_str()).ok();
+        let lanes: Vec<Option<usize>> = batch.channels().iter().map(lane).collect();
+        let mut values = look.lock();
+        for row in batch.rows() {
+            if let Some(lane) = lanes[row.channel as usize]
+                && lane < look.lanes
+            {
+                values.lanes[lane * look.columns + plan.column(row.log_time)] += 1.0;
+            }
+        }
+        drop(values);
+        look.reached(plan.column(batch.range().end));
+    }
+    Ok(())
+}
+
+fn min_max(
+    cache: &BlockCache,
+    plan: &Plan,
+    topic: &str,
+    path: &str,
+    look: &Look,
+) -> Result<(), String> {
+    let wanted = Path::parse(path).ok_or_else(|| format!("'{path}' is no path to a field"))?;
+    let mut times = Vec::new();
+    scan(
+        cache,
+        &plan.query(asof_core::Topics::named([topic])),
+        &wanted,
+        &mut times,
+        |times, batch| {
+            if !look.is_wanted() {
+                return Err(GIVEN_UP.to_owned());
+            }
+            let numbers = wanted
+                .numbers(batch)
+                .ok_or_else(|| format!("{topic} has no number at '{path}'"))?;
+            let mut values = look.lock();
+            for (at, value) in times.iter().zip(numbers) {
+                let column = plan.column(*at);
+                let least = &mut values.lanes[column];
+                // Not-a-number gives way to any number.
+                *least = least.min(value);
+                let most = &mut values.lanes[look.columns + column];
+                *most = most.max(value);
+            }
+            drop(values);
+            if let Some(last) = times.last() {
+                look.reached(plan.column(*last));
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Decodes a field of all messages that match, and hands them on in runs with their times.
+pub(crate) fn scan(
+    cache: &BlockCache,
+    query: &Query,
+    path: &Path,
+    times: &mut Vec<Stamp>,
+    mut take: impl FnMut(&[Stamp], &RecordBatch) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut decoders: HashMap<usize, (Arc<Channel>, Result<Decoder, String>)> = HashMap::new();
+    let mut any = None;
+    for batch in cache.read_as(query, HeadClass::Scan) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        for channel in batch.channels().iter() {
+            let run: Vec<_> = batch
+                .iter()
+                .filter(|message| Arc::ptr_eq(message.channel, channel))
+                .collect();
+            let Some(first) = run.first() else {
+                continue;
+            };
+            let entry = decoders.entry(Arc::as_ptr(channel) as usize);
+            let (_, decoder) = entry.or_insert_with(|| {
+                let decoder = Decoder::new(channel, &path.projection(), &[first.payload]);
+                (
+                    Arc::clone(channel),
+                    decoder.map_err(|error| error.to_string()),
+                )
+            });
+            let decoder = match decoder {
+                Ok(decoder) => decoder,
+                Err(error) => {
+                    any.get_or_insert_with(|| error.clone());
+                    continue;
+                }
+            };
+            let timed: Vec<_> = run
+                .iter()
+                .map(|message| {
+                    (
+                        message.log_time,
+                        message.publish_time,
+                        Payload::from(message.payload),
+                    )
+                })
+                .collect();
+            let mut failed = Vec::new();
+            decoder.append(&timed, |at, _| failed.push(at));
+            times.clear();
+            times.extend(
+                run.iter()
+                    .enumerate()
+                    .filter(|(at, _)| !failed.contains(at))
+                    .map(|(_, message)| message.log_time),
+            );
+            if let Some(decoded) = decoder.take().map_err(|error| error.to_string())? {
+                take(times, &decoded)?;
+            }
+        }
+    }
+    any.map_or(Ok(()), Err)
+}
+
+/// Messages of a topic between two times, one at a time.
+pub(crate) fn each(
+    cache: &BlockCache,
+    query: &Query,
+    class: HeadClass,
+    mut take: impl FnMut(Message) -> bool,
+) -> Result<(), String> {
+    for batch in cache.read_as(query, class) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        for message in batch.iter() {
+            if !take(message.to_message()) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_instant_lie_in_the_first_and_the_last_column() {
+        let plan = Plan {
+            what: What::Density,
+            start: Stamp::from_nanos(1000),
+            end: Stamp::from_nanos(1999),
+            columns: 10,
+        };
+        assert_eq!(plan.column(Stamp::from_nanos(1000)), 0);
+        assert_eq!(plan.column(Stamp::from_nanos(1999)), 9);
+        assert_eq!(plan.column(Stamp::from_nanos(1100)), 1);
+        assert_eq!(plan.column(Stamp::MIN), 0);
+        assert_eq!(plan.column(Stamp::MAX), 9);
+    }
+}

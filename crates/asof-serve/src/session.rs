@@ -1,0 +1,525 @@
+//! A page's WebSocket: its player, what it has subscribed to, and what it is told. `API.md` describes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use asof_blocks::RangeWatch;
+use asof_core::{Batch, Message, Source, Stamp, Topics};
+use asof_player::{Event, PlayState, Player, Speed};
+use axum::extract::ws::{Message as Frame, WebSocket};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::app::{App, Together, problems};
+use crate::guard::Refusal;
+use crate::outbox::{Key, Outbox};
+use crate::record::Decoders;
+use crate::show::Form;
+use crate::wire::{Incoming, Wire};
+
+/// The name of the page's own protocol.
+pub(crate) const PROTOCOL: &str = "asof.v1";
+
+/// What a page can ask for.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Command {
+    Play,
+    Pause,
+    Seek {
+        t: i64,
+    },
+    /// Without a factor: as fast as can be.
+    Speed {
+        times: Option<f64>,
+    },
+    Loop {
+        on: bool,
+    },
+    /// By a message, or by so many nanoseconds.
+    Step {
+        by: Option<i64>,
+        #[serde(default)]
+        back: bool,
+    },
+    Subscribe {
+        topic: String,
+        form: Form,
+        /// Every message, not only the latest.
+        #[serde(default)]
+        every: bool,
+    },
+    Unsubscribe {
+        topic: String,
+        form: Form,
+    },
+    /// Whether to be told where the frames are.
+    Frames {
+        on: bool,
+    },
+    /// Whether to play together with the others who do.
+    Together {
+        on: bool,
+    },
+}
+
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
+struct Session {
+    id: u64,
+    app: Arc<App>,
+    outbox: Arc<Outbox>,
+    player: Player,
+    decoders: Decoders,
+    /// By topic and form.
+    subscriptions: BTreeMap<(String, Form), Subscription>,
+    next_key: u32,
+    /// Subscriptions have changed, and the player does not know yet.
+    has_new_topics: bool,
+    /// A seek whose answer has not come yet.
+    awaits_backfill: bool,
+    is_looping: bool,
+    wants_frames: bool,
+    is_together: bool,
+    watch: RangeWatch,
+    told_state: Option<Value>,
+    told_frames_at: Option<Stamp>,
+    told_problems: Option<usize>,
+    looked: Instant,
+}
+
+struct Subscription {
+    key: Key,
+    every: bool,
+}
+
+/// Serves one page until it goes.
+pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
+    let mut over = app.over.subscribe();
+    let mut together = app.together.subscribe();
+    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
+    let mut session = match Session::new(&app, &outbox) {
+        Ok(session) => session,
+        Err(error) => {
+            tracing::warn!("no player for a client: {error}");
+            return;
+        }
+    };
+    let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
+    session.greet();
+    loop {
+        let pause = session.pause_until_next();
+        tokio::select! {
+            incoming = wire.next() => match incoming {
+                Incoming::Text(text) => session.obey(&text),
+                Incoming::Binary(_) => app.refusals.note(Refusal::Malformed, "a binary message"),
+                Incoming::Broken(refusal) => {
+                    app.refusals.note(refusal, "a WebSocket");
+                    break;
+                }
+                Incoming::Gone => break,
+            },
+            () = tokio::time::sleep(pause) => {}
+            _ = together.changed() => session.follow(&mut together),
+            _ = over.changed() => break,
+        }
+        if wire.is_lost() {
+            break;
+        }
+        if !wire.is_stalled() {
+            tokio::task::block_in_place(|| session.tick());
+        }
+    }
+    let dropped: u64 = outbox.dropped().values().sum();
+    app.dropped.fetch_add(dropped, Ordering::Relaxed);
+    // Its thread is waited for, which must not hold up the others.
+    tokio::task::spawn_blocking(move || drop(session));
+}
+
+impl Session {
+    fn new(app: &Arc<App>, outbox: &Arc<Outbox>) -> std::io::Result<Self> {
+        Ok(Session {
+            id: app.next_session(),
+            app: Arc::clone(app),
+            outbox: Arc::clone(outbox),
+            player: Player::new(&app.cache, Topics::Named(Vec::new()))?,
+            decoders: Decoders::default(),
+            subscriptions: BTreeMap::new(),
+            next_key: 0,
+            has_new_topics: false,
+            awaits_backfill: false,
+            is_looping: false,
+            wants_frames: false,
+            is_together: false,
+            watch: app.cache.watch(&Topics::All),
+            told_state: None,
+            told_frames_at: None,
+            told_problems: None,
+            looked: Instant::now(),
+        })
+    }
+
+    fn greet(&mut self) {
+        let hello = json!({ "op": "hello", "session": self.id, "summary": self.app.summary() });
+        self.say(Key::None, &hello);
+        self.told_problems = Some(self.app.cache.summary().problems.len());
+    }
+
+    /// How long nothing has to be looked at, unless the client says something.
+    fn pause_until_next(&self) -> Duration {
+        if self.has_new_topics {
+            return Duration::ZERO;
+        }
+        if self.awaits_backfill {
+            return Duration::from_millis(2);
+        }
+        match self.player.state() {
+            PlayState::Playing | PlayState::Buffering => Duration::from_millis(16),
+            PlayState::Paused | PlayState::Ended => Duration::from_millis(100),
+        }
+    }
+
+    fn obey(&mut self, text: &str) {
+        let command = match serde_json::from_str::<Command>(text) {
+            Ok(command) => command,
+            Err(error) => {
+                self.app.refusals.note(Refusal::Malformed, text);
+                let error = json!({ "op": "error", "message": error.to_string() });
+                return self.say(Key::None, &error);
+            }
+        };
+        let is_control = matches!(
+            command,
+            Command::Play
+                | Command::Pause
+                | Command::Seek { .. }
+                | Command::Speed { .. }
+                | Command::Step { .. }
+        );
+        match command {
+            Command::Play => self.player.play(),
+            Command::Pause => self.player.pause(),
+            Command::Seek { t } => self.seek(self.app.absolute(t)),
+            Command::Speed { times } => {
+                self.player
+                    .set_speed(times.map_or(Speed::Unlimited, Speed::Times));
+            }
+            Command::Loop { on } => {
+                self.is_looping = on;
+                self.player.set_loop(on);
+            }
+            Command::Step { by, back } => tokio::task::block_in_place(|| self.step(by, back)),
+            Command::Subscribe { topic, form, every } => self.subscribe(&topic, form, every),
+            Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
+            Command::Frames { on } => {
+                self.wants_frames = on;
+                self.told_frames_at = None;
+            }
+            Command::Together { on } => self.is_together = on,
+        }
+        if is_control && self.is_together {
+            self.lead();
+        }
+    }
+
+    fn seek(&mut self, at: Stamp) {
+        self.player.seek(at);
+        self.awaits_backfill = !self.subscriptions.is_empty();
+    }
+
+    fn step(&mut self, by: Option<i64>, back: bool) {
+        let by = by.map(|nanos| Duration::from_nanos(nanos.unsigned_abs().min(3_600_000_000_000)));
+        let stepped = match (by, back) {
+            (None, false) => self.player.step_forward(),
+            (None, true) => self.player.step_back(),
+            (Some(by), false) => self.player.step_forward_by(by),
+            (Some(by), true) => self.player.step_back_by(by),
+        };
+        match stepped {
+            Ok(events) => self.take(events),
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool) {
+        if self.subscriptions.len() >= self.app.limits.subscriptions {
+            return self.fail("too many subscriptions; give some up first");
+        }
+        let is_new_topic = !self.player.topics().contains(topic);
+        self.next_key += 1;
+        let key = Key::Topic(self.next_key);
+        let subscription = Subscription { key, every };
+        self.subscriptions
+            .insert((topic.to_owned(), form), subscription);
+        if is_new_topic {
+            self.has_new_topics = true;
+            return;
+        }
+        // The player has told what it knows of this topic already.
+        let position = self.player.position();
+        let known = tokio::task::block_in_place(|| {
+            self.app.cache.backfill(&Topics::named([topic]), position)
+        });
+        match known {
+            Ok(known) => {
+                if let Some(message) = known.get(0) {
+                    self.tell(&message.to_message(), Some(form));
+                }
+            }
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    fn unsubscribe(&mut self, topic: String, form: Form) {
+        if let Some(gone) = self.subscriptions.remove(&(topic, form)) {
+            self.outbox.forget(&gone.key);
+            self.has_new_topics = true;
+        }
+    }
+
+    /// Tells those who play together what was done.
+    fn lead(&self) {
+        let speed = match self.player.speed() {
+            Speed::Times(times) => Some(times),
+            Speed::Unlimited => None,
+        };
+        let state = self.player.state();
+        self.app.together.send_replace(Together {
+            by: self.id,
+            is_playing: matches!(state, PlayState::Playing | PlayState::Buffering),
+            speed,
+            position: self.player.position(),
+            since: Instant::now(),
+        });
+    }
+
+    /// Does what another of those who play together has done.
+    fn follow(&mut self, together: &mut watch::Receiver<Together>) {
+        let other = *together.borrow_and_update();
+        if !self.is_together || other.by == self.id {
+            return;
+        }
+        let mut position = other.position;
+        if let (true, Some(speed)) = (other.is_playing, other.speed) {
+            let passed = other.since.elapsed().as_nanos() as f64 * speed;
+            position = position.plus_nanos(passed as i64);
+        }
+        self.player
+            .set_speed(other.speed.map_or(Speed::Unlimited, Speed::Times));
+        self.seek(position);
+        if other.is_playing {
+            self.player.play();
+        } else {
+            self.player.pause();
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.has_new_topics) {
+            let mut topics: Vec<String> = self
+                .subscriptions
+                .keys()
+                .map(|(topic, _)| topic.clone())
+                .collect();
+            topics.dedup();
+            if *self.player.topics() != Topics::Named(topics.clone()) {
+                let is_more = topics
+                    .iter()
+                    .any(|topic| !self.player.topics().contains(topic));
+                self.player.set_topics(Topics::Named(topics));
+                self.awaits_backfill |= is_more;
+            }
+        }
+        let events = self.player.tick(now);
+        self.take(events);
+        self.tell_state();
+        self.tell_frames();
+        if now.duration_since(self.looked) >= Duration::from_millis(100) {
+            self.looked = now;
+            if let Some(loaded) = self.watch.changed(now) {
+                let loaded = json!({ "op": "loaded", "ranges": loaded.fractions });
+                self.say(Key::Loaded, &loaded);
+            }
+            let summary = self.app.cache.summary();
+            if self.told_problems != Some(summary.problems.len()) {
+                self.told_problems = Some(summary.problems.len());
+                self.say(
+                    Key::Problems,
+                    &json!({ "op": "problems", "problems": problems(&summary) }),
+                );
+            }
+        }
+    }
+
+    fn take(&mut self, events: Vec<Event>) {
+        let mut latest: BTreeMap<String, Message> = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Messages(batch) => self.take_messages(&batch, &mut latest),
+                Event::Backfill(_, batch) => {
+                    self.awaits_backfill = false;
+                    // What came before a seek is not what is known now.
+                    latest.clear();
+                    self.take_backfill(&batch);
+                }
+                Event::Failed(error) => self.fail(&error.to_string()),
+                _ => {}
+            }
+        }
+        for message in latest.into_values() {
+            self.tell_latest(&message);
+        }
+    }
+
+    /// Of each topic the latest, unless somebody wants every one.
+    fn take_messages(&mut self, batch: &Batch, latest: &mut BTreeMap<String, Message>) {
+        let wants_every = |topic: &str| {
+            let mut all = self.subscriptions.iter();
+            all.any(|((known, _), subscription)| known == topic && subscription.every)
+        };
+        let every: Vec<bool> = batch
+            .channels()
+            .iter()
+            .map(|channel| wants_every(&channel.topic))
+            .collect();
+        let mut last: Vec<Option<usize>> = vec![None; batch.channels().len()];
+        for (index, row) in batch.rows().iter().enumerate() {
+            let channel = row.channel as usize;
+            if every[channel]
+                && let Some(message) = batch.get(index)
+            {
+                self.tell_every(&message.to_message());
+            }
+            last[channel] = Some(index);
+        }
+        for index in last.into_iter().flatten() {
+            let Some(message) = batch.get(index) else {
+                continue;
+            };
+            let topic = &message.channel.topic;
+            let is_later = latest
+                .get(topic)
+                .is_none_or(|known| known.log_time <= message.log_time);
+            if is_later {
+                latest.insert(topic.clone(), message.to_message());
+            }
+        }
+    }
+
+    fn take_backfill(&mut self, batch: &Batch) {
+        for message in batch.iter() {
+            self.tell(&message.to_message(), None);
+        }
+        let told: Vec<String> = batch
+            .iter()
+            .map(|message| message.channel.topic.clone())
+            .collect();
+        let position = self.app.relative(self.player.position());
+        let silent: Vec<(String, Form, Key)> = self
+            .subscriptions
+            .iter()
+            .filter(|((topic, _), _)| !told.contains(topic))
+            .map(|((topic, form), subscription)| (topic.clone(), *form, subscription.key.clone()))
+            .collect();
+        for (topic, form, key) in silent {
+            // A topic that was there before is not part of the answer for new ones.
+            let is_known = matches!(
+                self.app.cache.backfill(&Topics::named([topic.clone()]), self.player.position()),
+                Ok(batch) if !batch.is_empty()
+            );
+            if !is_known {
+                self.say(
+                    key,
+                    &json!({ "op": "nothing", "topic": topic, "form": form, "t": position }),
+                );
+            }
+        }
+    }
+
+    /// Sends what was known, in all forms that it is wanted in, or in one of them.
+    fn tell(&mut self, message: &Message, only: Option<Form>) {
+        self.tell_those(message, |form, _| only.is_none_or(|only| only == form));
+    }
+
+    /// Sends the latest message to those who want no more than that.
+    fn tell_latest(&mut self, message: &Message) {
+        self.tell_those(message, |_, subscription| !subscription.every);
+    }
+
+    /// Sends a message to those who want every one.
+    fn tell_every(&mut self, message: &Message) {
+        self.tell_those(message, |_, subscription| subscription.every);
+    }
+
+    fn tell_those(&mut self, message: &Message, is_meant: impl Fn(Form, &Subscription) -> bool) {
+        let topic = &message.channel.topic;
+        for form in [Form::Json, Form::Image, Form::Points, Form::Grid] {
+            let subscription = self.subscriptions.get(&(topic.clone(), form));
+            let Some(subscription) = subscription.filter(|one| is_meant(form, one)) else {
+                continue;
+            };
+            let key = if subscription.every {
+                Key::None
+            } else {
+                subscription.key.clone()
+            };
+            let frame = frame_of(&self.app, &mut self.decoders, message, form);
+            self.outbox.push(key, Some(topic), frame);
+        }
+    }
+
+    fn tell_state(&mut self) {
+        let state = match self.player.state() {
+            PlayState::Paused => "paused",
+            PlayState::Playing => "playing",
+            PlayState::Buffering => "buffering",
+            PlayState::Ended => "ended",
+        };
+        let speed = match self.player.speed() {
+            Speed::Times(times) => json!(times),
+            Speed::Unlimited => Value::Null,
+        };
+        let state = json!({
+            "op": "state", "state": state, "speed": speed, "loop": self.is_looping, "together": self.is_together,
+            "t": self.app.relative(self.player.position()).max(0),
+            "dropped": self.outbox.dropped(),
+        });
+        if self.told_state.as_ref() != Some(&state) {
+            self.say(Key::State, &state);
+            self.told_state = Some(state);
+        }
+    }
+
+    fn tell_frames(&mut self) {
+        let at = self.player.position().max(self.app.start);
+        if !self.wants_frames || self.told_frames_at == Some(at) {
+            return;
+        }
+        self.told_frames_at = Some(at);
+        let edges = self.app.frames.at(at);
+        let frames = json!({ "op": "frames", "t": self.app.relative(at), "edges": edges });
+        self.say(Key::Frames, &frames);
+    }
+
+    fn fail(&self, message: &str) {
+        self.say(Key::None, &json!({ "op": "error", "message": message }));
+    }
+
+    fn say(&self, key: Key, value: &Value) {
+        self.outbox
+            .push(key, None, Frame::Text(value.to_string().into()));
+    }
+}
+
+/// Text for JSON, bytes for everything else.
+fn frame_of(app: &App, decoders: &mut Decoders, message: &Message, form: Form) -> Frame {
+    let shown = app.show(decoders).show(message, form);
+    if form == Form::Json || shown.body.is_empty() {
+        Frame::Text(shown.text().into())
+    } else {
+        Frame::Binary(shown.to_bytes().into())
+    }
+}

@@ -1,0 +1,211 @@
+//! Messages in the forms that a page can show at once.
+
+mod grid;
+mod image;
+mod points;
+
+use asof_core::{Message, Stamp};
+use serde::{Deserialize, Serialize};
+
+use crate::frames::Frames;
+use crate::record::Decoders;
+
+/// In which form a client wants a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// Decoded, as JSON. What is very long is cut short.
+    Json,
+    /// A picture: as it was compressed, or as pixels.
+    Image,
+    /// Points in space: of a cloud or of a scan.
+    Points,
+    /// A map of cells.
+    Grid,
+}
+
+/// A message in one of the forms: a head in JSON, and bytes.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub head: serde_json::Value,
+    /// The message itself as JSON, its fields in the schema's order.
+    pub data: Option<String>,
+    pub body: Vec<u8>,
+}
+
+/// What it takes to show a message.
+pub(crate) struct Show<'a> {
+    pub decoders: &'a mut Decoders,
+    pub frames: &'a Frames,
+    /// Times are counted from here.
+    pub start: Stamp,
+}
+
+/// JSON beyond this is cut short where it is only looked at.
+const LONG_JSON: usize = 64 << 10;
+
+impl Show<'_> {
+    /// A message in a form. What cannot be shown says why, under `error`.
+    pub fn show(&mut self, message: &Message, form: Form) -> Shown {
+        let shown = match form {
+            Form::Json => self.json(message),
+            Form::Image => self
+                .decoders
+                .record(message)
+                .and_then(|record| image::show(&record)),
+            Form::Points => self.points(message),
+            Form::Grid => self.grid(message),
+        };
+        let mut shown = shown.unwrap_or_else(|error| Shown {
+            head: serde_json::json!({ "error": error }),
+            data: None,
+            body: Vec::new(),
+        });
+        if let Some(head) = shown.head.as_object_mut() {
+            head.insert("op".into(), "message".into());
+            head.insert("topic".into(), message.channel.topic.clone().into());
+            head.insert("form".into(), serde_json::json!(form));
+            head.insert("t".into(), message.log_time.since(self.start).into());
+            head.insert(
+                "publish".into(),
+                message.publish_time.since(self.start).into(),
+            );
+            head.insert("sequence".into(), message.sequence.into());
+            head.insert("type".into(), message.channel.type_name().into());
+            head.insert("size".into(), message.payload.len().into());
+        }
+        shown
+    }
+
+    fn json(&mut self, message: &Message) -> Result<Shown, String> {
+        let text = self.decoders.json(message)?;
+        let data = if text.len() > LONG_JSON {
+            let mut data = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+            shorten(&mut data, 200);
+            data.to_string()
+        } else {
+            String::from_utf8(text).map_err(|error| error.to_string())?
+        };
+        Ok(Shown {
+            head: serde_json::json!({}),
+            data: Some(data),
+            body: Vec::new(),
+        })
+    }
+
+    fn points(&mut self, message: &Message) -> Result<Shown, String> {
+        let record = self.decoders.record(message)?;
+        let mut shown = points::show(&record)?;
+        self.place(&record, message, &mut shown);
+        Ok(shown)
+    }
+
+    fn grid(&mut self, message: &Message) -> Result<Shown, String> {
+        let record = self.decoders.record(message)?;
+        let mut shown = grid::show(&record)?;
+        self.place(&record, message, &mut shown);
+        Ok(shown)
+    }
+
+    /// Says where the message's frame was when it was measured: a cloud of half a second ago stays where it was seen.
+    fn place(&self, record: &crate::record::Record, message: &Message, shown: &mut Shown) {
+        let frame = record.frame().unwrap_or_default();
+        let stamp = record.stamp().filter(|&stamp| stamp != 0);
+        let stamp = stamp.map_or(message.log_time, Stamp::from_nanos);
+        let placed = self.frames.in_root(&frame, stamp, message.log_time);
+        if let Some(head) = shown.head.as_object_mut() {
+            head.insert("frame".into(), frame.into());
+            if let Some((root, pose)) = placed {
+                head.insert("root".into(), root.into());
+                head.insert("pose".into(), serde_json::json!(pose));
+            }
+        }
+    }
+}
+
+impl Shown {
+    /// The head, with the message in it where there is one.
+    pub fn text(&self) -> String {
+        let mut text = self.head.to_string();
+        if let Some(data) = &self.data {
+            text.pop();
+            text.push_str(",\"data\":");
+            text.push_str(data);
+            text.push('}');
+        }
+        text
+    }
+
+    /// One binary message: the head's length in four bytes, the head, spaces up to a multiple of eight, the body.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut head = self.head.to_string().into_bytes();
+        while !(head.len() + 4).is_multiple_of(8) {
+            head.push(b' ');
+        }
+        let mut bytes = Vec::with_capacity(4 + head.len() + self.body.len());
+        bytes.extend((head.len() as u32).to_le_bytes());
+        bytes.extend(head);
+        bytes.extend(&self.body);
+        bytes
+    }
+}
+
+/// Cuts long texts and lists, and says how much is left out.
+fn shorten(value: &mut serde_json::Value, most: usize) {
+    match value {
+        serde_json::Value::String(text) if text.len() > 4 * most => {
+            let kept: String = text.chars().take(64).collect();
+            let left_out = text.len() - kept.len();
+            *text = format!("{kept}… ({left_out} more characters)");
+        }
+        serde_json::Value::Array(items) => {
+            let left_out = items.len().saturating_sub(most);
+            items.truncate(most);
+            for item in items.iter_mut() {
+                shorten(item, most);
+            }
+            if left_out > 0 {
+                items.push(format!("… ({left_out} more)").into());
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for (_, field) in fields {
+                shorten(field, most);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_message_has_its_body_at_a_multiple_of_eight() {
+        for name in ["", "a", "ab", "abcdefg"] {
+            let shown = Shown {
+                head: serde_json::json!({ "name": name }),
+                data: None,
+                body: vec![1, 2, 3],
+            };
+            let bytes = shown.to_bytes();
+            let len = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+            assert_eq!((len + 4) % 8, 0);
+            assert_eq!(&bytes[4 + len..], [1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        let mut value = serde_json::json!({ "a": vec![0; 500], "b": "x".repeat(2000) });
+        shorten(&mut value, 200);
+        assert_eq!(value["a"].as_array().map(Vec::len), Some(201));
+        assert_eq!(value["a"][200], "… (300 more)");
+        assert!(value["b"].as_str().is_some_and(|text| text.len() < 120));
+    }
+}

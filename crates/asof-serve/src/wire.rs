@@ -1,0 +1,115 @@
+//! One WebSocket: a task that sends what the outbox holds, and what comes in.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::ws::{Message, WebSocket};
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use tokio::task::JoinHandle;
+
+use crate::guard::Refusal;
+use crate::options::Limits;
+use crate::outbox::{Key, Outbox};
+
+/// What a client sent.
+pub(crate) enum Incoming {
+    Text(String),
+    Binary(Bytes),
+    /// It broke the rules of WebSockets, or sent too much.
+    Broken(Refusal),
+    Gone,
+}
+
+pub(crate) struct Wire {
+    stream: SplitStream<WebSocket>,
+    sender: JoinHandle<()>,
+    outbox: Arc<Outbox>,
+    limits: Limits,
+    heard: Instant,
+    asked: Instant,
+}
+
+impl Wire {
+    pub fn start(socket: WebSocket, outbox: Arc<Outbox>, limits: Limits) -> Self {
+        let (sink, stream) = socket.split();
+        let sender = tokio::spawn(send(sink, Arc::clone(&outbox)));
+        let now = Instant::now();
+        Wire {
+            stream,
+            sender,
+            outbox,
+            limits,
+            heard: now,
+            asked: now,
+        }
+    }
+
+    /// What the client says next. Can be given up and called again.
+    pub async fn next(&mut self) -> Incoming {
+        loop {
+            let message = self.stream.next().await;
+            self.heard = Instant::now();
+            match message {
+                Some(Ok(Message::Text(text))) => return Incoming::Text(text.to_string()),
+                Some(Ok(Message::Binary(bytes))) => return Incoming::Binary(bytes),
+                // The protocol answers these by itself.
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_))) | None => return Incoming::Gone,
+                Some(Err(error)) => {
+                    let text = error.to_string();
+                    let is_long = text.contains("too long") || text.contains("too large");
+                    let is_gone = text.contains("reset") || text.contains("closed");
+                    return match (is_gone, is_long) {
+                        (true, _) => Incoming::Gone,
+                        (_, true) => Incoming::Broken(Refusal::Oversized),
+                        _ => Incoming::Broken(Refusal::Malformed),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Whether the client has not taken anything for a while: nothing more is made for it until it does.
+    pub fn is_stalled(&self) -> bool {
+        self.outbox.stalled_for(Instant::now()) > self.limits.stalled_after
+    }
+
+    /// Whether there is no use in waiting any longer. Asks for a sign of life now and then.
+    pub fn is_lost(&mut self) -> bool {
+        let now = Instant::now();
+        if self.sender.is_finished() || self.outbox.stalled_for(now) > self.limits.dropped_after {
+            return true;
+        }
+        let silence = now.duration_since(self.heard);
+        if silence > self.limits.dropped_after * 2 {
+            return true;
+        }
+        if silence > self.limits.dropped_after / 2
+            && now.duration_since(self.asked) > self.limits.dropped_after / 2
+        {
+            self.asked = now;
+            self.outbox
+                .push(Key::None, None, Message::Ping(Bytes::new()));
+        }
+        false
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.outbox.close();
+        self.sender.abort();
+    }
+}
+
+async fn send(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
+    while let Some(message) = outbox.next().await {
+        if sink.send(message).await.is_err() {
+            return;
+        }
+    }
+    // The other side may have gone already.
+    drop(sink.close().await);
+}

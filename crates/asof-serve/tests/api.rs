@@ -1,0 +1,391 @@
+//! What a page is told, over HTTP and over its WebSocket.
+
+mod common;
+
+use common::{SECOND, demo, demo_with, options};
+use serde_json::json;
+
+#[test]
+fn the_summary_tells_what_the_recording_holds() {
+    let served = demo(2);
+    let summary = served.get("/api/summary").json();
+    assert_eq!(summary["name"], "run.mcap");
+    assert_eq!(summary["format"], "mcap");
+    let topics = summary["topics"].as_array().expect("topics");
+    let camera = topics
+        .iter()
+        .find(|topic| topic["topic"] == "/camera/image")
+        .expect("a camera");
+    assert_eq!(camera["role"], "image");
+    assert_eq!(camera["messages"], 20);
+    assert_eq!(summary["frame_topics"], json!(["/tf", "/tf_static"]));
+}
+
+#[test]
+fn the_page_is_embedded() {
+    let served = demo(1);
+    let page = served.get("/");
+    assert_eq!(page.status, 200);
+    assert!(page.head.contains("text/html"));
+    assert!(String::from_utf8_lossy(&page.body).contains("/app.js"));
+    assert_eq!(served.get("/app.js").status, 200);
+    assert_eq!(served.get("/scene.js").status, 200);
+}
+
+#[test]
+fn a_message_comes_as_of_a_time_with_its_fields_in_order() {
+    let served = demo(2);
+    let answer = served.get(&format!("/api/message?topic=/odom&t={SECOND}"));
+    let text = String::from_utf8(answer.body.clone()).expect("text");
+    let order: Vec<usize> = ["\"header\"", "\"child_frame_id\"", "\"pose\"", "\"twist\""]
+        .iter()
+        .map(|name| text.find(name).expect("a field"))
+        .collect();
+    assert!(order.is_sorted(), "{text}");
+    let message = answer.json();
+    let t = message["t"].as_i64().expect("a time");
+    assert!((SECOND - 30_000_000..=SECOND).contains(&t), "{t}");
+}
+
+#[test]
+fn everything_that_was_known_comes_at_once() {
+    let served = demo(2);
+    let known = served
+        .get(&format!("/api/at?t={SECOND}&topics=/odom,/tf_static"))
+        .json();
+    assert_eq!(known.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_picture_comes_as_it_was_compressed() {
+    let served = demo(1);
+    let answer = served.get("/api/message?topic=/camera/image&t=900000000&form=image");
+    assert!(answer.head.contains("image/jpeg"));
+    assert_eq!(answer.body[..2], [0xff, 0xd8]);
+}
+
+#[test]
+fn a_scan_becomes_points_where_its_frame_was() {
+    let served = demo(1);
+    let answer = served.get("/api/message?topic=/scan&t=900000000&form=points");
+    let len = u32::from_le_bytes(answer.body[..4].try_into().expect("four")) as usize;
+    let head: serde_json::Value = serde_json::from_slice(&answer.body[4..4 + len]).expect("JSON");
+    let count = head["count"].as_u64().expect("a count") as usize;
+    assert!(count > 100, "{head}");
+    assert_eq!(answer.body.len() - 4 - len, count * 16);
+    assert_eq!(head["root"], "map");
+    assert_eq!(head["pose"].as_array().map(Vec::len), Some(7));
+}
+
+#[test]
+fn a_map_comes_as_cells() {
+    let served = demo(2);
+    let answer = served.get("/api/message?topic=/map&t=1900000000&form=grid");
+    let len = u32::from_le_bytes(answer.body[..4].try_into().expect("four")) as usize;
+    let head: serde_json::Value = serde_json::from_slice(&answer.body[4..4 + len]).expect("JSON");
+    let cells = head["width"].as_u64().expect("width") * head["height"].as_u64().expect("height");
+    assert_eq!(answer.body.len() - 4 - len, cells as usize);
+}
+
+/// The parts of a stream of columns, put together; and what was said at its end.
+fn columns(bytes: &[u8], lanes: usize, count: usize) -> (Vec<Vec<f64>>, String) {
+    let mut all = vec![vec![f64::NAN; count]; lanes];
+    let mut at = 0;
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+    loop {
+        let (first, len) = (word(at), word(at + 4));
+        at += 8;
+        if first == u32::MAX as usize {
+            return (
+                all,
+                String::from_utf8_lossy(&bytes[at..at + len]).into_owned(),
+            );
+        }
+        for lane in &mut all {
+            for column in &mut lane[first..first + len] {
+                *column = f64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+                at += 8;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_series_has_the_least_and_the_greatest_of_each_column() {
+    let served = demo(4);
+    let answer = served.get("/api/series?topic=/cmd_vel&path=linear.x&columns=40");
+    let (lanes, error) = columns(&answer.body, 2, 40);
+    assert_eq!(error, "");
+    // The same, from every message.
+    let messages = served
+        .get("/api/messages?topic=/cmd_vel&limit=10000")
+        .json();
+    let messages = messages.as_array().expect("messages");
+    assert_eq!(messages.len(), 80);
+    let summary = served.get("/api/summary").json();
+    let duration = summary["duration"].as_i64().expect("a duration");
+    for column in 0..40 {
+        let values: Vec<f64> = messages
+            .iter()
+            .filter(|message| {
+                let t = message["t"].as_i64().expect("a time");
+                i128::from(t) * 40 / i128::from(duration + 1) == column
+            })
+            .map(|message| message["data"]["linear"]["x"].as_f64().expect("a number"))
+            .collect();
+        let least = values.iter().copied().fold(f64::NAN, f64::min);
+        let most = values.iter().copied().fold(f64::NAN, f64::max);
+        let (found_least, found_most) = (lanes[0][column as usize], lanes[1][column as usize]);
+        // The reader of JSON in this test may be off in the last digit.
+        let is_same = |a: f64, b: f64| (a - b).abs() < 1e-12 || (a.is_nan() && b.is_nan());
+        assert!(is_same(found_least, least), "{found_least} {least}");
+        assert!(is_same(found_most, most), "{found_most} {most}");
+    }
+}
+
+#[test]
+fn a_series_is_worked_out_once() {
+    let served = demo(2);
+    let ask = || {
+        served
+            .get("/api/series?topic=/imu&path=linear_acceleration.x&columns=100")
+            .body
+    };
+    let first = ask();
+    let read = served.server.cache_statistics();
+    assert_eq!(columns(&first, 2, 100), columns(&ask(), 2, 100));
+    let again = served.server.cache_statistics();
+    assert_eq!((read.hits, read.misses), (again.hits, again.misses));
+}
+
+#[test]
+fn a_field_that_is_not_there_is_said_at_the_end_of_the_series() {
+    let served = demo(1);
+    for path in ["nothing", "linear", "[", "linear.x[3]"] {
+        let answer = served.get(&format!(
+            "/api/series?topic=/cmd_vel&path={path}&columns=10"
+        ));
+        assert_ne!(columns(&answer.body, 2, 10).1, "", "{path}");
+    }
+}
+
+#[test]
+fn density_counts_every_message() {
+    let served = demo(2);
+    let topics = served.get("/api/summary").json()["topics"]
+        .as_array()
+        .expect("topics")
+        .len();
+    let answer = served.get("/api/density?columns=20");
+    let (lanes, error) = columns(&answer.body, topics, 20);
+    assert_eq!(error, "");
+    let total: f64 = lanes.iter().flatten().sum();
+    let messages = served.get("/api/summary").json()["messages"]
+        .as_f64()
+        .expect("a count");
+    assert!((total - messages).abs() < 0.5, "{total} {messages}");
+}
+
+#[test]
+fn states_tell_when_a_value_changed() {
+    let served = demo(10);
+    let states = served.get("/api/states?topic=/bumper&path=data").json();
+    let values: Vec<_> = states["changes"]
+        .as_array()
+        .expect("changes")
+        .iter()
+        .map(|change| change[1].clone())
+        .collect();
+    assert_eq!(values, [json!(false), json!(true), json!(false)]);
+}
+
+#[test]
+fn the_frames_are_told_at_any_time() {
+    let served = demo(2);
+    let frames = served.get(&format!("/api/frames?t={SECOND}")).json();
+    let edges = frames.as_array().expect("edges");
+    let base = edges
+        .iter()
+        .find(|edge| edge["child"] == "base_link")
+        .expect("base_link");
+    assert_eq!(base["parent"], "odom");
+    assert!(base["pose"][0].as_f64().is_some_and(|x| x > 0.1));
+}
+
+#[test]
+fn foxgloves_own_types_are_shown_too() {
+    for encoding in [asof_demo::Encoding::Protobuf, asof_demo::Encoding::Json] {
+        let served = demo_with(2, encoding, &options());
+        let summary = served.get("/api/summary").json();
+        let topics = summary["topics"].as_array().expect("topics");
+        let topic = |role: &str| {
+            let found = topics.iter().find(|topic| topic["role"] == role);
+            found.expect(role)["topic"]
+                .as_str()
+                .expect("a name")
+                .to_owned()
+        };
+        let picture = served.get(&format!(
+            "/api/message?topic={}&t={SECOND}&form=image",
+            topic("image")
+        ));
+        assert!(
+            picture.head.contains("image/jpeg"),
+            "{encoding:?} {}",
+            picture.head
+        );
+        let scan = served.get(&format!(
+            "/api/message?topic={}&t={SECOND}&form=points",
+            topic("points")
+        ));
+        assert!(
+            String::from_utf8_lossy(&scan.body[..200]).contains("count"),
+            "{encoding:?}"
+        );
+        let frames = served.get(&format!("/api/frames?t={SECOND}")).json();
+        assert!(
+            frames.as_array().is_some_and(|edges| edges.len() > 2),
+            "{encoding:?} {frames}"
+        );
+    }
+}
+
+#[test]
+fn a_client_hears_what_was_known_when_it_subscribes() {
+    let served = demo(3);
+    let mut client = served.connect();
+    assert_eq!(client.find_op("hello")["summary"]["name"], "run.mcap");
+    client.say(&json!({ "op": "seek", "t": 2 * SECOND }));
+    client.say(&json!({ "op": "subscribe", "topic": "/odom", "form": "json" }));
+    let message = client.find_on("/odom");
+    let t = message["t"].as_i64().expect("a time");
+    assert!((2 * SECOND - 30_000_000..=2 * SECOND).contains(&t), "{t}");
+    assert!(message["data"]["pose"]["pose"]["position"]["x"].is_number());
+}
+
+#[test]
+fn a_seek_tells_what_was_known_then() {
+    let served = demo(3);
+    let mut client = served.connect();
+    client.say(&json!({ "op": "subscribe", "topic": "/scan", "form": "points" }));
+    client.find(|message| message["op"] == "nothing" || message["op"] == "message");
+    for seconds in [2, 1] {
+        client.say(&json!({ "op": "seek", "t": seconds * SECOND }));
+        let near = seconds * SECOND - 110_000_000..=seconds * SECOND;
+        client.find(|message| {
+            message["topic"] == "/scan" && message["t"].as_i64().is_some_and(|t| near.contains(&t))
+        });
+    }
+}
+
+#[test]
+fn before_the_first_message_there_is_nothing() {
+    let served = demo(3);
+    let mut client = served.connect();
+    client.say(&json!({ "op": "seek", "t": 2 * SECOND }));
+    client.say(&json!({ "op": "subscribe", "topic": "/camera/image", "form": "image" }));
+    assert!(client.find_on("/camera/image")["body_bytes"].as_u64() > Some(1000));
+    client.say(&json!({ "op": "seek", "t": 0 }));
+    assert_eq!(client.find_op("nothing")["topic"], "/camera/image");
+}
+
+#[test]
+fn playing_goes_to_the_end_and_loops_when_asked() {
+    let served = demo(2);
+    let mut client = served.connect();
+    client.say(&json!({ "op": "subscribe", "topic": "/odom", "form": "json" }));
+    client.say(&json!({ "op": "speed", "times": 10 }));
+    client.say(&json!({ "op": "play" }));
+    client.find(|message| message["state"] == "playing");
+    client.find(|message| message["state"] == "ended");
+    client.say(&json!({ "op": "loop", "on": true }));
+    client.say(&json!({ "op": "play" }));
+    client.find(|message| message["state"] == "playing" && message["t"].as_i64() < Some(SECOND));
+    client.find(|message| message["t"].as_i64() > Some(SECOND));
+    client.find(|message| message["t"].as_i64().is_some_and(|t| t < SECOND));
+}
+
+#[test]
+fn steps_go_message_by_message() {
+    let served = demo(2);
+    let mut client = served.connect();
+    client.say(&json!({ "op": "subscribe", "topic": "/scan", "form": "json" }));
+    client.say(&json!({ "op": "seek", "t": SECOND }));
+    let known =
+        client.find(|message| message["topic"] == "/scan" && message["t"].as_i64() > Some(0));
+    client.say(&json!({ "op": "step" }));
+    let next = client.find(|message| message["topic"] == "/scan" && message["t"] != known["t"]);
+    assert!(next["t"].as_i64() > Some(SECOND));
+    client.say(&json!({ "op": "step", "back": true }));
+    client.find(|message| message["topic"] == "/scan" && message["t"] == known["t"]);
+}
+
+#[test]
+fn frames_and_loaded_ranges_are_pushed() {
+    let served = demo(2);
+    let mut client = served.connect();
+    client.say(&json!({ "op": "frames", "on": true }));
+    let frames = client.find_op("frames");
+    assert!(
+        frames["edges"]
+            .as_array()
+            .is_some_and(|edges| edges.len() > 3)
+    );
+    served.get("/api/density?columns=4");
+    let loaded = client.find(|message| {
+        message["op"] == "loaded"
+            && message["ranges"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty())
+    });
+    assert_eq!(loaded["ranges"][0], json!([0.0, 1.0]));
+}
+
+#[test]
+fn those_who_play_together_go_together() {
+    let served = demo(3);
+    let (mut one, mut other, mut alone) = (served.connect(), served.connect(), served.connect());
+    one.say(&json!({ "op": "together", "on": true }));
+    other.say(&json!({ "op": "together", "on": true }));
+    other.find(|message| message["together"] == true);
+    one.say(&json!({ "op": "seek", "t": 2 * SECOND }));
+    other.find(|message| message["op"] == "state" && message["t"] == 2 * SECOND);
+    alone.say(&json!({ "op": "speed", "times": 2 }));
+    let state = alone.find(|message| message["speed"] == 2.0);
+    assert_eq!(state["t"], 0);
+}
+
+#[test]
+fn a_recording_without_messages_is_served_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("none.mcap");
+    let options_of_file = asof_formats::McapWriterOptions::default();
+    asof_formats::McapWriter::create(&path, options_of_file)
+        .expect("create")
+        .finish()
+        .expect("finish");
+    let served = common::serve(folder, path, &options());
+    assert_eq!(served.get("/api/summary").json()["is_empty"], true);
+    assert_eq!(served.get("/api/density").status, 200);
+    let mut client = served.connect();
+    client.find_op("hello");
+    client.say(&json!({ "op": "play" }));
+    client.say(&json!({ "op": "seek", "t": 5 }));
+    client.say(&json!({ "op": "subscribe", "topic": "/none", "form": "json" }));
+    client.find_op("nothing");
+}
+
+#[test]
+fn problems_of_a_damaged_recording_are_told() {
+    let whole = demo(2);
+    let bytes = std::fs::read(&whole.path).expect("read");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cut.mcap");
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("write");
+    let served = common::serve(folder, path, &options());
+    let problems = served.get("/api/problems").json();
+    assert!(problems.as_array().is_some_and(|all| !all.is_empty()));
+    let mut client = served.connect();
+    let hello = client.find_op("hello");
+    assert_eq!(hello["summary"]["problems"], problems);
+}

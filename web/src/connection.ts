@@ -1,0 +1,220 @@
+import type { Edge, Form, PlayState, Problem, Shown, Summary } from "./types";
+
+type Told = {
+  hello: Summary;
+  state: PlayState;
+  frames: { t: number; edges: Edge[] };
+  loaded: [number, number][];
+  problems: Problem[];
+  error: string;
+  connected: boolean;
+};
+
+type Listener = (shown: Shown) => void;
+
+interface Subscription {
+  topic: string;
+  form: Form;
+  listeners: Set<Listener>;
+  last?: Shown;
+}
+
+/** The one WebSocket of the page: comes back by itself, and asks again for what was wanted. */
+export class Connection {
+  summary?: Summary;
+  state: PlayState = { state: "paused", t: 0, speed: 1, loop: false, together: false, dropped: {} };
+  /** When `state` came, to draw what lies in between. */
+  private stateAt = 0;
+  private socket?: WebSocket;
+  private listeners = new Map<string, Set<(value: never) => void>>();
+  private subscriptions = new Map<string, Subscription>();
+  private framesWanted = 0;
+  private lastFrames?: Told["frames"];
+  private pendingSeek?: number;
+  private wait = 250;
+
+  connect(): void {
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const socket = new WebSocket(`${scheme}://${location.host}/ws`, "asof.v1");
+    socket.binaryType = "arraybuffer";
+    this.socket = socket;
+    socket.onopen = () => {
+      this.wait = 250;
+      this.tell("connected", true);
+      for (const { topic, form } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form });
+      if (this.framesWanted > 0) this.send({ op: "frames", on: true });
+      if (this.state.t > 0) this.send({ op: "seek", t: Math.round(this.state.t) });
+      if (this.state.loop) this.send({ op: "loop", on: true });
+    };
+    socket.onmessage = (event) => this.receive(event.data as string | ArrayBuffer);
+    socket.onclose = () => {
+      this.tell("connected", false);
+      setTimeout(() => this.connect(), this.wait);
+      this.wait = Math.min(this.wait * 2, 5000);
+    };
+  }
+
+  on<K extends keyof Told>(what: K, listener: (value: Told[K]) => void): () => void {
+    const all = this.listeners.get(what) ?? new Set();
+    this.listeners.set(what, all);
+    all.add(listener as (value: never) => void);
+    return () => all.delete(listener as (value: never) => void);
+  }
+
+  /** Where the recording stands now, also between two words of the server. */
+  position(): number {
+    const { state, t, speed } = this.state;
+    if (this.pendingSeek !== undefined) return this.pendingSeek;
+    if (state !== "playing" || speed === null) return t;
+    const ahead = Math.min(performance.now() - this.stateAt, 100) * 1e6 * speed;
+    return Math.min(t + ahead, this.summary?.duration ?? t);
+  }
+
+  send(command: object): void {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(command));
+  }
+
+  /** Seeks are sent once per frame: only the last of them counts. */
+  seek(t: number): void {
+    const at = Math.max(0, Math.min(Math.round(t), this.summary?.duration ?? 0));
+    const isFirst = this.pendingSeek === undefined;
+    this.pendingSeek = at;
+    if (isFirst)
+      requestAnimationFrame(() => {
+        this.send({ op: "seek", t: this.pendingSeek });
+        this.state.t = this.pendingSeek ?? 0;
+        this.stateAt = performance.now();
+        this.pendingSeek = undefined;
+        this.tell("state", this.state);
+      });
+  }
+
+  toggle(): void {
+    this.send({ op: this.state.state === "playing" || this.state.state === "buffering" ? "pause" : "play" });
+  }
+
+  subscribe(topic: string, form: Form, listener: Listener): () => void {
+    const key = `${form} ${topic}`;
+    let known = this.subscriptions.get(key);
+    if (!known) {
+      known = { topic, form, listeners: new Set() };
+      this.subscriptions.set(key, known);
+      this.send({ op: "subscribe", topic, form });
+    } else if (known.last) {
+      const last = known.last;
+      queueMicrotask(() => listener(last));
+    }
+    known.listeners.add(listener);
+    const own = known;
+    return () => {
+      own.listeners.delete(listener);
+      if (own.listeners.size === 0 && this.subscriptions.get(key) === own) {
+        this.subscriptions.delete(key);
+        this.send({ op: "unsubscribe", topic, form });
+      }
+    };
+  }
+
+  frames(listener: (frames: Told["frames"]) => void): () => void {
+    if (this.framesWanted++ === 0) this.send({ op: "frames", on: true });
+    else if (this.lastFrames) listener(this.lastFrames);
+    const stop = this.on("frames", listener);
+    return () => {
+      stop();
+      if (--this.framesWanted === 0) this.send({ op: "frames", on: false });
+    };
+  }
+
+  private receive(data: string | ArrayBuffer): void {
+    const message = typeof data === "string" ? JSON.parse(data) : headOf(data);
+    switch (message.op) {
+      case "hello":
+        this.summary = message.summary;
+        return this.tell("hello", message.summary);
+      case "state":
+        this.state = message;
+        this.stateAt = performance.now();
+        return this.tell("state", message);
+      case "frames":
+        this.lastFrames = message;
+        return this.tell("frames", message);
+      case "loaded":
+        return this.tell("loaded", message.ranges);
+      case "problems":
+        return this.tell("problems", message.problems);
+      case "error":
+        return this.tell("error", message.message);
+      case "message":
+      case "nothing": {
+        const known = this.subscriptions.get(`${message.form} ${message.topic}`);
+        if (!known) return;
+        known.last = message;
+        for (const listener of known.listeners) listener(message);
+      }
+    }
+  }
+
+  private tell<K extends keyof Told>(what: K, value: Told[K]): void {
+    for (const listener of this.listeners.get(what) ?? []) (listener as (value: Told[K]) => void)(value);
+  }
+}
+
+function headOf(data: ArrayBuffer): Shown {
+  const length = new DataView(data).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length))) as Shown;
+  head.body = data;
+  head.bodyOffset = 4 + length;
+  return head;
+}
+
+export async function ask<T>(path: string, parameters: Record<string, string | number>): Promise<T> {
+  const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
+  const response = await fetch(`/api/${path}?${query}`);
+  const answer = await response.json();
+  if (answer && typeof answer === "object" && "error" in answer) throw new Error(answer.error);
+  return answer as T;
+}
+
+/** Columns of a whole recording, handed out as they come in. Returns what went wrong, or nothing. */
+export async function columns(
+  path: string,
+  parameters: Record<string, string | number>,
+  lanes: number,
+  take: (first: number, lanes: Float64Array[]) => void,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
+  const response = await fetch(`/api/${path}?${query}`, { signal });
+  if (!response.ok || !response.body) return (await response.json()).error ?? response.statusText;
+  const reader = response.body.getReader();
+  let held = new Uint8Array(0);
+  let error: string | undefined;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (value) {
+      const next = new Uint8Array(held.length + value.length);
+      next.set(held);
+      next.set(value, held.length);
+      held = next;
+    }
+    let at = 0;
+    while (held.length - at >= 8) {
+      const view = new DataView(held.buffer, held.byteOffset + at);
+      const first = view.getUint32(0, true);
+      const count = view.getUint32(4, true);
+      if (first === 0xffffffff) {
+        if (held.length - at < 8 + count) break;
+        error = new TextDecoder().decode(held.subarray(at + 8, at + 8 + count)) || undefined;
+        at = held.length;
+        break;
+      }
+      const size = 8 + count * lanes * 8;
+      if (held.length - at < size) break;
+      const values = new Float64Array(held.slice(at + 8, at + size).buffer);
+      take(first, Array.from({ length: lanes }, (_, lane) => values.subarray(lane * count, (lane + 1) * count)));
+      at += size;
+    }
+    held = held.slice(at);
+    if (done) return error;
+  }
+}

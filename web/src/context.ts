@@ -1,0 +1,113 @@
+import type { Connection } from "./connection";
+import type { Clock } from "./format";
+import type { Summary } from "./types";
+
+/** What every part of the page can reach. */
+export interface Context {
+  connection: Connection;
+  summary: Summary;
+  view: View;
+  clock: () => Clock;
+  /** Adds a panel beside those that are there. */
+  add: (panel: PanelSpec) => void;
+  /** Keeps the layout, after a panel has changed its settings. */
+  save: () => void;
+}
+
+/** The stretch of time that plots and states show, and the timeline marks. */
+export class View {
+  start = 0;
+  end = 0;
+  private listeners = new Set<() => void>();
+
+  constructor(readonly duration: number) {
+    this.end = duration;
+  }
+
+  isWhole(): boolean {
+    return this.start <= 0 && this.end >= this.duration;
+  }
+
+  set(start: number, end: number): void {
+    const least = Math.min(1e6, this.duration);
+    const span = Math.max(least, Math.min(end - start, this.duration));
+    this.start = Math.max(0, Math.min(start, this.duration - span));
+    this.end = this.start + span;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** Makes the view `factor` times as long, with `at` staying where it is. */
+  zoom(at: number, factor: number): void {
+    this.set(at - (at - this.start) * factor, at + (this.end - at) * factor);
+  }
+
+  pan(by: number): void {
+    const span = this.end - this.start;
+    const start = Math.max(0, Math.min(this.start + by, this.duration - span));
+    this.set(start, start + span);
+  }
+
+  on(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}
+
+/** A panel as it is kept: its kind, and what it shows. */
+export interface PanelSpec {
+  kind: PanelKind;
+  topic?: string;
+  fields?: { topic: string; path: string }[];
+  options?: Record<string, string | number | boolean | string[]>;
+}
+
+export type PanelKind = "plot" | "image" | "scene" | "raw" | "frames" | "log" | "map" | "state";
+
+/** A panel that is there. */
+export interface Panel {
+  element: HTMLElement;
+  title: string;
+  /** Shown in the panel's bar. */
+  controls?: HTMLElement[];
+  spec: () => PanelSpec;
+  dispose: () => void;
+}
+
+/** Zooms with the wheel, pans by dragging, seeks with a click, shows all with a double click. */
+export function navigate(element: HTMLElement, context: Context, area: () => { left: number; width: number }): void {
+  const { view } = context;
+  const at = (event: MouseEvent) => {
+    const { left, width } = area();
+    const part = (event.clientX - element.getBoundingClientRect().left - left) / Math.max(width, 1);
+    return view.start + Math.max(0, Math.min(part, 1)) * (view.end - view.start);
+  };
+  element.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      const perPixel = (view.end - view.start) / Math.max(area().width, 1);
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        view.pan((event.deltaX || event.deltaY) * perPixel);
+      else view.zoom(at(event), Math.exp(event.deltaY * 0.0015));
+    },
+    { passive: false },
+  );
+  let from: { x: number; moved: boolean } | undefined;
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    from = { x: event.clientX, moved: false };
+    element.setPointerCapture(event.pointerId);
+  });
+  element.addEventListener("pointermove", (event) => {
+    if (!from) return;
+    const by = event.clientX - from.x;
+    if (!from.moved && Math.abs(by) < 4) return;
+    view.pan((-by * (view.end - view.start)) / Math.max(area().width, 1));
+    from = { x: event.clientX, moved: true };
+  });
+  element.addEventListener("pointerup", (event) => {
+    if (from && !from.moved) context.connection.seek(at(event));
+    from = undefined;
+  });
+  element.addEventListener("dblclick", () => view.set(0, view.duration));
+}

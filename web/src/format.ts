@@ -1,0 +1,52 @@
+export type Clock = "relative" | "utc" | "local";
+
+/** A time of the recording in the words of the chosen clock. */
+export function time(t: number, clock: Clock, start: string, digits = 3): string {
+  if (clock === "relative") return `${(t / 1e9).toFixed(digits)} s`;
+  const nanos = BigInt(start) + BigInt(Math.round(t));
+  const millis = Number(nanos / 1_000_000n);
+  const date = new Date(millis);
+  const fraction = digits > 0 ? "." + String(((millis % 1000) + 1000) % 1000).padStart(3, "0").slice(0, digits) : "";
+  if (clock === "utc") return date.toISOString().slice(0, 19).replace("T", " ") + fraction + "Z";
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}${fraction}`;
+}
+
+export function count(value: number | null): string {
+  return value === null ? "?" : value.toLocaleString("en");
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${value >= 100 || unit === 0 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
+}
+
+export function rate(hz: number | null): string {
+  if (hz === null) return "";
+  return hz >= 100 ? `${hz.toFixed(0)} Hz` : hz >= 1 ? `${hz.toFixed(1)} Hz` : `${hz.toFixed(2)} Hz`;
+}
+
+export function number(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  if (Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(4);
+  return String(Number(value.toPrecision(7)));
+}
+
+/** Steps of time that people like, about `count` of them in `span` nanoseconds. */
+export function ticks(start: number, end: number, count: number): { at: number[]; digits: number } {
+  const step = (end - start) / 1e9 / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(Math.max(step, 1e-9)));
+  let nice = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= step) ?? step;
+  if (nice > 10) nice = [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= nice) ?? nice;
+  const at = [];
+  for (let index = Math.ceil(start / 1e9 / nice); index * nice * 1e9 <= end; index++) at.push(index * nice * 1e9);
+  return { at, digits: Math.max(0, Math.min(6, -Math.floor(Math.log10(nice)))) };
+}

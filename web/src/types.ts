@@ -1,0 +1,75 @@
+/** What the server says, as crates/asof-serve/API.md describes it. Times are nanoseconds since the recording's start. */
+
+export type Form = "json" | "image" | "points" | "grid";
+
+export interface Topic {
+  topic: string;
+  type: string;
+  encoding: string;
+  schema_encoding: string;
+  messages: number | null;
+  hz: number | null;
+  role: string | null;
+}
+
+export interface Problem {
+  kind: string;
+  offset: number | null;
+  topic: string | null;
+  message: string;
+}
+
+export interface Summary {
+  name: string;
+  format: string;
+  library: string;
+  profile: string;
+  size: number;
+  start: string;
+  duration: number;
+  is_empty: boolean;
+  messages: number | null;
+  topics: Topic[];
+  frame_topics: string[];
+  problems: Problem[];
+  version: string;
+}
+
+export interface PlayState {
+  state: "paused" | "playing" | "buffering" | "ended";
+  t: number;
+  speed: number | null;
+  loop: boolean;
+  together: boolean;
+  dropped: Record<string, number>;
+}
+
+export interface Edge {
+  parent: string;
+  child: string;
+  static: boolean;
+  pose: number[] | null;
+  hz: number;
+}
+
+/** A message in one of the forms. What the other fields are depends on the form. */
+export interface Shown {
+  op: "message" | "nothing";
+  topic: string;
+  form: Form;
+  t: number;
+  type: string;
+  size: number;
+  error?: string;
+  data?: Json;
+  body?: ArrayBuffer;
+  bodyOffset?: number;
+  [more: string]: unknown;
+}
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export interface Field {
+  path: string;
+  kind: "number" | "bool" | "enum" | "text";
+}
