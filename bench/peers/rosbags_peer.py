@@ -16,7 +16,7 @@ from rosbags.typesys import Stores, get_typestore
 SMALL = [
     ("/imu", "sensor_msgs/msg/Imu", 324),
     ("/odom", "nav_msgs/msg/Odometry", 724),
-    ("/tf", "tf2_msgs/msg/TFMessage", 120),
+    ("/tf", "geometry_msgs/msg/TransformStamped", 120),
     ("/joint_states", "sensor_msgs/msg/JointState", 260),
     ("/cmd_vel", "geometry_msgs/msg/Twist", 48),
     ("/battery", "sensor_msgs/msg/BatteryState", 96),

@@ -1,6 +1,5 @@
 //! `asof tf`: what it says, held by snapshots, and its exit codes.
 
-#[allow(dead_code)] // Each test file uses a part of it.
 mod common;
 
 use common::Folder;

@@ -27,6 +27,10 @@ use super::select::Select;
 ///
 /// With --follow, an MCAP file that is being written is printed as it grows, until its writer closes it.
 /// Messages come chunk by chunk, each chunk in order of time.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag that a person gives or not"
+)]
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -160,13 +164,12 @@ impl Cat {
                 "--follow takes an MCAP file on this machine that is being written",
             ));
         }
-        let range = match self.select.range_without_recording() {
-            Some(range) => range,
+        let range = if let Some(range) = self.select.range_without_recording() {
+            range
+        } else {
             // A time relative to the recording is relative to what there is of it now.
-            None => {
-                let summary = self.opening.open(&self.places)?.summary();
-                self.select.range(&summary, screen)
-            }
+            let summary = self.opening.open(&self.places)?.summary();
+            self.select.range(&summary, screen)
         };
         let mut follower = super::place::follow(place)?;
         let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
