@@ -169,11 +169,13 @@ pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
 ///
 /// A new value costs a reader two fetches from the writer's core: of the head, then of the slot that it names. A
 /// reader that sees new values all the time fetches the next slot before the head names it, which halves its wait.
-/// One that sees none for a while stops that, as it costs half of a quiet read.
-#[derive(Clone, Default)]
+/// One that sees none for a while stops that, as it costs half of a quiet read, and remembers where the value lies.
+#[derive(Clone)]
 struct Pace {
-    /// The generation that has been the newest for so long that no other is expected soon.
+    /// The generation that has been the newest for so long that no other is expected soon. Never 0.
     settled: Cell<Word>,
+    /// How many bytes after the first slot that generation's slot lies.
+    settled_place: Cell<usize>,
     newest: Cell<Word>,
     reads_of_newest: Cell<u32>,
 }
@@ -182,18 +184,31 @@ impl Pace {
     /// Reads of one generation after which it is taken to be settled.
     const PATIENCE: u32 = 256;
 
-    #[inline(always)]
-    fn is_settled(&self, generation: Word) -> bool {
-        self.settled.get() == generation
+    /// Nothing was seen. The last of all generations is as good a guess as any.
+    fn new<T, const N: usize>() -> Self {
+        let pace = Pace {
+            settled: Cell::new(0),
+            settled_place: Cell::new(0),
+            newest: Cell::new(0),
+            reads_of_newest: Cell::new(0),
+        };
+        pace.settle::<T, N>(Word::MAX);
+        pace
+    }
+
+    fn settle<T, const N: usize>(&self, generation: Word) {
+        self.settled.set(generation);
+        self.settled_place
+            .set(slot_of(generation, N) * size_of::<Slot<T>>());
     }
 
     #[inline(always)]
-    fn saw(&self, generation: Word) {
+    fn saw<T, const N: usize>(&self, generation: Word) {
         if self.newest.replace(generation) == generation {
             let reads = self.reads_of_newest.get() + 1;
             self.reads_of_newest.set(reads);
             if reads >= Self::PATIENCE {
-                self.settled.set(generation);
+                self.settle::<T, N>(generation);
             }
         } else {
             self.reads_of_newest.set(0);
@@ -220,7 +235,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     pub fn attach(memory: H) -> Self {
         LatestReader {
             memory,
-            pace: Pace::default(),
+            pace: Pace::new::<T, N>(),
             _type: PhantomData,
         }
     }
@@ -302,17 +317,36 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
+        let memory = &*self.memory;
+        let generation = memory.head.load(order::latest_head_load());
+        if generation == self.pace.settled.get() {
+            let slots: *const Slot<T> = memory.slots.as_ptr();
+            // SAFETY: the place is that of one of the slots.
+            let slot = unsafe { slots.byte_add(self.pace.settled_place.get()) };
+            // SAFETY: the caller's promise.
+            if let Some(meta) =
+                unsafe { copy_slot(&SlotRef(opaque(slot)), generation, target.cast()) }
+            {
+                return Some((meta, 0));
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_unsettled(target) }
+    }
+
+    /// # Safety
+    /// `target` is valid for writing a T.
+    #[inline(always)]
+    unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
         // SAFETY: the caller's promise.
         let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
         let generation = meta.generation as Word;
-        if !self.pace.is_settled(generation) {
-            self.pace.saw(generation);
-            let next = slot_of(generation.wrapping_add(1), N);
-            fetch_for_reading(
-                (&raw const self.memory.slots[next]).cast(),
-                core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
-            );
-        }
+        self.pace.saw::<T, N>(generation);
+        let next = slot_of(generation.wrapping_add(1), N);
+        fetch_for_reading(
+            (&raw const self.memory.slots[next]).cast(),
+            core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
+        );
         Some((meta, retries))
     }
 
@@ -498,6 +532,16 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
 #[inline(always)]
 unsafe fn copy_out<M: Memory>(memory: &M, generation: Word, target: *mut u8) -> Option<Meta> {
     let slot = memory.slot(slot_of(generation, memory.slots()));
+    // SAFETY: the caller's promise.
+    unsafe { copy_slot(&slot, generation, target) }
+}
+
+/// As [`copy_out`], of the slot that is the generation's.
+///
+/// # Safety
+/// `target` is valid for a value.
+#[inline(always)]
+unsafe fn copy_slot(slot: &impl SlotMemory, generation: Word, target: *mut u8) -> Option<Meta> {
     let mut stamp = 0;
     // SAFETY: the stamp is a u64, the target the caller's promise.
     unsafe {
