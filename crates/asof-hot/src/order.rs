@@ -77,8 +77,12 @@ orderings! {
     /// Sees the newest position, and the mark of its slot.
     ring_head_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
 
-    /// Gives a buffer to a reader (release), and learns which one it has let go of (acquire).
-    snapshot_publish = AcqRel, not Acquire | Release, or "snapshot" fails;
+    /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
+    snapshot_taken_load = Acquire, not Relaxed, or "snapshot" fails;
+    /// Gives a buffer to a reader, with its contents.
+    snapshot_offer_store = Release, not Relaxed, or "snapshot" fails;
+    /// Gives a buffer to a reader in place of one that it has not taken.
+    snapshot_exchange = Release, not Relaxed, or "snapshot" fails;
     /// Takes the newest buffer (acquire), and lets go of the last one (release).
     snapshot_take = AcqRel, not Acquire | Release, or "snapshot" fails;
 

@@ -337,25 +337,30 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
                 return;
             }
             let mailbox = &self.memory.mailboxes[reader];
-            // Most readers have taken the last offer. Guessing so, instead of looking, fetches the line only once.
-            let mut guess = self.known[reader].taken();
-            loop {
-                let offer = Mail::new(buffer, guess.in_hand(), true);
-                let found = mailbox.compare_exchange(
-                    guess.0,
+            // A look and a change would fetch the line twice from the reader's core.
+            fetch_for_writing((&raw const *mailbox).cast(), 1);
+            let mut found = Mail(mailbox.load(order::snapshot_taken_load()));
+            if found.is_fresh() {
+                // Its reader may take the last offer this very moment.
+                let offer = Mail::new(buffer, found.in_hand(), true);
+                let exchanged = mailbox.compare_exchange(
+                    found.0,
                     offer.0,
-                    order::snapshot_publish(),
-                    Ordering::Relaxed,
+                    order::snapshot_exchange(),
+                    order::snapshot_taken_load(),
                 );
-                match found {
+                match exchanged {
                     Ok(_) => {
                         self.known[reader] = offer;
-                        break;
+                        continue;
                     }
-                    // A reader can take an offer once, so this is tried three times at most.
-                    Err(found) => guess = Mail(found),
+                    Err(taken) => found = Mail(taken),
                 }
             }
+            // A reader leaves its mailbox alone until there is a new offer, so this needs no exchange.
+            let offer = Mail::new(buffer, found.in_hand(), true);
+            mailbox.store(offer.0, order::snapshot_offer_store());
+            self.known[reader] = offer;
         }
     }
 
