@@ -172,10 +172,8 @@ pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
 /// One that sees none for a while stops that, as it costs half of a quiet read, and remembers where the value lies.
 #[derive(Clone)]
 struct Pace {
-    /// The generation that has been the newest for so long that no other is expected soon. Never 0.
-    settled: Cell<Word>,
-    /// How many bytes after the first slot that generation's slot lies.
-    settled_place: Cell<usize>,
+    /// What has been the newest value for so long that no other is expected soon.
+    settled: Cell<Settled>,
     newest: Cell<Word>,
     reads_of_newest: Cell<u32>,
 }
@@ -184,34 +182,53 @@ impl Pace {
     /// Reads of one generation after which it is taken to be settled.
     const PATIENCE: u32 = 256;
 
-    /// Nothing was seen. The last of all generations is as good a guess as any.
-    fn new<T, const N: usize>() -> Self {
-        let pace = Pace {
-            settled: Cell::new(0),
-            settled_place: Cell::new(0),
+    fn new() -> Self {
+        Pace {
+            settled: Cell::new(Settled::NOTHING),
             newest: Cell::new(0),
             reads_of_newest: Cell::new(0),
-        };
-        pace.settle::<T, N>(Word::MAX);
-        pace
-    }
-
-    fn settle<T, const N: usize>(&self, generation: Word) {
-        self.settled.set(generation);
-        self.settled_place
-            .set(slot_of(generation, N) * size_of::<Slot<T>>());
+        }
     }
 
     #[inline(always)]
-    fn saw<T, const N: usize>(&self, generation: Word) {
+    fn saw<T, const N: usize>(&self, meta: Meta) {
+        let generation = meta.generation as Word;
         if self.newest.replace(generation) == generation {
             let reads = self.reads_of_newest.get() + 1;
             self.reads_of_newest.set(reads);
             if reads >= Self::PATIENCE {
-                self.settle::<T, N>(generation);
+                self.settled.set(Settled::new::<T, N>(meta));
             }
         } else {
             self.reads_of_newest.set(0);
+        }
+    }
+}
+
+/// A value that was read once: what a reader need not find out again while it is the newest.
+#[derive(Clone, Copy)]
+pub(crate) struct Settled {
+    generation: Word,
+    /// How many bytes after the first slot its slot lies.
+    place: usize,
+    stamp: Stamp,
+}
+
+impl Settled {
+    /// No value at all.
+    pub(crate) const NOTHING: Settled = Settled {
+        generation: NEVER,
+        place: 0,
+        stamp: Stamp(0),
+    };
+
+    /// Of a value in one of N slots.
+    pub(crate) const fn new<T, const N: usize>(meta: Meta) -> Self {
+        let generation = meta.generation as Word;
+        Settled {
+            generation,
+            place: slot_of(generation, N) * size_of::<Slot<T>>(),
+            stamp: meta.stamp,
         }
     }
 }
@@ -235,7 +252,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     pub fn attach(memory: H) -> Self {
         LatestReader {
             memory,
-            pace: Pace::new::<T, N>(),
+            pace: Pace::new(),
             _type: PhantomData,
         }
     }
@@ -317,18 +334,10 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
-        let memory = &*self.memory;
-        let generation = memory.head.load(order::latest_head_load());
-        if generation == self.pace.settled.get() {
-            let slots: *const Slot<T> = memory.slots.as_ptr();
-            // SAFETY: the place is that of one of the slots.
-            let slot = unsafe { slots.byte_add(self.pace.settled_place.get()) };
-            // SAFETY: the caller's promise.
-            if let Some(meta) =
-                unsafe { copy_slot(&SlotRef(opaque(slot)), generation, target.cast()) }
-            {
-                return Some((meta, 0));
-            }
+        let settled = self.pace.settled.get();
+        // SAFETY: the caller's promise; what is settled was read from this memory.
+        if let Some(meta) = unsafe { copy_settled(&*self.memory, settled, target) } {
+            return Some((meta, 0));
         }
         // SAFETY: the caller's promise.
         unsafe { self.copy_unsettled(target) }
@@ -340,9 +349,8 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
         // SAFETY: the caller's promise.
         let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
-        let generation = meta.generation as Word;
-        self.pace.saw::<T, N>(generation);
-        let next = slot_of(generation.wrapping_add(1), N);
+        self.pace.saw::<T, N>(meta);
+        let next = slot_of((meta.generation as Word).wrapping_add(1), N);
         fetch_for_reading(
             (&raw const self.memory.slots[next]).cast(),
             core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
@@ -462,6 +470,9 @@ const fn slot_of(generation: Word, slots: usize) -> usize {
     generation as usize & (slots - 1)
 }
 
+/// The generation that is never reached.
+const NEVER: Word = Word::MAX;
+
 /// Writes the generation after `last` and returns it.
 ///
 /// # Safety
@@ -474,9 +485,9 @@ pub(crate) unsafe fn publish<M: Memory>(
     stamp: Stamp,
     steps: &mut impl Steps,
 ) -> Word {
-    // 0 means "nothing yet", so 32-bit counters go from their end to another number of the same slot.
+    // 32-bit counters come to their end, and go on with another number of the same slot.
     let generation = match last.wrapping_add(1) {
-        0 => memory.slots() as Word,
+        NEVER => memory.slots() as Word - 1,
         next => next,
     };
     let slot = memory.slot(slot_of(generation, memory.slots()));
@@ -523,6 +534,34 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
         // head has passed them.
         retries += 1;
     }
+}
+
+/// Copies the newest value out if it is the one that was settled upon; of that one, all but the value is known.
+///
+/// # Safety
+/// `target` is valid for writing a T, and what is settled, if anything, was read from this memory.
+#[inline(always)]
+pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
+    memory: &Latest<T, N>,
+    settled: Settled,
+    target: *mut T,
+) -> Option<Meta> {
+    if memory.head.load(order::latest_head_load()) != settled.generation {
+        return None;
+    }
+    let slots: *const Slot<T> = memory.slots.as_ptr();
+    // SAFETY: the place is that of one of the slots.
+    let slot = SlotRef(opaque(unsafe { slots.byte_add(settled.place) }));
+    // SAFETY: the caller's promise.
+    unsafe { slot.load(target.cast()) };
+    order::latest_check_fence();
+    if slot.mark().load(Ordering::Relaxed) != settled.generation {
+        return None;
+    }
+    Some(Meta {
+        generation: settled.generation as u64,
+        stamp: settled.stamp,
+    })
 }
 
 /// Copies a generation out that the head has reached; `None` if its slot was taken for a newer one meanwhile.

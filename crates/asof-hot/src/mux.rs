@@ -3,12 +3,13 @@
 //! There is no mode to switch. Each source has a priority and a timeout; who falls silent gives way by itself, and if
 //! nobody commands, the answer is to stop. A lock keeps sources down for as long as it is engaged, or silent.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 
 use crate::handle::{Handle, Owned};
-use crate::latest::{self, Latest};
+use crate::latest::{self, Latest, Settled};
 use crate::order;
 use crate::plain::Plain;
 use crate::stamp::{Meta, Stamp, nanos};
@@ -21,7 +22,7 @@ const SILENT: u64 = u64::MAX;
 /// The longest timeout, 73 years: a quarter of the time that can be told from its end.
 const LONGEST: u64 = 1 << 61;
 /// Slots of each level's command.
-const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 
 /// How one source is judged.
 #[derive(Clone, Copy, Debug)]
@@ -68,21 +69,27 @@ impl Lock {
 /// The memory of S sources, the first the least important, and K locks.
 #[repr(C)]
 pub struct Mux<T, const S: usize, const K: usize = 1> {
-    /// When each source's last command ends to count: what a reader looks at first, so all in one line.
-    ends: Padded<[StampCell; S]>,
-    /// The time from which each lock is engaged: 0 while it is, the end of all time while it is not.
-    locks: Padded<[StampCell; K]>,
-    /// 0, or 1 more than the source that alone counts.
-    forced: AtomicWord,
+    watched: Padded<Watched<S, K>>,
     sources: [SourceLimit; S],
     lock_limits: [LockLimit; K],
     commands: [Latest<T, SLOTS>; S],
 }
 
+/// What a reader looks at besides the command itself, side by side: one cache line for four sources.
+#[repr(C)]
+struct Watched<const S: usize, const K: usize> {
+    /// When each source's last command ends to count.
+    ends: [StampCell; S],
+    /// The time from which each lock is engaged: 0 while it is, the end of all time while it is not.
+    locks: [StampCell; K],
+    /// 0, or 1 more than the source that alone counts.
+    forced: AtomicWord,
+}
+
 /// Written when the mux is made, never again.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct SourceLimit {
+pub(crate) struct SourceLimit {
     timeout: u64,
     /// How far ahead of now the end of a command may lie: as long as the timeout, for a command of this moment, and
     /// once more for one that the reader's clock is a little behind of.
@@ -90,6 +97,13 @@ struct SourceLimit {
 }
 
 impl SourceLimit {
+    pub(crate) const fn new(source: Source) -> Self {
+        SourceLimit {
+            timeout: source.timeout,
+            window: source.timeout * 2,
+        }
+    }
+
     /// When a command with this stamp ends to count.
     #[inline(always)]
     fn end(self, stamp: Stamp) -> u64 {
@@ -99,16 +113,197 @@ impl SourceLimit {
     /// One comparison for both: an end that has passed is as far ahead as can be.
     #[inline(always)]
     fn is_live(self, end: u64, now: Stamp) -> bool {
-        end.wrapping_sub(now.0) <= self.window
+        is_within(self.window, end, now)
     }
+}
+
+#[inline(always)]
+fn is_within(window: u64, end: u64, now: Stamp) -> bool {
+    end.wrapping_sub(now.0) <= window
 }
 
 /// Written when the mux is made, never again.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct LockLimit {
+pub(crate) struct LockLimit {
     masks: u64,
     timeout: u64,
+}
+
+impl LockLimit {
+    pub(crate) const fn new(lock: Lock) -> Self {
+        LockLimit {
+            masks: lock.masks as u64,
+            timeout: lock.timeout,
+        }
+    }
+
+    /// From when on the lock is engaged before anything was heard: at once if it has a heartbeat, else never.
+    pub(crate) const fn at_first(self) -> u64 {
+        if self.timeout == u64::MAX {
+            u64::MAX
+        } else {
+            0
+        }
+    }
+
+    /// From when on the lock is engaged once more after it was released.
+    const fn after_release(self, stamp: Stamp) -> u64 {
+        stamp.0.saturating_add(self.timeout).saturating_add(1)
+    }
+}
+
+/// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.
+pub(crate) trait Memory {
+    type Command: latest::Memory;
+    fn source_count(&self) -> usize;
+    fn lock_count(&self) -> usize;
+    fn end(&self, source: usize) -> &StampCell;
+    fn lock(&self, lock: usize) -> &StampCell;
+    fn forced(&self) -> &AtomicWord;
+    fn source_limit(&self, source: usize) -> SourceLimit;
+    fn lock_limit(&self, lock: usize) -> LockLimit;
+    fn command(&self, source: usize) -> &Self::Command;
+}
+
+impl<T: Plain, const S: usize, const K: usize> Memory for Mux<T, S, K> {
+    type Command = Latest<T, SLOTS>;
+    #[inline(always)]
+    fn source_count(&self) -> usize {
+        S
+    }
+    #[inline(always)]
+    fn lock_count(&self) -> usize {
+        K
+    }
+    #[inline(always)]
+    fn end(&self, source: usize) -> &StampCell {
+        &self.watched.ends[source]
+    }
+    #[inline(always)]
+    fn lock(&self, lock: usize) -> &StampCell {
+        &self.watched.locks[lock]
+    }
+    #[inline(always)]
+    fn forced(&self) -> &AtomicWord {
+        &self.watched.forced
+    }
+    #[inline(always)]
+    fn source_limit(&self, source: usize) -> SourceLimit {
+        self.sources[source]
+    }
+    #[inline(always)]
+    fn lock_limit(&self, lock: usize) -> LockLimit {
+        self.lock_limits[lock]
+    }
+    #[inline(always)]
+    fn command(&self, source: usize) -> &Latest<T, SLOTS> {
+        &self.commands[source]
+    }
+}
+
+/// Commands, for the one who is `source`; `generation` is that of its last command, and becomes that of this one.
+///
+/// # Safety
+/// The caller is the only writer of this source, and `command` is valid for a value.
+#[inline(always)]
+pub(crate) unsafe fn command<M: Memory>(
+    memory: &M,
+    source: usize,
+    limit: SourceLimit,
+    generation: &mut Word,
+    command: *const u8,
+    stamp: Stamp,
+) {
+    let latest = memory.command(source);
+    // SAFETY: the caller's promise.
+    *generation = unsafe { latest::publish(latest, *generation, command, stamp, &mut Whole) };
+    let end = limit.end(stamp);
+    memory.end(source).store(end, order::mux_stamp_store());
+}
+
+/// Gives way at once.
+pub(crate) fn give_way<M: Memory>(memory: &M, source: usize) {
+    memory.end(source).store(SILENT, order::mux_stamp_store());
+}
+
+/// Keeps a lock's sources down.
+pub(crate) fn engage<M: Memory>(memory: &M, lock: usize) {
+    memory.lock(lock).store(0, order::mux_stamp_store());
+}
+
+/// Lets a lock's sources through, until its heartbeat runs out.
+pub(crate) fn release<M: Memory>(memory: &M, lock: usize, stamp: Stamp) {
+    let until = memory.lock_limit(lock).after_release(stamp);
+    memory.lock(lock).store(until, order::mux_stamp_store());
+}
+
+/// Whether a lock is engaged by hand.
+pub(crate) fn is_engaged<M: Memory>(memory: &M, lock: usize) -> bool {
+    memory.lock(lock).load(order::mux_stamp_load()) == 0
+}
+
+/// Lets one source alone count, or all of them.
+pub(crate) fn force<M: Memory>(memory: &M, source: Option<usize>) {
+    let forced = source.map_or(0, |source| source as Word + 1);
+    memory.forced().store(forced, order::mux_stamp_store());
+}
+
+/// Copies out what is to be done at `now`, and says by whom.
+///
+/// # Safety
+/// `target` is valid for writing a value.
+#[cold]
+pub(crate) unsafe fn choose<M: Memory>(
+    memory: &M,
+    now: Stamp,
+    target: *mut u8,
+) -> Result<(usize, Meta), Stop> {
+    // A round fails when someone more important came alive in it, so there are at most as many as sources,
+    // unless they also fall silent in between.
+    for _ in 0..=memory.source_count() {
+        let (floor, stop) = floor(memory, now);
+        let forced = memory.forced().load(order::mux_stamp_load()) as usize;
+        let Some(source) = highest(memory, floor, forced, now) else {
+            return Err(stop);
+        };
+        // SAFETY: the caller's promise.
+        let found = unsafe { latest::newest(memory.command(source), target) };
+        let is_settled = self::floor(memory, now).0 <= source
+            && (forced != 0 || highest(memory, source + 1, 0, now).is_none());
+        let limit = memory.source_limit(source);
+        if let Some((meta, _)) = found
+            && limit.is_live(limit.end(meta.stamp), now)
+            && is_settled
+        {
+            return Ok((source, meta));
+        }
+    }
+    Err(Stop::Unsettled)
+}
+
+/// The lowest source that no lock keeps down, and what to say if that is none.
+fn floor<M: Memory>(memory: &M, now: Stamp) -> (usize, Stop) {
+    let mut floor = (0, Stop::Nobody);
+    for lock in 0..memory.lock_count() {
+        let engaged_from = memory.lock(lock).load(order::mux_stamp_load());
+        let masks = memory.lock_limit(lock).masks as usize;
+        if now.0 >= engaged_from && masks > floor.0 {
+            floor = (masks, Stop::Locked { lock });
+        }
+    }
+    floor
+}
+
+/// The most important live source from `floor` on.
+fn highest<M: Memory>(memory: &M, floor: usize, forced: usize, now: Stamp) -> Option<usize> {
+    let candidates = (floor..memory.source_count()).rev();
+    candidates
+        .filter(|source| forced == 0 || forced == source + 1)
+        .find(|source| {
+            let end = memory.end(*source).load(order::mux_stamp_load());
+            memory.source_limit(*source).is_live(end, now)
+        })
 }
 
 /// All ends of a mux.
@@ -182,25 +377,15 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
                 "from 1 to 16 sources, up to 16 locks"
             );
         };
+        let lock_limits = locks.map(LockLimit::new);
         Mux {
-            ends: Padded(core::array::from_fn(|_| StampCell::new(SILENT))),
-            // With a heartbeat, a lock is engaged until it is first heard.
-            locks: Padded(core::array::from_fn(|lock| {
-                StampCell::new(if locks[lock].timeout == u64::MAX {
-                    u64::MAX
-                } else {
-                    0
-                })
-            })),
-            forced: AtomicWord::new(0),
-            sources: sources.map(|source| SourceLimit {
-                timeout: source.timeout,
-                window: source.timeout * 2,
+            watched: Padded(Watched {
+                ends: core::array::from_fn(|_| StampCell::new(SILENT)),
+                locks: lock_limits.map(|limit| StampCell::new(limit.at_first())),
+                forced: AtomicWord::new(0),
             }),
-            lock_limits: locks.map(|lock| LockLimit {
-                masks: lock.masks as u64,
-                timeout: lock.timeout,
-            }),
+            sources: sources.map(SourceLimit::new),
+            lock_limits,
             commands: core::array::from_fn(|_| Latest::new()),
         }
     }
@@ -247,23 +432,22 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// Commands. It counts until its timeout has passed since `stamp`, unless someone more important commands.
     #[inline(always)]
     pub fn write(&mut self, command: &T, stamp: Stamp) {
-        let memory = &*self.memory;
         // SAFETY: we are the only writer of this source, and the command is a T.
-        self.generation = unsafe {
-            latest::publish(
-                &memory.commands[self.source],
-                self.generation,
+        unsafe {
+            self::command(
+                &*self.memory,
+                self.source,
+                self.limit,
+                &mut self.generation,
                 (&raw const *command).cast(),
                 stamp,
-                &mut Whole,
-            )
-        };
-        memory.ends[self.source].store(self.limit.end(stamp), order::mux_stamp_store());
+            );
+        }
     }
 
     /// Gives way at once, instead of after the timeout.
     pub fn release(&mut self) {
-        self.memory.ends[self.source].store(SILENT, order::mux_stamp_store());
+        give_way(&*self.memory, self.source);
     }
 }
 
@@ -295,19 +479,17 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 
     /// Keeps its sources down until it is released.
     pub fn engage(&mut self) {
-        self.memory.locks[self.lock].store(0, order::mux_stamp_store());
+        engage(&*self.memory, self.lock);
     }
 
     /// Lets its sources through; where the lock has a heartbeat, until that runs out.
     pub fn release(&mut self, stamp: Stamp) {
-        let timeout = self.memory.lock_limits[self.lock].timeout;
-        let until = stamp.0.saturating_add(timeout).saturating_add(1);
-        self.memory.locks[self.lock].store(until, order::mux_stamp_store());
+        release(&*self.memory, self.lock, stamp);
     }
 
     /// Whether it is engaged by hand.
     pub fn is_engaged(&self) -> bool {
-        self.memory.locks[self.lock].load(order::mux_stamp_load()) == 0
+        is_engaged(&*self.memory, self.lock)
     }
 }
 
@@ -337,14 +519,12 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// If there is no such source.
     pub fn force(&mut self, source: usize) {
         assert!(source < S, "source {source} of {S}, counted from 0");
-        self.memory
-            .forced
-            .store(source as Word + 1, order::mux_stamp_store());
+        force(&*self.memory, Some(source));
     }
 
     /// From now on the priorities decide again.
     pub fn automatic(&mut self) {
-        self.memory.forced.store(0, order::mux_stamp_store());
+        force(&*self.memory, None);
     }
 }
 
@@ -391,9 +571,22 @@ pub struct Command<T> {
 #[derive(Clone)]
 pub struct MuxOutput<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
-    sources: [SourceLimit; S],
-    locks: [LockLimit; K],
+    /// How far ahead of now the end of each source's command may lie.
+    windows: [u64; S],
+    last: Cell<LastCommand>,
     _type: PhantomData<T>,
+}
+
+/// The command that was followed last: most often the one to follow next, as sources command by the millisecond.
+#[derive(Clone, Copy)]
+struct LastCommand {
+    /// Whose it was; fewer than the sources.
+    source: usize,
+    /// How many bytes after the first source's commands this one's lie.
+    place: usize,
+    settled: Settled,
+    end: u64,
+    window: u64,
 }
 
 impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
@@ -402,8 +595,14 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// One more reader.
     pub fn attach(memory: H) -> Self {
         MuxOutput {
-            sources: memory.sources,
-            locks: memory.lock_limits,
+            windows: memory.sources.map(|limit| limit.window),
+            last: Cell::new(LastCommand {
+                source: 0,
+                place: 0,
+                settled: Settled::NOTHING,
+                end: SILENT,
+                window: 0,
+            }),
             memory,
             _type: PhantomData,
         }
@@ -441,87 +640,62 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn choose(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
-        let memory = &*self.memory;
-        // The everyday case, in a straight line: a source is alive, and after its command was read it is still the
-        // most important one, no lock is engaged, and nobody is forced.
-        if let Some(source) = self.highest(0, 0, now) {
-            let limit = self.sources[source];
-            // SAFETY: the caller's promise.
-            let found = unsafe { latest::newest(&memory.commands[source], target.cast()) };
-            if let Some((meta, _)) = found
-                && limit.is_live(limit.end(meta.stamp), now)
-                && self.highest(source + 1, 0, now).is_none()
-                && self.is_open(now)
-                && memory.forced.load(order::mux_stamp_load()) == 0
-            {
-                return Ok((source, meta));
-            }
+        let last = self.last.get();
+        let first: *const Latest<T, SLOTS> = self.memory.commands.as_ptr();
+        // SAFETY: the caller's promise; the place is that of a source's commands, from where the last one was read.
+        let found = unsafe {
+            let commands = &*first.byte_add(last.place);
+            latest::copy_settled(commands, last.settled, target)
+        };
+        // The everyday case, in a straight line: the command that was followed last is still its source's newest and,
+        // after it was read, still the one that counts.
+        if let Some(meta) = found
+            && self.counts(&last, now)
+        {
+            return Ok((last.source, meta));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.choose_carefully(now, target) }
+        unsafe { self.choose_another(now, target) }
+    }
+
+    /// Whether the command that was followed last, and read again just now, is still the one to follow.
+    #[inline(always)]
+    fn counts(&self, last: &LastCommand, now: Stamp) -> bool {
+        let watched = &*self.memory.watched;
+        // SAFETY: the source is one of ours.
+        let end = unsafe { watched.ends.get_unchecked(last.source) }.load(order::mux_stamp_load());
+        // The end is the command's own: it was neither given up nor followed by another.
+        if end != last.end || !is_within(last.window, end, now) {
+            return false;
+        }
+        let mut above = S;
+        while above > last.source + 1 {
+            above -= 1;
+            let end = watched.ends[above].load(order::mux_stamp_load());
+            if is_within(self.windows[above], end, now) {
+                return false;
+            }
+        }
+        let mut locks = watched.locks.iter();
+        locks.all(|lock| now.0 < lock.load(order::mux_stamp_load()))
+            && watched.forced.load(order::mux_stamp_load()) == 0
     }
 
     /// # Safety
     /// `target` is valid for writing a T.
     #[cold]
-    unsafe fn choose_carefully(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
-        // A round fails when someone more important came alive in it, so there are at most as many as sources,
-        // unless they also fall silent in between.
-        for _ in 0..=S {
-            let floor = self.floor(now);
-            let forced = self.memory.forced.load(order::mux_stamp_load()) as usize;
-            let Some(source) = self.highest(floor.0, forced, now) else {
-                return Err(floor.1);
-            };
-            // SAFETY: the caller's promise.
-            let found = unsafe { latest::newest(&self.memory.commands[source], target.cast()) };
-            let is_settled = self.floor(now).0 <= source
-                && (forced != 0 || self.highest(source + 1, 0, now).is_none());
-            if let Some((meta, _)) = found
-                && self.sources[source].is_live(self.sources[source].end(meta.stamp), now)
-                && is_settled
-            {
-                return Ok((source, meta));
-            }
-        }
-        Err(Stop::Unsettled)
-    }
-
-    /// Whether no lock is engaged.
-    #[inline(always)]
-    fn is_open(&self, now: Stamp) -> bool {
-        self.memory
-            .locks
-            .iter()
-            .all(|lock| now.0 < lock.load(order::mux_stamp_load()))
-    }
-
-    /// The lowest source that no lock keeps down, and what to say if that is none.
-    #[inline(always)]
-    fn floor(&self, now: Stamp) -> (usize, Stop) {
-        let mut floor = (0, Stop::Nobody);
-        for lock in 0..K {
-            let engaged_from = self.memory.locks[lock].load(order::mux_stamp_load());
-            let masks = self.locks[lock].masks as usize;
-            if now.0 >= engaged_from && masks > floor.0 {
-                floor = (masks, Stop::Locked { lock });
-            }
-        }
-        floor
-    }
-
-    /// The most important live source from `floor` on.
-    #[inline(always)]
-    fn highest(&self, floor: usize, forced: usize, now: Stamp) -> Option<usize> {
-        let mut source = S;
-        while source > floor {
-            source -= 1;
-            let end = self.memory.ends[source].load(order::mux_stamp_load());
-            let counts = forced == 0 || forced == source + 1;
-            if counts && self.sources[source].is_live(end, now) {
-                return Some(source);
-            }
-        }
-        None
+    unsafe fn choose_another(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+        let memory = &*self.memory;
+        // SAFETY: the caller's promise.
+        let (source, meta) = unsafe { choose(memory, now, target.cast()) }?;
+        let limit = memory.sources[source];
+        self.last.set(LastCommand {
+            source,
+            place: source * size_of::<Latest<T, SLOTS>>(),
+            settled: Settled::new::<T, SLOTS>(meta),
+            end: limit.end(meta.stamp),
+            window: limit.window,
+        });
+        Ok((source, meta))
     }
 }

@@ -129,10 +129,6 @@ impl Mail {
             self.offered()
         }
     }
-    #[inline(always)]
-    const fn taken(self) -> Self {
-        Mail(self.0 & !Self::FRESH)
-    }
 }
 
 impl<T: Send + Sync, const R: usize> Snapshot<T, R> {

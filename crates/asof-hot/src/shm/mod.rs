@@ -42,7 +42,7 @@ use mapping::{Access, File, Mapping};
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"asof-hot";
 /// Changes whenever the header or a structure is laid out differently.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// Where the structure begins: a page of its own, so that no alignment is too large.
 pub(crate) const BODY: usize = 4096;
 
