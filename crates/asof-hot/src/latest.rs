@@ -74,6 +74,18 @@ impl<T: Plain, const N: usize> Latest<T, N> {
         }
     }
 
+    /// Where things lie: the slots; the size of a slot, and in it the stamp and the value.
+    #[cfg(all(test, feature = "ffi", not(loom)))]
+    pub(crate) fn offsets() -> [usize; 4] {
+        use core::mem::offset_of;
+        [
+            offset_of!(Self, slots),
+            size_of::<Slot<T>>(),
+            offset_of!(Slot<T>, stamp),
+            offset_of!(Slot<T>, value),
+        ]
+    }
+
     /// The two ends, for as long as this is borrowed.
     pub fn split(&mut self) -> (LatestWriter<T, N, &Self>, LatestReader<T, N, &Self>) {
         // SAFETY: borrowed for changing, so no other end is alive.

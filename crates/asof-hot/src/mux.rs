@@ -18,7 +18,7 @@ use crate::steps::Whole;
 use crate::sync::{AtomicWord, Ordering, Padded, Word};
 
 /// The end of a command's life, on a source that has not commanded or has given way: further ahead than any can be.
-const SILENT: u64 = u64::MAX;
+pub(crate) const SILENT: u64 = u64::MAX;
 /// The longest timeout, 73 years: a quarter of the time that can be told from its end.
 const LONGEST: u64 = 1 << 61;
 /// Slots of each level's command.
@@ -388,6 +388,23 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
             lock_limits,
             commands: core::array::from_fn(|_| Latest::new()),
         }
+    }
+
+    /// Where things lie: the ends, the locks, the forced source, the limits of sources and of locks, the commands;
+    /// and the size of a source's commands.
+    #[cfg(all(test, feature = "ffi", not(loom)))]
+    pub(crate) fn offsets() -> [usize; 7] {
+        use core::mem::offset_of;
+        let watched = offset_of!(Self, watched);
+        [
+            watched + offset_of!(Watched<S, K>, ends),
+            watched + offset_of!(Watched<S, K>, locks),
+            watched + offset_of!(Watched<S, K>, forced),
+            offset_of!(Self, sources),
+            offset_of!(Self, lock_limits),
+            offset_of!(Self, commands),
+            size_of::<Latest<T, SLOTS>>(),
+        ]
     }
 
     /// The ends, for as long as this is borrowed.

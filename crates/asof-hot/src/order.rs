@@ -66,8 +66,9 @@ orderings! {
     ring_free_store = Release, not Relaxed, or "ring" fails;
     /// Takes a free slot: the consumer's reads are done.
     ring_free_load = Acquire, not Relaxed, or "ring" fails;
-    /// Takes a filled slot before the producer can drop it, with its contents.
-    ring_claim = Acquire, not Relaxed, or "ring_drop_oldest" fails;
+    /// Takes a filled slot before the producer can drop it, with its contents (acquire); whoever sees it taken sees that
+    /// the one before was given back (release).
+    ring_claim = AcqRel, not Acquire | Release, or "ring_drop_oldest" fails;
     /// Drops a sample: whoever finds it gone finds the one that it made way for.
     ring_drop = Release, not Relaxed, or "ring_drop_oldest" fails;
     /// Looks for the oldest sample that was not dropped.

@@ -233,6 +233,24 @@ fn ring_drop_oldest_lapped_consumer_finds_what_it_is_told_of() {
 }
 
 #[test]
+fn ring_drop_oldest_always_has_room_beside_a_reader() {
+    model(2, || {
+        let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 1>(|| whole(0));
+        producer.push(whole(1), Stamp(1)).unwrap();
+        let thread = thread::spawn(move || {
+            for value in 2..=4 {
+                let pushed = producer.push(whole(value), Stamp(value));
+                assert!(pushed.is_ok(), "the reader holds one slot at a time");
+            }
+        });
+        drop(consumer.try_read());
+        let held = consumer.try_read();
+        thread.join().unwrap();
+        drop(held);
+    });
+}
+
+#[test]
 fn ring_drop_oldest_latest_is_the_newest_of_those_seen() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 2>(|| whole(0));

@@ -131,6 +131,9 @@ fn a_ring_that_drops_accounts_for_every_sample() {
             producer.lost()
         });
         while last < total {
+            // Looked up in this order: what a producer that is done has committed is there.
+            let is_over = producer.is_finished();
+            assert!(consumer.has_new() || !is_over, "the producer gave up");
             let slot = if read % 5 == 0 {
                 consumer.try_latest()
             } else {

@@ -117,7 +117,8 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
     }
 }
 
-fn wrapped<M: Memory>(memory: &M, index: usize) -> usize {
+/// A slot, counted on past the last one.
+pub(crate) fn wrapped<M: Memory>(memory: &M, index: usize) -> usize {
     if index >= memory.slots() {
         index - memory.slots()
     } else {

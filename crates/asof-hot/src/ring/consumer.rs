@@ -37,20 +37,18 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
     #[inline(always)]
     pub fn try_read(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
         let claim = self.state.claim(&*self.memory)?;
-        Some(self.hold(claim, 0))
+        // Only a ring that drops can let a newer sample go that older ones were given back for.
+        let skipped = if P::DROPS {
+            self.state.take_gone_past()
+        } else {
+            0
+        };
+        Some(self.hold(claim, skipped))
     }
 
     /// The newest sample, in place; older ones are given back unread, and [`ReadSlot::skipped`] says how many.
     pub fn try_latest(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
-        let mut claim = self.state.claim(&*self.memory)?;
-        let mut skipped = 0;
-        while self.state.has_next(&*self.memory) {
-            ConsumerState::release(&*self.memory, claim);
-            let missed = claim.missed;
-            claim = self.state.claim(&*self.memory)?;
-            claim.missed += missed;
-            skipped += 1;
-        }
+        let (claim, skipped) = self.state.claim_newest(&*self.memory)?;
         Some(self.hold(claim, skipped))
     }
 
@@ -133,7 +131,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
         self.claim.missed as u64
     }
 
-    /// How many older samples [`Consumer::try_latest`] went past.
+    /// How many older samples [`Consumer::try_latest`] went past on the way to this one.
     pub fn skipped(&self) -> usize {
         self.skipped
     }

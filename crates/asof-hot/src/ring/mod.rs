@@ -15,6 +15,8 @@ use crate::handle::Owned;
 use crate::stamp::Stamp;
 use crate::sync::{AtomicMark, Padded, Place};
 
+#[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
+pub(crate) use batch::wrapped;
 pub use batch::{ReadBatch, WriteBatch};
 pub use consumer::{Consumer, ReadSlot};
 pub use producer::{Producer, WriteSlot};
@@ -194,6 +196,22 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
 
 impl<T, const N: usize, P: Policy> Ring<T, N, P> {
     const SLOTS: usize = N + size_of::<P::Spare<u8>>();
+
+    /// Where things lie: head, lost, refused, slots; the size of a slot, and in it the stamp and the value.
+    #[cfg(all(test, feature = "ffi", not(loom)))]
+    pub(crate) fn offsets() -> [usize; 7] {
+        use core::mem::offset_of;
+        let frame = offset_of!(Slot<T>, frame);
+        [
+            offset_of!(Self, head),
+            offset_of!(Self, lost),
+            offset_of!(Self, refused),
+            offset_of!(Self, slots),
+            size_of::<Slot<T>>(),
+            frame + offset_of!(Frame<T>, stamp),
+            frame + offset_of!(Frame<T>, value),
+        ]
+    }
 
     #[inline(always)]
     fn slot(&self, index: usize) -> &Slot<T> {

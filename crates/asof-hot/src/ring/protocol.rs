@@ -139,9 +139,12 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
     }
 
     /// Goes past the slots that are being read.
+    ///
+    /// Twice around: the first time a slot may still look as if it were being read that was given back. But then
+    /// another one looks so too, and to have seen that is to see the first one given back, the second time around.
     #[cold]
     pub(crate) fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
-        for _ in 0..memory.slots() {
+        for _ in 0..2 * memory.slots() {
             if memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE {
                 return true;
             }
@@ -211,6 +214,8 @@ pub(crate) struct ConsumerState {
     position: Word,
     /// Where it is, unless the producer had to go past slots.
     slot: usize,
+    /// Samples that were gone past on the way to a newer one, which was then dropped; only where the producer may.
+    gone_past: usize,
 }
 
 impl ConsumerState {
@@ -260,7 +265,12 @@ impl ConsumerState {
         // With nothing to read, the next sample is the one after the newest that was there.
         let (slot, position) =
             oldest.unwrap_or((after(memory, newest.0), newest.1.wrapping_add(1)));
-        (ConsumerState { position, slot }, sum)
+        let state = ConsumerState {
+            position,
+            slot,
+            gone_past: 0,
+        };
+        (state, sum)
     }
 
     /// Takes the oldest sample that is left.
@@ -277,6 +287,25 @@ impl ConsumerState {
             return Some(self.took(memory, self.slot, self.position));
         }
         self.claim_elsewhere(memory)
+    }
+
+    /// Takes the newest sample and gives older ones back unread; also says how many those were.
+    pub(crate) fn claim_newest<M: Memory>(&mut self, memory: &M) -> Option<(Claim, usize)> {
+        let mut newest = self.claim(memory)?;
+        while self.has_next(memory) {
+            Self::release(memory, newest);
+            self.gone_past += 1;
+            let missed = newest.missed;
+            newest = self.claim(memory)?;
+            newest.missed += missed;
+        }
+        Some((newest, self.take_gone_past()))
+    }
+
+    /// How many samples were gone past that nobody was told of.
+    #[inline(always)]
+    pub(crate) fn take_gone_past(&mut self) -> usize {
+        core::mem::take(&mut self.gone_past)
     }
 
     /// Whether a sample is there that was not taken yet.

@@ -12,6 +12,9 @@ pub enum ShmError {
     /// The name cannot be a file's.
     #[error("'{0}' cannot name a segment: use 1 to 200 visible characters, no '/', no '.' first")]
     BadName(String),
+    /// The other language asked for something that cannot be.
+    #[error("{0}")]
+    Invalid(String),
     /// `create` of something that is there.
     #[error("segment '{name}' is already there: open it, or remove it first")]
     AlreadyThere {

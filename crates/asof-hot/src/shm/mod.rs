@@ -90,8 +90,8 @@ pub(crate) struct Header {
     is_ready: AtomicU32,
     held: SegmentLayout,
     /// How many writers there were.
-    epoch: AtomicU64,
-    heartbeat: AtomicU64,
+    pub(crate) epoch: AtomicU64,
+    pub(crate) heartbeat: AtomicU64,
     pub(crate) signal: Signal,
 }
 
@@ -214,6 +214,14 @@ fn open_with(
     map(name, &file, access, layout)
 }
 
+/// Opens a segment that is there, for what all of them have: its header.
+#[cfg_attr(not(feature = "ffi"), allow(dead_code))]
+pub(crate) fn open_whatever_it_holds(name: &str) -> Result<Mapping, ShmError> {
+    let file = File::open(&path(name)?, Access::ReadWrite)?;
+    let size = file.size()?;
+    map_segment(name, &file, size, BODY as u64, Access::ReadWrite)
+}
+
 /// Maps a file, if it is a segment that holds what is expected.
 fn map(
     name: &str,
@@ -222,13 +230,33 @@ fn map(
     expected: &SegmentLayout,
 ) -> Result<Mapping, ShmError> {
     let size = file.size()?;
+    let needed = BODY as u64 + expected.total;
+    let mapping = map_segment(name, file, size, needed, access)?;
+    let header = mapping.header();
+    if header.held != *expected || size < needed {
+        return Err(ShmError::Mismatch {
+            name: name.into(),
+            found: std::boxed::Box::new(header.held),
+            expected: std::boxed::Box::new(*expected),
+        });
+    }
+    Ok(mapping)
+}
+
+/// Maps the first `needed` bytes of a file, or all if there are fewer, if it is a segment of any kind.
+fn map_segment(
+    name: &str,
+    file: &File,
+    size: u64,
+    needed: u64,
+    access: Access,
+) -> Result<Mapping, ShmError> {
     if size == 0 {
         return Err(ShmError::Unfinished { name: name.into() });
     }
     if size < BODY as u64 {
         return Err(ShmError::NotASegment { name: name.into() });
     }
-    let needed = BODY as u64 + expected.total;
     let mapping = Mapping::new(file, size.min(needed) as usize, access)?;
     let header = mapping.header();
     if header.is_ready.load(Ordering::Acquire) == 0 {
@@ -243,13 +271,6 @@ fn map(
             name: name.into(),
             found,
             expected: LAYOUT,
-        });
-    }
-    if header.held != *expected || size < needed {
-        return Err(ShmError::Mismatch {
-            name: name.into(),
-            found: std::boxed::Box::new(header.held),
-            expected: std::boxed::Box::new(*expected),
         });
     }
     Ok(mapping)
@@ -338,7 +359,7 @@ impl<S: Shared> Segment<S> {
     /// [`ShmError::ReadOnly`] on a segment opened to read.
     pub fn notifier(&self) -> Result<Notifier<SegmentSignal>, ShmError> {
         self.writable()?;
-        Ok(Notifier::attach(SegmentSignal(self.mapping.clone())))
+        Ok(Notifier::attach(SegmentSignal::of(&self.mapping)))
     }
 
     /// Sleeps until it is woken through this segment.
@@ -347,7 +368,7 @@ impl<S: Shared> Segment<S> {
     /// [`ShmError::ReadOnly`] on a segment opened to read: a sleeper says that it sleeps.
     pub fn sleeper(&self) -> Result<Sleeper<SegmentSignal>, ShmError> {
         self.writable()?;
-        Ok(Sleeper::attach(SegmentSignal(self.mapping.clone())))
+        Ok(Sleeper::attach(SegmentSignal::of(&self.mapping)))
     }
 
     fn writable(&self) -> Result<(), ShmError> {
@@ -450,6 +471,12 @@ unsafe impl<S> Handle for Claimed<S> {}
 /// The signal of a segment.
 #[derive(Clone)]
 pub struct SegmentSignal(Arc<Mapping>);
+
+impl SegmentSignal {
+    pub(crate) fn of(mapping: &Arc<Mapping>) -> Self {
+        SegmentSignal(mapping.clone())
+    }
+}
 
 impl Deref for SegmentSignal {
     type Target = Signal;

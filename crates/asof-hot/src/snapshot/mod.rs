@@ -4,16 +4,18 @@
 //! puts the new buffer into every mailbox; a reader takes it with one exchange and is never asked to hurry: with R
 //! readers there are R+2 buffers, so the writer always finds one that nobody has.
 
+mod protocol;
+
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 use crate::handle::{Handle, Owned};
-use crate::order;
 use crate::stamp::{Meta, Stamp};
-use crate::steps::{Steps, Whole};
-use crate::sync::{AtomicMark, ConstPtr, Ordering, Padded, Place, Word};
-use crate::words::fetch_for_writing;
+use crate::steps::Whole;
+use crate::sync::{AtomicMark, ConstPtr, Padded, Place};
+
+pub(crate) use protocol::{Mail, Memory, ReaderState, WriterState};
 
 /// The memory of a large value for R readers.
 #[repr(C)]
@@ -100,37 +102,6 @@ pub fn triple_buffer<T: Send + Sync>(
     (writer, reader)
 }
 
-/// What a mailbox says: the buffer that is offered to its reader, whether that was taken, and which buffer the reader
-/// holds if it was not.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Mail(Word);
-
-impl Mail {
-    const FRESH: Word = 1 << 31;
-
-    #[inline(always)]
-    const fn new(offered: usize, held: usize, is_fresh: bool) -> Self {
-        Mail(offered as Word | (held as Word) << 15 | (is_fresh as Word) << 31)
-    }
-    #[inline(always)]
-    const fn offered(self) -> usize {
-        (self.0 & 0x7fff) as usize
-    }
-    #[inline(always)]
-    const fn is_fresh(self) -> bool {
-        self.0 & Self::FRESH != 0
-    }
-    /// The buffer that the reader has.
-    #[inline(always)]
-    const fn in_hand(self) -> usize {
-        if self.is_fresh() {
-            (self.0 >> 15 & 0x7fff) as usize
-        } else {
-            self.offered()
-        }
-    }
-}
-
 impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
     /// A snapshot on the spot, to be [`split`](Self::split); `init` makes the contents of each buffer.
     pub fn new(init: impl FnMut() -> T) -> Self {
@@ -171,7 +142,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
                 (&raw mut (*place).mailboxes)
                     .cast::<Padded<AtomicMark>>()
                     .add(reader)
-                    .write(Padded(AtomicMark::new(Mail::new(0, 0, false).0)));
+                    .write(Padded(AtomicMark::new(0)));
             }
             for buffer in 0..R + 2 {
                 (&raw mut (*place).buffers)
@@ -188,6 +159,19 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         }
     }
 
+    /// Where things lie: the buffers; the size of a buffer, and in it the generation, the stamp and the value.
+    #[cfg(all(test, feature = "ffi", not(loom)))]
+    pub(crate) fn offsets() -> [usize; 5] {
+        use core::mem::offset_of;
+        [
+            offset_of!(Self, buffers),
+            size_of::<Buffer<T>>(),
+            offset_of!(Frame<T>, generation),
+            offset_of!(Frame<T>, stamp),
+            offset_of!(Frame<T>, value),
+        ]
+    }
+
     #[inline(always)]
     fn frame(&self, buffer: usize) -> &Place<Frame<T>> {
         debug_assert!(buffer < R + 2);
@@ -195,24 +179,41 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         // SAFETY: the buffers lie side by side, as their layout is C's; the number is one of them.
         unsafe { &(*buffers.add(buffer)).frame }
     }
+}
 
-    /// A mailbox's contents with buffer numbers that exist, whatever another process has put there.
+impl<T: Send + Sync, const R: usize> Memory for Snapshot<T, R> {
     #[inline(always)]
-    fn existing(buffer: usize) -> usize {
-        if buffer < R + 2 { buffer } else { 0 }
+    fn readers(&self) -> usize {
+        R
+    }
+    #[inline(always)]
+    fn mailbox(&self, reader: usize) -> &AtomicMark {
+        &self.mailboxes[reader]
+    }
+    unsafe fn generation_of(&self, buffer: usize) -> u64 {
+        let frame = self.frame(buffer).get();
+        // SAFETY: the caller's promise.
+        unsafe { frame.deref() }.generation
+    }
+    #[inline(always)]
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp) {
+        let frame = self.frame(buffer).get_mut();
+        // SAFETY: the caller's promise.
+        unsafe {
+            frame.deref().generation = generation;
+            frame.deref().stamp = stamp;
+        }
+    }
+    #[inline(always)]
+    fn address(&self, buffer: usize) -> *const u8 {
+        self.frame(buffer).address()
     }
 }
 
 /// The end that writes. There is one.
 pub struct SnapshotWriter<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
     memory: H,
-    /// The buffer that was published last.
-    front: usize,
-    /// The buffer that nobody else has.
-    back: usize,
-    generation: u64,
-    /// What each mailbox held when it was last looked at; its reader may have taken the offer since.
-    known: [Mail; R],
+    state: WriterState<[Mail; R]>,
     _type: PhantomData<T>,
 }
 
@@ -222,33 +223,18 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// # Safety
     /// No other writer of this memory is alive.
     pub unsafe fn attach(memory: H) -> Self {
-        let known: [Mail; R] =
-            core::array::from_fn(|reader| Mail(memory.mailboxes[reader].load(Ordering::Acquire)));
-        let mut writer = SnapshotWriter {
-            front: 0,
-            back: 0,
-            generation: 0,
-            known,
+        SnapshotWriter {
+            state: WriterState::attach(&*memory, [Mail::default(); R]),
             memory,
             _type: PhantomData,
-        };
-        for mail in known {
-            let buffer = Snapshot::<T, R>::existing(mail.offered());
-            let generation = writer.generation_of(buffer);
-            if generation >= writer.generation {
-                (writer.front, writer.generation) = (buffer, generation);
-            }
         }
-        writer.offer_to_all(writer.front, &mut Whole);
-        writer.back = writer.unused();
-        writer
     }
 
     /// The back buffer, to fill in place. It holds some older value, or what was written here since the last
     /// [`publish`](Self::publish).
     #[inline(always)]
     pub fn back(&mut self) -> &mut T {
-        let frame = self.memory.frame(self.back).get_mut();
+        let frame = self.memory.frame(self.state.back).get_mut();
         // SAFETY: no mailbox names the back buffer, so it is ours; `self` is borrowed for as long as the reference.
         unsafe { &mut *(&raw mut frame.deref().value) }
     }
@@ -258,8 +244,8 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     where
         T: Clone,
     {
-        let frame = self.memory.frame(self.back).get_mut();
-        let front = self.memory.frame(self.front).get();
+        let frame = self.memory.frame(self.state.back).get_mut();
+        let front = self.memory.frame(self.state.front).get();
         // SAFETY: the back buffer is ours, and nobody writes the front one.
         unsafe { frame.deref().value.clone_from(&front.deref().value) };
         drop((frame, front));
@@ -268,7 +254,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
 
     /// What was published last.
     pub fn front(&self) -> &T {
-        let frame = self.memory.frame(self.front).get();
+        let frame = self.memory.frame(self.state.front).get();
         // SAFETY: nobody writes the front buffer, and it stays the front one as long as `self` is borrowed.
         unsafe { &*(&raw const frame.deref().value) }
     }
@@ -276,31 +262,32 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// Gives the back buffer to all readers, and takes another one that nobody has.
     #[inline(always)]
     pub fn publish(&mut self, stamp: Stamp) {
-        self.publish_steps(stamp, &mut Whole);
+        self.state.publish(&*self.memory, stamp, &mut Whole);
     }
 
     /// Publishes but dies after so many steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn publish_and_die(mut self, stamp: Stamp, steps: usize) {
-        self.publish_steps(stamp, &mut crate::steps::DiesAfter(steps));
+        self.state
+            .publish(&*self.memory, stamp, &mut crate::steps::DiesAfter(steps));
     }
 
     /// How many values were published.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.state.generation
     }
 
     /// The number of the back buffer, from 0 to R+1.
     #[cfg(feature = "alloc")]
     pub(crate) fn back_number(&self) -> usize {
-        self.back
+        self.state.back
     }
 
     /// Both buffers: the one published last, and the back one.
     #[cfg(feature = "alloc")]
     pub(crate) fn front_and_back(&mut self) -> (&T, &mut T) {
-        let front = self.memory.frame(self.front).get();
-        let back = self.memory.frame(self.back).get_mut();
+        let front = self.memory.frame(self.state.front).get();
+        let back = self.memory.frame(self.state.back).get_mut();
         // SAFETY: as in `front` and `back`; they are different buffers.
         unsafe {
             (
@@ -309,87 +296,12 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
             )
         }
     }
-
-    #[inline(always)]
-    fn publish_steps(&mut self, stamp: Stamp, steps: &mut impl Steps) {
-        self.generation += 1;
-        let frame = self.memory.frame(self.back).get_mut();
-        // SAFETY: no mailbox names the back buffer, so it is ours.
-        unsafe {
-            frame.deref().generation = self.generation;
-            frame.deref().stamp = stamp;
-        }
-        drop(frame);
-        self.offer_to_all(self.back, steps);
-        self.front = self.back;
-        self.back = self.unused();
-        fetch_for_writing(self.memory.frame(self.back).address(), 64);
-    }
-
-    #[inline(always)]
-    fn offer_to_all(&mut self, buffer: usize, steps: &mut impl Steps) {
-        for reader in 0..R {
-            if steps.stop() {
-                return;
-            }
-            let mailbox = &self.memory.mailboxes[reader];
-            // A look and a change would fetch the line twice from the reader's core.
-            fetch_for_writing((&raw const *mailbox).cast(), 1);
-            let mut found = Mail(mailbox.load(order::snapshot_taken_load()));
-            if found.is_fresh() {
-                // Its reader may take the last offer this very moment.
-                let offer = Mail::new(buffer, found.in_hand(), true);
-                let exchanged = mailbox.compare_exchange(
-                    found.0,
-                    offer.0,
-                    order::snapshot_exchange(),
-                    order::snapshot_taken_load(),
-                );
-                match exchanged {
-                    Ok(_) => {
-                        self.known[reader] = offer;
-                        continue;
-                    }
-                    Err(taken) => found = Mail(taken),
-                }
-            }
-            // A reader leaves its mailbox alone until there is a new offer, so this needs no exchange.
-            let offer = Mail::new(buffer, found.in_hand(), true);
-            mailbox.store(offer.0, order::snapshot_offer_store());
-            self.known[reader] = offer;
-        }
-    }
-
-    /// A buffer that is not the front one and that no reader can have.
-    #[inline(always)]
-    fn unused(&self) -> usize {
-        if R + 2 <= 64 {
-            let mut used = 1u64 << (self.front & 63);
-            for mail in self.known {
-                used |= 1 << (mail.in_hand() & 63);
-            }
-            return (!used).trailing_zeros() as usize;
-        }
-        let mut candidate = 0;
-        while candidate == self.front || self.known.iter().any(|mail| mail.in_hand() == candidate) {
-            candidate += 1;
-        }
-        candidate
-    }
-
-    fn generation_of(&self, buffer: usize) -> u64 {
-        let frame = self.memory.frame(buffer).get();
-        // SAFETY: the buffer is named by a mailbox, so nobody writes it.
-        unsafe { frame.deref() }.generation
-    }
 }
 
 /// An end that reads. There are R, each with a mailbox of its own.
 pub struct SnapshotReader<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
     memory: H,
-    reader: usize,
-    /// The buffer this reader has.
-    held: usize,
+    state: ReaderState,
     _type: PhantomData<T>,
 }
 
@@ -403,16 +315,9 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// No other reader with this number is alive.
     pub unsafe fn attach(memory: H, reader: usize) -> Self {
         assert!(reader < R, "reader {reader} of {R}, counted from 0");
-        let mut mail = Mail(memory.mailboxes[reader].load(Ordering::Acquire));
-        if mail.is_fresh() {
-            // Which buffer is held is only certain once the offer is taken. (Only its reader takes the mark off, so a
-            // subtraction does it, which processors do in one piece.)
-            mail = Mail(memory.mailboxes[reader].fetch_sub(Mail::FRESH, order::snapshot_take()));
-        }
         SnapshotReader {
-            held: Snapshot::<T, R>::existing(mail.offered()),
+            state: ReaderState::attach(&*memory, reader),
             memory,
-            reader,
             _type: PhantomData,
         }
     }
@@ -420,7 +325,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// Whether something was published that this reader has not taken yet.
     #[inline(always)]
     pub fn has_new(&self) -> bool {
-        Mail(self.memory.mailboxes[self.reader].load(Ordering::Relaxed)).is_fresh()
+        self.state.has_new(&*self.memory)
     }
 
     /// The newest value, in place. It stays as it is for as long as the guard lives.
@@ -428,12 +333,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     /// Before the first publication it is what `init` made, of generation 0.
     #[inline(always)]
     pub fn latest(&mut self) -> SnapshotGuard<'_, T> {
-        if self.has_new() {
-            let mail = Mail(
-                self.memory.mailboxes[self.reader].fetch_sub(Mail::FRESH, order::snapshot_take()),
-            );
-            self.held = Snapshot::<T, R>::existing(mail.offered());
-        }
+        self.state.take_newest(&*self.memory);
         self.current()
     }
 
@@ -447,7 +347,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     #[inline(always)]
     pub fn current(&mut self) -> SnapshotGuard<'_, T> {
         SnapshotGuard {
-            frame: self.memory.frame(self.held).get(),
+            frame: self.memory.frame(self.state.held).get(),
             _reader: PhantomData,
         }
     }

@@ -1,0 +1,458 @@
+//! The ring, with both policies.
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::Ordering;
+use std::boxed::Box;
+use std::vec;
+
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, stride, within};
+use crate::ring::{Claim as Sample, ConsumerState, Memory, ProducerState, wrapped};
+use crate::shm::mapping::Claim;
+use crate::shm::{Opening, Role, ShmError, claim};
+use crate::steps::Whole;
+use crate::sync::AtomicMark;
+
+// As `Ring` is laid out, for types aligned to 8 at most: three counters, then the slots, each a mark, a stamp, a value.
+const HEAD: usize = 0;
+const LOST: usize = 128;
+const REFUSED: usize = 256;
+const SLOTS: usize = 384;
+const STAMP: usize = 8;
+const VALUE: usize = 16;
+
+const fn slot_stride(size: usize) -> usize {
+    stride(VALUE + size)
+}
+
+/// Slots beyond the capacity, in a ring that drops.
+const fn spare(drops_oldest: bool) -> usize {
+    if drops_oldest { 2 } else { 0 }
+}
+
+const fn total(size: usize, capacity: usize, drops_oldest: bool) -> usize {
+    SLOTS + (capacity + spare(drops_oldest)) * slot_stride(size)
+}
+
+/// A ring of a size known at run time.
+struct RawRing<const DROPS: bool> {
+    body: Body,
+    capacity: usize,
+    size: usize,
+}
+
+impl<const DROPS: bool> RawRing<DROPS> {
+    fn counter(&self, offset: usize) -> &AtomicMark {
+        // SAFETY: the offsets are those of the structure's counters and marks.
+        unsafe { self.body.at(offset) }
+    }
+    fn slot(&self, slot: usize) -> usize {
+        SLOTS + slot * slot_stride(self.size)
+    }
+    fn stamp(&self, slot: usize) -> *mut u64 {
+        self.body.place(self.slot(slot) + STAMP).cast()
+    }
+    fn value(&self, slot: usize) -> *mut c_void {
+        self.body.place(self.slot(slot) + VALUE).cast()
+    }
+}
+
+impl<const DROPS: bool> Memory for RawRing<DROPS> {
+    const DROPS: bool = DROPS;
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+    fn slots(&self) -> usize {
+        self.capacity + spare(DROPS)
+    }
+    fn mark(&self, slot: usize) -> &AtomicMark {
+        self.counter(self.slot(slot))
+    }
+    fn head(&self) -> &AtomicMark {
+        self.counter(HEAD)
+    }
+    fn lost(&self) -> &AtomicMark {
+        self.counter(LOST)
+    }
+    fn refused(&self) -> &AtomicMark {
+        self.counter(REFUSED)
+    }
+}
+
+unsafe fn open<const DROPS: bool>(
+    name: *const c_char,
+    value: &AsofType,
+    capacity: u32,
+) -> Result<RawRing<DROPS>, ShmError> {
+    let count = within(capacity, 1..=1 << 24, "slots of a ring")?;
+    let kind = if DROPS { 3 } else { 2 };
+    let total = total(value.size, count, DROPS);
+    // SAFETY: the caller's promise.
+    let body = unsafe {
+        let layout = layout(value, kind, [capacity, 0, 0], total)?;
+        Body::open(name, Opening::OpenOrCreate, &layout, |_| ())?
+    };
+    Ok(RawRing {
+        body,
+        capacity: count,
+        size: value.size,
+    })
+}
+
+/// One end, of either policy.
+trait ProducerEnd {
+    fn claim(&mut self, most: usize) -> usize;
+    fn value(&self, index: usize) -> *mut c_void;
+    fn commit(&mut self, stamp: u64);
+    fn counters(&self) -> (u64, u64);
+}
+
+struct ProducerOf<const DROPS: bool> {
+    memory: RawRing<DROPS>,
+    state: ProducerState<Box<[u32]>>,
+    /// The first slot that was claimed and how many there are.
+    open: (usize, usize),
+    _claim: Claim,
+}
+
+impl<const DROPS: bool> ProducerOf<DROPS> {
+    fn attach(memory: RawRing<DROPS>) -> Result<Self, ShmError> {
+        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let book = vec![0; if DROPS { memory.capacity } else { 0 }];
+        Ok(ProducerOf {
+            state: ProducerState::attach(&memory, book.into_boxed_slice()),
+            memory,
+            open: (0, 0),
+            _claim: claim,
+        })
+    }
+}
+
+impl<const DROPS: bool> ProducerEnd for ProducerOf<DROPS> {
+    fn claim(&mut self, most: usize) -> usize {
+        self.open = match self.state.claim(&self.memory) {
+            Some(first) => (first, self.state.free_in_a_row(&self.memory, most)),
+            None => (0, 0),
+        };
+        self.open.1
+    }
+    fn value(&self, index: usize) -> *mut c_void {
+        let (first, count) = self.open;
+        if index >= count {
+            return core::ptr::null_mut();
+        }
+        self.memory.value(wrapped(&self.memory, first + index))
+    }
+    fn commit(&mut self, stamp: u64) {
+        let (first, count) = core::mem::take(&mut self.open);
+        for index in 0..count {
+            let slot = wrapped(&self.memory, first + index);
+            // SAFETY: the slot is free and not given away yet, so it is the producer's.
+            unsafe { self.memory.stamp(slot).write(stamp) };
+            self.state.publish(&self.memory, &mut Whole);
+        }
+    }
+    fn counters(&self) -> (u64, u64) {
+        let lost = self.memory.lost().load(Ordering::Relaxed);
+        (lost, self.memory.refused().load(Ordering::Relaxed))
+    }
+}
+
+trait ConsumerEnd {
+    fn claim(&mut self, most: usize) -> usize;
+    fn claim_newest(&mut self) -> usize;
+    fn sample(&self, index: usize) -> Option<(*const c_void, AsofMeta)>;
+    fn release(&mut self);
+    fn has_new(&self) -> bool;
+    fn lost(&self) -> u64;
+}
+
+struct ConsumerOf<const DROPS: bool> {
+    memory: RawRing<DROPS>,
+    state: ConsumerState,
+    /// The first sample that was claimed and how many there are.
+    open: Option<(Sample, usize)>,
+    _claim: Claim,
+}
+
+impl<const DROPS: bool> ConsumerOf<DROPS> {
+    fn attach(memory: RawRing<DROPS>) -> Result<Self, ShmError> {
+        let claim = claim(&memory.body.0, Role::READER)?;
+        Ok(ConsumerOf {
+            state: ConsumerState::attach(&memory),
+            memory,
+            open: None,
+            _claim: claim,
+        })
+    }
+
+    fn nth(&self, index: usize) -> Option<Sample> {
+        let (first, count) = self.open?;
+        (index < count).then(|| Sample {
+            slot: wrapped(&self.memory, first.slot + index),
+            position: first.position.wrapping_add(index as u64),
+            missed: if index == 0 { first.missed } else { 0 },
+        })
+    }
+}
+
+impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
+    fn claim(&mut self, most: usize) -> usize {
+        if self.open.is_none() && most > 0 {
+            self.open = self.state.claim(&self.memory).map(|first| (first, 1));
+            if let Some((_, count)) = &mut self.open {
+                let most = most.min(self.memory.capacity);
+                while *count < most && self.state.claim_next_in_row(&self.memory).is_some() {
+                    *count += 1;
+                }
+            }
+        }
+        self.open.map_or(0, |(_, count)| count)
+    }
+    fn claim_newest(&mut self) -> usize {
+        if self.open.is_none() {
+            self.open = self
+                .state
+                .claim_newest(&self.memory)
+                .map(|(newest, _)| (newest, 1));
+        }
+        self.open.map_or(0, |(_, count)| count)
+    }
+    fn sample(&self, index: usize) -> Option<(*const c_void, AsofMeta)> {
+        let sample = self.nth(index)?;
+        // SAFETY: the sample is the consumer's until it is released.
+        let stamp = unsafe { self.memory.stamp(sample.slot).read() };
+        let meta = AsofMeta {
+            generation: sample.position,
+            stamp,
+            missed: sample.missed,
+        };
+        Some((self.memory.value(sample.slot), meta))
+    }
+    fn release(&mut self) {
+        let count = self.open.map_or(0, |(_, count)| count);
+        for index in 0..count {
+            if let Some(sample) = self.nth(index) {
+                ConsumerState::release(&self.memory, sample);
+            }
+        }
+        self.open = None;
+    }
+    fn has_new(&self) -> bool {
+        self.state.has_next(&self.memory)
+    }
+    fn lost(&self) -> u64 {
+        self.memory.lost().load(Ordering::Relaxed)
+    }
+}
+
+/// Fills the slots of a ring.
+pub struct AsofRingProducer(Box<dyn ProducerEnd>);
+
+/// Empties the slots of a ring.
+pub struct AsofRingConsumer(Box<dyn ConsumerEnd>);
+
+/// Opens (or makes) a ring of so many slots to write; when it is full it refuses, or drops its oldest sample.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_producer_open(
+    name: *const c_char,
+    value: AsofType,
+    slots: u32,
+    drops_oldest: bool,
+) -> *mut AsofRingProducer {
+    // SAFETY: the caller's promise.
+    let opened: Result<Box<dyn ProducerEnd>, ShmError> = unsafe {
+        if drops_oldest {
+            open::<true>(name, &value, slots)
+                .and_then(ProducerOf::attach)
+                .map(|end| Box::new(end) as _)
+        } else {
+            open::<false>(name, &value, slots)
+                .and_then(ProducerOf::attach)
+                .map(|end| Box::new(end) as _)
+        }
+    };
+    boxed(opened.map(AsofRingProducer))
+}
+
+/// The next slot, to fill in place; null if the ring is full. The same slot until it is committed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_try_write(producer: *mut AsofRingProducer) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let producer = unsafe { &mut *producer };
+    producer.0.claim(1);
+    producer.0.value(0)
+}
+
+/// Takes up to `most` slots in a row, to fill in place and commit together; how many, 0 if the ring is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_try_write_batch(
+    producer: *mut AsofRingProducer,
+    most: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *producer }.0.claim(most)
+}
+
+/// The how-manieth slot of those that were taken, from 0 on; null beyond them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_slot(
+    producer: *const AsofRingProducer,
+    index: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { &*producer }.0.value(index)
+}
+
+/// Gives the slots that were taken to the consumer; does nothing if none was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_commit(producer: *mut AsofRingProducer, stamp: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *producer }.0.commit(stamp);
+}
+
+/// How many samples were dropped unread, through all of the ring's life.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_lost(producer: *const AsofRingProducer) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*producer }.0.counters().0
+}
+
+/// How many times there was no slot to write to, through all of the ring's life.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_refused(producer: *const AsofRingProducer) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*producer }.0.counters().1
+}
+
+/// Gives the writing end up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_producer_close(producer: *mut AsofRingProducer) {
+    // SAFETY: the caller's promise.
+    unsafe { close(producer) }
+}
+
+/// Opens (or makes) a ring to read, made as for the producer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_consumer_open(
+    name: *const c_char,
+    value: AsofType,
+    slots: u32,
+    drops_oldest: bool,
+) -> *mut AsofRingConsumer {
+    // SAFETY: the caller's promise.
+    let opened: Result<Box<dyn ConsumerEnd>, ShmError> = unsafe {
+        if drops_oldest {
+            open::<true>(name, &value, slots)
+                .and_then(ConsumerOf::attach)
+                .map(|end| Box::new(end) as _)
+        } else {
+            open::<false>(name, &value, slots)
+                .and_then(ConsumerOf::attach)
+                .map(|end| Box::new(end) as _)
+        }
+    };
+    boxed(opened.map(AsofRingConsumer))
+}
+
+/// The oldest sample, in place, until it is released; null if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_try_read(
+    consumer: *mut AsofRingConsumer,
+    meta: *mut AsofMeta,
+) -> *const c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*consumer).0.claim(1);
+        asof_ring_sample(consumer, 0, meta)
+    }
+}
+
+/// The newest sample, in place, until it is released; older ones are given back unread. Null if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_try_latest(
+    consumer: *mut AsofRingConsumer,
+    meta: *mut AsofMeta,
+) -> *const c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*consumer).0.claim_newest();
+        asof_ring_sample(consumer, 0, meta)
+    }
+}
+
+/// Takes up to `most` samples in a row, in place, until they are released together; how many, 0 if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_try_read_batch(
+    consumer: *mut AsofRingConsumer,
+    most: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *consumer }.0.claim(most)
+}
+
+/// The how-manieth sample of those that were taken, from 0 on; null beyond them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_sample(
+    consumer: *const AsofRingConsumer,
+    index: usize,
+    meta: *mut AsofMeta,
+) -> *const c_void {
+    // SAFETY: the caller's promise.
+    let sample = unsafe { &*consumer }.0.sample(index);
+    sample.map_or(core::ptr::null(), |(value, found)| {
+        // SAFETY: the caller's promise.
+        unsafe { super::tell(meta, found) };
+        value
+    })
+}
+
+/// Gives the samples that were taken back to the producer; does nothing if none was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_release(consumer: *mut AsofRingConsumer) {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *consumer }.0.release();
+}
+
+/// Whether a sample is there that was not taken yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_has_new(consumer: *const AsofRingConsumer) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*consumer }.0.has_new()
+}
+
+/// How many samples were dropped unread, as the consumer sees it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_missed(consumer: *const AsofRingConsumer) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*consumer }.0.lost()
+}
+
+/// Gives the reading end up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_consumer_close(consumer: *mut AsofRingConsumer) {
+    // SAFETY: the caller's promise.
+    unsafe { close(consumer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Shared;
+    use crate::{DropOldest, Refuse, Ring};
+
+    #[test]
+    fn the_numbers_describe_the_rust_structure() {
+        fn check<const SIZE: usize, const N: usize>() {
+            let of = |drops| total(SIZE, N, drops) as u64;
+            assert_eq!(of(false), Ring::<[u8; SIZE], N, Refuse>::layout().total);
+            assert_eq!(of(true), Ring::<[u8; SIZE], N, DropOldest>::layout().total);
+            let numbers = [HEAD, LOST, REFUSED, SLOTS, slot_stride(SIZE), STAMP, VALUE];
+            assert_eq!(numbers, Ring::<[u8; SIZE], N, Refuse>::offsets());
+            assert_eq!(numbers, Ring::<[u8; SIZE], N, DropOldest>::offsets());
+        }
+        check::<1, 2>();
+        check::<144, 8>();
+        check::<112, 3>();
+        check::<8192, 8>();
+    }
+}

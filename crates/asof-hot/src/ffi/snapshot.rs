@@ -1,0 +1,251 @@
+//! The latest value, large; with one reader, the triple buffer.
+
+use core::ffi::{c_char, c_void};
+use std::boxed::Box;
+use std::vec;
+
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, stride, tell, within};
+use crate::shm::mapping::Claim;
+use crate::shm::{Opening, Role, ShmError, claim};
+use crate::snapshot::{Mail, Memory, ReaderState, WriterState};
+use crate::stamp::{Meta, Stamp};
+use crate::steps::Whole;
+use crate::sync::AtomicMark;
+
+// As `Snapshot` is laid out, for types aligned to 8 at most: a mailbox for each reader, then the buffers, each a
+// generation, a stamp, a value.
+const MAILBOX: usize = 128;
+const GENERATION: usize = 0;
+const STAMP: usize = 8;
+const VALUE: usize = 16;
+
+const fn buffers(readers: usize) -> usize {
+    readers * MAILBOX
+}
+const fn buffer_stride(size: usize) -> usize {
+    stride(VALUE + size)
+}
+const fn total(size: usize, readers: usize) -> usize {
+    buffers(readers) + (readers + 2) * buffer_stride(size)
+}
+
+/// A snapshot of a size known at run time.
+struct RawSnapshot {
+    body: Body,
+    readers: usize,
+    size: usize,
+}
+
+impl RawSnapshot {
+    fn buffer(&self, buffer: usize) -> *mut u8 {
+        let offset = buffers(self.readers) + buffer * buffer_stride(self.size);
+        self.body.place(offset)
+    }
+    fn value(&self, buffer: usize) -> *mut u8 {
+        self.buffer(buffer).wrapping_add(VALUE)
+    }
+    /// # Safety
+    /// A mailbox names the buffer.
+    unsafe fn meta(&self, buffer: usize) -> Meta {
+        // SAFETY: the caller's promise, so nobody writes it.
+        unsafe {
+            Meta {
+                generation: self.generation_of(buffer),
+                stamp: Stamp(self.buffer(buffer).add(STAMP).cast::<u64>().read()),
+            }
+        }
+    }
+}
+
+impl Memory for RawSnapshot {
+    fn readers(&self) -> usize {
+        self.readers
+    }
+    fn mailbox(&self, reader: usize) -> &AtomicMark {
+        // SAFETY: the mailboxes come first, one after the other.
+        unsafe { self.body.at(reader * MAILBOX) }
+    }
+    unsafe fn generation_of(&self, buffer: usize) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { self.buffer(buffer).add(GENERATION).cast::<u64>().read() }
+    }
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp) {
+        let buffer = self.buffer(buffer);
+        // SAFETY: the caller's promise.
+        unsafe {
+            buffer.add(GENERATION).cast::<u64>().write(generation);
+            buffer.add(STAMP).cast::<u64>().write(stamp.0);
+        }
+    }
+    fn address(&self, buffer: usize) -> *const u8 {
+        self.buffer(buffer)
+    }
+}
+
+/// Publishes a large value.
+pub struct AsofSnapshotWriter {
+    memory: RawSnapshot,
+    state: WriterState<Box<[Mail]>>,
+    _claim: Claim,
+}
+
+/// Reads a large value.
+pub struct AsofSnapshotReader {
+    memory: RawSnapshot,
+    state: ReaderState,
+    _claim: Claim,
+}
+
+unsafe fn open(
+    name: *const c_char,
+    value: &AsofType,
+    readers: u32,
+) -> Result<RawSnapshot, ShmError> {
+    let count = within(readers, 1..=999, "readers of a snapshot")?;
+    // SAFETY: the caller's promise.
+    let body = unsafe {
+        let layout = layout(value, 4, [readers, 0, 0], total(value.size, count))?;
+        Body::open(name, Opening::OpenOrCreate, &layout, |_| ())?
+    };
+    Ok(RawSnapshot {
+        body,
+        readers: count,
+        size: value.size,
+    })
+}
+
+/// Opens (or makes) a large value with so many readers, to write. With one reader it is a triple buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_writer_open(
+    name: *const c_char,
+    value: AsofType,
+    readers: u32,
+) -> *mut AsofSnapshotWriter {
+    // SAFETY: the caller's promise.
+    let opened = unsafe { open(name, &value, readers) };
+    boxed(opened.and_then(|memory| {
+        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let known = vec![Mail::default(); memory.readers].into_boxed_slice();
+        Ok(AsofSnapshotWriter {
+            state: WriterState::attach(&memory, known),
+            memory,
+            _claim: claim,
+        })
+    }))
+}
+
+/// The back buffer, to fill in place until it is published; it holds some older value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_back(writer: *mut AsofSnapshotWriter) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let writer = unsafe { &*writer };
+    writer.memory.value(writer.state.back).cast()
+}
+
+/// The back buffer, made equal to what was published last, to be changed in part.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_edit(writer: *mut AsofSnapshotWriter) -> *mut c_void {
+    // SAFETY: the caller's promise; the back buffer is ours, nobody writes the front one, and they are two.
+    unsafe {
+        let writer = &*writer;
+        let front = writer.memory.value(writer.state.front);
+        let back = writer.memory.value(writer.state.back);
+        back.copy_from_nonoverlapping(front, writer.memory.size);
+        back.cast()
+    }
+}
+
+/// Gives the back buffer to all readers; another one is the back buffer then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_publish(writer: *mut AsofSnapshotWriter, stamp: u64) {
+    // SAFETY: the caller's promise.
+    let writer = unsafe { &mut *writer };
+    let AsofSnapshotWriter { memory, state, .. } = writer;
+    state.publish(memory, Stamp(stamp), &mut Whole);
+}
+
+/// How many values were published, through all of the segment's life.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_generation(writer: *const AsofSnapshotWriter) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*writer }.state.generation
+}
+
+/// Gives the writing end up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_writer_close(writer: *mut AsofSnapshotWriter) {
+    // SAFETY: the caller's promise.
+    unsafe { close(writer) }
+}
+
+/// Opens (or makes) a large value with so many readers, as the how-manieth of them, from 0 on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_reader_open(
+    name: *const c_char,
+    value: AsofType,
+    readers: u32,
+    number: u32,
+) -> *mut AsofSnapshotReader {
+    // SAFETY: the caller's promise.
+    let opened = unsafe { open(name, &value, readers) };
+    boxed(opened.and_then(|memory| {
+        let (number, count) = (number as usize, memory.readers);
+        if number >= count {
+            return Err(ShmError::NoSuchEnd { number, count });
+        }
+        let claim = claim(&memory.body.0, Role::reader(number))?;
+        Ok(AsofSnapshotReader {
+            state: ReaderState::attach(&memory, number),
+            memory,
+            _claim: claim,
+        })
+    }))
+}
+
+/// Whether something was published that this reader has not taken yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_has_new(reader: *const AsofSnapshotReader) -> bool {
+    // SAFETY: the caller's promise.
+    let reader = unsafe { &*reader };
+    reader.state.has_new(&reader.memory)
+}
+
+/// The newest value, in place; it stays as it is until the next call. Of generation 0 before the first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_latest(
+    reader: *mut AsofSnapshotReader,
+    meta: *mut AsofMeta,
+) -> *const c_void {
+    // SAFETY: the caller's promise.
+    let reader = unsafe { &mut *reader };
+    reader.state.take_newest(&reader.memory);
+    // SAFETY: the mailbox says that this reader has the buffer.
+    unsafe { tell(meta, reader.memory.meta(reader.state.held)) };
+    reader.memory.value(reader.state.held).cast_const().cast()
+}
+
+/// Gives a reading end up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_reader_close(reader: *mut AsofSnapshotReader) {
+    // SAFETY: the caller's promise.
+    unsafe { close(reader) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Snapshot;
+
+    #[test]
+    fn the_numbers_describe_the_rust_structure() {
+        fn check<const SIZE: usize, const R: usize>() {
+            assert_eq!(total(SIZE, R), size_of::<Snapshot<[u8; SIZE], R>>());
+            assert_eq!(total(SIZE * 8, R), size_of::<Snapshot<[u64; SIZE], R>>());
+            let numbers = [buffers(R), buffer_stride(SIZE), GENERATION, STAMP, VALUE];
+            assert_eq!(numbers, Snapshot::<[u8; SIZE], R>::offsets());
+        }
+        check::<1, 1>();
+        check::<112, 2>();
+        check::<4096, 3>();
+    }
+}

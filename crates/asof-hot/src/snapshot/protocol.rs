@@ -1,0 +1,210 @@
+//! The mailboxes, and who may change them.
+
+use crate::order;
+use crate::stamp::Stamp;
+use crate::steps::{Steps, Whole};
+use crate::sync::{AtomicMark, Ordering, Word};
+use crate::words::fetch_for_writing;
+
+/// What the protocol needs of the memory; typed in Rust, of a size known at run time only in the C interface.
+pub(crate) trait Memory {
+    /// How many readers; there are two buffers more.
+    fn readers(&self) -> usize;
+    fn mailbox(&self, reader: usize) -> &AtomicMark;
+    /// Which publication a buffer holds.
+    ///
+    /// # Safety
+    /// A mailbox names the buffer, so nobody writes it.
+    unsafe fn generation_of(&self, buffer: usize) -> u64;
+    /// Writes into a buffer which publication it is.
+    ///
+    /// # Safety
+    /// No mailbox names the buffer, and the caller is the writer.
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp);
+    /// Where a buffer is, for hints to the cache only.
+    fn address(&self, buffer: usize) -> *const u8;
+}
+
+/// A buffer that exists, whatever another process has put into a mailbox.
+#[inline(always)]
+fn existing<M: Memory>(memory: &M, buffer: usize) -> usize {
+    if buffer < memory.readers() + 2 {
+        buffer
+    } else {
+        0
+    }
+}
+
+/// What a mailbox says: the buffer that is offered to its reader, whether that was taken, and which buffer the reader
+/// holds if it was not.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mail(Word);
+
+impl Mail {
+    const FRESH: Word = 1 << 31;
+
+    #[inline(always)]
+    const fn new(offered: usize, held: usize, is_fresh: bool) -> Self {
+        Mail(offered as Word | (held as Word) << 15 | (is_fresh as Word) << 31)
+    }
+    #[inline(always)]
+    const fn offered(self) -> usize {
+        (self.0 & 0x7fff) as usize
+    }
+    #[inline(always)]
+    const fn is_fresh(self) -> bool {
+        self.0 & Self::FRESH != 0
+    }
+    /// The buffer that the reader has.
+    #[inline(always)]
+    const fn in_hand(self) -> usize {
+        if self.is_fresh() {
+            (self.0 >> 15 & 0x7fff) as usize
+        } else {
+            self.offered()
+        }
+    }
+}
+
+/// What the writer knows.
+pub(crate) struct WriterState<Known> {
+    /// The buffer that was published last.
+    pub(crate) front: usize,
+    /// The buffer that nobody else has.
+    pub(crate) back: usize,
+    pub(crate) generation: u64,
+    /// What each mailbox held when it was last looked at; its reader may have taken the offer since.
+    known: Known,
+}
+
+impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
+    /// Takes over from a writer that is gone, or starts; finishes what the last one had begun to publish. `known` has
+    /// room for each reader.
+    pub(crate) fn attach<M: Memory>(memory: &M, known: Known) -> Self {
+        let mut state = WriterState {
+            front: 0,
+            back: 0,
+            generation: 0,
+            known,
+        };
+        for reader in 0..memory.readers() {
+            let mail = Mail(memory.mailbox(reader).load(Ordering::Acquire));
+            let buffer = existing(memory, mail.offered());
+            // SAFETY: the mailbox names it.
+            let generation = unsafe { memory.generation_of(buffer) };
+            if generation >= state.generation {
+                (state.front, state.generation) = (buffer, generation);
+            }
+        }
+        state.offer_to_all(memory, state.front, &mut Whole);
+        state.back = state.unused(memory);
+        state
+    }
+
+    #[inline(always)]
+    pub(crate) fn publish<M: Memory>(&mut self, memory: &M, stamp: Stamp, steps: &mut impl Steps) {
+        self.generation += 1;
+        // SAFETY: no mailbox names the back buffer, so it is ours.
+        unsafe { memory.seal(self.back, self.generation, stamp) };
+        self.offer_to_all(memory, self.back, steps);
+        self.front = self.back;
+        self.back = self.unused(memory);
+        fetch_for_writing(memory.address(self.back), 64);
+    }
+
+    #[inline(always)]
+    fn offer_to_all<M: Memory>(&mut self, memory: &M, buffer: usize, steps: &mut impl Steps) {
+        for reader in 0..memory.readers() {
+            if steps.stop() {
+                return;
+            }
+            self.known.as_mut()[reader] = offer(memory.mailbox(reader), buffer);
+        }
+    }
+
+    /// A buffer that is not the front one and that no reader can have.
+    #[inline(always)]
+    fn unused<M: Memory>(&self, memory: &M) -> usize {
+        let known = self.known.as_ref();
+        if memory.readers() + 2 <= 64 {
+            let mut used = 1u64 << (self.front & 63);
+            for mail in known {
+                used |= 1 << (mail.in_hand() & 63);
+            }
+            return (!used).trailing_zeros() as usize;
+        }
+        let mut candidate = 0;
+        while candidate == self.front || known.iter().any(|mail| mail.in_hand() == candidate) {
+            candidate += 1;
+        }
+        candidate
+    }
+}
+
+/// Offers a buffer to one reader; returns what its mailbox holds then.
+#[inline(always)]
+fn offer(mailbox: &AtomicMark, buffer: usize) -> Mail {
+    // A look and a change would fetch the line twice from the reader's core.
+    fetch_for_writing((&raw const *mailbox).cast(), 1);
+    let mut found = Mail(mailbox.load(order::snapshot_taken_load()));
+    if found.is_fresh() {
+        // Its reader may take the last offer this very moment.
+        let offer = Mail::new(buffer, found.in_hand(), true);
+        let exchanged = mailbox.compare_exchange(
+            found.0,
+            offer.0,
+            order::snapshot_exchange(),
+            order::snapshot_taken_load(),
+        );
+        match exchanged {
+            Ok(_) => return offer,
+            Err(taken) => found = Mail(taken),
+        }
+    }
+    // A reader leaves its mailbox alone until there is a new offer, so this needs no exchange.
+    let offer = Mail::new(buffer, found.in_hand(), true);
+    mailbox.store(offer.0, order::snapshot_offer_store());
+    offer
+}
+
+/// What a reader knows.
+pub(crate) struct ReaderState {
+    reader: usize,
+    /// The buffer this reader has.
+    pub(crate) held: usize,
+}
+
+impl ReaderState {
+    /// Takes over from a reader that is gone, with the buffer that it held, or starts.
+    pub(crate) fn attach<M: Memory>(memory: &M, reader: usize) -> Self {
+        let mut mail = Mail(memory.mailbox(reader).load(Ordering::Acquire));
+        if mail.is_fresh() {
+            // Which buffer is held is only certain once the offer is taken.
+            mail = take(memory.mailbox(reader));
+        }
+        ReaderState {
+            reader,
+            held: existing(memory, mail.offered()),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_new<M: Memory>(&self, memory: &M) -> bool {
+        Mail(memory.mailbox(self.reader).load(Ordering::Relaxed)).is_fresh()
+    }
+
+    /// Takes the newest buffer, if there is one that it does not have.
+    #[inline(always)]
+    pub(crate) fn take_newest<M: Memory>(&mut self, memory: &M) {
+        if self.has_new(memory) {
+            self.held = existing(memory, take(memory.mailbox(self.reader)).offered());
+        }
+    }
+}
+
+/// Takes an offer that is there. Only its reader takes the mark off, so a subtraction does it, which processors do in
+/// one piece.
+#[inline(always)]
+fn take(mailbox: &AtomicMark) -> Mail {
+    Mail(mailbox.fetch_sub(Mail::FRESH, order::snapshot_take()))
+}
