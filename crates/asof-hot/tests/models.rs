@@ -456,50 +456,60 @@ fn mux_finds_the_command_that_a_stamp_promises() {
 
 #[test]
 fn mux_never_follows_a_command_given_after_a_more_important_one() {
-    model(3, || {
-        let MuxEnds {
-            sources: [mut low, mut high],
-            output,
-            ..
-        } = mux::<[u64; 2], 2, 0>([Source::new(SPAN); 2], []);
-        low.write(&whole(1), Stamp(100));
-        let thread = thread::spawn(move || {
-            high.write(&whole(2), Stamp(100));
-            low.write(&whole(3), Stamp(100));
+    for remembers in [false, true] {
+        model(3, move || {
+            let MuxEnds {
+                sources: [mut low, mut high],
+                output,
+                ..
+            } = mux::<[u64; 2], 2, 0>([Source::new(SPAN); 2], []);
+            low.write(&whole(1), Stamp(100));
+            if remembers {
+                assert_eq!(output.read(Stamp(100)).unwrap().value, whole(1));
+            }
+            let thread = thread::spawn(move || {
+                high.write(&whole(2), Stamp(100));
+                low.write(&whole(3), Stamp(100));
+            });
+            let command = output.read(Stamp(100)).expect("someone commands");
+            assert_whole(command.value);
+            assert_ne!(
+                command.value,
+                whole(3),
+                "the more important source was alive before that"
+            );
+            assert_eq!(command.source, usize::from(command.value == whole(2)));
+            thread.join().unwrap();
         });
-        let command = output.read(Stamp(100)).expect("someone commands");
-        assert_whole(command.value);
-        assert_ne!(
-            command.value,
-            whole(3),
-            "the more important source was alive before that"
-        );
-        assert_eq!(command.source, usize::from(command.value == whole(2)));
-        thread.join().unwrap();
-    });
+    }
 }
 
 #[test]
 fn mux_never_follows_a_command_given_after_a_lock() {
-    model(3, || {
-        let MuxEnds {
-            sources: [mut source],
-            locks: [mut lock],
-            output,
-            ..
-        } = mux::<[u64; 2], 1, 1>([Source::new(SPAN)], [Lock::new(1)]);
-        source.write(&whole(1), Stamp(100));
-        let thread = thread::spawn(move || {
-            lock.engage();
-            source.write(&whole(2), Stamp(100));
+    for remembers in [false, true] {
+        model(3, move || {
+            let MuxEnds {
+                sources: [mut source],
+                locks: [mut lock],
+                output,
+                ..
+            } = mux::<[u64; 2], 1, 1>([Source::new(SPAN)], [Lock::new(1)]);
+            source.write(&whole(1), Stamp(100));
+            if remembers {
+                assert_eq!(output.read(Stamp(100)).unwrap().value, whole(1));
+            }
+            let thread = thread::spawn(move || {
+                lock.engage();
+                source.write(&whole(2), Stamp(100));
+            });
+            match output.read(Stamp(100)) {
+                Ok(command) => assert_eq!(command.value, whole(1)),
+                Err(stop) => assert_eq!(stop, Stop::Locked { lock: 0 }),
+            }
+            thread.join().unwrap();
+            assert_eq!(output.read(Stamp(100)), Err(Stop::Locked { lock: 0 }));
         });
-        match output.read(Stamp(100)) {
-            Ok(command) => assert_eq!(command.value, whole(1)),
-            Err(stop) => assert_eq!(stop, Stop::Locked { lock: 0 }),
-        }
-        thread.join().unwrap();
-        assert_eq!(output.read(Stamp(100)), Err(Stop::Locked { lock: 0 }));
-    });
+    }
 }
 
 #[test]
