@@ -1,4 +1,4 @@
-//! The latest odometry, 144 bytes: reads with the writer quiet or not, writes, and the worst read of many.
+//! The latest odometry, 144 bytes: reads with the writer quiet or not, and writes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ asof_hot::plain! {
     pub struct Odometry { pub values: [f64; 18] }
 }
 
-const ZERO: Odometry = Odometry { values: [0.0; 18] };
+pub const ZERO: Odometry = Odometry { values: [0.0; 18] };
 const ROUNDS: usize = 40;
 
 pub fn run(bench: &Bench) {
@@ -46,16 +46,6 @@ pub fn run(bench: &Bench) {
     );
 }
 
-/// The longest read of many, which takes its time.
-pub fn run_worst(bench: &Bench) {
-    bench.case(
-        "latest_144_read_worst_of_10m",
-        "ns",
-        1,
-        everyone(Kind::ReadWorst),
-    );
-}
-
 /// What is measured.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -65,8 +55,6 @@ enum Kind {
     ReadPaced {
         period: f64,
     },
-    /// The longest of ten million reads while the other core writes at 1 MHz.
-    ReadWorst,
 }
 
 fn everyone(kind: Kind) -> Vec<Contender<'static>> {
@@ -174,11 +162,7 @@ where
     W: FnMut(&Odometry) + Send + 'static,
     R: FnMut(&mut Odometry) + Send + 'static,
 {
-    let mut is_warm = !matches!(kind, Kind::ReadWorst);
     contender(name, move || {
-        if !std::mem::replace(&mut is_warm, true) {
-            return 0.0; // so long a run needs no warm-up
-        }
         let (mut write, mut read) = make();
         write(&ZERO);
         match kind {
@@ -218,14 +202,6 @@ where
                     write_numbered(write),
                 )
             }),
-            Kind::ReadWorst => worst(
-                move || {
-                    let mut out = ZERO;
-                    read(&mut out);
-                    black_box(&mut out);
-                },
-                write_numbered(write),
-            ),
         }
     })
 }
@@ -276,40 +252,6 @@ fn paced(
     )
 }
 
-/// The longest of ten million reads beside a writer at 1 MHz, in nanoseconds, or of as many as fit into ten seconds.
-/// Without a real-time policy, as a robot runs: whoever waits for a lock whose holder was sent off its core waits for
-/// that too.
-fn worst(mut read: impl FnMut(), mut write: impl FnMut() + Send + 'static) -> f64 {
-    const READS: u64 = 10_000_000;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let until = is_over.clone();
-    let period = (1000.0 * ticks_per_nano()) as u64;
-    let writer = std::thread::spawn(move || {
-        let mut next = ticks();
-        while !until.load(Ordering::Relaxed) {
-            while ticks() < next {}
-            // Not more often to catch up: a writer that was sent off its core has missed those.
-            next = ticks() + period;
-            write();
-        }
-    });
-    let mut longest = 0;
-    let mut last = ticks();
-    let end = last + (10e9 * ticks_per_nano()) as u64;
-    for _ in 0..READS {
-        read();
-        let now = ticks();
-        longest = longest.max(now - last);
-        last = now;
-        if now > end {
-            break;
-        }
-    }
-    is_over.store(true, Ordering::Relaxed);
-    writer.join().expect("the writer does not panic");
-    longest as f64 / ticks_per_nano()
-}
-
 fn cpp_cell(name: &'static str, kind: Kind) -> Contender<'static> {
     let new = || {
         Arc::new(cpp::Object::new(
@@ -317,13 +259,8 @@ fn cpp_cell(name: &'static str, kind: Kind) -> Contender<'static> {
             cpp::cpp_latest_delete,
         ))
     };
-    let mut is_warm = !matches!(kind, Kind::ReadWorst);
     contender(name, move || {
-        if !std::mem::replace(&mut is_warm, true) {
-            return 0.0;
-        }
         let cell = new();
-        let writer = cell.clone();
         // SAFETY (all): the object is alive, and one thread at a time writes.
         match kind {
             Kind::ReadQuiet => on_one_core(
@@ -342,14 +279,6 @@ fn cpp_cell(name: &'static str, kind: Kind) -> Contender<'static> {
                     move || unsafe { cpp::cpp_latest_write(writer.pointer, 1) },
                 )
             }),
-            Kind::ReadWorst => worst(
-                || {
-                    let mut out = ZERO;
-                    unsafe { cpp::cpp_latest_read_one(cell.pointer, (&raw mut out).cast()) };
-                    black_box(&mut out);
-                },
-                move || unsafe { cpp::cpp_latest_write(writer.pointer, 1) },
-            ),
         }
     })
 }

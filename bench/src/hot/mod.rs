@@ -8,6 +8,7 @@ mod ring;
 mod ring_peers;
 mod shm;
 mod small;
+mod tails;
 
 use crate::harness::Bench;
 
@@ -21,5 +22,5 @@ pub fn run(bench: &mut Bench) {
     small::run(bench);
     map::run(bench);
     shm::run(bench);
-    latest::run_worst(bench);
+    tails::run(bench);
 }

@@ -12,10 +12,10 @@ use crate::harness::{Bench, Contender, contender};
 
 asof_hot::plain! {
     /// A velocity command, 72 bytes.
-    struct Command { values: [f64; 9] }
+    pub struct Command { pub values: [f64; 9] }
 }
 
-const ZERO: Command = Command { values: [0.0; 9] };
+pub const ZERO: Command = Command { values: [0.0; 9] };
 const COUNT: u64 = 200_000;
 const ROUNDS: usize = 40;
 
@@ -32,7 +32,7 @@ pub fn run(bench: &Bench) {
     bench.case("notify_nobody_waiting", "ns", ROUNDS, notify());
 }
 
-fn four_levels() -> MuxEnds<Command, 4, 1> {
+pub fn four_levels() -> MuxEnds<Command, 4, 1> {
     asof_hot::mux([Source::new(Duration::from_millis(500)); 4], [Lock::new(4)])
 }
 
@@ -71,7 +71,7 @@ fn mux_read(level: usize) -> Vec<Contender<'static>> {
                 ..
             } = four_levels();
             sources[level].write(&ZERO, Stamp(1000));
-            let work = || {
+            let work = move || {
                 let mut out = ZERO;
                 let mut followed = 0;
                 for count in 0..COUNT {

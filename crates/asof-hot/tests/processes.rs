@@ -13,6 +13,7 @@ type Odometry = Latest<Value, 4>;
 type Scans = Ring<Value, 4, DropOldest>;
 type Commands = Ring<Value, 4, Refuse>;
 type Map = Snapshot<[u64; 512], 2>;
+type Drive = Mux<[u64; 9], 2, 1>;
 
 /// A name of its own for each test, removed at its end.
 struct Name(String);
@@ -25,7 +26,15 @@ impl Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        for suffix in ["", ".odometry", ".scans", ".commands", ".map"] {
+        for suffix in [
+            "",
+            ".odometry",
+            ".scans",
+            ".commands",
+            ".map",
+            ".drive",
+            ".bumper",
+        ] {
             let _ = remove(&format!("{}{suffix}", self.0));
         }
     }
@@ -37,15 +46,20 @@ struct Robot {
     scans: Segment<Scans>,
     commands: Segment<Commands>,
     map: Segment<Map>,
+    drive: Segment<Drive>,
+    bumper: Segment<EventLatch>,
 }
 
 impl Robot {
     fn open(name: &str) -> Self {
+        let limits = ([Source::new(Duration::from_hours(1)); 2], [Lock::new(2)]);
         Robot {
             odometry: Segment::open_or_create(&format!("{name}.odometry"), ()).unwrap(),
             scans: Segment::open_or_create(&format!("{name}.scans"), ()).unwrap(),
             commands: Segment::open_or_create(&format!("{name}.commands"), ()).unwrap(),
             map: Segment::open_or_create(&format!("{name}.map"), ()).unwrap(),
+            drive: Segment::open_or_create(&format!("{name}.drive"), limits).unwrap(),
+            bumper: Segment::open_or_create(&format!("{name}.bumper"), None).unwrap(),
         }
     }
 }
@@ -69,6 +83,8 @@ fn write_for_ever(robot: &Robot) {
     let mut scans = robot.scans.producer().unwrap();
     let mut commands = robot.commands.producer().unwrap();
     let mut map = robot.map.writer().unwrap();
+    let mut drive = robot.drive.source(1).unwrap();
+    let mut bumper = robot.bumper.trigger().unwrap();
     for number in odometry.generation().. {
         odometry.write(&[number; 18], Stamp(number));
         let mut slot = scans.try_write().expect("never refused");
@@ -80,6 +96,8 @@ fn write_for_ever(robot: &Robot) {
         }
         map.back().fill(number);
         map.publish(Stamp(number));
+        drive.write(&[number; 9], Stamp(number));
+        bumper.trigger(1, Stamp(number));
     }
 }
 
@@ -153,6 +171,8 @@ fn a_writer_killed_at_any_moment_leaves_no_reader_stuck_and_none_torn() {
     let mut scans = robot.scans.consumer().unwrap();
     let mut commands = robot.commands.consumer().unwrap();
     let mut map = robot.map.reader(1).unwrap();
+    let (output, observer) = (robot.drive.output(), robot.bumper.observer());
+    let mut events = 0;
     let mut seen = 0;
     let mut last_scan = 0;
     let mut last_command = 0;
@@ -179,6 +199,14 @@ fn a_writer_killed_at_any_moment_leaves_no_reader_stuck_and_none_torn() {
             last_command = command.meta().generation;
         }
         assert_whole(&*map.latest());
+        match output.read(Stamp(seen)) {
+            Ok(command) => assert_whole(&command.value),
+            Err(stop) => assert_eq!(stop, Stop::Nobody, "before the first command"),
+        }
+        if let State::Contact(contact) = observer.state(Stamp(seen)) {
+            assert!(contact.count >= events && contact.first <= contact.last);
+            events = contact.count;
+        }
         reads += 1;
         seen
     };
