@@ -359,14 +359,15 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
-        // SAFETY: the caller's promise.
-        let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
-        self.pace.saw::<T, N>(meta);
-        let next = slot_of((meta.generation as Word).wrapping_add(1), N);
+        // By what was seen last, not by what is seen now: both fetches are under way at once.
+        let next = slot_of(self.pace.newest.get().wrapping_add(1), N);
         fetch_for_reading(
             (&raw const self.memory.slots[next]).cast(),
             core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
         );
+        // SAFETY: the caller's promise.
+        let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
+        self.pace.saw::<T, N>(meta);
         Some((meta, retries))
     }
 
