@@ -609,3 +609,31 @@ unsafe fn copy_slot(slot: &impl SlotMemory, generation: Word, target: *mut u8) -
         stamp: Stamp(stamp),
     })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_comes_to_its_end_goes_on_slot_by_slot() {
+        let memory = Latest::<u64, 4>::new();
+        let reader = LatestReader::attach(&memory);
+        let mut last = NEVER - 3;
+        for value in 1..=6_u64 {
+            // SAFETY: there is one writer, and the source is a u64.
+            let next = unsafe {
+                publish(
+                    &memory,
+                    last,
+                    (&raw const value).cast(),
+                    Stamp(0),
+                    &mut Whole,
+                )
+            };
+            assert_eq!(slot_of(next, 4), (slot_of(last, 4) + 1) % 4);
+            assert!(next != 0 && next != NEVER);
+            assert_eq!(reader.read().map(|sample| sample.value), Some(value));
+            last = next;
+        }
+    }
+}
