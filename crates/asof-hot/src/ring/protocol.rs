@@ -216,6 +216,8 @@ pub(crate) struct ConsumerState {
     slot: usize,
     /// Samples that were gone past on the way to a newer one, which was then dropped; only where the producer may.
     gone_past: usize,
+    /// Samples that were dropped before those; nobody was told of them either.
+    missed_before: Word,
 }
 
 impl ConsumerState {
@@ -269,6 +271,7 @@ impl ConsumerState {
             position,
             slot,
             gone_past: 0,
+            missed_before: 0,
         };
         (state, sum)
     }
@@ -295,9 +298,8 @@ impl ConsumerState {
         while self.has_next(memory) {
             Self::release(memory, newest);
             self.gone_past += 1;
-            let missed = newest.missed;
+            self.missed_before = newest.missed;
             newest = self.claim(memory)?;
-            newest.missed += missed;
         }
         Some((newest, self.take_gone_past()))
     }
@@ -379,7 +381,10 @@ impl ConsumerState {
 
     #[inline(always)]
     fn took<M: Memory>(&mut self, memory: &M, slot: usize, position: Word) -> Claim {
-        let missed = position.wrapping_sub(self.position);
+        let mut missed = position.wrapping_sub(self.position);
+        if M::DROPS {
+            missed = missed.wrapping_add(core::mem::take(&mut self.missed_before));
+        }
         self.position = position.wrapping_add(1);
         self.slot = after(memory, slot);
         Claim {
