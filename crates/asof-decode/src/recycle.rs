@@ -9,7 +9,7 @@ use arrow_buffer::{ArrowNativeType, Buffer, ToByteSlice};
 use bytes::Bytes;
 
 /// What may lie unused, in bytes, over all columns of the process.
-const KEPT_BYTES: usize = 10 << 20;
+const KEPT_BYTES: usize = 6 << 20;
 /// Less than this is had from the allocator as quickly.
 const WORTH_KEEPING: usize = 16 << 10;
 

@@ -93,7 +93,7 @@ pub struct ChannelReport {
 /// Failures that are told in full for each channel; the rest is counted.
 const FAILURES_KEPT: usize = 8;
 /// What all tables together may hold, if there are many.
-const BYTES_OF_ALL: usize = 16 << 20;
+const BYTES_OF_ALL: usize = 12 << 20;
 /// A table is not closed below this, however many there are.
 const BYTES_AT_LEAST: usize = 256 << 10;
 /// Rows that tell how large a whole batch will be.

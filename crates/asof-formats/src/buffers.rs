@@ -15,7 +15,7 @@ pub(crate) struct BufferPool {
 
 /// What the pool may keep while nobody uses it.
 const KEPT_BUFFERS: usize = 8;
-const KEPT_BYTES: usize = 16 << 20;
+const KEPT_BYTES: usize = 8 << 20;
 /// Buffers are made of steps of this: chunks of about one size fit into each other's.
 const STEP: usize = 1 << 20;
 

@@ -19,7 +19,7 @@ pub(crate) struct Prefetch {
 }
 
 /// What may lie loaded and not yet taken.
-const BYTES_AHEAD: u64 = 32 << 20;
+const BYTES_AHEAD: u64 = 16 << 20;
 /// Plans shorter than this are not worth a thread.
 const WORTH_A_THREAD: usize = 3;
 

@@ -1,0 +1,263 @@
+//! What the names in an IDL text stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::SchemaError;
+use crate::model::{Case, Constant, Field, Kind, MessageType, Scalar, Struct};
+
+use super::{Definition, Member, StructSyntax, TypeSyntax, UnionSyntax, parse_integer};
+
+/// Turns definitions into types: names into places, constants into numbers.
+pub(super) struct Resolver<'a> {
+    pub definitions: &'a HashMap<String, Definition>,
+    pub language: &'static str,
+    pub types: MessageType,
+    pub places: HashMap<String, usize>,
+    pub depth: usize,
+}
+
+const TYPES_AT_MOST: usize = 128;
+
+impl Resolver<'_> {
+    /// The full name that `name` has, seen from within `scope`.
+    fn lookup(&self, name: &str, scope: &[String]) -> Option<String> {
+        (0..=scope.len()).rev().find_map(|len| {
+            let mut full = scope[..len].join("::");
+            if len > 0 {
+                full.push_str("::");
+            }
+            full.push_str(name);
+            self.definitions.contains_key(&full).then_some(full)
+        })
+    }
+
+    fn integer(&self, text: &str, scope: &[String]) -> Result<i64, SchemaError> {
+        let mut text = text.trim().to_owned();
+        for _ in 0..16 {
+            if let Some(value) = parse_integer(&text) {
+                return Ok(value);
+            }
+            match text.as_str() {
+                "TRUE" | "true" => return Ok(1),
+                "FALSE" | "false" => return Ok(0),
+                _ => {}
+            }
+            if let [b'\'', byte, b'\''] = text.as_bytes() {
+                return Ok(i64::from(*byte));
+            }
+            let found = self.lookup(&text.replace(' ', ""), scope);
+            match found.and_then(|full| self.definitions.get(&full)) {
+                Some(Definition::Constant(value)) => text.clone_from(value),
+                _ => break,
+            }
+        }
+        Err(SchemaError::Unreadable {
+            language: self.language,
+            reason: format!("'{text}' is no number that is known"),
+        })
+    }
+
+    pub fn structure(&mut self, full: &str) -> Result<usize, SchemaError> {
+        if let Some(&place) = self.places.get(full) {
+            return Ok(place);
+        }
+        self.depth += 1;
+        if self.depth > TYPES_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: "types are nested too deep".to_owned(),
+            });
+        }
+        let place = self.types.structs.len();
+        self.places.insert(full.to_owned(), place);
+        self.types.structs.push(Struct {
+            name: full.to_owned(),
+            ..Struct::default()
+        });
+        let definitions = self.definitions;
+        match definitions.get(full) {
+            Some(Definition::Struct(syntax)) => self.fill_struct(place, full, syntax)?,
+            Some(Definition::Union(syntax)) => self.fill_union(place, syntax)?,
+            _ => {
+                return Err(SchemaError::UnknownType {
+                    name: full.to_owned(),
+                    user: full.to_owned(),
+                });
+            }
+        }
+        self.depth -= 1;
+        Ok(place)
+    }
+
+    fn fill_struct(
+        &mut self,
+        place: usize,
+        full: &str,
+        syntax: &StructSyntax,
+    ) -> Result<(), SchemaError> {
+        let mut fields = Vec::new();
+        if let Some(base) = &syntax.base {
+            let (kind, _) = self.kind(base, &syntax.scope)?;
+            if let Kind::Struct(base) = kind {
+                fields.extend(self.types.structs[base].fields.iter().cloned());
+            }
+        }
+        let mut next = fields
+            .iter()
+            .map(|field: &Field| field.number + 1)
+            .max()
+            .unwrap_or(0);
+        for member in &syntax.members {
+            let field = self.field(member, &syntax.scope, &mut next)?;
+            fields.push(field);
+        }
+        let constants = self.constants_of(full);
+        let target = &mut self.types.structs[place];
+        target.fields = fields;
+        target.extensibility = syntax.extensibility;
+        target.constants = constants;
+        Ok(())
+    }
+
+    /// rosidl writes a message's constants into a module beside it.
+    fn constants_of(&self, full: &str) -> Vec<Constant> {
+        let prefix = format!("{full}_Constants::");
+        let mut constants: Vec<Constant> = self
+            .definitions
+            .iter()
+            .filter_map(|(name, definition)| match definition {
+                Definition::Constant(value) => Some(Constant {
+                    name: name.strip_prefix(&prefix)?.to_owned(),
+                    kind: String::new(),
+                    value: value.clone(),
+                }),
+                _ => None,
+            })
+            .collect();
+        constants.sort_by(|a, b| a.name.cmp(&b.name));
+        constants
+    }
+
+    fn fill_union(&mut self, place: usize, syntax: &UnionSyntax) -> Result<(), SchemaError> {
+        let (kind, _) = self.kind(&syntax.discriminator, &syntax.scope)?;
+        let mut fields = vec![Field::new("_d", kind)];
+        let mut cases = Vec::new();
+        let mut next = 1;
+        for (labels, is_default, member) in &syntax.members {
+            let labels: Result<Vec<i64>, SchemaError> = labels
+                .iter()
+                .map(|label| self.integer(label, &syntax.scope))
+                .collect();
+            cases.push(Case {
+                labels: labels?,
+                is_default: *is_default,
+            });
+            fields.push(self.field(member, &syntax.scope, &mut next)?);
+        }
+        let target = &mut self.types.structs[place];
+        target.fields = fields;
+        target.cases = Some(cases);
+        target.extensibility = syntax.extensibility;
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        member: &Member,
+        scope: &[String],
+        next: &mut u32,
+    ) -> Result<Field, SchemaError> {
+        let (kind, bound) = self.kind(&member.kind, scope)?;
+        let number = member.id.unwrap_or(*next);
+        *next = number.wrapping_add(1);
+        Ok(Field {
+            name: member.name.clone(),
+            kind,
+            is_optional: member.is_optional,
+            number,
+            oneof: None,
+            default: member.default.clone(),
+            bound,
+        })
+    }
+
+    fn kind(
+        &mut self,
+        syntax: &TypeSyntax,
+        scope: &[String],
+    ) -> Result<(Kind, Option<u64>), SchemaError> {
+        let bound_of = |resolver: &Self, bound: &Option<String>| {
+            bound
+                .as_ref()
+                .map(|bound| {
+                    resolver
+                        .integer(bound, scope)
+                        .map(|bound| bound.max(0) as u64)
+                })
+                .transpose()
+        };
+        Ok(match syntax {
+            TypeSyntax::Scalar(scalar) => (Kind::Scalar(*scalar), None),
+            TypeSyntax::Byte => (Kind::Scalar(Scalar::Uint8), None),
+            TypeSyntax::Text(bound) => (Kind::Text, bound_of(self, bound)?),
+            TypeSyntax::WideText(bound) => (Kind::WideText, bound_of(self, bound)?),
+            TypeSyntax::Sequence(item, bound) => {
+                let bound = bound_of(self, bound)?;
+                let (item, _) = self.kind(item, scope)?;
+                let kind = if item == Kind::Scalar(Scalar::Uint8) {
+                    Kind::Blob
+                } else {
+                    Kind::List(Box::new(item))
+                };
+                (kind, bound)
+            }
+            TypeSyntax::Map(key, value) => {
+                let (key, _) = self.kind(key, scope)?;
+                let (value, _) = self.kind(value, scope)?;
+                (Kind::Map(Box::new(key), Box::new(value)), None)
+            }
+            TypeSyntax::Array(item, len) => {
+                let len = self.integer(len, scope)?;
+                let len = u32::try_from(len).map_err(|_| SchemaError::TooLarge {
+                    reason: format!("an array of {len} elements"),
+                })?;
+                let (item, _) = self.kind(item, scope)?;
+                let kind = if item == Kind::Scalar(Scalar::Uint8) {
+                    Kind::FixedBlob(len)
+                } else {
+                    Kind::Array(Box::new(item), len)
+                };
+                (kind, None)
+            }
+            TypeSyntax::Named(name, scope) => return self.named(name, scope),
+        })
+    }
+
+    fn named(&mut self, name: &str, scope: &[String]) -> Result<(Kind, Option<u64>), SchemaError> {
+        let missing = || SchemaError::UnknownType {
+            name: name.to_owned(),
+            user: scope.join("::"),
+        };
+        let full = self.lookup(name, scope).ok_or_else(missing)?;
+        let definitions = self.definitions;
+        match definitions.get(&full) {
+            Some(Definition::Struct(_) | Definition::Union(_)) => {
+                Ok((Kind::Struct(self.structure(&full)?), None))
+            }
+            Some(Definition::Enum(names)) => Ok((Kind::Enum(Arc::clone(names)), None)),
+            Some(Definition::Typedef(kind, scope)) => {
+                self.depth += 1;
+                if self.depth > TYPES_AT_MOST {
+                    return Err(SchemaError::Recursive {
+                        name: full,
+                        language: self.language,
+                    });
+                }
+                let kind = self.kind(kind, scope)?;
+                self.depth -= 1;
+                Ok(kind)
+            }
+            _ => Err(missing()),
+        }
+    }
+}
