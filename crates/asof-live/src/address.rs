@@ -57,6 +57,11 @@ pub enum AddressError {
     /// It starts with something else.
     #[error("'{0}' is no address of a robot: it should look like zenoh://host:7447")]
     Scheme(String),
+    /// A host is none.
+    #[error(
+        "'{0}' is no host: it should look like robot, 192.168.1.5:7447, [::1]:7447 or udp/robot:7447"
+    )]
+    Host(String),
     /// A parameter is unknown, or its value is.
     #[error(
         "'{0}' is not understood: parameters are mode=peer|client|router, domain=N, listen=tcp/host:port, multicast=true|false"
@@ -83,7 +88,7 @@ impl std::str::FromStr for Address {
         };
         let hosts = hosts.trim_end_matches('/');
         for host in hosts.split(',').filter(|host| !host.is_empty()) {
-            address.connect.push(endpoint(host));
+            address.connect.push(endpoint(host)?);
         }
         for parameter in parameters.split('&').filter(|part| !part.is_empty()) {
             address.set(parameter)?;
@@ -105,7 +110,7 @@ impl Address {
             ("mode", "client") => self.mode = Mode::Client,
             ("mode", "router") => self.mode = Mode::Router,
             ("domain", number) => self.domain = number.parse().map_err(|_| unknown())?,
-            ("listen", host) if !host.is_empty() => self.listen.push(endpoint(host)),
+            ("listen", host) if !host.is_empty() => self.listen.push(endpoint(host)?),
             ("multicast", flag) => self.multicast = flag.parse().map_err(|_| unknown())?,
             _ => return Err(unknown()),
         }
@@ -113,19 +118,30 @@ impl Address {
     }
 }
 
-/// `host`, `host:port` or `tcp/host:port` as an endpoint.
-fn endpoint(host: &str) -> String {
-    if host.contains('/') {
-        return host.to_owned();
+/// `host`, `host:port`, `[v6]:port` or `tcp/host:port` as an endpoint.
+fn endpoint(text: &str) -> Result<String, AddressError> {
+    let wrong = || AddressError::Host(text.to_owned());
+    let (protocol, place) = text.split_once('/').unwrap_or(("tcp", text));
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (place, "7447"),
+    };
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match bare {
+        Some(version_six) => version_six.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(is_of_a_name),
+    };
+    let is_known = matches!(protocol, "tcp" | "udp");
+    if !is_known || !is_host || port.parse::<u16>().is_err() {
+        return Err(wrong());
     }
-    let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
-        port.bytes().all(|b| b.is_ascii_digit()) && (!before.contains(':') || before.ends_with(']'))
-    });
-    if has_port {
-        format!("tcp/{host}")
-    } else {
-        format!("tcp/{host}:7447")
-    }
+    Ok(format!("{protocol}/{host}:{port}"))
+}
+
+fn is_of_a_name(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_' | '*')
 }
 
 #[cfg(test)]
@@ -169,6 +185,12 @@ mod tests {
             "zenoh://x?mode=boss",
             "zenoh://x?speed=9",
             "zenoh://x?domain=-1",
+            "zenoh://:::::",
+            "zenoh://a b",
+            "zenoh://x:port",
+            "zenoh://ftp/x:1",
+            "zenoh://[robot]:1",
+            "zenoh://x?listen=:7",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

@@ -37,7 +37,16 @@ impl LiveError {
                 address.connect,
                 address.listen
             ),
-            cause: cause.to_string(),
+            cause: said(cause),
         }
+    }
+}
+
+/// What Zenoh says, without the line of its source that says it.
+pub(crate) fn said(cause: &zenoh::Error) -> String {
+    let text = cause.to_string();
+    match text.rfind(" at ") {
+        Some(place) if text[place..].contains(".rs:") => text[..place].to_owned(),
+        _ => text,
     }
 }

@@ -42,10 +42,11 @@ pub use window::{FromSample, LiveWindow, WindowBuilder};
 /// Opens a session with the robot at an address; see [`Address`] for what it can say.
 ///
 /// A robot that is not there yet is waited for in the background, and one that goes away and comes back is found
-/// again: subscriptions and windows stay as they are.
+/// again: subscriptions and windows stay as they are. A client alone needs its router to begin with.
 ///
 /// # Errors
-/// When the address is none, or the session cannot be opened (such as an endpoint to listen on that is taken).
+/// When the address is none, or the session cannot be opened: an endpoint to listen on is taken, or a client's router
+/// does not answer within two seconds.
 pub fn connect(address: &str) -> Result<Robot, LiveError> {
     Robot::open(&address.parse()?)
 }

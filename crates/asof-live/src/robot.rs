@@ -13,9 +13,10 @@ use zenoh::Wait;
 use zenoh::sample::SampleKind;
 
 use crate::describe::{self, Described};
+use crate::error::said;
 use crate::ros::{Token, TopicKey, ros_type_name, tokens_of_domain};
 use crate::subscribe::{Interest, Subscription};
-use crate::{Address, LiveError, Sample};
+use crate::{Address, LiveError, Mode, Sample};
 
 /// A session with a running robot. Clones share the same session; it is closed with the last of them.
 ///
@@ -70,6 +71,9 @@ pub struct Topic {
     /// Who publishes it.
     pub publishers: Vec<Arc<Publisher>>,
 }
+
+/// How long a client waits for its router, in milliseconds.
+const CLIENT_TIMEOUT: i64 = 2_000;
 
 enum Change {
     Appeared(String),
@@ -213,7 +217,7 @@ impl Robot {
             .wait()
             .map_err(|cause| LiveError::Zenoh {
                 what: format!("cannot publish on {key}"),
-                cause: cause.to_string(),
+                cause: said(&cause),
             })
     }
 
@@ -357,7 +361,7 @@ fn watch_tokens(
         .wait()
         .map_err(|cause| LiveError::Zenoh {
             what: "cannot watch the robot's liveliness tokens".to_owned(),
-            cause: cause.to_string(),
+            cause: said(&cause),
         })
 }
 
@@ -376,13 +380,16 @@ fn configuration(address: &Address) -> Result<zenoh::Config, LiveError> {
         let quoted: Vec<_> = endpoints.iter().map(|e| format!("{e:?}")).collect();
         format!("[{}]", quoted.join(","))
     };
+    let is_client = address.mode == Mode::Client;
+    let timeout = if is_client { CLIENT_TIMEOUT } else { -1 };
     let settings = [
         ("mode", format!("{:?}", address.mode.name())),
         ("connect/endpoints", list(&address.connect)),
         ("listen/endpoints", list(&address.listen)),
-        // A robot that is not there yet, or goes away, is waited for.
-        ("connect/timeout_ms", "-1".to_owned()),
-        ("connect/exit_on_failure", "false".to_owned()),
+        // A robot that is not there yet, or goes away, is waited for in the background. A client has no session
+        // without its router: it waits a moment, and says so.
+        ("connect/timeout_ms", timeout.to_string()),
+        ("connect/exit_on_failure", is_client.to_string()),
         ("scouting/multicast/enabled", address.multicast.to_string()),
         ("timestamping/enabled", "true".to_owned()),
     ];
@@ -391,7 +398,7 @@ fn configuration(address: &Address) -> Result<zenoh::Config, LiveError> {
             .insert_json5(name, &value)
             .map_err(|cause| LiveError::Zenoh {
                 what: format!("cannot set {name} to {value}"),
-                cause: cause.to_string(),
+                cause: said(&cause),
             })?;
     }
     Ok(config)

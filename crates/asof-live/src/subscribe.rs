@@ -11,6 +11,7 @@ use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
 use crate::describe::Described;
+use crate::error::said;
 use crate::robot::{Inner, now};
 use crate::ros::{Attachment, Durability, QosProfile, Reliability};
 use crate::sample::Payload;
@@ -105,7 +106,7 @@ impl Subscription {
             .wait()
             .map_err(|cause| LiveError::Zenoh {
                 what: format!("cannot subscribe to '{key_expression}'"),
-                cause: cause.to_string(),
+                cause: said(&cause),
             })?;
         let subscription = Subscription::new(robot, Box::new(|_| false), callback);
         let held = Subscriber::Plain { _held: subscriber };

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "live")]
 
+#[allow(dead_code, reason = "shared with the other tests")]
 mod common;
 
 use std::process::{Child, Command, Output, Stdio};
@@ -279,7 +280,6 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
     let first = Talking::new(&address, &[("/chatter", STRING)]);
     let child = start(&folder, &line);
     until_recording(&folder, "out.mcap");
-    let heard = first.said();
     drop(first);
     thread::sleep(Duration::from_secs(4));
     let mut second = None;
@@ -299,17 +299,21 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
         text(&output.stderr)
     );
     let said = folder.stdout("cat out.mcap --json");
-    let numbers: Vec<u64> = said
+    let times: Vec<i64> = said
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
-        .map(|message| message["sequence"].as_u64().expect("a number"))
+        .map(|message| message["log_time"].as_i64().expect("a time"))
         .collect();
-    // The second robot counts from one again.
-    let again = numbers
+    let is_gap = |pair: &[i64]| pair[1] - pair[0] > 3_000_000_000;
+    let gap = times
         .windows(2)
-        .position(|pair| pair[1] < pair[0])
-        .expect("two robots");
-    assert!(numbers[again] >= heard.saturating_sub(200) && again + 1 < numbers.len());
+        .position(is_gap)
+        .expect("the router was away");
+    assert!(
+        gap > 10 && times.len() - gap > 10,
+        "{gap} of {}",
+        times.len()
+    );
 }
 
 /// A response of the type description service, as a node gives it.
@@ -489,9 +493,14 @@ fn a_robot_that_is_not_there_is_waited_for() {
     for mode in ["peer", "client"] {
         let line = format!("live zenoh://127.0.0.1:{port}?mode={mode} --plain --for 4");
         let output = start(&folder, &line).wait_with_output().expect("ended");
-        assert!(output.status.success(), "{}", text(&output.stderr));
         let notes = text(&output.stderr);
         assert!(notes.contains("nobody answers at tcp/127.0.0.1"), "{notes}");
+        // A client has no session to end in order.
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(mode == "client")),
+            "{notes}"
+        );
     }
 }
 

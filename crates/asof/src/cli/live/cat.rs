@@ -37,7 +37,7 @@ pub fn cat(
         msg_path: msg_path.to_vec(),
         duration: None,
     };
-    let mut session = connection.open()?;
+    let mut session = connection.open(screen)?;
     let dropped = Arc::new(AtomicU64::new(0));
     let (sender, samples) = mpsc::sync_channel(WAITING);
     let count = Arc::clone(&dropped);

@@ -24,7 +24,7 @@ const COMPLAINT: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
-    let mut session = verb.connection.open()?;
+    let mut session = verb.connection.open(screen)?;
     // Written in place from the start: whatever happens, what was recorded is where it was asked for.
     let file = create(&verb.output, verb.force)?;
     let mut options = RecordOptions {

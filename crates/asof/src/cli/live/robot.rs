@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use asof_core::Stamp;
 use asof_formats::Definitions;
-use asof_live::{Address, AddressError, Publisher, Robot};
+use asof_live::{Address, AddressError, Mode, Publisher, Robot};
 
 use super::Connection;
 use crate::cli::failure::Usage;
@@ -17,6 +17,8 @@ use crate::cli::screen::Screen;
 pub const TICK: Duration = Duration::from_millis(50);
 /// Nobody is missed before this long.
 const GRACE: Duration = Duration::from_secs(2);
+
+const UNTIL: &str = "trying again until somebody does (Ctrl-C ends it)";
 
 /// Set by Ctrl-C and SIGTERM.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -39,7 +41,7 @@ struct Presence {
 
 impl Connection {
     /// Opens the session. The robot may come later.
-    pub fn open(&self) -> anyhow::Result<Session> {
+    pub fn open(&self, screen: &Screen) -> anyhow::Result<Session> {
         let address: Address = self
             .url
             .parse()
@@ -47,7 +49,8 @@ impl Connection {
         let definitions = Definitions::with_folders(&self.msg_path)
             .context("cannot look for definitions there; check the folder of --msg-path")?;
         stop_on_signals()?;
-        let robot = Robot::open(&address)?;
+        let started = Instant::now();
+        let robot = self.reach(&address, started, screen)?;
         robot.set_definitions(definitions);
         let endpoints = if address.connect.is_empty() {
             address.listen.join(", ")
@@ -56,7 +59,7 @@ impl Connection {
         };
         Ok(Session {
             robot,
-            started: Instant::now(),
+            started,
             limit: self.duration,
             presence: Presence {
                 endpoints,
@@ -65,6 +68,29 @@ impl Connection {
                 changed: Instant::now(),
             },
         })
+    }
+
+    /// A client has no session before its router is there, so it tries again; all others wait in the background.
+    fn reach(&self, address: &Address, started: Instant, screen: &Screen) -> anyhow::Result<Robot> {
+        let mut has_told = false;
+        loop {
+            let error = match Robot::open(address) {
+                Ok(robot) => return Ok(robot),
+                Err(error) => error,
+            };
+            let is_over = self
+                .duration
+                .is_some_and(|limit| started.elapsed() >= limit);
+            if address.mode != Mode::Client || is_over || INTERRUPTED.load(Ordering::Relaxed) {
+                return Err(error.into());
+            }
+            if !has_told {
+                let endpoints = address.connect.join(", ");
+                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"));
+                has_told = true;
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Whether a topic was asked for.
@@ -134,9 +160,9 @@ impl Session {
         }
         match (*is_there, told.is_some()) {
             (true, _) => screen.note(format_args!("connected to {endpoints}")),
-            (false, false) => screen.note(format_args!(
-                "nobody answers at {endpoints} yet; trying again until somebody does (Ctrl-C ends it)"
-            )),
+            (false, false) => {
+                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"))
+            }
             (false, true) => screen.note(format_args!(
                 "the connection to {endpoints} is lost; trying again until it is back"
             )),

@@ -15,7 +15,7 @@ use crate::cli::Outcome;
 use crate::cli::screen::{Screen, output};
 
 pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
-    let mut session = verb.connection.open()?;
+    let mut session = verb.connection.open(screen)?;
     let mut watch = Watch::new(&session.robot, verb.connection.chooser());
     for key in &verb.connection.key {
         watch.add_key(&session.robot, key)?;
