@@ -49,6 +49,7 @@ async function open(url, options = {}) {
 
 let count = 0;
 async function step(name, work) {
+  if (wants("--only-times")) return;
   const began = performance.now();
   try {
     await work();
@@ -266,7 +267,7 @@ if (wants("--pictures")) {
   console.log(`pictures are in ${ASOF_PICTURES}`);
 }
 
-if (wants("--times")) {
+if (wants("--times") || wants("--only-times")) {
   for (const round of [1, 2, 3]) {
     const { url, began } = await serve("demo", "-o", `time-${round}.mcap`, "--serve");
     const view = await open(url);

@@ -31,6 +31,7 @@ export class Connection {
   private framesWanted = 0;
   private lastFrames?: Told["frames"];
   private pendingSeek?: number;
+  private isSeeking = false;
   private wait = 250;
 
   connect(): void {
@@ -74,19 +75,28 @@ export class Connection {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(command));
   }
 
-  /** Seeks are sent once per frame: only the last of them counts. */
+  /** The first seek of a frame goes out at once; of those that follow in it, the last counts. */
   seek(t: number): void {
     const at = Math.max(0, Math.min(Math.round(t), this.summary?.duration ?? 0));
-    const isFirst = this.pendingSeek === undefined;
-    this.pendingSeek = at;
-    if (isFirst)
-      requestAnimationFrame(() => {
-        this.send({ op: "seek", t: this.pendingSeek });
-        this.state.t = this.pendingSeek ?? 0;
-        this.stateAt = performance.now();
-        this.pendingSeek = undefined;
-        this.tell("state", this.state);
-      });
+    if (this.isSeeking) {
+      this.pendingSeek = at;
+      return;
+    }
+    this.isSeeking = true;
+    this.sendSeek(at);
+    requestAnimationFrame(() => {
+      this.isSeeking = false;
+      const pending = this.pendingSeek;
+      this.pendingSeek = undefined;
+      if (pending !== undefined) this.seek(pending);
+    });
+  }
+
+  private sendSeek(t: number): void {
+    this.send({ op: "seek", t });
+    this.state = { ...this.state, t };
+    this.stateAt = performance.now();
+    this.tell("state", this.state);
   }
 
   toggle(): void {

@@ -61,7 +61,9 @@ impl App {
         limits: Limits,
         cache_bytes: u64,
     ) -> Self {
-        let cache = BlockCache::over(source, Options::with_budget(cache_bytes));
+        // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
+        let blocks = cache_bytes / 4 * 3;
+        let cache = BlockCache::over(source, Options::with_budget(blocks));
         let range = cache.summary().range;
         let start = if range.is_empty() {
             Stamp::EPOCH

@@ -16,7 +16,8 @@ pub struct ServeOptions {
     pub hosts: Vec<String>,
     /// Other sites whose pages may connect, such as `https://app.foxglove.dev`.
     pub origins: Vec<String>,
-    /// Bytes that the block cache may hold.
+    /// Bytes for what was read: three quarters for the block cache, the rest for what a few players have read
+    /// ahead and what waits to be sent.
     pub cache_bytes: u64,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,11 +47,13 @@ fn show_all(served: &Served, name: &str) {
             continue;
         }
         let (role, topic) = (&topic["role"], topic["topic"].as_str().expect("a name"));
-        let encoded: String = topic.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let form = match role.as_str() {
-            Some(form @ ("image" | "points" | "grid")) => form,
-            _ => "json",
-        };
+        let encoded = topic.bytes().fold(String::new(), |mut text, byte| {
+            write!(text, "%{byte:02x}").expect("text");
+            text
+        });
+        let forms = ["image", "points", "grid"];
+        let form = role.as_str().filter(|role| forms.contains(role));
+        let form = form.unwrap_or("json");
         let answer = served.get(&format!("/api/message?topic={encoded}&t={end}&form={form}"));
         assert!(answer.status < 500, "{name} {topic}: {}", answer.status);
         if role.is_string() && answer.status == 200 && form != "json" {

@@ -269,7 +269,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     // A pose far away is still to be seen.
     arrowSize = Math.max(1, size / 25);
     controls.target.copy(center);
-    camera.position.copy(center).add(new three.Vector3(-0.4, -0.57, 0.7).multiplyScalar(size));
+    camera.position.copy(center).add(new three.Vector3(-0.34, -0.48, 0.6).multiplyScalar(size));
     // A map is looked at as a whole; without one, the robot is what there is to see.
     const hasMap = [...layers.values()].some((layer) => layer.object.getObjectByName("cells"));
     if (follow === "auto" && hasMap) followChoice.value = follow = "none";
