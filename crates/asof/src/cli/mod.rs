@@ -20,8 +20,8 @@ mod recover;
 mod report;
 mod screen;
 mod select;
-mod split;
 mod serve;
+mod split;
 mod tf;
 mod writing;
 
