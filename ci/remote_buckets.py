@@ -1,8 +1,8 @@
-"""Recordings in a bucket and on a web server, read by the command. See ci/remote-buckets."""
+"""Recordings in a bucket and on a web server. See ci/remote-buckets."""
 
+import contextlib
 import functools
 import http.server
-import json
 import os
 import pathlib
 import subprocess
@@ -13,14 +13,14 @@ import threading
 import boto3
 from moto.server import ThreadedMotoServer
 
-asof = str(pathlib.Path(sys.argv[1]).resolve())
+programs = pathlib.Path(sys.argv[1]).resolve()
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 failures = 0
 
 
-def run(*words, **env):
+def dump(place, **env):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
-    return subprocess.run([asof, *words], capture_output=True, text=True, env=clean | env, timeout=120, check=False)
+    return subprocess.run([programs / "dump", place], capture_output=True, text=True, env=clean | env, timeout=120, check=False)
 
 
 def expect(what, is_so, told=""):
@@ -56,6 +56,11 @@ class NoRanges(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def copyfile(self, source, outputfile):
+        # Whoever wanted a part hangs up on the whole.
+        with contextlib.suppress(ConnectionError):
+            super().copyfile(source, outputfile)
+
 
 def serve(handler, folder):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
@@ -65,7 +70,7 @@ def serve(handler, folder):
 
 with tempfile.TemporaryDirectory() as folder:
     local = str(pathlib.Path(folder) / "run.mcap")
-    assert run("demo", "-o", local, "--seconds", "3").returncode == 0
+    subprocess.run([programs / "shuffled", local, "5"], check=True)
     moto = ThreadedMotoServer(port=0, verbose=False)
     moto.start()
     _, port = moto.get_host_and_port()
@@ -80,24 +85,17 @@ with tempfile.TemporaryDirectory() as folder:
         "s3": ("s3://drives/day one/run.mcap", at_bucket),
         "http": (serve(Ranges, folder) + "/run.mcap", {}),
     }
+    wanted = dump(local).stdout
+    assert wanted
     for name, (place, env) in places.items():
-        found, wanted = run("info", place, "--json", **env), run("info", local, "--json")
-        expect(f"info over {name}", found.returncode == 0, found.stderr)
-        if found.returncode == 0:
-            one, other = json.loads(found.stdout), json.loads(wanted.stdout)
-            one["path"] = other["path"] = ""
-            expect(f"info over {name} is that of the file", one == other)
-        for words in (["cat", "--json", "--raw"], ["at", "--time", "+1.5s", "--json", "--raw"]):
-            found, wanted = (run(words[0], where, *words[1:], **env) for where in (place, local))
-            expect(f"{words[0]} over {name} is that of the file", found.stdout == wanted.stdout, found.stderr[:300])
-    found = run("info", "s3://drives/missing.mcap", **at_bucket)
-    expect("a missing object is told of", found.returncode == 1 and "no such file" in found.stderr, found.stderr)
-    found = run("info", serve(NoRanges, folder) + "/run.mcap")
-    told = found.stderr
-    expect("a server without ranges is told of", found.returncode == 1 and "does not hand out ranges" in told, told)
-    found = run("info", "az://container/run.mcap")
-    told = found.stderr
+        found = dump(place, **env)
+        expect(f"every message over {name} is that of the file", found.stdout == wanted, found.stderr[:300])
+    told = dump("s3://drives/missing.mcap", **at_bucket).stderr
+    expect("a missing object is told of", "no such file" in told, told)
+    told = dump(serve(NoRanges, folder) + "/run.mcap").stderr
+    expect("a server without ranges is told of", "does not hand out ranges" in told, told)
+    told = dump("az://container/run.mcap").stderr
     expect("azure without an account says what to set", "AZURE_STORAGE_ACCOUNT_NAME" in told, told)
-    expect("every refusal is one line", len(told.splitlines()) == 1, told)
+    expect("a refusal is one line", len(told.splitlines()) == 1, told)
     moto.stop()
 sys.exit(failures > 0)
