@@ -220,6 +220,8 @@ impl TransformBuffer {
             .graph
             .all()
             .filter_map(|frame| self.graph.edge_of(frame))
+            .flat_map(|edge| self.graph.with_previous(edge))
+            .filter(|edge| !edge.is_static())
         {
             let held = edge.history.hold();
             edge.history.clear(&held, &self.graph.pool);
@@ -274,13 +276,14 @@ impl TransformBuffer {
         };
         for frame in self.graph.all() {
             stats.frames += 1;
-            let mut next = self.graph.edge_of(frame);
-            stats.edges += usize::from(next.is_some());
-            while let Some(edge) = next {
+            let Some(edge) = self.graph.edge_of(frame) else {
+                continue;
+            };
+            stats.edges += 1;
+            for edge in self.graph.with_previous(edge) {
                 stats.samples += edge.history.len();
                 stats.evicted += edge.history.evicted();
                 stats.too_old += edge.too_old.load(Ordering::Relaxed);
-                next = edge.previous.map(|spot| self.graph.edges.at(spot));
             }
         }
         stats
@@ -308,10 +311,10 @@ impl TransformBuffer {
     /// The edge, if it is there with this parent.
     #[inline]
     fn existing(&self, parent: impl FrameRef, child: impl FrameRef) -> Option<&Edge> {
+        // The child first: where it is new, the parent need not be looked for.
+        let edge = self.graph.edge_of(child.get(&self.graph)?)?;
         let above = parent.get(&self.graph)?;
-        let below = child.get(&self.graph)?;
-        let edge = self.graph.edge_of(below)?;
-        std::ptr::eq(self.graph.frames.at(edge.parent), above).then_some(edge)
+        std::ptr::eq(self.graph.frames.at(edge.parent()), above).then_some(edge)
     }
 
     /// The edge, made if there is none: static if there is a pose, else dynamic.
@@ -323,65 +326,82 @@ impl TransformBuffer {
         child: impl FrameRef,
         pose: Option<&Pose>,
     ) -> Result<&Edge, UpdateError> {
+        let graph = &*self.graph;
+        let of_kind = |edge| self.of_kind(edge, pose.is_some());
         if let Some(edge) = self.existing(parent, child) {
-            if edge.is_static() == pose.is_some() {
-                return Ok(edge);
+            return of_kind(edge);
+        }
+        let mut change = graph.change();
+        let (above, below) = (parent.get(graph), child.get(graph));
+        let (named_above, named_below) = (
+            |error| self.bad_name(parent, child, (error, true)),
+            |error| self.bad_name(parent, child, (error, false)),
+        );
+        if let Some(edge) = below.and_then(|frame| graph.edge_of(frame)) {
+            let present = graph.frames.at(edge.parent());
+            if above == Some(present) {
+                // Someone else made it, just now.
+                return of_kind(edge);
             }
-            return Err(self.kind_conflict(edge));
-        }
-        let is_foreign = |found| found == Err(LookupError::ForeignId);
-        if is_foreign(parent.find(&self.graph)) || is_foreign(child.find(&self.graph)) {
-            return Err(UpdateError::ForeignId);
-        }
-        let mut change = self.graph.change();
-        let named = |error| self.bad_name(parent, child, error);
-        // What is refused leaves no frame behind: look before anything is made.
-        if let Some(edge) = child
-            .find(&self.graph)
-            .ok()
-            .and_then(|f| self.graph.edge_of(f))
-            && parent.find(&self.graph).ok() != Some(self.graph.frames.at(edge.parent))
-        {
+            if above.is_none() {
+                parent.vet().map_err(named_above)?;
+            }
             return Err(UpdateError::SecondParent {
-                parent: FrameName::unchecked(&parent.text(&self.graph)),
-                child: self.graph.frames.at(edge.child).name.clone(),
-                present: self.graph.frames.at(edge.parent).name.clone(),
+                parent: FrameName::unchecked(&parent.text(graph)),
+                child: graph.frames.at(edge.child).name.clone(),
+                present: present.name.clone(),
             });
         }
-        if parent.text(&self.graph) == child.text(&self.graph) {
+        // What is refused leaves no frame behind: all is looked at before anything is made.
+        let new_above = match above {
+            Some(_) => None,
+            None => Some(parent.vet().map_err(named_above)?),
+        };
+        let new_below = match below {
+            Some(_) => None,
+            None => Some(child.vet().map_err(named_below)?),
+        };
+        if let (Some(name), Some(other)) = (&new_above, &new_below)
+            && name == other
+        {
             return Err(UpdateError::SelfEdge {
-                parent: FrameName::unchecked(&parent.text(&self.graph)),
-                child: FrameName::unchecked(&child.text(&self.graph)),
+                parent: name.clone(),
+                child: other.clone(),
             });
         }
-        FrameName::new(&child.text(&self.graph))
-            .map_err(|problem| named((NameError::Bad(problem), false)))?;
-        let above = parent
-            .intern(&self.graph, &mut change)
-            .map_err(|e| named((e, true)))?;
-        let below = child
-            .intern(&self.graph, &mut change)
-            .map_err(|e| named((e, false)))?;
-        if let Some(edge) = self.graph.edge_of(below) {
-            // Someone else made it, just now.
-            if edge.is_static() == pose.is_some() {
-                return Ok(edge);
-            }
-            return Err(self.kind_conflict(edge));
-        }
+        let more = usize::from(new_above.is_some()) + usize::from(new_below.is_some());
+        graph.check_room(&change, more).map_err(named_below)?;
+        let above = match new_above {
+            Some(name) => Some(graph.make(&mut change, name).map_err(named_above)?),
+            None => above,
+        };
+        let below = match new_below {
+            Some(name) => Some(graph.make(&mut change, name).map_err(named_below)?),
+            None => below,
+        };
+        let (Some(above), Some(below)) = (above, below) else {
+            return Err(UpdateError::ForeignId);
+        };
         let bounds = self.options.limits.bounds();
-        let edge = self.graph.connect(&change, above, below, pose, bounds)?;
-        if let (Some(pose), true) = (pose, self.graph.observers.is_any()) {
+        let edge = graph.connect(&change, above, below, pose, bounds)?;
+        if let (Some(pose), true) = (pose, graph.observers.is_any()) {
             let _held = edge.history.hold();
-            self.graph
+            graph
                 .observers
                 .publish(below.id, &self.report(edge, None, pose));
         }
         drop(change);
-        if self.graph.waiters.is_due(i64::MAX - 1) {
-            self.graph.waiters.wake(i64::MAX);
+        if graph.waiters.is_due(i64::MAX - 1) {
+            graph.waiters.wake(i64::MAX);
         }
         Ok(edge)
+    }
+
+    fn of_kind<'a>(&self, edge: &'a Edge, is_static: bool) -> Result<&'a Edge, UpdateError> {
+        if edge.is_static() == is_static {
+            return Ok(edge);
+        }
+        Err(self.kind_conflict(edge))
     }
 
     #[inline]
@@ -390,7 +410,9 @@ impl TransformBuffer {
         let held = edge.history.hold();
         let inserted = edge
             .history
-            .insert(&held, &self.graph.pool, edge.bounds(), &words);
+            .insert(&held, &self.graph.pool, edge.bounds(), &words, || {
+                self.graph.make_room();
+            });
         if inserted == Inserted::TooOld {
             return Err(self.too_old(edge, stamp));
         }
@@ -408,7 +430,7 @@ impl TransformBuffer {
     }
 
     fn set_fixed(&self, edge: &Edge, pose: &Pose) {
-        let Some(fixed) = &edge.fixed else { return };
+        let Some(fixed) = edge.fixed() else { return };
         if fixed.read(&edge.history, Pose::of) == *pose {
             return;
         }
@@ -433,7 +455,9 @@ impl TransformBuffer {
         let held = edge.history.hold();
         let too_old = edge
             .history
-            .merge(&held, &self.graph.pool, edge.bounds(), &sorted);
+            .merge(&held, &self.graph.pool, edge.bounds(), &sorted, || {
+                self.graph.make_room();
+            });
         edge.too_old.fetch_add(too_old, Ordering::Relaxed);
         let is_due = edge.waiters.is_due(last);
         if self.graph.observers.is_any() {
@@ -453,7 +477,7 @@ impl TransformBuffer {
 
     fn report(&self, edge: &Edge, stamp: Option<Stamp>, pose: &Pose) -> Update {
         Update {
-            parent: self.graph.frames.at(edge.parent).name.clone(),
+            parent: self.graph.frames.at(edge.parent()).name.clone(),
             child: self.graph.frames.at(edge.child).name.clone(),
             stamp,
             isometry: pose.isometry(),
@@ -467,7 +491,7 @@ impl TransformBuffer {
             .range(&self.graph.pool)
             .map_or(stamp, |(_, n)| n.into());
         UpdateError::TooOld {
-            parent: self.graph.frames.at(edge.parent).name.clone(),
+            parent: self.graph.frames.at(edge.parent()).name.clone(),
             child: self.graph.frames.at(edge.child).name.clone(),
             stamp,
             newest,
@@ -477,7 +501,7 @@ impl TransformBuffer {
     #[cold]
     fn kind_conflict(&self, edge: &Edge) -> UpdateError {
         UpdateError::KindConflict {
-            parent: self.graph.frames.at(edge.parent).name.clone(),
+            parent: self.graph.frames.at(edge.parent()).name.clone(),
             child: self.graph.frames.at(edge.child).name.clone(),
             is_static: edge.is_static(),
         }

@@ -63,7 +63,7 @@ impl TransformBuffer {
     fn facts(&self, edge: &Edge) -> EdgeFacts {
         let graph = self.graph();
         EdgeFacts {
-            parent: graph.frames.at(edge.parent).name.clone(),
+            parent: graph.frames.at(edge.parent()).name.clone(),
             child: graph.frames.at(edge.child).name.clone(),
             is_static: edge.is_static(),
             samples: edge.history.len(),

@@ -23,6 +23,7 @@ pub(crate) mod sealed {
 
     use crate::error::LookupError;
     use crate::graph::{Change, Frame, Graph, NameError};
+    use crate::name::FrameName;
 
     pub trait Resolve {
         /// The frame, if there is one.
@@ -40,6 +41,8 @@ pub(crate) mod sealed {
             graph: &'a Graph,
             change: &mut Change<'_>,
         ) -> Result<&'a Frame, NameError>;
+        /// The name that a frame would get, or why there cannot be one.
+        fn vet(self) -> Result<FrameName, NameError>;
         fn text(&self, graph: &Graph) -> Cow<'_, str>;
     }
 }
@@ -63,6 +66,10 @@ impl Resolve for &str {
 
     fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
         graph.intern(change, self)
+    }
+
+    fn vet(self) -> Result<FrameName, NameError> {
+        FrameName::new(self).map_err(NameError::Bad)
     }
 
     fn text(&self, _graph: &Graph) -> Cow<'_, str> {
@@ -96,6 +103,10 @@ macro_rules! resolve_as_str {
                 graph.intern(change, self)
             }
 
+            fn vet(self) -> Result<FrameName, NameError> {
+                FrameName::new(self).map_err(NameError::Bad)
+            }
+
             fn text(&self, _graph: &Graph) -> Cow<'_, str> {
                 Cow::Borrowed(strip(self))
             }
@@ -127,6 +138,10 @@ impl Resolve for FrameId {
         _change: &mut Change<'_>,
     ) -> Result<&'a Frame, NameError> {
         self.find(graph).map_err(|_| NameError::Foreign)
+    }
+
+    fn vet(self) -> Result<FrameName, NameError> {
+        Err(NameError::Foreign)
     }
 
     fn text(&self, graph: &Graph) -> Cow<'_, str> {

@@ -316,7 +316,7 @@ impl TransformBuffer {
             .steady(|| graph.trace(target, source, None))
             .ok_or_else(|| graph.explain(target, source, 0, &Stop::Disconnected))?;
         let link = |edge: &Edge, is_inverse| ChainLink {
-            parent: graph.frames.at(edge.parent).name.clone(),
+            parent: graph.frames.at(edge.parent()).name.clone(),
             child: graph.frames.at(edge.child).name.clone(),
             is_static: edge.is_static(),
             is_inverse,
@@ -336,7 +336,7 @@ impl TransformBuffer {
     pub fn parent(&self, frame: impl FrameRef) -> Result<Option<FrameName>, LookupError> {
         let graph = self.graph();
         let edge = graph.edge_of(frame.find(graph)?);
-        Ok(edge.map(|edge| graph.frames.at(edge.parent).name.clone()))
+        Ok(edge.map(|edge| graph.frames.at(edge.parent()).name.clone()))
     }
 
     /// All frames, in the order in which they were first named.
@@ -364,8 +364,9 @@ impl TransformBuffer {
         if !graph.has_eras()
             && let Some(edge) = graph.direct(target, source)
         {
-            return match edge.at_once(&graph.pool, t) {
-                Some(pose) => Ok(pose.isometry()),
+            return match edge.look(&graph.pool, t) {
+                Some(Ok(pose)) => Ok(pose.isometry()),
+                Some(Err(miss)) => Err(graph.explain_edge(edge, t, miss)),
                 None => self.direct_carefully(edge, t),
             };
         }

@@ -367,7 +367,7 @@ impl Path {
 
 /// Adds an edge to the steps; static ones that follow each other become one.
 fn add(steps: &mut Vec<Step>, edge: &Edge, is_inverse: bool) {
-    let Some(fixed) = &edge.fixed else {
+    let Some(fixed) = edge.fixed() else {
         steps.push(Step::Moving(Spot::of(edge), is_inverse));
         return;
     };

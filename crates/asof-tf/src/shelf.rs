@@ -8,18 +8,29 @@
 
 #![allow(unsafe_code)]
 
-use std::ptr::{NonNull, null_mut};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
 
 use crate::sync::{AtomicPtr, Mutex, Ordering, locked};
 
-/// Owns things of one kind, until it is dropped.
+/// Owns things of one kind, until it is dropped. They stand on boards of some things each, so that a
+/// small thing costs no allocation of its own.
 pub(crate) struct Shelf<T> {
-    things: Mutex<Vec<NonNull<T>>>,
+    boards: Mutex<Boards<T>>,
+}
+
+/// Invariant: every board before the last is full, and the first `used` places of the last are taken.
+struct Boards<T> {
+    starts: Vec<NonNull<T>>,
+    used: usize,
+    /// Places of the first board.
+    first: usize,
 }
 
 /// Where a thing stands on its [`Shelf`].
 ///
-/// Invariant: a spot is only ever shown to the shelf that made it. Spots live in private fields of
+/// Invariant: a spot is only ever shown to the shelf that made it, or to the one that made the thing
+/// which the spot is a part of. Spots live in private fields of
 /// one buffer's own frames, edges and tables, next to the one shelf of their kind, and never leave it;
 /// unit tests check it on small shelves.
 pub(crate) struct Spot<T>(NonNull<T>);
@@ -32,7 +43,7 @@ pub(crate) struct Table<T> {
     links: Box<[Link<T>]>,
 }
 
-// SAFETY: a shelf owns its things as a `Vec<Box<T>>` would; they move with it between threads.
+// SAFETY: a shelf owns its things as a `Vec<Box<[T]>>` would; they move with it between threads.
 unsafe impl<T: Send> Send for Shelf<T> {}
 // SAFETY: sharing a shelf shares `&T` (needs `T: Sync`) and lets any thread put things on it that
 // another thread drops (needs `T: Send`).
@@ -42,19 +53,63 @@ unsafe impl<T: Send + Sync> Send for Spot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Spot<T> {}
 
+impl<T> Boards<T> {
+    /// Places of a later board: a page's worth.
+    const LATER: usize = match 4096 / size_of::<T>() {
+        0 => 1,
+        places => places,
+    };
+
+    fn places(&self, board: usize) -> usize {
+        if board == 0 { self.first } else { Self::LATER }
+    }
+
+    fn add_board(&mut self) {
+        let board = Box::<[T]>::new_uninit_slice(self.places(self.starts.len()));
+        // SAFETY: `Box::into_raw` is never null.
+        let start = unsafe { NonNull::new_unchecked(Box::into_raw(board).cast::<T>()) };
+        self.starts.push(start);
+        self.used = 0;
+    }
+}
+
 impl<T> Shelf<T> {
     pub(crate) fn new() -> Self {
         Shelf {
-            things: Mutex::new(Vec::new()),
+            boards: Mutex::new(Boards {
+                starts: Vec::new(),
+                used: 0,
+                first: Boards::<T>::LATER,
+            }),
+        }
+    }
+
+    /// A shelf whose first `places` things need no allocation.
+    pub(crate) fn with_places(places: usize) -> Self {
+        let mut boards = Boards {
+            starts: Vec::with_capacity(4),
+            used: 0,
+            first: places.max(1),
+        };
+        boards.add_board();
+        Shelf {
+            boards: Mutex::new(boards),
         }
     }
 
     /// Puts a thing on the shelf, for as long as the shelf lives.
     pub(crate) fn put(&self, thing: T) -> Spot<T> {
-        // SAFETY: `Box::into_raw` is never null.
-        let spot = unsafe { NonNull::new_unchecked(Box::into_raw(Box::new(thing))) };
-        locked(&self.things).push(spot);
-        Spot(spot)
+        let mut boards = locked(&self.boards);
+        if boards.starts.is_empty() || boards.used == boards.places(boards.starts.len() - 1) {
+            boards.add_board();
+        }
+        let board = boards.starts[boards.starts.len() - 1];
+        // SAFETY: `used` is less than the board's places, and this one is not taken yet.
+        let place = unsafe { board.add(boards.used) };
+        // SAFETY: the place is inside of the board, free, aligned for `T`; no one else knows of it.
+        unsafe { place.write(thing) };
+        boards.used += 1;
+        Spot(place)
     }
 
     /// The thing that stands there.
@@ -63,18 +118,31 @@ impl<T> Shelf<T> {
     pub(crate) fn at(&self, spot: Spot<T>) -> &T {
         #[cfg(all(test, not(loom)))]
         self.assert_made(spot);
-        // SAFETY: `put` made the pointer from a live box, nothing frees it before this shelf drops
+        // SAFETY: `put` made the pointer from a live board, nothing frees it before this shelf drops
         // (and `&self` keeps the shelf from that), and nobody has a `&mut T` after `put`.
         unsafe { spot.0.as_ref() }
+    }
+
+    /// A part of a thing on this shelf.
+    #[inline]
+    #[allow(clippy::unused_self)] // The borrow is the point.
+    pub(crate) fn within<U>(&self, part: Spot<U>) -> &U {
+        // SAFETY: by the invariant of `Spot` it was made from a `&U` inside of a thing that stands here,
+        // so it lives as long, and only through shared references.
+        unsafe { part.0.as_ref() }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 impl<T> Shelf<T> {
     fn assert_made(&self, spot: Spot<T>) {
-        let things = locked(&self.things);
+        let boards = locked(&self.boards);
+        let stands_on = |(number, start): (usize, &NonNull<T>)| {
+            (0..boards.places(number))
+                .any(|place| start.as_ptr().wrapping_add(place) == spot.0.as_ptr())
+        };
         assert!(
-            things.len() > 32 || things.contains(&spot.0),
+            boards.starts.len() > 4 || boards.starts.iter().enumerate().any(stands_on),
             "a spot of another shelf"
         );
     }
@@ -82,10 +150,20 @@ impl<T> Shelf<T> {
 
 impl<T> Drop for Shelf<T> {
     fn drop(&mut self) {
-        for thing in locked(&self.things).drain(..) {
-            // SAFETY: each pointer came from `Box::into_raw` in `put` and is freed here once; `&mut
-            // self` means that no borrow of the shelf, hence none of its things, is left.
-            drop(unsafe { Box::from_raw(thing.as_ptr()) });
+        let boards = locked(&self.boards);
+        for (number, start) in boards.starts.iter().enumerate() {
+            let places = boards.places(number);
+            let is_last = number + 1 == boards.starts.len();
+            let taken = if is_last { boards.used } else { places };
+            for place in 0..taken {
+                // SAFETY: the first `taken` places hold things, and each is dropped here once; `&mut
+                // self` means that no borrow of the shelf, hence none of its things, is left.
+                unsafe { start.add(place).drop_in_place() };
+            }
+            let board = slice_from_raw_parts_mut(start.as_ptr().cast::<MaybeUninit<T>>(), places);
+            // SAFETY: the board came from `Box::into_raw` of so many places in `add_board`, and is freed
+            // here once.
+            drop(unsafe { Box::from_raw(board) });
         }
     }
 }
@@ -120,14 +198,13 @@ impl<T> Link<T> {
         Link(AtomicPtr::new(null_mut()))
     }
 
+    pub(crate) fn holding(spot: Spot<T>) -> Self {
+        Link(AtomicPtr::new(spot.0.as_ptr()))
+    }
+
     #[inline]
     pub(crate) fn load(&self, order: Ordering) -> Option<Spot<T>> {
         NonNull::new(self.0.load(order)).map(Spot)
-    }
-
-    /// Empties the link.
-    pub(crate) fn clear(&self) {
-        self.0.store(null_mut(), Ordering::Release);
     }
 
     #[inline]

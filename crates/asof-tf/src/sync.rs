@@ -62,6 +62,11 @@ impl Latch {
         }
         Held(self)
     }
+
+    /// The latch, if nobody holds it.
+    pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
+        (!self.0.swap(true, Ordering::Acquire)).then_some(Held(self))
+    }
 }
 
 #[cfg(not(loom))]
@@ -87,5 +92,9 @@ impl Latch {
 
     pub(crate) fn hold(&self) -> Held<'_> {
         Held(locked(&self.0))
+    }
+
+    pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
+        self.0.try_lock().ok().map(Held)
     }
 }

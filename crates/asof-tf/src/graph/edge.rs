@@ -1,0 +1,268 @@
+//! An edge: the pose of a child in its parent, over time, and how it is read.
+
+// The compiler would keep these apart from their callers; together, a pose stays in registers.
+#![allow(clippy::inline_always)]
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::Frame;
+use crate::history::{Bounds, Fixed, History, Place, View};
+use crate::pool::Pool;
+use crate::pose::{Pose, part};
+use crate::shelf::Spot;
+use crate::wait::Waiters;
+
+/// From a child to its parent: the pose of the child in the parent, over time.
+#[repr(C)]
+pub struct Edge {
+    /// The samples, and on their line the parent; unused if the pose is the same for all times.
+    pub(crate) history: History<Spot<Frame>>,
+    /// The pose for all times of an edge that is static. An edge never changes its kind.
+    fixed: Fixed,
+    pub(crate) child: Spot<Frame>,
+    window: AtomicI64,
+    count: AtomicU64,
+    /// The edge that the child had before it was reparented: its samples stay valid for their times.
+    pub(crate) previous: Option<Spot<Edge>>,
+    pub(crate) too_old: AtomicU64,
+    pub(crate) waiters: Waiters,
+}
+
+/// Why an edge has no pose for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Miss {
+    Empty,
+    Outside { oldest: i64, newest: i64 },
+}
+
+/// What to do for times outside of what an edge has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Extrapolation {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// Up to so many nanoseconds outside, the nearest sample counts.
+    Hold(u64),
+    /// Up to so many nanoseconds outside, the two nearest samples are continued at their velocity;
+    /// a single sample is held.
+    ConstantVelocity(u64),
+}
+
+impl Extrapolation {
+    #[inline]
+    fn reach(self) -> u64 {
+        match self {
+            Extrapolation::Refuse => 0,
+            Extrapolation::Hold(nanos) | Extrapolation::ConstantVelocity(nanos) => nanos,
+        }
+    }
+}
+
+impl Edge {
+    /// A new edge: static if there is a pose, else dynamic. `colour` as for [`History::new`].
+    pub(crate) fn new(
+        (parent, child): (Spot<Frame>, Spot<Frame>),
+        pose: Option<&Pose>,
+        bounds: Bounds,
+        previous: Option<Spot<Edge>>,
+        colour: u32,
+    ) -> Self {
+        Edge {
+            history: match pose {
+                Some(_) => History::unused(parent),
+                None => History::new(parent, colour),
+            },
+            fixed: Fixed::new(&pose.unwrap_or(&Pose::IDENTITY).words(0)),
+            child,
+            window: AtomicI64::new(bounds.window),
+            count: AtomicU64::new(bounds.count),
+            previous,
+            too_old: AtomicU64::new(0),
+            waiters: Waiters::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn parent(&self) -> Spot<Frame> {
+        self.history.beside
+    }
+
+    /// The pose, if it is the same for all times.
+    #[inline(always)]
+    pub(crate) fn fixed(&self) -> Option<&Fixed> {
+        self.history.is_unused().then_some(&self.fixed)
+    }
+
+    pub(crate) fn is_static(&self) -> bool {
+        self.history.is_unused()
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            window: self.window.load(Ordering::Relaxed),
+            count: self.count.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        self.window.store(bounds.window, Ordering::Relaxed);
+        self.count.store(bounds.count, Ordering::Relaxed);
+    }
+
+    /// The pose at `t`.
+    #[inline]
+    pub(crate) fn at(&self, pool: &Pool, t: i64) -> Result<Pose, Miss> {
+        if let Some(fixed) = self.fixed() {
+            return Ok(fixed.read(&self.history, Pose::of));
+        }
+        let found = self.history.read(pool, |view| {
+            let (place, lowest) = view.place(t)?;
+            let pose = match place {
+                Place::At(slot) => Ok(Pose::of(slot)),
+                Place::Between(a, b) => {
+                    Ok(Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t)))
+                }
+                Place::Empty => Err(Miss::Empty),
+                Place::Before(..) | Place::After(..) => return miss(view),
+            };
+            Some((pose, lowest))
+        });
+        found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The pose at `t`, if nothing is in the way: no second try, no reason.
+    #[inline(always)]
+    pub(crate) fn at_once(&self, pool: &Pool, t: i64) -> Option<Pose> {
+        if let Some(fixed) = self.fixed() {
+            let (slot, seq) = fixed.glance();
+            let pose = Pose::of(slot);
+            return fixed.is_whole(seq).then_some(pose);
+        }
+        let view = self.history.glance(pool)?;
+        let (place, lowest) = view.place(t)?;
+        let pose = match place {
+            Place::At(slot) => Pose::of(slot),
+            Place::Between(a, b) => {
+                Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t))
+            }
+            _ => return None,
+        };
+        self.history.is_whole(&view, lowest).then_some(pose)
+    }
+
+    /// The pose at `t` or the reason why there is none, if nothing is in the way: no second try.
+    #[inline(always)]
+    pub(crate) fn look(&self, pool: &Pool, t: i64) -> Option<Result<Pose, Miss>> {
+        if let Some(fixed) = self.fixed() {
+            let (slot, seq) = fixed.glance();
+            let pose = Pose::of(slot);
+            return fixed.is_whole(seq).then_some(Ok(pose));
+        }
+        let view = self.history.glance(pool)?;
+        let (place, mut lowest) = view.place(t)?;
+        let found = match place {
+            Place::Between(a, b) => {
+                Ok(Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t)))
+            }
+            Place::At(slot) => Ok(Pose::of(slot)),
+            Place::Before(..) | Place::After(..) | Place::Empty => {
+                let (missed, from) = miss(&view)?;
+                lowest = from;
+                missed
+            }
+        };
+        self.history.is_whole(&view, lowest).then_some(found)
+    }
+
+    /// The newest pose and its stamp, if nothing is in the way. A static edge has no stamp.
+    #[inline(always)]
+    pub(crate) fn newest_once(&self, pool: &Pool) -> Option<(Pose, Option<i64>)> {
+        if let Some(fixed) = self.fixed() {
+            let (slot, seq) = fixed.glance();
+            let pose = Pose::of(slot);
+            return fixed.is_whole(seq).then_some((pose, None));
+        }
+        self.history
+            .newest_once(pool, |slot| (Pose::of(slot), Some(slot.stamp())))
+    }
+
+    /// The pose at `t`, or near what there is.
+    pub(crate) fn at_or_near(
+        &self,
+        pool: &Pool,
+        t: i64,
+        policy: Extrapolation,
+    ) -> Result<Pose, Miss> {
+        if policy == Extrapolation::Refuse || self.is_static() {
+            return self.at(pool, t);
+        }
+        let is_moving = matches!(policy, Extrapolation::ConstantVelocity(_));
+        let found = self.history.read(pool, |view| {
+            let (place, lowest) = view.place(t)?;
+            let pose = match place {
+                Place::Before(end, next) | Place::After(end, next) => {
+                    if t.abs_diff(end.stamp()) > policy.reach() {
+                        return miss(view);
+                    }
+                    match next.filter(|_| is_moving) {
+                        Some(next) => {
+                            let (a, b) = (next.stamp(), end.stamp());
+                            let part = (t as f64 - a as f64) / (b as f64 - a as f64);
+                            let exact =
+                                1.0 + (t.wrapping_sub(b) as f64) / (b.wrapping_sub(a) as f64);
+                            let part = if exact.is_finite() { exact } else { part };
+                            Pose::of(next).beyond(&Pose::of(end), part)
+                        }
+                        None => Pose::of(end),
+                    }
+                }
+                Place::At(slot) => Pose::of(slot),
+                Place::Between(a, b) => {
+                    Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t))
+                }
+                Place::Empty => return Some((Err(Miss::Empty), lowest)),
+            };
+            Some((Ok(pose), lowest))
+        });
+        found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The newest pose, with its stamp if the edge is dynamic.
+    #[inline]
+    pub(crate) fn newest(&self, pool: &Pool) -> Result<(Pose, Option<i64>), Miss> {
+        if let Some(fixed) = self.fixed() {
+            return Ok((fixed.read(&self.history, Pose::of), None));
+        }
+        let found = self.history.read(pool, |view| {
+            if view.len() == 0 {
+                return Some((Err(Miss::Empty), view.tail()));
+            }
+            let (slot, index) = view.newest()?;
+            Some((Ok((Pose::of(slot), Some(slot.stamp()))), index))
+        });
+        found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The oldest and the newest stamp; `None` for a static edge, or one without samples.
+    pub(crate) fn range(&self, pool: &Pool) -> Option<(i64, i64)> {
+        if self.is_static() {
+            return None;
+        }
+        let found = self.history.read(pool, |view| miss(view));
+        match found? {
+            Err(Miss::Outside { oldest, newest }) => Some((oldest, newest)),
+            _ => None,
+        }
+    }
+}
+
+/// What a history has, as the reason why it has not what was asked for.
+fn miss(view: &View<'_>) -> Option<(Result<Pose, Miss>, u64)> {
+    if view.len() == 0 {
+        return Some((Err(Miss::Empty), view.tail()));
+    }
+    let oldest = view.slot(view.tail())?.stamp();
+    let newest = view.newest()?.0.stamp();
+    Some((Err(Miss::Outside { oldest, newest }), view.tail()))
+}

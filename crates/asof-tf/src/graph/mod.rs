@@ -1,0 +1,197 @@
+//! Frames, the edges between them, and how they are found.
+
+mod change;
+mod edge;
+mod walk;
+
+pub use change::NameError;
+pub(crate) use edge::Miss;
+pub use edge::{Edge, Extrapolation};
+pub(crate) use walk::{AtNewest, AtTime, Stop};
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::name::{FrameName, hash, same, strip};
+use crate::observe::Observers;
+use crate::pool::Pool;
+use crate::shelf::{Link, Shelf, Table};
+use crate::sync::locked;
+use crate::wait::Waiters;
+
+/// Links to frames that stand in the graph itself.
+const QUICK: usize = 256;
+
+/// Frames and edges that an empty buffer has room for.
+const ROOM: usize = 8;
+
+/// The number of no frame.
+const NONE: u32 = u32::MAX;
+
+/// Edges that are looked at to find the one with the oldest samples.
+const GLANCES: usize = 64;
+
+/// A coordinate frame: one line of the cache.
+#[repr(C, align(64))]
+pub struct Frame {
+    /// To the parent that it has now.
+    pub(crate) edge: Link<Edge>,
+    /// Edges up to the root.
+    pub(crate) depth: AtomicU32,
+    pub(crate) id: u32,
+    hash: u64,
+    pub(crate) name: FrameName,
+    // Numbers of frames, only for those who hold the lock on changes:
+    first_child: AtomicU32,
+    next_sibling: AtomicU32,
+}
+
+/// A buffer's frames and edges.
+pub struct Graph {
+    pub(crate) id: u32,
+    pub(crate) frames: Shelf<Frame>,
+    pub(crate) edges: Shelf<Edge>,
+    pub(crate) pool: Pool,
+    tables: Shelf<Table<Frame>>,
+    /// The first frame of each low byte of the hash: most names are found here, with one load less.
+    quick: [Link<Frame>; QUICK],
+    /// By hash of the name, probed linearly, at most half full.
+    names: Link<Table<Frame>>,
+    /// By number.
+    numbers: Link<Table<Frame>>,
+    /// Where the search for the oldest samples goes on.
+    hand: AtomicUsize,
+    /// Even; odd while edges are being changed. Also counts changes of static poses.
+    epoch: AtomicU64,
+    /// Whether any frame was ever reparented.
+    has_eras: AtomicBool,
+    change: Mutex<u32>,
+    max_frames: usize,
+    pub(crate) waiters: Waiters,
+    pub(crate) observers: Observers,
+}
+
+/// The right to change the tree; holds the number of frames.
+pub type Change<'a> = MutexGuard<'a, u32>;
+
+impl Graph {
+    pub(crate) fn new(id: u32, budget: u64, max_frames: usize) -> Self {
+        let tables = Shelf::with_places(4);
+        Graph {
+            id,
+            frames: Shelf::with_places(ROOM),
+            edges: Shelf::with_places(ROOM),
+            pool: Pool::new(budget),
+            quick: std::array::from_fn(|_| Link::empty()),
+            names: Link::holding(tables.put(Table::new(4 * ROOM))),
+            numbers: Link::holding(tables.put(Table::new(ROOM))),
+            tables,
+            hand: AtomicUsize::new(0),
+            epoch: AtomicU64::new(0),
+            has_eras: AtomicBool::new(false),
+            change: Mutex::new(0),
+            max_frames: max_frames.min(u32::MAX as usize),
+            waiters: Waiters::default(),
+            observers: Observers::default(),
+        }
+    }
+
+    /// The frame with this name; one leading slash is passed over.
+    #[inline]
+    pub(crate) fn find(&self, name: &str) -> Option<&Frame> {
+        let bytes = strip(name).as_bytes();
+        self.find_hashed(bytes, hash(bytes))
+    }
+
+    #[inline]
+    fn find_hashed(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
+        if let Some(spot) = self.quick[hash as usize % QUICK].load(Ordering::Acquire) {
+            let frame = self.frames.at(spot);
+            if frame.hash == hash && same(frame.name.bytes(), bytes) {
+                return Some(frame);
+            }
+        }
+        self.find_in_table(bytes, hash)
+    }
+
+    #[inline(never)]
+    fn find_in_table(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
+        let table = self.tables.at(self.names.load(Ordering::Acquire)?);
+        let mut at = hash;
+        loop {
+            let frame = self.frames.at(table.link(at).load(Ordering::Acquire)?);
+            if frame.hash == hash && same(frame.name.bytes(), bytes) {
+                return Some(frame);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// The frame with this number.
+    #[inline]
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Frame> {
+        let table = self.tables.at(self.numbers.load(Ordering::Acquire)?);
+        if number as usize >= table.len() {
+            return None;
+        }
+        let spot = table.link(number.into()).load(Ordering::Acquire)?;
+        Some(self.frames.at(spot))
+    }
+
+    /// All frames, in the order in which they were first named.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Frame> {
+        (0..).map_while(|number| self.numbered(number))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // On the way of every lookup.
+    pub(crate) fn edge_of(&self, frame: &Frame) -> Option<&Edge> {
+        Some(self.edges.at(frame.edge.load(Ordering::Acquire)?))
+    }
+
+    /// Changes with every change of the tree or of a static pose; odd in the middle of one.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn has_eras(&self) -> bool {
+        self.has_eras.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn change(&self) -> Change<'_> {
+        locked(&self.change)
+    }
+
+    /// When the budget is spent, lets the edge with the oldest samples give up a chunk of them, so that
+    /// all edges keep about the same stretch of time. Waits for nobody: an edge that is being written is
+    /// passed over, and of many edges a few are looked at, others the next time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room(&self) {
+        let Some(numbers) = self.numbers.load(Ordering::Acquire) else {
+            return;
+        };
+        let frames = self.tables.at(numbers).len();
+        let from = self.hand.fetch_add(GLANCES, Ordering::Relaxed);
+        let glances = (0..frames.min(GLANCES)).map(|i| (from.wrapping_add(i)) % frames);
+        let oldest = glances
+            .filter_map(|number| self.edge_of(self.numbered(number as u32)?))
+            .flat_map(|edge| self.with_previous(edge))
+            .filter_map(|edge| Some((edge.history.oldest_end(&self.pool)?, edge)))
+            .min_by_key(|(end, _)| *end);
+        if let Some((_, edge)) = oldest
+            && let Some(held) = edge.history.try_hold()
+        {
+            edge.history.give_up_chunk(&held, &self.pool);
+        }
+    }
+
+    /// An edge, and those that its child had before.
+    pub(crate) fn with_previous<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = &'a Edge> {
+        std::iter::successors(Some(edge), |edge| {
+            edge.previous.map(|spot| self.edges.at(spot))
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! A history as a reader finds it, and the search in it.
+
+use super::{CHUNK, Chunk, Slot};
+use crate::pool::Pool;
+use crate::shelf::Table;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where `t` falls in a history.
+pub(crate) enum Place<'a> {
+    /// There is no sample.
+    Empty,
+    /// A sample has this very stamp.
+    At(&'a Slot),
+    /// Between these two neighbours.
+    Between(&'a Slot, &'a Slot),
+    /// Before the oldest; also the sample behind it, if there is one.
+    Before(&'a Slot, Option<&'a Slot>),
+    /// After the newest; also the sample before it, if there is one.
+    After(&'a Slot, Option<&'a Slot>),
+}
+
+/// The history as a reader found it.
+pub(crate) struct View<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) table: &'a Table<Chunk>,
+    pub(super) rate: &'a AtomicU64,
+    pub(super) head: u64,
+    pub(super) tail: u64,
+    pub(super) seq: u64,
+    /// Of the newest sample or of an earlier one: what is before it is not after all samples.
+    pub(super) stamp: i64,
+}
+
+impl<'a> View<'a> {
+    /// Oldest index.
+    #[inline(always)]
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        self.head.saturating_sub(self.tail)
+    }
+
+    /// The slot at an index; `None` if it is not linked (any more).
+    #[inline(always)]
+    pub(crate) fn slot(&self, index: u64) -> Option<&'a Slot> {
+        let spot = self.table.link(index / CHUNK).load(Ordering::Acquire)?;
+        Some(&self.pool.chunks.at(spot).0[(index % CHUNK) as usize])
+    }
+
+    /// The newest sample and its index.
+    #[inline(always)]
+    pub(crate) fn newest(&self) -> Option<(&'a Slot, u64)> {
+        let index = self.head - 1;
+        Some((self.slot(index)?, index))
+    }
+
+    /// Where `t` falls, and the lowest index that this rests on.
+    #[inline(always)]
+    pub(crate) fn place(&self, t: i64) -> Option<(Place<'a>, u64)> {
+        if self.len() == 0 {
+            return Some((Place::Empty, self.tail));
+        }
+        let (mut newest_stamp, last) = (self.stamp, self.head - 1);
+        if t >= newest_stamp {
+            let newest = self.slot(last)?;
+            newest_stamp = newest.stamp();
+            if t == newest_stamp {
+                return Some((Place::At(newest), last));
+            }
+            if t > newest_stamp {
+                let before = if self.len() > 1 {
+                    Some(self.slot(last - 1)?)
+                } else {
+                    None
+                };
+                let lowest = last - u64::from(before.is_some());
+                return Some((Place::After(newest, before), lowest));
+            }
+        }
+        if self.len() == 1 {
+            return Some((Place::Before(self.slot(last)?, None), self.tail));
+        }
+        self.search(t, newest_stamp, last)
+    }
+
+    /// `t` is before the newest of two or more samples.
+    #[inline(always)]
+    fn search(&self, t: i64, newest_stamp: i64, last: u64) -> Option<(Place<'a>, u64)> {
+        let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
+        let back = newest_stamp.wrapping_sub(t) as f64 * rate;
+        // Casting saturates; NaN becomes zero. Whatever the guess, the check below decides.
+        let mut low = (last - 1).saturating_sub(back as i64 as u64).max(self.tail);
+        let mut slot = self.slot(low)?;
+        let mut next = self.slot(low + 1)?;
+        if !(slot.stamp() <= t && t < next.stamp()) {
+            low = self.hunt(t, low, last)?;
+            if low < self.tail {
+                let oldest = self.slot(self.tail)?;
+                let next = self.slot(self.tail + 1)?;
+                return Some((Place::Before(oldest, Some(next)), self.tail));
+            }
+            slot = self.slot(low)?;
+            next = self.slot(low + 1)?;
+            // Torn stamps can have led astray; a bracket that holds is right however it was found.
+            if !(slot.stamp() <= t && t < next.stamp()) {
+                return None;
+            }
+        }
+        Some((placed(slot, next, t), low))
+    }
+
+    /// The last index whose stamp is at or before `t`, searched from a guess outwards; one less than
+    /// the oldest if there is none.
+    #[inline(never)]
+    fn hunt(&self, t: i64, guess: u64, last: u64) -> Option<u64> {
+        let (mut low, mut high, mut step) = (guess, guess, 1);
+        if self.slot(guess)?.stamp() <= t {
+            high = last;
+            while low + step < last {
+                if self.slot(low + step)?.stamp() > t {
+                    high = low + step;
+                    break;
+                }
+                low += step;
+                step *= 2;
+            }
+        } else {
+            loop {
+                if high == self.tail {
+                    return Some(self.tail - 1);
+                }
+                low = high.saturating_sub(step).max(self.tail);
+                if self.slot(low)?.stamp() <= t {
+                    break;
+                }
+                high = low;
+                step *= 2;
+            }
+        }
+        self.bisect(low, high, t)
+    }
+
+    /// The last index in `low..high` whose stamp is at or before `t`, given that `low`'s is.
+    #[inline]
+    fn bisect(&self, mut low: u64, mut high: u64, t: i64) -> Option<u64> {
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if self.slot(middle)?.stamp() <= t {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(low)
+    }
+}
+
+#[inline(always)]
+fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Place<'a> {
+    if slot.stamp() == t {
+        Place::At(slot)
+    } else {
+        Place::Between(slot, next)
+    }
+}
