@@ -352,7 +352,7 @@ impl TransformBuffer {
         Ok(frame.find(self.graph())?.name.clone())
     }
 
-    /// One fast try, and the careful way if anything was not as it should be.
+    /// Parent and child first: what is asked for most.
     #[inline(never)]
     fn lookup_between(
         &self,
@@ -370,15 +370,24 @@ impl TransformBuffer {
                 None => self.direct_carefully(edge, t),
             };
         }
+        self.lookup_far(target, source, t)
+    }
+
+    /// One fast try, and the careful way if anything was not as it should be.
+    #[inline(never)]
+    fn lookup_far(
+        &self,
+        target: &Frame,
+        source: &Frame,
+        t: i64,
+    ) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        let reading = AtTime {
+            pool: &graph.pool,
+            t,
+        };
         if !graph.has_eras()
-            && let Some(pose) = graph.climb_once(
-                target,
-                source,
-                AtTime {
-                    pool: &graph.pool,
-                    t,
-                },
-            )
+            && let Some(pose) = graph.climb_once(target, source, reading)
         {
             return Ok(pose.isometry());
         }
@@ -428,7 +437,7 @@ impl TransformBuffer {
         })
     }
 
-    #[inline(never)]
+    #[inline]
     fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
         let graph = self.graph();
         if let Some(edge) = graph.direct(target, source)
@@ -439,6 +448,12 @@ impl TransformBuffer {
                 isometry: pose.isometry(),
             });
         }
+        self.newest_far(target, source)
+    }
+
+    #[inline(never)]
+    fn newest_far(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
+        let graph = self.graph();
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         let newest = AtNewest {
             pool: &graph.pool,

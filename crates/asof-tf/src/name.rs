@@ -78,45 +78,65 @@ pub(crate) fn strip(text: &str) -> &str {
     text.strip_prefix('/').unwrap_or(text)
 }
 
-/// Whether two names are the same, without a call for those of usual length.
-#[inline]
-pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
-    let len = a.len();
-    if len != b.len() {
-        return false;
-    }
-    match len {
-        8..=16 => word(a) == word(b) && word(&a[len - 8..]) == word(&b[len - 8..]),
-        4..8 => half(a) == half(b) && half(&a[len - 4..]) == half(&b[len - 4..]),
-        _ => a == b,
-    }
+/// What a name is found by. Names of up to 16 bytes are the same if their keys are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    len: u32,
+    low: u64,
+    high: u64,
 }
 
-/// A hash of a name: two overlapping words at a time, each folded by a wide product.
-#[inline]
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
-    const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
-    let mut seed = FIRST ^ bytes.len() as u64;
-    let mut rest = bytes;
-    while let Some((block, behind)) = rest.split_first_chunk::<16>() {
-        if behind.is_empty() {
-            break;
+const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+
+impl Key {
+    /// Two overlapping words are all of a name of up to 16 bytes.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let len = bytes.len();
+        let (low, high) = match len {
+            8..=16 => (word(&bytes[..8]), word(&bytes[len - 8..])),
+            4..8 => (half(&bytes[..4]), half(&bytes[len - 4..])),
+            1..4 => (
+                bytes[0] as u64 | (bytes[len / 2] as u64) << 8,
+                bytes[len - 1] as u64,
+            ),
+            0 => (0, 0),
+            _ => Key::of_long(bytes),
+        };
+        Key {
+            len: len as u32,
+            low,
+            high,
         }
-        let (low, high) = (word(&block[..8]), word(&block[8..]));
-        seed = fold(low ^ seed, high ^ SECOND);
-        rest = behind;
     }
-    let (low, high) = match rest.len() {
-        8.. => (word(&rest[..8]), word(&rest[rest.len() - 8..])),
-        4..8 => (half(&rest[..4]), half(&rest[rest.len() - 4..])),
-        1..4 => (
-            rest[0] as u64 | (rest[rest.len() / 2] as u64) << 8,
-            rest[rest.len() - 1] as u64,
-        ),
-        0 => (0, 0),
-    };
-    fold(low ^ seed, high ^ SECOND)
+
+    /// Of a longer one the front is folded, sixteen bytes at a time.
+    #[inline(never)]
+    fn of_long(bytes: &[u8]) -> (u64, u64) {
+        let (mut seed, mut rest) = (FIRST, bytes);
+        while let Some((block, behind)) = rest.split_first_chunk::<16>() {
+            if behind.is_empty() {
+                break;
+            }
+            seed = fold(word(&block[..8]) ^ seed, word(&block[8..]) ^ SECOND);
+            rest = behind;
+        }
+        let back = &bytes[bytes.len() - 16..];
+        (seed ^ word(&back[..8]), word(&back[8..]))
+    }
+
+    /// Whether it says all about the name.
+    #[inline]
+    pub(crate) fn is_whole(self) -> bool {
+        self.len <= 16
+    }
+
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        let seed = FIRST ^ u64::from(self.len);
+        fold(self.low ^ seed, self.high ^ SECOND)
+    }
 }
 
 #[inline]
@@ -225,17 +245,40 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_short_names_are_the_same_only_for_the_same_name() {
+        let mut seen = std::collections::HashMap::new();
+        for len in 0..=16 {
+            for changed in 0..len {
+                for with in [b'b', b'/', 0] {
+                    let mut name = vec![b'a'; len];
+                    name[changed] = with;
+                    let key = Key::of(&name);
+                    assert!(key.is_whole());
+                    let keyed = seen
+                        .entry((key.len, key.low, key.high))
+                        .or_insert(name.clone());
+                    assert_eq!(*keyed, name);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn names_of_every_length_keep_their_text_and_differ_in_hash() {
         let mut seen = std::collections::HashSet::new();
         for len in 0..80 {
             for fill in ["a", "b"] {
                 let text = fill.repeat(len);
                 assert_eq!(FrameName::unchecked(&text).as_str(), text);
-                assert!(seen.insert(hash(text.as_bytes())) || len == 0, "{text}");
+                assert!(
+                    seen.insert(Key::of(text.as_bytes()).hash()) || len == 0,
+                    "{text}"
+                );
             }
         }
         for i in 0..1000 {
-            assert!(seen.insert(hash(format!("frame_{i}").as_bytes())));
+            let text = format!("frame_{i}");
+            assert!(seen.insert(Key::of(text.as_bytes()).hash()));
         }
     }
 }

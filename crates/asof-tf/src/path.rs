@@ -8,7 +8,7 @@ use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Frame, Miss, Stop};
 use crate::lookup::{Latest, Newest};
-use crate::many::{Bracket, Folded};
+use crate::many::{Bracket, Folded, Tell};
 use crate::pose::Pose;
 use crate::shelf::Spot;
 
@@ -64,6 +64,42 @@ impl Many {
         let isometry = self.isometries.get(place)?;
         let failure = self.failures.binary_search_by_key(&place, |(at, _)| *at);
         Some(failure.map_or(Ok(isometry), |found| Err(&self.failures[found].1)))
+    }
+}
+
+impl Tell for Many {
+    #[inline]
+    fn poses(&mut self, poses: impl ExactSizeIterator<Item = Pose>) {
+        self.isometries.extend(poses.map(|pose| pose.isometry()));
+    }
+
+    fn failed(&mut self, error: LookupError) {
+        self.failures.push((self.isometries.len(), error));
+        self.isometries.push(Isometry3::identity());
+    }
+}
+
+/// Points that go where they belong.
+struct Moved<'a> {
+    points: &'a mut [(Stamp, Point3<f64>)],
+    done: usize,
+    failures: Vec<(usize, LookupError)>,
+}
+
+impl Tell for Moved<'_> {
+    #[inline]
+    fn poses(&mut self, poses: impl ExactSizeIterator<Item = Pose>) {
+        for pose in poses {
+            let point = &mut self.points[self.done].1;
+            *point = Point3::from(pose.apply((*point).into()));
+            self.done += 1;
+        }
+    }
+
+    fn failed(&mut self, error: LookupError) {
+        self.failures.push((self.done, error));
+        self.points[self.done].1 = Point3::new(f64::NAN, f64::NAN, f64::NAN);
+        self.done += 1;
     }
 }
 
@@ -182,15 +218,7 @@ impl Path {
             isometries: Vec::with_capacity(stamps.len()),
             failures: Vec::new(),
         };
-        self.for_each(stamps.iter().map(|stamp| stamp.nanos()), |answer| {
-            many.isometries.push(match answer {
-                Ok(pose) => pose.isometry(),
-                Err(error) => {
-                    many.failures.push((many.isometries.len(), error));
-                    Isometry3::identity()
-                }
-            });
-        });
+        self.for_each(stamps, &mut many);
         many
     }
 
@@ -199,60 +227,71 @@ impl Path {
         &mut self,
         points: &mut [(Stamp, Point3<f64>)],
     ) -> Vec<(usize, LookupError)> {
-        let mut failures = Vec::new();
-        let stamps: Vec<i64> = points.iter().map(|(stamp, _)| stamp.nanos()).collect();
-        let mut place = 0;
-        self.for_each(stamps.into_iter(), |answer| {
-            let point = &mut points[place].1;
-            match answer {
-                Ok(pose) => *point = Point3::from(pose.apply((*point).into())),
-                Err(error) => {
-                    failures.push((place, error));
-                    *point = Point3::new(f64::NAN, f64::NAN, f64::NAN);
-                }
-            }
-            place += 1;
-        });
-        failures
+        let stamps: Vec<Stamp> = points.iter().map(|(stamp, _)| *stamp).collect();
+        let mut moved = Moved {
+            points,
+            done: 0,
+            failures: Vec::new(),
+        };
+        self.for_each(&stamps, &mut moved);
+        moved.failures
     }
 
     /// Answers every stamp in turn. Stamps that follow each other between the same two samples share
     /// the search and all that depends on the samples alone.
-    #[inline]
-    fn for_each(
-        &mut self,
-        stamps: impl Iterator<Item = i64>,
-        mut tell: impl FnMut(Result<Pose, LookupError>),
-    ) {
+    fn for_each(&mut self, stamps: &[Stamp], tell: &mut impl Tell) {
         self.refresh();
         let graph = self.buffer.graph();
-        let explain = |t: i64, stop: &Stop<'_>| self.explain(t, stop);
-        let Some(steps) = self.steps.as_ref().filter(|_| !graph.has_eras()) else {
-            for t in stamps {
-                tell(self.pose_at(t).map_err(|stop| explain(t, &stop)));
-            }
-            return;
-        };
-        if let Some((before, edge, is_inverse, after)) = one_moving(steps) {
-            let edge = graph.edges.at(edge);
-            let mut folded = Folded::new(before, after, is_inverse);
-            for t in stamps {
-                let missed = |miss| explain(t, &Stop::At(edge, miss));
-                if !folded.covers(t) {
-                    match edge.bracket(&graph.pool, t) {
-                        Ok(bracket) => folded.enter(&bracket),
-                        Err(miss) => {
-                            tell(Err(missed(miss)));
-                            continue;
-                        }
+        match self.steps.as_ref().filter(|_| !graph.has_eras()) {
+            Some(steps) => match one_moving(steps) {
+                Some(moving) => self.for_one_moving(moving, stamps, tell),
+                None => self.for_steps(steps, stamps, tell),
+            },
+            None => {
+                for t in stamps {
+                    match self.pose_at(t.nanos()) {
+                        Ok(pose) => tell.poses(std::iter::once(pose)),
+                        Err(stop) => tell.failed(self.explain(t.nanos(), &stop)),
                     }
                 }
-                tell(Ok(folded.at(t)));
             }
-            return;
         }
+    }
+
+    fn for_one_moving(
+        &self,
+        (before, edge, is_inverse, after): (Pose, Spot<Edge>, bool, Pose),
+        stamps: &[Stamp],
+        tell: &mut impl Tell,
+    ) {
+        let graph = self.buffer.graph();
+        let edge = graph.edges.at(edge);
+        let mut folded = Folded::new(before, after, is_inverse);
+        let mut rest = stamps;
+        while let Some(t) = rest.first().map(|stamp| stamp.nanos()) {
+            if !folded.covers(t) {
+                match edge.bracket(&graph.pool, t) {
+                    Ok(bracket) => folded.enter(&bracket),
+                    Err(miss) => {
+                        tell.failed(self.explain(t, &Stop::At(edge, miss)));
+                        rest = &rest[1..];
+                        continue;
+                    }
+                }
+            }
+            let covered = |stamp: &&Stamp| folded.covers(stamp.nanos());
+            // The first one is: it was asked for.
+            let count = rest.iter().take_while(covered).count().max(1);
+            let (run, behind) = rest.split_at(count);
+            folded.run(run, tell);
+            rest = behind;
+        }
+    }
+
+    fn for_steps(&self, steps: &[Step], stamps: &[Stamp], tell: &mut impl Tell) {
+        let graph = self.buffer.graph();
         let mut brackets = vec![Bracket::NONE; steps.len()];
-        for t in stamps {
+        for t in stamps.iter().map(|stamp| stamp.nanos()) {
             let mut total = Pose::IDENTITY;
             let mut stop = None;
             for (step, bracket) in steps.iter().zip(&mut brackets) {
@@ -264,7 +303,7 @@ impl Path {
                             match edge.bracket(&graph.pool, t) {
                                 Ok(found) => *bracket = found,
                                 Err(miss) => {
-                                    stop = Some(explain(t, &Stop::At(edge, miss)));
+                                    stop = Some(self.explain(t, &Stop::At(edge, miss)));
                                     break;
                                 }
                             }
@@ -275,7 +314,10 @@ impl Path {
                 };
                 total = total.times(&pose);
             }
-            tell(stop.map_or(Ok(total), Err));
+            match stop {
+                Some(error) => tell.failed(error),
+                None => tell.poses(std::iter::once(total)),
+            }
         }
     }
 

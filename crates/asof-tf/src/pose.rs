@@ -261,6 +261,38 @@ const SERIES: [(f64, f64); 10] = {
     series
 };
 
+/// How to work out [`arc_weights`] for one and the same cosine: with the coefficients of the series
+/// multiplied by what does not change, last term first.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights {
+    Series2([(f64, f64); 2]),
+    Series3([(f64, f64); 3]),
+    Series6([(f64, f64); 6]),
+    Exact,
+}
+
+impl Weights {
+    pub(crate) fn new(cosine: f64) -> Self {
+        let x = cosine - 1.0;
+        if x > -6.0e-6 {
+            Weights::Series2(terms(x))
+        } else if x > -1.4e-4 {
+            Weights::Series3(terms(x))
+        } else if x > -8.0e-3 {
+            Weights::Series6(terms(x))
+        } else {
+            Weights::Exact
+        }
+    }
+}
+
+fn terms<const TERMS: usize>(x: f64) -> [(f64, f64); TERMS] {
+    std::array::from_fn(|i| {
+        let (u, v) = SERIES[TERMS - 1 - i];
+        (u * x, v * x)
+    })
+}
+
 /// The weights of two rotations an angle apart whose cosine is `cosine`, at `part` of the way.
 ///
 /// They are `sin((1 - part) angle) / sin(angle)` and `sin(part angle) / sin(angle)`. Both are power

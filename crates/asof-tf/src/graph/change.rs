@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::{Change, Edge, Frame, Graph, NONE, QUICK};
 use crate::error::UpdateError;
 use crate::history::Bounds;
-use crate::name::{FrameName, hash, strip};
+use crate::name::{FrameName, Key};
 use crate::pose::Pose;
 use crate::shelf::{Link, Spot, Table};
 
@@ -29,8 +29,7 @@ impl Graph {
         change: &mut Change<'_>,
         name: &str,
     ) -> Result<&'a Frame, NameError> {
-        let bytes = strip(name).as_bytes();
-        if let Some(frame) = self.find_hashed(bytes, hash(bytes)) {
+        if let Some(frame) = self.find(name) {
             return Ok(frame);
         }
         let name = FrameName::new(name).map_err(NameError::Bad)?;
@@ -48,7 +47,7 @@ impl Graph {
             edge: Link::empty(),
             depth: AtomicU32::new(0),
             id: **change,
-            hash: hash(name.bytes()),
+            key: Key::of(name.bytes()),
             name,
             first_child: AtomicU32::new(NONE),
             next_sibling: AtomicU32::new(NONE),
@@ -103,14 +102,14 @@ impl Graph {
     }
 
     fn enter_quick(&self, spot: Spot<Frame>) {
-        let link = &self.quick[self.frames.at(spot).hash as usize % QUICK];
+        let link = &self.quick[self.frames.at(spot).key.hash() as usize % QUICK];
         if link.load(Ordering::Relaxed).is_none() {
             link.store(spot, Ordering::Release);
         }
     }
 
     fn enter(&self, table: &Table<Frame>, spot: Spot<Frame>) {
-        let mut at = self.frames.at(spot).hash;
+        let mut at = self.frames.at(spot).key.hash();
         while table.link(at).load(Ordering::Relaxed).is_some() {
             at = at.wrapping_add(1);
         }

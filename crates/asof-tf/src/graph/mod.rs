@@ -12,7 +12,7 @@ pub(crate) use walk::{AtNewest, AtTime, Stop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::name::{FrameName, hash, same, strip};
+use crate::name::{FrameName, Key, strip};
 use crate::observe::Observers;
 use crate::pool::Pool;
 use crate::shelf::{Link, Shelf, Table};
@@ -31,7 +31,7 @@ const NONE: u32 = u32::MAX;
 /// Edges that are looked at to find the one with the oldest samples.
 const GLANCES: usize = 64;
 
-/// A coordinate frame: one line of the cache.
+/// A coordinate frame. What lookups need is on its first line of the cache.
 #[repr(C, align(64))]
 pub struct Frame {
     /// To the parent that it has now.
@@ -39,11 +39,11 @@ pub struct Frame {
     /// Edges up to the root.
     pub(crate) depth: AtomicU32,
     pub(crate) id: u32,
-    hash: u64,
-    pub(crate) name: FrameName,
+    key: Key,
     // Numbers of frames, only for those who hold the lock on changes:
     first_child: AtomicU32,
     next_sibling: AtomicU32,
+    pub(crate) name: FrameName,
 }
 
 /// A buffer's frames and edges.
@@ -99,28 +99,42 @@ impl Graph {
     /// The frame with this name; one leading slash is passed over.
     #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<&Frame> {
-        let bytes = strip(name).as_bytes();
-        self.find_hashed(bytes, hash(bytes))
-    }
-
-    #[inline]
-    fn find_hashed(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
-        if let Some(spot) = self.quick[hash as usize % QUICK].load(Ordering::Acquire) {
+        let bytes = name.as_bytes();
+        // A branch, so that nobody waits for the first byte.
+        if bytes.first() == Some(&b'/') {
+            return self.find_with_slash(name);
+        }
+        let key = Key::of(bytes);
+        if let Some(spot) = self.quick[key.hash() as usize % QUICK].load(Ordering::Acquire) {
             let frame = self.frames.at(spot);
-            if frame.hash == hash && same(frame.name.bytes(), bytes) {
+            if frame.key == key && key.is_whole() {
                 return Some(frame);
             }
         }
-        self.find_in_table(bytes, hash)
+        self.find_keyed(bytes, key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_with_slash(&self, name: &str) -> Option<&Frame> {
+        let bytes = strip(name).as_bytes();
+        self.find_keyed(bytes, Key::of(bytes))
     }
 
     #[inline(never)]
-    fn find_in_table(&self, bytes: &[u8], hash: u64) -> Option<&Frame> {
+    fn find_keyed(&self, bytes: &[u8], key: Key) -> Option<&Frame> {
+        let hash = key.hash();
+        let is_it = |frame: &Frame| frame.key == key && frame.name.bytes() == bytes;
+        if let Some(spot) = self.quick[hash as usize % QUICK].load(Ordering::Acquire)
+            && is_it(self.frames.at(spot))
+        {
+            return Some(self.frames.at(spot));
+        }
         let table = self.tables.at(self.names.load(Ordering::Acquire)?);
         let mut at = hash;
         loop {
             let frame = self.frames.at(table.link(at).load(Ordering::Acquire)?);
-            if frame.hash == hash && same(frame.name.bytes(), bytes) {
+            if is_it(frame) {
                 return Some(frame);
             }
             at = at.wrapping_add(1);
