@@ -115,6 +115,8 @@ pub(crate) struct Folded {
     after: Pose,
     is_inverse: bool,
     bracket: Bracket,
+    /// The second sample of the bracket as it was given.
+    last: Pose,
     weights: Weights,
     /// The translation of `after`, given along the axes of the result.
     arm: [f64; 3],
@@ -136,6 +138,11 @@ impl Folded {
             after,
             is_inverse,
             bracket: Bracket::NONE,
+            // Equal to nothing.
+            last: Pose {
+                t: [f64::NAN; 3],
+                ..Pose::IDENTITY
+            },
             weights: Weights::new(1.0),
             arm: rotate(after.inverse().q, after.t),
             turned: [[0.0; 3]; 3],
@@ -156,70 +163,146 @@ impl Folded {
                 ..moved
             }
         };
-        let (a, b) = (fold(&bracket.a), fold(&bracket.b));
+        // As a rule it starts where the last one ended.
+        let (a, turned_a) = if bracket.a == self.last {
+            (self.bracket.b, self.turned[2])
+        } else {
+            let a = fold(&bracket.a);
+            (a, rotate(a.q, self.arm))
+        };
+        let b = fold(&bracket.b);
+        let cross = turned_by_both(a.q, b.q, self.arm);
+        self.last = bracket.b;
         self.bracket = Bracket { a, b, ..*bracket };
         self.weights = Weights::new(bracket.cosine);
-        let cross = turned_by_both(a.q, b.q, self.arm);
-        self.turned = [rotate(a.q, self.arm), cross, rotate(b.q, self.arm)];
+        self.turned = [turned_a, cross, rotate(b.q, self.arm)];
     }
 
     /// The poses at times that this [covers](Folded::covers).
+    #[inline]
     pub(crate) fn run(&self, stamps: &[Stamp], tell: &mut impl Tell) {
+        let cosine = self.bracket.cosine;
         match self.weights {
-            Weights::Series2(terms) => self.series(&terms, stamps, tell),
-            Weights::Series3(terms) => self.series(&terms, stamps, tell),
-            Weights::Series6(terms) => self.series(&terms, stamps, tell),
-            Weights::Exact => {
-                let weights = |part| arc_weights(self.bracket.cosine, part);
-                tell.poses(stamps.iter().map(|t| self.at(t.nanos(), weights)));
-            }
+            Weights::Series2(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Series3(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Series6(terms) => self.tell(stamps, tell, Series(terms)),
+            Weights::Exact => self.tell(stamps, tell, Arc(cosine)),
         }
-    }
-
-    #[inline(never)]
-    fn series<const TERMS: usize>(
-        &self,
-        terms: &[(f64, f64); TERMS],
-        stamps: &[Stamp],
-        tell: &mut impl Tell,
-    ) {
-        let weights = |part: f64| {
-            let rest = 1.0 - part;
-            let squares = [rest * rest, part * part];
-            let mut sums = [1.0; 2];
-            for (u, v) in terms {
-                sums = [0, 1].map(|i| 1.0 + (u * squares[i] - v) * sums[i]);
-            }
-            (rest * sums[0], part * sums[1])
-        };
-        tell.poses(stamps.iter().map(|t| self.at(t.nanos(), weights)));
     }
 
     #[inline(always)]
-    fn at(&self, t: i64, weights: impl Fn(f64) -> (f64, f64)) -> Pose {
-        let (a, b) = (&self.bracket.a, &self.bracket.b);
-        let part = self.bracket.part(t);
-        let (x, y) = weights(part);
+    fn tell(&self, stamps: &[Stamp], tell: &mut impl Tell, weigh: impl Weigh) {
+        let curve = Curve::new(self, weigh);
+        if self.is_inverse {
+            tell.run(stamps, Inverse(curve));
+        } else {
+            tell.run(stamps, curve);
+        }
+    }
+}
+
+/// A pose for every time. As with `ReadEdge`: a trait, so that it can be inlined always.
+pub(crate) trait Motion: Copy {
+    fn at(&self, t: i64) -> Pose;
+}
+
+/// The weights of two rotations at a part of the way.
+trait Weigh: Copy {
+    fn at(&self, part: f64) -> (f64, f64);
+}
+
+/// What [`Folded::run`] needs for each time and nothing else: a copy, so that no store to what is told
+/// makes it load again.
+#[derive(Clone, Copy)]
+struct Curve<W> {
+    from: i64,
+    rate: f64,
+    a: [f64; 4],
+    b: [f64; 4],
+    start: [f64; 3],
+    way: [f64; 3],
+    turned: [[f64; 3]; 3],
+    weigh: W,
+}
+
+impl<W: Weigh> Curve<W> {
+    #[inline(always)]
+    fn new(folded: &Folded, weigh: W) -> Self {
+        let Bracket {
+            from, rate, a, b, ..
+        } = folded.bracket;
+        Curve {
+            from,
+            rate,
+            a: a.q,
+            b: b.q,
+            start: a.t,
+            way: std::array::from_fn(|i| b.t[i] - a.t[i]),
+            turned: folded.turned,
+            weigh,
+        }
+    }
+}
+
+impl<W: Weigh> Motion for Curve<W> {
+    #[inline(always)]
+    fn at(&self, t: i64) -> Pose {
+        let part = t.wrapping_sub(self.from) as f64 * self.rate;
+        let (x, y) = self.weigh.at(part);
         let (xx, xy, yy) = (x * x, x * y, y * y);
         let [p, r, q] = &self.turned;
-        let pose = Pose {
-            q: std::array::from_fn(|i| x * a.q[i] + y * b.q[i]),
+        Pose {
+            q: std::array::from_fn(|i| x * self.a[i] + y * self.b[i]),
             t: std::array::from_fn(|i| {
-                let straight = a.t[i] + part * (b.t[i] - a.t[i]);
-                straight + ((xx * p[i] + yy * q[i]) + xy * r[i])
+                (self.start[i] + part * self.way[i]) + ((xx * p[i] + yy * q[i]) + xy * r[i])
             }),
-        };
-        if self.is_inverse {
-            pose.inverse()
-        } else {
-            pose
         }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Inverse<M>(M);
+
+impl<M: Motion> Motion for Inverse<M> {
+    #[inline(always)]
+    fn at(&self, t: i64) -> Pose {
+        self.0.at(t).inverse()
+    }
+}
+
+/// [`arc_weights`] with coefficients that are ready.
+#[derive(Clone, Copy)]
+struct Series<const TERMS: usize>([(f64, f64); TERMS]);
+
+impl<const TERMS: usize> Weigh for Series<TERMS> {
+    #[inline(always)]
+    fn at(&self, part: f64) -> (f64, f64) {
+        let rest = 1.0 - part;
+        let (square_a, square_b) = (rest * rest, part * part);
+        let (mut a, mut b) = (1.0, 1.0);
+        for (u, v) in &self.0 {
+            a = 1.0 + (u * square_a - v) * a;
+            b = 1.0 + (u * square_b - v) * b;
+        }
+        (rest * a, part * b)
+    }
+}
+
+/// [`arc_weights`] for a cosine.
+#[derive(Clone, Copy)]
+struct Arc(f64);
+
+impl Weigh for Arc {
+    #[inline(always)]
+    fn at(&self, part: f64) -> (f64, f64) {
+        arc_weights(self.0, part)
     }
 }
 
 /// Takes the answers to many lookups, one after the other.
 pub(crate) trait Tell {
-    fn poses(&mut self, poses: impl ExactSizeIterator<Item = Pose>);
+    fn run(&mut self, stamps: &[Stamp], motion: impl Motion);
+    fn one(&mut self, pose: &Pose);
     fn failed(&mut self, error: LookupError);
 }
 

@@ -8,7 +8,7 @@ use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Frame, Miss, Stop};
 use crate::lookup::{Latest, Newest};
-use crate::many::{Bracket, Folded, Tell};
+use crate::many::{Bracket, Folded, Motion, Tell};
 use crate::pose::Pose;
 use crate::shelf::Spot;
 
@@ -69,8 +69,13 @@ impl Many {
 
 impl Tell for Many {
     #[inline]
-    fn poses(&mut self, poses: impl ExactSizeIterator<Item = Pose>) {
-        self.isometries.extend(poses.map(|pose| pose.isometry()));
+    fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
+        let poses = stamps.iter().map(|t| motion.at(t.nanos()).isometry());
+        self.isometries.extend(poses);
+    }
+
+    fn one(&mut self, pose: &Pose) {
+        self.isometries.push(pose.isometry());
     }
 
     fn failed(&mut self, error: LookupError) {
@@ -88,12 +93,17 @@ struct Moved<'a> {
 
 impl Tell for Moved<'_> {
     #[inline]
-    fn poses(&mut self, poses: impl ExactSizeIterator<Item = Pose>) {
-        for pose in poses {
-            let point = &mut self.points[self.done].1;
-            *point = Point3::from(pose.apply((*point).into()));
-            self.done += 1;
+    fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
+        for stamp in stamps {
+            self.one(&motion.at(stamp.nanos()));
         }
+    }
+
+    #[inline]
+    fn one(&mut self, pose: &Pose) {
+        let point = &mut self.points[self.done].1;
+        *point = Point3::from(pose.apply((*point).into()));
+        self.done += 1;
     }
 
     fn failed(&mut self, error: LookupError) {
@@ -250,7 +260,7 @@ impl Path {
             None => {
                 for t in stamps {
                     match self.pose_at(t.nanos()) {
-                        Ok(pose) => tell.poses(std::iter::once(pose)),
+                        Ok(pose) => tell.one(&pose),
                         Err(stop) => tell.failed(self.explain(t.nanos(), &stop)),
                     }
                 }
@@ -316,7 +326,7 @@ impl Path {
             }
             match stop {
                 Some(error) => tell.failed(error),
-                None => tell.poses(std::iter::once(total)),
+                None => tell.one(&total),
             }
         }
     }
