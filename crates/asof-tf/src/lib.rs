@@ -51,6 +51,8 @@ mod sync;
 // Under loom only the concurrent core above is built: it is what the models check.
 #[cfg(not(loom))]
 mod buffer;
+#[cfg(all(not(loom), feature = "decode"))]
+mod decoded;
 #[cfg(not(loom))]
 mod draw;
 #[cfg(not(loom))]

@@ -10,8 +10,10 @@ use crate::history::Bounds;
 pub struct Options {
     /// How much each edge keeps, where nothing else is said for it.
     pub limits: Limits,
-    /// Bytes of samples in the whole buffer. When they are spent, an edge that grows gives up the
-    /// oldest of its own samples, but for its last 8 KiB. `None` for no bound.
+    /// Bytes of samples in the whole buffer; `None` for no bound. When they are spent, the edge whose samples
+    /// are oldest gives up some of them, so that all edges keep about the same stretch of time; the last
+    /// 8 KiB of each are its own. A writer waits for no other edge's writer over this: while that edge is
+    /// being written it takes from its own.
     pub bytes: Option<u64>,
     /// Frames in the whole buffer.
     pub max_frames: usize,

@@ -37,6 +37,21 @@ impl Pool {
         self.chunks.put(Chunk::new())
     }
 
+    /// A chunk that nobody uses, if the budget allows one. Asked by several at once, it is never given
+    /// more than it allows.
+    pub(crate) fn take_within_budget(&self) -> Option<Spot<Chunk>> {
+        let mut free = locked(&self.free);
+        if let Some(spot) = free.pop() {
+            return Some(spot);
+        }
+        if self.bytes() + CHUNK_BYTES > self.budget {
+            return None;
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        drop(free);
+        Some(self.chunks.put(Chunk::new()))
+    }
+
     /// Takes back a chunk whose samples are all behind their history's tail.
     pub(crate) fn give(&self, spot: Spot<Chunk>) {
         locked(&self.free).push(spot);
@@ -47,7 +62,7 @@ impl Pool {
         self.made.load(Ordering::Relaxed) * CHUNK_BYTES
     }
 
-    /// Whether a history that needs a chunk has to give one up first.
+    /// Whether there is no chunk left that the budget allows.
     pub(crate) fn is_spent(&self) -> bool {
         self.bytes() + CHUNK_BYTES > self.budget && locked(&self.free).is_empty()
     }

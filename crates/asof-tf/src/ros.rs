@@ -1,9 +1,10 @@
 //! The ROS messages that carry transforms: `tf2_msgs/TFMessage` and `sensor_msgs/JointState`, as CDR (ROS 2, both
 //! byte orders) and in ROS 1's serialization.
 //!
-//! Decoding belongs to asof-decode, by the house's law of one way to do a thing; it does not exist yet. Until
-//! it does, these two messages are read here, and nowhere else; then this module goes. Foxglove's
-//! `FrameTransform` waits for it.
+//! Decoding belongs to asof-decode, by the house's law of one way to do a thing, and what has a schema goes
+//! there. These two are read here because their layout never changed and is all that a robot needs on its
+//! own: a live `/tf` has no schema at hand, many recordings of it neither, and a buffer on a robot should
+//! not have to be built with Arrow for it.
 
 use asof_core::Stamp;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};

@@ -1,14 +1,17 @@
 //! Buffers from recordings.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use asof_core::{Problem, ProblemKind, Query, Source, SourceError, Stamp};
+use asof_core::{
+    Batch, Channel, MessageRef, Problem, ProblemKind, Query, Source, SourceError, Stamp,
+};
 use nalgebra::Isometry3;
 
 use crate::buffer::TransformBuffer;
 use crate::error::UpdateError;
 use crate::options::Options;
-use crate::ros::{self, Encoding};
+use crate::ros::{self, Encoding, StampedTransform};
 
 /// What [`TransformBuffer::from_source`] made of a recording.
 #[derive(Debug)]
@@ -27,9 +30,10 @@ type Late = HashMap<(String, String), Vec<(Stamp, Isometry3<f64>)>>;
 impl TransformBuffer {
     /// Reads all transforms of a recording into an unbounded buffer.
     ///
-    /// They are found by the type of their channel, not by its name: `tf2_msgs/msg/TFMessage`,
-    /// `tf2_msgs/TFMessage` and `tf/tfMessage`. Those on a topic whose last part is `tf_static` hold for
-    /// all times. What is refused or cannot be decoded is a problem in the answer, not an error.
+    /// They are found by the type of their channel, not by its name: `tf2_msgs/TFMessage` as ROS 1 and 2 spell
+    /// it, `tf/tfMessage`, and Foxglove's `FrameTransform` and `FrameTransforms` in every encoding. Those on a
+    /// topic whose last part is `tf_static` hold for all times. What is refused or cannot be decoded is a
+    /// problem in the answer, not an error.
     ///
     /// # Errors
     /// When the source cannot be read at all.
@@ -38,32 +42,53 @@ impl TransformBuffer {
         let topics = summary
             .channels
             .iter()
-            .filter(|entry| is_tf(entry.channel.type_name()))
+            .filter(|entry| Kind::of(&entry.channel).is_some())
             .map(|entry| entry.channel.topic.clone());
         let query = Query::topics(topics);
-        let mut loader = Loader {
-            buffer: TransformBuffer::with_options(Options::unbounded()),
-            transforms: 0,
-            problems: HashMap::new(),
-            late: Late::new(),
-        };
+        let mut loader = Loader::new();
         for batch in source.read(&query)? {
-            for message in batch?.iter() {
-                // Another channel may carry the same topic with another type.
-                if is_tf(message.channel.type_name()) {
-                    loader.message(&message);
-                }
-            }
+            loader.batch(&batch?);
         }
         Ok(loader.finish())
     }
 }
 
-fn is_tf(type_name: &str) -> bool {
-    matches!(
-        type_name,
-        "tf2_msgs/msg/TFMessage" | "tf2_msgs/TFMessage" | "tf/tfMessage"
-    )
+/// How the transforms of a channel are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `TFMessage` as ROS writes it: its layout is known, and many recordings have no schema for it.
+    Ros(Encoding),
+    /// Anything else, by its schema.
+    Schema,
+}
+
+impl Kind {
+    /// `None` for a channel that has no transforms.
+    fn of(channel: &Channel) -> Option<Kind> {
+        // `pkg/msg/Type`, `pkg/Type`, `pkg.Type`, `pkg::msg::dds_::Type_`
+        let mut parts = channel
+            .type_name()
+            .split(['/', '.', ':'])
+            .filter(|part| !part.is_empty());
+        let package = parts.next()?;
+        let name = parts.next_back()?;
+        match (package, name.strip_suffix('_').unwrap_or(name)) {
+            ("tf2_msgs", "TFMessage") | ("tf", "tfMessage") => {
+                Some(match channel.message_encoding.as_str() {
+                    "cdr" => Kind::Ros(Encoding::Cdr),
+                    // Nobody said: ROS 2's type names have three parts, ROS 1's two.
+                    "" if parts.next().is_some() => Kind::Ros(Encoding::Cdr),
+                    "ros1" | "" => Kind::Ros(Encoding::Ros1),
+                    _ => Kind::Schema,
+                })
+            }
+            (
+                "foxglove" | "foxglove_msgs" | "foxglove_schemas",
+                "FrameTransform" | "FrameTransforms",
+            ) => Some(Kind::Schema),
+            _ => None,
+        }
+    }
 }
 
 struct Loader {
@@ -72,26 +97,76 @@ struct Loader {
     /// By topic and text: the first of its sort, and how many there were.
     problems: HashMap<(String, String), (Problem, u64)>,
     late: Late,
+    #[cfg(feature = "decode")]
+    decoded: crate::decoded::Decoded,
 }
 
 impl Loader {
-    fn message(&mut self, message: &asof_core::MessageRef<'_>) {
-        let channel = message.channel;
-        let encoding = match channel.message_encoding.as_str() {
-            "ros1" => Encoding::Ros1,
-            "cdr" => Encoding::Cdr,
-            // Nobody said: ROS 2's type names have three parts, ROS 1's two.
-            _ if channel.type_name().contains("/msg/") => Encoding::Cdr,
-            _ => Encoding::Ros1,
+    fn new() -> Self {
+        Loader {
+            buffer: TransformBuffer::with_options(Options::unbounded()),
+            transforms: 0,
+            problems: HashMap::new(),
+            late: Late::new(),
+            #[cfg(feature = "decode")]
+            decoded: crate::decoded::Decoded::new(),
+        }
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        // Messages of one channel that follow each other are decoded together.
+        let mut run: Vec<MessageRef<'_>> = Vec::new();
+        for message in batch.iter() {
+            // Another channel may carry the same topic with another type.
+            let Some(kind) = Kind::of(message.channel) else {
+                continue;
+            };
+            let is_other = |first: &MessageRef<'_>| !Arc::ptr_eq(first.channel, message.channel);
+            if run.first().is_some_and(is_other) {
+                self.run(&std::mem::take(&mut run));
+            }
+            match kind {
+                Kind::Ros(encoding) => self.ros(encoding, &message),
+                Kind::Schema => run.push(message),
+            }
+        }
+        self.run(&run);
+    }
+
+    #[cfg(feature = "decode")]
+    fn run(&mut self, run: &[MessageRef<'_>]) {
+        let Some(channel) = run.first().map(|message| message.channel) else {
+            return;
         };
-        let is_static = channel.topic.rsplit('/').next() == Some("tf_static");
-        let transforms = match ros::tf_message(encoding, message.payload) {
-            Ok(transforms) => transforms,
+        let taken = self.decoded.take(channel, run);
+        for failure in taken.failures {
+            self.problem(&channel.topic, "undecodable".into(), failure);
+        }
+        self.store(channel, taken.transforms);
+    }
+
+    #[cfg(not(feature = "decode"))]
+    fn run(&mut self, run: &[MessageRef<'_>]) {
+        for message in run {
+            let kind = message.channel.type_name();
+            let text =
+                format!("{kind} is not decoded here: asof-tf was built without its feature decode");
+            self.problem(&message.channel.topic, "undecodable".into(), text);
+        }
+    }
+
+    fn ros(&mut self, encoding: Encoding, message: &MessageRef<'_>) {
+        match ros::tf_message(encoding, message.payload) {
+            Ok(transforms) => self.store(message.channel, transforms),
             Err(error) => {
                 let text = error.to_string();
-                return self.problem(&channel.topic, "undecodable".into(), text);
+                self.problem(&message.channel.topic, "undecodable".into(), text);
             }
-        };
+        }
+    }
+
+    fn store(&mut self, channel: &Channel, transforms: Vec<StampedTransform>) {
+        let is_static = channel.topic.rsplit('/').next() == Some("tf_static");
         for transform in transforms {
             self.transforms += 1;
             let (parent, child) = (transform.parent, transform.child);

@@ -160,6 +160,91 @@ fn a_budget_in_bytes_bounds_all_edges_together() {
     assert!(buffer.lookup("b", "c", at(19_999)).is_ok());
 }
 
+fn with_budget(bytes: u64) -> TransformBuffer {
+    TransformBuffer::with_options(Options {
+        bytes: Some(bytes),
+        ..Options::unbounded()
+    })
+}
+
+#[test]
+fn a_spent_budget_takes_the_oldest_samples_of_all_edges_first() {
+    let buffer = with_budget(64 * 4096);
+    // An edge that is written no more, and has most of the budget.
+    for t in 0..3_000 {
+        buffer.update("a", "old", at(t), shift(0.0)).expect("good");
+    }
+    for t in 10_000..12_000 {
+        buffer.update("a", "new", at(t), shift(0.0)).expect("good");
+    }
+    let samples = |child: &str| {
+        let edges = buffer.edges();
+        edges
+            .iter()
+            .find(|e| e.child == child)
+            .expect("is there")
+            .samples
+    };
+    assert_eq!(
+        samples("new"),
+        2_000,
+        "nothing newer is given up for what is older"
+    );
+    assert!(
+        samples("old") >= 64 && samples("old") < 2_200,
+        "{}",
+        samples("old")
+    );
+    assert!(buffer.stats().bytes <= 64 * 4096, "{:?}", buffer.stats());
+    // What is left of it are its newest.
+    assert!(buffer.lookup("a", "old", at(2_999)).is_ok());
+    assert!(buffer.lookup("a", "old", at(0)).is_err());
+}
+
+#[test]
+fn edges_of_different_rates_keep_the_same_stretch_of_time_of_a_spent_budget() {
+    let buffer = with_budget(100 * 4096);
+    for t in 0..100_000 {
+        buffer.update("a", "fast", at(t), shift(0.0)).expect("good");
+        if t % 4 == 0 {
+            buffer.update("a", "slow", at(t), shift(0.0)).expect("good");
+        }
+    }
+    let edges = buffer.edges();
+    let oldest = |child: &str| {
+        let edge = edges.iter().find(|e| e.child == child).expect("is there");
+        edge.range.expect("has samples").start.nanos()
+    };
+    let (fast, slow) = (oldest("fast"), oldest("slow"));
+    // A chunk of the slow one is 256 of the fast one's samples.
+    assert!(fast.abs_diff(slow) <= 2 * 256, "{fast} {slow}");
+    assert!(buffer.stats().bytes <= 100 * 4096, "{:?}", buffer.stats());
+}
+
+#[test]
+fn a_spent_budget_holds_with_many_edges_and_writers() {
+    let buffer = with_budget(512 * 4096);
+    let children: Vec<String> = (0..100).map(|i| format!("link_{i}")).collect();
+    std::thread::scope(|scope| {
+        for half in children.chunks(50) {
+            let buffer = &buffer;
+            scope.spawn(move || {
+                for t in 0..2_000 {
+                    for child in half {
+                        buffer.update("a", child, at(t), shift(0.0)).expect("good");
+                    }
+                }
+            });
+        }
+    });
+    let stats = buffer.stats();
+    assert!(stats.bytes <= (512 + 4) * 4096, "{stats:?}");
+    assert!(stats.samples >= 100 * 64, "{stats:?}");
+    for child in &children {
+        assert!(buffer.lookup("a", child, at(1_999)).is_ok());
+    }
+}
+
 #[test]
 fn one_edge_can_have_limits_of_its_own() {
     let buffer = robot();

@@ -3,15 +3,15 @@
 // Numbers that must come out as they went in are compared as they are.
 #![allow(clippy::float_cmp)]
 
+mod common;
+
 use std::sync::Arc;
 
-use asof_core::{
-    Batch, Batches, Channel, ChannelSummary, Message, Query, Schema, Source, SourceError, Stamp,
-    Summary, TimeRange, Topics,
-};
+use asof_core::{Channel, Message, Schema, Stamp, TimeRange};
 use asof_tf::ros::{DecodeError, Encoding, joint_state, tf_message};
 use asof_tf::{TrajectoryFormat, TransformBuffer, every};
 use bytes::Bytes;
+use common::Recording;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 /// Writes messages as ROS does.
@@ -99,43 +99,6 @@ fn pose(x: f64) -> Isometry3<f64> {
         Translation3::new(x, 2.0, 3.0),
         UnitQuaternion::from_euler_angles(0.1, 0.2, x),
     )
-}
-
-/// Messages in memory.
-struct Recording(Vec<Message>);
-
-impl Source for Recording {
-    fn summary(&self) -> Arc<Summary> {
-        let mut summary = Summary::empty("memory");
-        for message in &self.0 {
-            if !summary
-                .channels
-                .iter()
-                .any(|entry| entry.channel == message.channel)
-            {
-                let channel = Arc::clone(&message.channel);
-                summary.channels.push(ChannelSummary {
-                    channel,
-                    messages: None,
-                });
-            }
-        }
-        Arc::new(summary)
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        let wanted = |m: &&Message| query.matches(&m.channel.topic, m.log_time);
-        let batch: Batch = self.0.iter().filter(wanted).cloned().collect();
-        let batches: Vec<_> = (!batch.is_empty())
-            .then_some(Ok(batch))
-            .into_iter()
-            .collect();
-        Ok(Box::new(batches.into_iter()))
-    }
-
-    fn backfill(&self, _topics: &Topics, _at: Stamp) -> Result<Batch, SourceError> {
-        Ok(Batch::default())
-    }
 }
 
 fn message(topic: &str, schema: &str, encoding: &str, log_time: i64, payload: Vec<u8>) -> Message {

@@ -72,3 +72,22 @@ fn tf_takes_no_flags_that_make_no_sense_together() {
         assert_eq!(folder.exit_code(line), 2, "{line}");
     }
 }
+
+#[test]
+fn tf_names_the_frames_that_someone_may_have_meant() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run("tf run.mcap --from odom --to base_lnk"));
+}
+
+#[test]
+fn tf_prints_the_tree_as_json_and_reads_several_places_as_one() {
+    let folder = Folder::with_demo();
+    assert_snapshot!(folder.run("tf run.mcap --json"));
+    assert_eq!(
+        folder.stdout("tf run.mcap run.mcap --tree"),
+        folder.stdout("tf run.mcap --tree")
+    );
+    assert_eq!(folder.exit_code("tf nowhere.mcap"), 1);
+    assert_eq!(folder.exit_code("tf run.mcap --json --dot"), 2);
+    assert_eq!(folder.exit_code("tf run.mcap --draw tree.txt"), 1);
+}

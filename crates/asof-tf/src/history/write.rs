@@ -91,8 +91,8 @@ impl<B> History<B> {
         // The last one goes when the new one is there, so that no reader finds nothing.
         let mut tail = self.evict_to(tail, wanted.min((head - 1).max(tail)));
         if head == self.writer.end.load(Ordering::Relaxed) {
-            self.make_room(pool, room);
-            self.link_chunk(pool, head / CHUNK);
+            let chunk = self.chunk_within_budget(pool, room);
+            self.link_chunk(pool, head / CHUNK, chunk);
             tail = self.tail_now();
         }
         // Between the store of `tail` above and the stores to a slot that it set free.
@@ -136,21 +136,28 @@ impl<B> History<B> {
         true
     }
 
-    /// When the pool's budget is spent, asks others for room; where there is none, gives up the oldest
-    /// chunk's samples: it is used next.
+    /// A chunk that the pool's budget allows. Where it is spent others are asked for room; if there is
+    /// none, the oldest chunk's samples are given up, and it is used next.
     #[cold]
     #[inline(never)]
-    fn make_room(&self, pool: &Pool, room: impl Fn()) {
+    fn chunk_within_budget(&self, pool: &Pool, room: impl Fn()) -> Option<Spot<Chunk>> {
         let (tail, head) = (self.tail_now(), self.head_now());
-        let first = self.writer.first_chunk.load(Ordering::Relaxed);
-        if first < tail / CHUNK || !pool.is_spent() {
-            return;
+        if self.writer.first_chunk.load(Ordering::Relaxed) < tail / CHUNK {
+            // It has one of its own.
+            return None;
         }
-        room();
+        // Another writer may take what was given up for this one.
+        for _ in 0..4 {
+            if let Some(chunk) = pool.take_within_budget() {
+                return Some(chunk);
+            }
+            room();
+        }
         let boundary = (tail / CHUNK + 1) * CHUNK;
-        if self.chunks() > KEPT && boundary < head && pool.is_spent() {
+        if self.chunks() > KEPT && boundary < head {
             self.evict_to(tail, boundary);
         }
+        None
     }
 
     /// Where the tail has to be so that `count` samples are inside of the bounds, `newest` being the
@@ -197,10 +204,24 @@ impl<B> History<B> {
         words: &Words,
         room: impl Fn(),
     ) -> Inserted {
-        let stamp = words[0] as i64;
-        if self.head_now() == self.writer.end.load(Ordering::Relaxed) {
-            self.make_room(pool, room);
+        let is_full = self.head_now() == self.writer.end.load(Ordering::Relaxed);
+        let chunk = is_full.then(|| self.chunk_within_budget(pool, room));
+        let mut chunk = chunk.flatten();
+        let inserted = self.insert_before(pool, bounds, words, &mut chunk);
+        if let Some(unused) = chunk {
+            pool.give(unused);
         }
+        inserted
+    }
+
+    fn insert_before(
+        &self,
+        pool: &Pool,
+        bounds: Bounds,
+        words: &Words,
+        chunk: &mut Option<Spot<Chunk>>,
+    ) -> Inserted {
+        let stamp = words[0] as i64;
         let (tail, head) = (self.tail_now(), self.head_now());
         let newest = self.stamp_now();
         let place = self.first_not_before(pool, tail, head, stamp);
@@ -217,17 +238,17 @@ impl<B> History<B> {
         self.begin_change();
         let kept = self.bounded(pool, bounds, tail, head, newest, head - tail + 1);
         let tail = self.evict_to(tail, kept);
-        let chunk = (tail - 1) / CHUNK;
-        let needs_front = chunk < self.writer.first_chunk.load(Ordering::Relaxed);
-        if place < tail || (place == tail && needs_front && self.chunks() > KEPT && pool.is_spent())
-        {
+        let front = (tail - 1) / CHUNK;
+        let needs_front = front < self.writer.first_chunk.load(Ordering::Relaxed);
+        let has_room = || chunk.is_some() || self.chunks() <= KEPT || !pool.is_spent();
+        if place < tail || (place == tail && needs_front && !has_room()) {
             self.end_change();
             return Inserted::TooOld;
         }
         fence(Ordering::Release);
         if place - tail < head - place {
             if needs_front {
-                self.link_chunk(pool, chunk);
+                self.link_chunk(pool, front, chunk.take());
             }
             for index in tail..place {
                 self.slot(pool, index - 1)
@@ -237,7 +258,7 @@ impl<B> History<B> {
             self.tail.store(tail - 1, Ordering::Release);
         } else {
             if head == self.writer.end.load(Ordering::Relaxed) {
-                self.link_chunk(pool, head / CHUNK);
+                self.link_chunk(pool, head / CHUNK, chunk.take());
             }
             for index in (place..head).rev() {
                 self.slot(pool, index + 1)
@@ -299,22 +320,21 @@ impl<B> History<B> {
         }
     }
 
-    /// Links a chunk at `chunk`: one that has fallen out of the window, or one of the pool's.
+    /// Links a chunk at `chunk`: one that has fallen out of the window, the one given, or one of the pool's.
     #[cold]
     #[inline(never)]
-    fn link_chunk(&self, pool: &Pool, chunk: u64) {
+    fn link_chunk(&self, pool: &Pool, chunk: u64, given: Option<Spot<Chunk>>) {
         let first = self.writer.first_chunk.load(Ordering::Relaxed);
         let is_front = chunk < first;
         let tail_chunk = self.tail_now() / CHUNK;
-        let spot = if !is_front && first < tail_chunk.min(chunk) {
+        let own = if !is_front && given.is_none() && first < tail_chunk.min(chunk) {
             self.writer.first_chunk.store(first + 1, Ordering::Relaxed);
-            let old = self
-                .table()
-                .and_then(|table| pool.tables.at(table).link(first).load(Ordering::Relaxed));
-            old.unwrap_or_else(|| pool.take())
+            self.table()
+                .and_then(|table| pool.tables.at(table).link(first).load(Ordering::Relaxed))
         } else {
-            pool.take()
+            None
         };
+        let spot = given.or(own).unwrap_or_else(|| pool.take());
         let first = self.writer.first_chunk.load(Ordering::Relaxed);
         let (low, high) = if is_front {
             (chunk, self.head_now().div_ceil(CHUNK))

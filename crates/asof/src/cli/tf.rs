@@ -4,33 +4,40 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use asof_core::{Problem, Source, Stamp, TimeRange, When};
-use asof_tf::{Latest, LookupError, TrajectoryFormat, TransformBuffer, every};
+use asof_tf::{EdgeFacts, Latest, LookupError, TrajectoryFormat, TransformBuffer, every};
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::place;
+use super::place::Opening;
 use super::screen::{Screen, output};
+
+/// Frames that are named to someone who named one that is not there.
+const FRAMES_NAMED: usize = 10;
 
 /// Show the frame tree of a recording, or where one frame was in another
 ///
-/// Transforms are found by their type, tf2_msgs/TFMessage; those on a topic that ends in tf_static hold for
-/// all times. Without --from and --to, the tree is shown.
+/// Transforms are found by their type, tf2_msgs/TFMessage and Foxglove's FrameTransform and FrameTransforms;
+/// those on a topic that ends in tf_static hold for all times. Without --from and --to, the tree is shown.
 ///
 /// The transform takes a point given in --to into --from: tf2's lookupTransform(target=from, source=to).
 /// Without --at, it is the latest that all frames on the way have in common.
 ///
 /// With --json, one object: from, to, stamp (nanoseconds; null where any time is as good), translation
-/// [x,y,z], rotation [x,y,z,w]; or error with its kind and message, and exit code 1.
+/// [x,y,z], rotation [x,y,z,w]; or error with its kind and message, and exit code 1. Without --from and --to:
+/// edges, a list of parent, child, static, samples, oldest and newest.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof tf run.mcap
   asof tf run.mcap --from map --to base_link --every 10ms --format tum")]
 pub struct Tf {
-    /// A recording
-    #[arg(value_name = "PLACE")]
-    place: PathBuf,
+    /// Recordings; several are read as one
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    #[command(flatten)]
+    opening: Opening,
 
     /// The frame in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -64,8 +71,8 @@ pub struct Tf {
     #[command(flatten)]
     picture: Picture,
 
-    /// Print JSON
-    #[arg(long, requires = "from", conflicts_with = "every")]
+    /// Print JSON: the answer, or the tree
+    #[arg(long, conflicts_with_all = ["every", "dot", "mermaid", "yaml", "draw"])]
     json: bool,
 }
 
@@ -89,6 +96,10 @@ struct Picture {
     /// The tree as tf2 writes it in YAML
     #[arg(long)]
     yaml: bool,
+
+    /// The tree drawn into a file that ends in .svg, .pdf or .png; Graphviz must be installed
+    #[arg(long, value_name = "FILE")]
+    draw: Option<PathBuf>,
 }
 
 /// What `tf --json` prints.
@@ -107,6 +118,22 @@ enum Answer<'a> {
     },
 }
 
+/// What `tf --json` prints without frames.
+#[derive(Serialize)]
+struct Tree<'a> {
+    edges: Vec<TreeEdge<'a>>,
+}
+
+#[derive(Serialize)]
+struct TreeEdge<'a> {
+    parent: &'a str,
+    child: &'a str,
+    r#static: bool,
+    samples: u64,
+    oldest: Option<i64>,
+    newest: Option<i64>,
+}
+
 #[derive(Serialize)]
 struct Reason {
     kind: &'static str,
@@ -115,8 +142,8 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = place::open(&self.place)?;
-        let loaded = TransformBuffer::from_source(&file)?;
+        let file = self.opening.open(&self.places)?;
+        let loaded = TransformBuffer::from_source(file.as_ref())?;
         let summary = file.summary();
         let mut problems: Vec<Problem> = summary.problems.clone();
         problems.extend(loaded.problems);
@@ -127,6 +154,11 @@ impl Tf {
             screen.note("there are no transforms in this recording");
         }
         let (buffer, range) = (loaded.buffer, summary.range);
+        for frame in [&self.from, &self.to].into_iter().flatten() {
+            if buffer.find(frame).is_none() {
+                screen.note(frames_there(&buffer, frame));
+            }
+        }
         let outcome = Outcome::of(&problems);
         match (&self.from, &self.to, self.every) {
             (Some(from), Some(to), Some(step)) => {
@@ -144,10 +176,15 @@ impl Tf {
                 let found = self.lookup(&buffer, range, (from, to))?;
                 print(&found)?;
             }
+            _ if self.json => print_json(&Tree::of(&buffer.edges()))?,
             _ => {
-                let mut out = output();
-                out.write_all(self.picture(&buffer).as_bytes())?;
-                out.flush()?;
+                if let Some(file) = &self.picture.draw {
+                    buffer.draw(file)?;
+                } else {
+                    let mut out = output();
+                    out.write_all(self.picture(&buffer).as_bytes())?;
+                    out.flush()?;
+                }
             }
         }
         Ok(outcome)
@@ -208,6 +245,55 @@ impl Tf {
     }
 }
 
+impl<'a> Tree<'a> {
+    fn of(edges: &'a [EdgeFacts]) -> Self {
+        let edge = |edge: &'a EdgeFacts| TreeEdge {
+            parent: &edge.parent,
+            child: &edge.child,
+            r#static: edge.is_static,
+            samples: edge.samples,
+            oldest: edge.range.map(|range| range.start.nanos()),
+            newest: edge.range.map(|range| range.end.nanos()),
+        };
+        Tree {
+            edges: edges.iter().map(edge).collect(),
+        }
+    }
+}
+
+/// What a person who named a frame that is not there may have meant.
+fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
+    let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
+    if names.is_empty() {
+        return "there are no frames in this recording".to_owned();
+    }
+    let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
+    names.sort_by_key(|name| (distance(wanted, name), name.clone()));
+    let more = names.len().saturating_sub(FRAMES_NAMED);
+    names.truncate(FRAMES_NAMED);
+    let list = names.join(", ");
+    match more {
+        0 => format!("the frames there are: {list}"),
+        _ => format!("the frames nearest to '{wanted}': {list}, and {more} more; see --tree"),
+    }
+}
+
+/// Letters that have to be changed, added or left out to make one name of the other, whatever their case.
+fn distance(a: &str, b: &str) -> usize {
+    let lower = |text: &str| text.to_lowercase().chars().take(64).collect::<Vec<_>>();
+    let (a, b) = (lower(a), lower(b));
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let changed = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
 fn answer<'a>((from, to): (&'a str, &'a str), found: Result<Latest, LookupError>) -> Answer<'a> {
     match found {
         Ok(found) => Answer::Found {
@@ -226,7 +312,7 @@ fn answer<'a>((from, to): (&'a str, &'a str), found: Result<Latest, LookupError>
     }
 }
 
-fn print_json(answer: &Answer<'_>) -> anyhow::Result<()> {
+fn print_json(answer: &impl Serialize) -> anyhow::Result<()> {
     let mut out = output();
     serde_json::to_writer(&mut out, answer).map_err(io::Error::from)?;
     writeln!(out)?;
