@@ -9,7 +9,7 @@ use crate::error::LookupError;
 use crate::graph::{Edge, Miss};
 use crate::history::Place;
 use crate::pool::Pool;
-use crate::pose::{Pose, Weights, arc_weights, dot, multiply, rotate};
+use crate::pose::{Pose, Weights, along, arc_weights, dot, mixed, multiply, rotate};
 
 /// Two neighbouring samples.
 #[derive(Clone, Copy)]
@@ -70,8 +70,8 @@ impl Bracket {
         let part = self.part(t);
         let (x, y) = arc_weights(self.cosine, part);
         Pose {
-            q: std::array::from_fn(|i| x * self.a.q[i] + y * self.b.q[i]),
-            t: std::array::from_fn(|i| self.a.t[i] + part * (self.b.t[i] - self.a.t[i])),
+            q: mixed(x, self.a.q, y, self.b.q),
+            t: along(self.a.t, self.b.t, part),
         }
     }
 }
@@ -252,8 +252,8 @@ impl<W: Weigh> Motion for Curve<W> {
         let (xx, xy, yy) = (x * x, x * y, y * y);
         let [p, r, q] = &self.turned;
         Pose {
-            q: std::array::from_fn(|i| x * self.a[i] + y * self.b[i]),
-            t: std::array::from_fn(|i| {
+            q: mixed(x, self.a, y, self.b),
+            t: [0, 1, 2].map(|i| {
                 (self.start[i] + part * self.way[i]) + ((xx * p[i] + yy * q[i]) + xy * r[i])
             }),
         }
@@ -309,16 +309,80 @@ pub(crate) trait Tell {
 /// What `v` turned by `x p + y q` has to do with both: `x y` times this, besides `x x` times `v` turned by
 /// `p` and `y y` times `v` turned by `q`.
 fn turned_by_both(p: [f64; 4], q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
-    let sum = |a: f64, b: f64, c: f64| a + b + c;
-    let inner = |a: &[f64], b: &[f64]| sum(a[0] * b[0], a[1] * b[1], a[2] * b[2]);
-    let outer = |a: &[f64], i: usize| {
-        let (j, k) = ((i + 1) % 3, (i + 2) % 3);
-        a[j] * v[k] - a[k] * v[j]
-    };
-    let along = p[3] * q[3] - inner(&p, &q);
-    let (on_p, on_q) = (inner(&p, &v), inner(&q, &v));
-    std::array::from_fn(|i| {
-        let turned = p[3] * outer(&q, i) + q[3] * outer(&p, i);
-        2.0 * (sum(along * v[i], on_p * q[i], on_q * p[i]) + turned)
-    })
+    let inner = |a: [f64; 4]| a[0] * v[0] + a[1] * v[1] + a[2] * v[2];
+    let straight = p[3] * q[3] - (p[0] * q[0] + p[1] * q[1] + p[2] * q[2]);
+    let (on_p, on_q) = (inner(p), inner(q));
+    let axis = [
+        p[3] * q[0] + q[3] * p[0],
+        p[3] * q[1] + q[3] * p[1],
+        p[3] * q[2] + q[3] * p[2],
+    ];
+    let around = [
+        axis[1] * v[2] - axis[2] * v[1],
+        axis[2] * v[0] - axis[0] * v[2],
+        axis[0] * v[1] - axis[1] * v[0],
+    ];
+    [0, 1, 2].map(|i| 2.0 * (straight * v[i] + on_p * q[i] + on_q * p[i] + around[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+
+    fn pose(x: f64) -> Pose {
+        let rotation = UnitQuaternion::from_euler_angles(x, 0.4 * x.sin(), 1.0 - x);
+        Pose::new(&Isometry3::from_parts(
+            Translation3::new(x, -2.0 * x, 1.0),
+            rotation,
+        ))
+    }
+
+    struct Told(Vec<Pose>);
+
+    impl Tell for Told {
+        fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
+            self.0.extend(stamps.iter().map(|t| motion.at(t.nanos())));
+        }
+
+        fn one(&mut self, pose: &Pose) {
+            self.0.push(*pose);
+        }
+
+        fn failed(&mut self, error: LookupError) {
+            panic!("{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_the_product_of_its_poses_at_every_time_and_angle() {
+        let (before, after) = (pose(0.3), pose(2.1));
+        let stamps: Vec<Stamp> = (0..=100).map(Stamp::from_nanos).collect();
+        // From nearly the same to far apart: every number of terms, and none.
+        for apart in [1e-9, 1e-3, 5e-3, 0.02, 0.2, 0.6, 2.0] {
+            for is_inverse in [false, true] {
+                let (a, b) = (pose(0.7), pose(0.7 + apart));
+                let bracket = Bracket::new(0, 100, a, b);
+                let mut folded = Folded::new(before, after, is_inverse);
+                folded.enter(&bracket);
+                let mut told = Told(Vec::new());
+                folded.run(&stamps, &mut told);
+                for (t, found) in told.0.iter().enumerate() {
+                    let between = a.between(&b, t as f64 / 100.0);
+                    let middle = if is_inverse {
+                        between.inverse()
+                    } else {
+                        between
+                    };
+                    let wanted = before.times(&middle).times(&after).isometry();
+                    let off = (wanted.inverse() * found.isometry())
+                        .translation
+                        .vector
+                        .norm();
+                    let turn = wanted.rotation.angle_to(&found.isometry().rotation);
+                    assert!(off < 1e-14 && turn < 1e-7, "{apart} {t}: {off} {turn}");
+                }
+            }
+        }
+    }
 }

@@ -179,3 +179,27 @@ fn a_static_pose_is_seen_old_or_new() {
         thread.join().expect("no panic");
     });
 }
+
+#[test]
+fn a_chunk_that_another_history_got_is_never_taken_for_ones_own() {
+    check(|| {
+        let shared = with(&[1, 3, 5, 7]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let (pool, history) = &*writer;
+            let held = history.hold();
+            assert!(history.give_up_chunk(&held, pool));
+            drop(held);
+            let other = History::new((), 0);
+            let held = other.hold();
+            other.insert(&held, pool, UNBOUNDED, &sample(2), || ());
+        });
+        let found = around(&shared, 2);
+        assert!(
+            found.is_empty() || found == [sample(1), sample(3)],
+            "{found:?}"
+        );
+        thread.join().expect("no panic");
+        assert_eq!(around(&shared, 4), [sample(3), sample(5)]);
+    });
+}

@@ -75,10 +75,14 @@ impl Pose {
 
     #[inline(always)]
     pub(crate) fn of(slot: &Slot) -> Self {
-        let word = |index| f64::from_bits(slot.word(index));
         Pose {
-            q: [word(1), word(2), word(3), word(4)],
-            t: [word(5), word(6), word(7)],
+            q: [
+                slot.number(1),
+                slot.number(2),
+                slot.number(3),
+                slot.number(4),
+            ],
+            t: [slot.number(5), slot.number(6), slot.number(7)],
         }
     }
 
@@ -97,19 +101,14 @@ impl Pose {
         let turned = rotate(self.q, other.t);
         Pose {
             q: multiply(self.q, other.q),
-            t: [
-                self.t[0] + turned[0],
-                self.t[1] + turned[1],
-                self.t[2] + turned[2],
-            ],
+            t: sum(self.t, turned),
         }
     }
 
     /// Where a point goes.
     #[inline(always)]
     pub(crate) fn apply(&self, point: [f64; 3]) -> [f64; 3] {
-        let turned = rotate(self.q, point);
-        std::array::from_fn(|i| self.t[i] + turned[i])
+        sum(self.t, rotate(self.q, point))
     }
 
     #[inline(always)]
@@ -117,7 +116,7 @@ impl Pose {
         let q = conjugate(self.q);
         Pose {
             q,
-            t: rotate(q, self.t.map(|part| -part)),
+            t: rotate(q, minus(self.t)),
         }
     }
 
@@ -129,8 +128,8 @@ impl Pose {
         let (a, b) = arc_weights(dot.abs(), part);
         let b = if dot < 0.0 { -b } else { b };
         Pose {
-            q: std::array::from_fn(|i| a * self.q[i] + b * other.q[i]),
-            t: std::array::from_fn(|i| self.t[i] + part * (other.t[i] - self.t[i])),
+            q: mixed(a, self.q, b, other.q),
+            t: along(self.t, other.t, part),
         }
     }
 
@@ -166,7 +165,7 @@ impl Climbed {
     pub(crate) fn new(first: &Pose) -> Self {
         Climbed {
             q: first.q,
-            s: rotate(conjugate(first.q), first.t.map(|part| -part)),
+            s: rotate(conjugate(first.q), minus(first.t)),
         }
     }
 
@@ -175,14 +174,14 @@ impl Climbed {
     pub(crate) fn add(&mut self, pose: &Pose) {
         self.q = multiply(pose.q, self.q);
         let turned = rotate(conjugate(self.q), pose.t);
-        self.s = std::array::from_fn(|i| self.s[i] - turned[i]);
+        self.s = sum(self.s, minus(turned));
     }
 
     #[inline(always)]
     pub(crate) fn product(&self) -> Pose {
         Pose {
             q: self.q,
-            t: rotate(self.q, self.s.map(|part| -part)),
+            t: rotate(self.q, minus(self.s)),
         }
     }
 
@@ -213,6 +212,39 @@ pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
         return past as u64 as f64 / span as u64 as f64;
     }
     past as f64 / span as f64
+}
+
+// Written out, all of these: closures over arrays put them into memory.
+
+#[inline(always)]
+fn sum(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+}
+
+#[inline(always)]
+fn minus(v: [f64; 3]) -> [f64; 3] {
+    [-v[0], -v[1], -v[2]]
+}
+
+/// `x a + y b`.
+#[inline(always)]
+pub(crate) fn mixed(x: f64, a: [f64; 4], y: f64, b: [f64; 4]) -> [f64; 4] {
+    [
+        x * a[0] + y * b[0],
+        x * a[1] + y * b[1],
+        x * a[2] + y * b[2],
+        x * a[3] + y * b[3],
+    ]
+}
+
+/// A part of the way from `a` to `b`.
+#[inline(always)]
+pub(crate) fn along(a: [f64; 3], b: [f64; 3], part: f64) -> [f64; 3] {
+    [
+        a[0] + part * (b[0] - a[0]),
+        a[1] + part * (b[1] - a[1]),
+        a[2] + part * (b[2] - a[2]),
+    ]
 }
 
 #[inline(always)]
@@ -321,7 +353,10 @@ pub(crate) fn series_weights<const TERMS: usize>(x: f64, part: f64) -> (f64, f64
     let rest = 1.0 - part;
     let (square_a, square_b) = (rest * rest, part * part);
     let (mut a, mut b) = (1.0, 1.0);
-    for (u, v) in SERIES[..TERMS].iter().rev() {
+    let mut term = TERMS;
+    while term > 0 {
+        term -= 1;
+        let (u, v) = SERIES[term];
         a = 1.0 + (u * square_a - v) * x * a;
         b = 1.0 + (u * square_b - v) * x * b;
     }

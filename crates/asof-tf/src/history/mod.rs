@@ -144,6 +144,12 @@ impl Slot {
         self.0[index].load(Ordering::Relaxed)
     }
 
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn number(&self, index: usize) -> f64 {
+        f64::from_bits(self.word(index))
+    }
+
     #[inline]
     pub(crate) fn words(&self) -> Words {
         std::array::from_fn(|index| self.word(index))
