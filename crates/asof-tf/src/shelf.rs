@@ -22,7 +22,11 @@ pub(crate) struct Shelf<T> {
 /// Invariant: every board before the last is full, and the first `used` places of the last are taken.
 struct Boards<T> {
     starts: Vec<NonNull<T>>,
+    /// The last of `starts`.
+    last: NonNull<T>,
     used: usize,
+    /// Places of the last board.
+    places: usize,
     /// Places of the first board.
     first: usize,
 }
@@ -68,7 +72,9 @@ impl<T> Boards<T> {
         let board = Box::<[T]>::new_uninit_slice(self.places(self.starts.len()));
         // SAFETY: `Box::into_raw` is never null.
         let start = unsafe { NonNull::new_unchecked(Box::into_raw(board).cast::<T>()) };
+        self.places = self.places(self.starts.len());
         self.starts.push(start);
+        self.last = start;
         self.used = 0;
     }
 }
@@ -78,7 +84,9 @@ impl<T> Shelf<T> {
         Shelf {
             boards: Mutex::new(Boards {
                 starts: Vec::new(),
+                last: NonNull::dangling(),
                 used: 0,
+                places: 0,
                 first: Boards::<T>::LATER,
             }),
         }
@@ -88,7 +96,9 @@ impl<T> Shelf<T> {
     pub(crate) fn with_places(places: usize) -> Self {
         let mut boards = Boards {
             starts: Vec::with_capacity(4),
+            last: NonNull::dangling(),
             used: 0,
+            places: 0,
             first: places.max(1),
         };
         boards.add_board();
@@ -100,12 +110,11 @@ impl<T> Shelf<T> {
     /// Puts a thing on the shelf, for as long as the shelf lives.
     pub(crate) fn put(&self, thing: T) -> Spot<T> {
         let mut boards = locked(&self.boards);
-        if boards.starts.is_empty() || boards.used == boards.places(boards.starts.len() - 1) {
+        if boards.used == boards.places {
             boards.add_board();
         }
-        let board = boards.starts[boards.starts.len() - 1];
-        // SAFETY: `used` is less than the board's places, and this one is not taken yet.
-        let place = unsafe { board.add(boards.used) };
+        // SAFETY: `used` is less than the last board's places: before there is a board, both are zero.
+        let place = unsafe { boards.last.add(boards.used) };
         // SAFETY: the place is inside of the board, free, aligned for `T`; no one else knows of it.
         unsafe { place.write(thing) };
         boards.used += 1;

@@ -105,11 +105,11 @@ impl Graph {
             return self.find_with_slash(name);
         }
         let key = Key::of(bytes);
-        if let Some(spot) = self.quick[key.hash() as usize % QUICK].load(Ordering::Acquire) {
-            let frame = self.frames.at(spot);
-            if frame.key == key && key.is_whole() {
-                return Some(frame);
-            }
+        // Every frame has a link here, unless another took it first: where there is none, it is new.
+        let spot = self.quick[key.hash() as usize % QUICK].load(Ordering::Acquire)?;
+        let frame = self.frames.at(spot);
+        if frame.key == key && key.is_whole() {
+            return Some(frame);
         }
         self.find_keyed(bytes, key)
     }
