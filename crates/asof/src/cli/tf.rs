@@ -153,9 +153,21 @@ impl Tf {
         if loaded.transforms == 0 {
             screen.note("there are no transforms in this recording");
         }
-        let (buffer, range) = (loaded.buffer, summary.range);
+        let buffer = loaded.buffer;
+        let mut range = summary.range;
+        let stamps = stamps_of(&buffer);
+        if !stamps.is_empty() && stamps.intersect(range).is_empty() {
+            // A simulation's clock, as a rule.
+            range = stamps;
+            if self.is_relative() {
+                screen.note(format_args!(
+                    "transforms have another clock than the recording, from {} to {}: times are relative to theirs",
+                    stamps.start, stamps.end
+                ));
+            }
+        }
         for frame in [&self.from, &self.to].into_iter().flatten() {
-            if buffer.find(frame).is_none() {
+            if loaded.transforms > 0 && buffer.find(frame).is_none() {
                 screen.note(frames_there(&buffer, frame));
             }
         }
@@ -188,6 +200,13 @@ impl Tf {
             }
         }
         Ok(outcome)
+    }
+
+    /// Whether any time was given relative to the recording.
+    fn is_relative(&self) -> bool {
+        let times = [self.at, self.start, self.end];
+        let is_relative = |when: &When| !matches!(when, When::At(_));
+        times.iter().flatten().any(is_relative)
     }
 
     fn lookup(
@@ -261,12 +280,24 @@ impl<'a> Tree<'a> {
     }
 }
 
+/// From the oldest to the newest stamp of any transform.
+fn stamps_of(buffer: &TransformBuffer) -> TimeRange {
+    let ranges: Vec<TimeRange> = buffer
+        .edges()
+        .iter()
+        .filter_map(|edge| edge.range)
+        .collect();
+    let start = ranges.iter().map(|range| range.start).min();
+    let end = ranges.iter().map(|range| range.end).max();
+    match (start, end) {
+        (Some(start), Some(end)) => TimeRange::new(start, end),
+        _ => TimeRange::EMPTY,
+    }
+}
+
 /// What a person who named a frame that is not there may have meant.
 fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
-    if names.is_empty() {
-        return "there are no frames in this recording".to_owned();
-    }
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     names.sort_by_key(|name| (distance(wanted, name), name.clone()));
     let more = names.len().saturating_sub(FRAMES_NAMED);
