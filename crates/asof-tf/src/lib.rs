@@ -38,8 +38,8 @@
 //!   [`transform_points`](TransformBuffer::transform_points) answer for many times at once.
 //! - [`wait_for`](TransformBuffer::wait_for) blocks, [`wait`](TransformBuffer::wait) is a future.
 //! - [`observe`](TransformBuffer::observe) watches all edges.
-//! - [`from_source`](TransformBuffer::from_source) reads a whole recording; [`ros`] decodes messages,
-//!   `Robot` reads URDF.
+//! - [`from_source`](TransformBuffer::from_source) reads a whole recording, ROS's and Foxglove's transforms
+//!   alike; [`ros`] decodes single messages, `Robot` reads URDF.
 
 mod history;
 #[cfg(all(test, loom))]

@@ -160,6 +160,14 @@ impl Edge {
             return fixed.is_whole(seq).then_some(Ok(pose));
         }
         let view = self.history.glance(pool)?;
+        // Waiting for what is to come, people ask for it again and again.
+        if view.is_before(t)
+            && let Some((Err(Miss::Outside { oldest, newest }), lowest)) = miss(&view)
+            && newest < t
+        {
+            let missed = Miss::Outside { oldest, newest };
+            return self.history.is_whole(&view, lowest).then_some(Err(missed));
+        }
         let (place, mut lowest) = view.place(t)?;
         let found = match place {
             Place::Between(a, b) => {

@@ -38,6 +38,12 @@ impl<'a> View<'a> {
         self.tail
     }
 
+    /// Whether it seems to end before `t`.
+    #[inline(always)]
+    pub(crate) fn is_before(&self, t: i64) -> bool {
+        self.stamp < t
+    }
+
     #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
         self.head.saturating_sub(self.tail)
