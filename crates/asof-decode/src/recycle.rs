@@ -78,17 +78,13 @@ pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
         .enumerate()
         .filter(|(_, kept)| kept.capacity() >= len && kept.capacity() <= 4 * len)
         .min_by_key(|(_, kept)| kept.capacity());
-    match fitting.map(|(at, _)| at) {
-        Some(at) => {
-            let found = free.swap_remove(at);
-            shelf.bytes -= found.capacity() * size_of::<T>();
-            found
-        }
-        None => {
-            drop(shelf);
-            Vec::with_capacity(len)
-        }
+    if let Some((at, _)) = fitting {
+        let found = free.swap_remove(at);
+        shelf.bytes -= found.capacity() * size_of::<T>();
+        return found;
     }
+    drop(shelf);
+    Vec::with_capacity(len)
 }
 
 /// An Arrow buffer whose memory comes back when nobody holds it any more.

@@ -56,7 +56,7 @@ pub struct Export {
     /// Which times each row has, with commas between them: log_time and publish_time, and in Parquet and
     /// Arrow the stamp, which is when the message itself says that it was measured
     #[arg(long, value_enum, value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
-    times: Vec<Time>,
+    times: Vec<TimeColumn>,
 
     /// What the columns are: the message's own fields, or those of what it means
     #[arg(long, value_enum, default_value_t)]
@@ -86,18 +86,18 @@ enum Layer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum Time {
+enum TimeColumn {
     LogTime,
     PublishTime,
     Stamp,
 }
 
-impl From<Time> for Timeline {
-    fn from(time: Time) -> Self {
+impl From<TimeColumn> for Timeline {
+    fn from(time: TimeColumn) -> Self {
         match time {
-            Time::LogTime => Timeline::LogTime,
-            Time::PublishTime => Timeline::PublishTime,
-            Time::Stamp => Timeline::Stamp,
+            TimeColumn::LogTime => Timeline::LogTime,
+            TimeColumn::PublishTime => Timeline::PublishTime,
+            TimeColumn::Stamp => Timeline::Stamp,
         }
     }
 }
@@ -146,9 +146,9 @@ impl Export {
     /// The chosen ones of the times that every message has.
     fn times_of(&self, message: MessageRef<'_>) -> impl Iterator<Item = (&'static str, i64)> {
         let known = [
-            (Time::LogTime, "log_time", message.log_time.nanos()),
+            (TimeColumn::LogTime, "log_time", message.log_time.nanos()),
             (
-                Time::PublishTime,
+                TimeColumn::PublishTime,
                 "publish_time",
                 message.publish_time.nanos(),
             ),

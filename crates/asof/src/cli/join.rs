@@ -89,6 +89,7 @@ struct Other {
 }
 
 /// What belongs to an anchor.
+#[derive(Clone, Copy)]
 enum Found<'a> {
     One(&'a Message),
     Between(&'a Message, &'a Message),
