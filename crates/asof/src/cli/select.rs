@@ -53,6 +53,7 @@ struct Pattern {
 
 impl Select {
     /// The topics as they were given.
+    #[cfg(feature = "live")]
     pub fn patterns(&self) -> Option<Patterns> {
         self.choice.topics.clone()
     }
