@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(lines[0], "3 topics · connected, tcp/robot:7447");
         assert_eq!(
             lines[1],
-            "topic  type                  Hz  bandwidth  jitter      age  drops"
+            "topic  type                   Hz  bandwidth  jitter      age  drops"
         );
         assert_eq!(
             lines[3],
