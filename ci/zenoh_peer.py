@@ -69,7 +69,7 @@ string encoding
 string raw_file_contents{RULE}{PACKAGE}/KeyValue
 string key
 string value"""
-encode_response = serialize_dynamic("response", RESPONSE)["response"]
+encode_response = serialize_dynamic(f"{PACKAGE}/Response", RESPONSE)[f"{PACKAGE}/Response"]
 encode_reading = serialize_dynamic("my_msgs/Reading", READING)["my_msgs/Reading"]
 encode_string = serialize_dynamic("std_msgs/String", "string data")["std_msgs/String"]
 

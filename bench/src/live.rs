@@ -3,7 +3,7 @@
 //! Two sessions on 127.0.0.1, without multicast. Figures are the middle latency of a turn in nanoseconds of wall time;
 //! both contenders are sent the same bytes by the same session, in turns.
 
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -71,7 +71,12 @@ fn measure(
         "@ros2_lv/0/{}/0/1/MP/%/%/bench/%{case}%asof/{KIND}/{HASH}/::,:,:,:,,",
         robot.session().zid()
     );
-    let _token = robot.session().liveliness().declare_token(token).wait().expect("a token");
+    let _token = robot
+        .session()
+        .liveliness()
+        .declare_token(token)
+        .wait()
+        .expect("a token");
     let window = observer
         .create_window::<Sample>(format!("/{case}/asof"), 50)
         .with_stamp(|sample: &Sample| sample.header_stamp())
@@ -97,18 +102,20 @@ fn measure(
         cdr[8..12].copy_from_slice(&number.to_le_bytes());
         cdr
     };
-    let mut publishers = [&ours, &bare].map(|lane| {
-        let publisher = robot
+    let publishers = [&ours, &bare].map(|lane| {
+        robot
             .session()
             .declare_publisher(lane.key.clone())
             .congestion_control(zenoh::qos::CongestionControl::Block)
             .wait()
-            .expect("a publisher");
-        Arc::new(publisher)
+            .expect("a publisher")
     });
+    // Numbers go on from turn to turn: a window refuses what is older than all that it has.
+    let next = Cell::new(0);
     let turn = |lane: &Lane, publisher: &zenoh::pubsub::Publisher<'_>| -> f64 {
+        let first = next.replace(next.get() + count);
         let mut sent = Vec::with_capacity(count as usize);
-        for number in 0..count {
+        for number in first..first + count {
             let payload = payload(number);
             sent.push(Instant::now());
             publisher.put(payload).wait().expect("published");
@@ -117,13 +124,13 @@ fn measure(
         let mut latencies: Vec<f64> = (0..count)
             .map(|_| {
                 let (number, arrived) = lane.arrivals.recv_timeout(SOON).expect("a message");
-                (arrived - sent[number as usize]).as_nanos() as f64
+                (arrived - sent[(number - first) as usize]).as_nanos() as f64
             })
             .collect();
         latencies.sort_by(f64::total_cmp);
         latencies[latencies.len() / 2]
     };
-    let [to_ours, to_bare] = &mut publishers;
+    let [to_ours, to_bare] = &publishers;
     let contenders = vec![
         contender("asof", || turn(&ours, to_ours)),
         contender("zenoh", || turn(&bare, to_bare)),

@@ -192,6 +192,9 @@ impl Drop for Recorder {
     }
 }
 
+/// Messages, each with its weight when it came: it may grow when its pieces are put together.
+type Waiting = VecDeque<(u64, Sample)>;
+
 /// Messages that wait for the disk.
 struct Queue {
     limit: u64,
@@ -201,8 +204,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// Each with its weight when it came: it may grow when its pieces are put together.
-    samples: VecDeque<(u64, Sample)>,
+    samples: Waiting,
     bytes: u64,
     topics: BTreeMap<String, TopicReport>,
     is_closed: bool,
@@ -319,7 +321,7 @@ impl Queue {
     }
 
     /// What waits, and whether more can come.
-    fn take(&self) -> (VecDeque<(u64, Sample)>, bool) {
+    fn take(&self) -> (Waiting, bool) {
         let mut state = self.state.lock();
         if state.samples.is_empty() && !state.is_closed {
             self.arrived.wait_for(&mut state, TICK);
@@ -337,7 +339,7 @@ impl State {
 /// Messages whose schema is on its way, by topic. They still count against the queue's limit.
 #[derive(Default)]
 struct Held {
-    topics: Vec<(Arc<Described>, VecDeque<(u64, Sample)>)>,
+    topics: Vec<(Arc<Described>, Waiting)>,
 }
 
 impl Held {
@@ -353,12 +355,12 @@ impl Held {
             Some((_, samples)) => samples.push_back((weight, sample)),
             None => self
                 .topics
-                .push((described, VecDeque::from([(weight, sample)]))),
+                .push((described, Waiting::from([(weight, sample)]))),
         }
     }
 
     /// Takes out the topics that need not wait any longer; all of them if nothing more will come.
-    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, VecDeque<(u64, Sample)>)> {
+    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, Waiting)> {
         let mut ready = Vec::new();
         self.topics.retain_mut(|(described, samples)| {
             let channel = if is_last {

@@ -19,7 +19,7 @@ use zenoh::Wait;
 
 const HASH: &str = "RIHS01_7d9a00ff6dac1bb3a3a6a9ec2ba8ad7e0b6e8cde2e5ebd3e0b0f5f2a0f6a7d0a";
 const STRING: &str = "std_msgs::msg::dds_::String_";
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

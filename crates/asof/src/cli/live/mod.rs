@@ -30,6 +30,10 @@ use super::select::{Patterns, parse_patterns};
 /// A table on a terminal (q ends it, the arrows scroll, s sorts); lines with --plain or in a pipe; with
 /// --json, one object a line for each topic and interval.
 #[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "only the address is told")
+)]
 #[command(after_help = "\
 Examples:
   asof live zenoh://192.168.1.5:7447
@@ -57,6 +61,10 @@ pub struct Live {
 /// `asof recover` makes it whole. When the disk is slower than the robot, messages are dropped, counted by
 /// topic, and told; the exit code is 3 then.
 #[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "only the address is told")
+)]
 #[command(after_help = "\
 Examples:
   asof record zenoh://192.168.1.5:7447 -o run.mcap
@@ -88,6 +96,10 @@ pub struct Record {
 
 /// Which robot, and what of it.
 #[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "only the address is told")
+)]
 struct Connection {
     /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
     /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true

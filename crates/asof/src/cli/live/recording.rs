@@ -42,19 +42,13 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     for key in &verb.connection.key {
         recorder.add_key(&session.robot, key)?;
     }
-    let watched = follow(&mut session, &recorder, verb, screen);
+    follow(&mut session, &recorder, verb, screen);
     let elapsed = session.elapsed();
     let report = recorder.stop().map_err(|error| broken(verb, error))?;
-    watched?;
     tell(verb, &report, elapsed, screen)
 }
 
-fn follow(
-    session: &mut Session,
-    recorder: &Recorder,
-    verb: &Record,
-    screen: &Screen,
-) -> anyhow::Result<()> {
+fn follow(session: &mut Session, recorder: &Recorder, verb: &Record, screen: &Screen) {
     let bar = screen.progress(0, "{msg}");
     let (mut told, mut complained, mut renewed) = (0, None::<Instant>, None::<Instant>);
     while session.is_open() && recorder.is_recording() {
@@ -73,7 +67,6 @@ fn follow(
         }
     }
     bar.finish_and_clear();
-    Ok(())
 }
 
 fn show(bar: &ProgressBar, report: &RecordReport, elapsed: Duration, verb: &Record) {

@@ -161,7 +161,7 @@ impl Session {
         match (*is_there, told.is_some()) {
             (true, _) => screen.note(format_args!("connected to {endpoints}")),
             (false, false) => {
-                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"))
+                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"));
             }
             (false, true) => screen.note(format_args!(
                 "the connection to {endpoints} is lost; trying again until it is back"

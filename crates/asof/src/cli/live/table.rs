@@ -182,6 +182,7 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::buffer::Cell;
 
     fn view() -> View {
         let rate = |topic: &str, hertz: f64| TopicRate {
@@ -213,7 +214,7 @@ mod tests {
         terminal.draw(|frame| view.draw(frame)).expect("drawn");
         let buffer = terminal.backend().buffer();
         let rows = buffer.content().chunks(90);
-        let text = |row: &[ratatui::buffer::Cell]| row.iter().map(|cell| cell.symbol()).collect();
+        let text = |row: &[Cell]| row.iter().map(Cell::symbol).collect();
         rows.map(text)
             .map(|line: String| line.trim_end().to_owned())
             .collect()
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(lines[0], "3 topics · connected, tcp/robot:7447");
         assert_eq!(
             lines[1],
-            "topic  type                  Hz  bandwidth  jitter      age  drops"
+            "topic  type                   Hz  bandwidth  jitter      age  drops"
         );
         assert_eq!(
             lines[3],
