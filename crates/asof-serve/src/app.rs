@@ -53,6 +53,9 @@ pub(crate) struct Together {
     pub since: Instant,
 }
 
+/// What one client's player and its pictures take, with everything that is on its way.
+const OTHERS_AT_LEAST: u64 = 64 << 20;
+
 impl App {
     pub fn new(
         source: Arc<dyn Source>,
@@ -62,7 +65,8 @@ impl App {
         cache_bytes: u64,
     ) -> Self {
         // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
-        let blocks = cache_bytes / 4 * 3;
+        let others = (cache_bytes / 4).max(OTHERS_AT_LEAST);
+        let blocks = cache_bytes.saturating_sub(others).max(cache_bytes / 4);
         let cache = BlockCache::over(source, Options::with_budget(blocks));
         let range = cache.summary().range;
         let start = if range.is_empty() {

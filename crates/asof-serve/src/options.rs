@@ -16,8 +16,8 @@ pub struct ServeOptions {
     pub hosts: Vec<String>,
     /// Other sites whose pages may connect, such as `https://app.foxglove.dev`.
     pub origins: Vec<String>,
-    /// Bytes for what was read: three quarters for the block cache, the rest for what a few players have read
-    /// ahead and what waits to be sent.
+    /// Bytes for what was read: three quarters for the block cache, the rest (64 MB at least) for what a few
+    /// players have read ahead and what waits to be sent.
     pub cache_bytes: u64,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,
