@@ -1,6 +1,5 @@
 //! `at`, `join` and `export`: what they print and write.
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
 mod common;
 
 use common::Folder;

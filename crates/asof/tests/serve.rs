@@ -1,6 +1,5 @@
 //! `asof serve` and the end of `asof demo`, as a person or a script starts them.
 
-#[allow(dead_code)] // Each test file uses a part of it.
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
