@@ -12,8 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use asof_core::SourceError;
 use bytes::Bytes;
 
-use crate::buffers::BufferPool;
-
 /// Bytes that can be read anywhere, by several readers at once.
 ///
 /// Readers ask for exactly the ranges that they need, so the same reader serves a mapped file, a
@@ -225,7 +223,6 @@ pub struct Plain {
     name: String,
     file: File,
     size: u64,
-    pool: Arc<BufferPool>,
 }
 
 impl Plain {
@@ -239,7 +236,6 @@ impl Plain {
             name: path.display().to_string(),
             size: file.metadata()?.len(),
             file,
-            pool: Arc::default(),
         })
     }
 
@@ -271,16 +267,10 @@ impl Storage for Plain {
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
         let start = offset.min(self.size);
         let len = len.min(self.size - start);
-        let len = len as usize;
-        let mut bytes = if len < WORTH_POOLING {
-            vec![0; len]
-        } else {
-            self.pool.take(len)
-        };
+        let mut bytes = vec![0; len as usize];
         let mut filled = 0;
-        while filled < len {
-            let rest = &mut bytes[filled..len];
-            match read_at(&self.file, rest, start + filled as u64) {
+        while filled < bytes.len() {
+            match read_at(&self.file, &mut bytes[filled..], start + filled as u64) {
                 // Someone cut the file after it was opened.
                 Ok(0) => break,
                 Ok(read) => filled += read,
@@ -288,16 +278,10 @@ impl Storage for Plain {
                 Err(error) => return Err(error),
             }
         }
-        if len >= WORTH_POOLING {
-            return Ok(self.pool.seal(bytes, filled));
-        }
         bytes.truncate(filled);
         Ok(bytes.into())
     }
 }
-
-/// Smaller pieces are had from the allocator as quickly.
-const WORTH_POOLING: usize = 64 << 10;
 
 #[cfg(unix)]
 fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
