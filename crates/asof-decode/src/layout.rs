@@ -358,7 +358,22 @@ fn even_floats(declared: &Struct) -> Option<(Scalar, u32)> {
     let is_plain = declared.extensibility != Some(Extensibility::Mutable)
         && declared.cases.is_none()
         && declared.fields.iter().all(|field| field.oneof.is_none());
-    (is_even && is_plain).then_some((first, declared.fields.len() as u32))
+    let names: Vec<&str> = declared.fields.iter().map(|f| f.name.as_str()).collect();
+    let is_usual = usual_order(&names).is_sorted();
+    (is_even && is_plain && is_usual).then_some((first, declared.fields.len() as u32))
+}
+
+/// The places of a vector's components in the order that everybody expects, whatever the schema's: x, y, z, w
+/// and r, g, b, a. A JSON schema may list them by the alphabet. Others stay in their order.
+pub(crate) fn usual_order(names: &[&str]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..names.len()).collect();
+    for usual in [["x", "y", "z", "w"], ["r", "g", "b", "a"]] {
+        let rank = |name: &str| usual.iter().position(|known| *known == name);
+        if names.iter().all(|name| rank(name).is_some()) {
+            places.sort_by_key(|&place| rank(names[place]));
+        }
+    }
+    places
 }
 
 fn check_array(len: u64) -> Result<(), SchemaError> {

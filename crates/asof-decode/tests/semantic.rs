@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use asof_core::Source;
 use asof_decode::Layers;
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
-use common::{data_folder, decode};
+use common::{channel, data_folder, decode, recording};
 
 /// Every number in an array, in order, as bits; text and bytes by their length.
 fn numbers(array: &ArrayRef, out: &mut Vec<u64>) {
@@ -142,4 +142,53 @@ fn each_transform_is_a_row_with_its_own_stamp_in_double_precision() {
         .find(|c| c.channel.topic == "/tf")
         .and_then(|c| c.messages);
     assert!(batch.num_rows() as u64 >= messages.unwrap_or(0));
+}
+
+/// The numbers of a column of vectors, in order.
+fn components(source: &dyn Source, column: &str) -> Vec<f64> {
+    let (batches, _) = decode(source, Layers::standard());
+    let batch = &batches.first().expect("a batch").batch;
+    let column = batch.column_by_name(column).expect("the column");
+    let vectors = column.as_fixed_size_list().values();
+    vectors.as_primitive::<Float64Type>().values().to_vec()
+}
+
+#[test]
+fn a_vectors_components_come_in_the_usual_order_whatever_the_schemas_is() {
+    let number = |name: &str| format!("\"{name}\":{{\"type\":\"number\"}}");
+    let object = |names: &[&str]| {
+        let fields: Vec<String> = names.iter().map(|name| number(name)).collect();
+        format!(
+            "{{\"type\":\"object\",\"properties\":{{{}}}}}",
+            fields.join(",")
+        )
+    };
+    let schema = format!(
+        "{{\"type\":\"object\",\"properties\":{{\"frame_id\":{{\"type\":\"string\"}},\"pose\":{{\"type\":\"object\",\
+         \"properties\":{{\"position\":{},\"orientation\":{}}}}}}}}}",
+        object(&["z", "y", "x"]),
+        object(&["w", "x", "y", "z"])
+    );
+    let payload = br#"{"frame_id":"map","pose":{"position":{"z":3,"y":2,"x":1},"orientation":{"w":0.8,"x":0.1,"y":0.2,"z":0.3}}}"#;
+    for language in ["jsonschema", ""] {
+        let text = if language.is_empty() { "" } else { &schema };
+        let pose = channel(
+            "/pose",
+            "json",
+            "foxglove.PoseInFrame",
+            language,
+            text.as_bytes(),
+        );
+        let file = recording(&[(&pose, payload.to_vec())]);
+        assert_eq!(
+            components(&file, "orientation"),
+            [0.1, 0.2, 0.3, 0.8],
+            "{language:?}"
+        );
+        assert_eq!(
+            components(&file, "position"),
+            [1.0, 2.0, 3.0],
+            "{language:?}"
+        );
+    }
 }

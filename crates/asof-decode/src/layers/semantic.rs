@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampNanosecondType,
-    UInt32Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch, StructArray,
@@ -18,6 +18,7 @@ use asof_core::Channel;
 use super::archetypes::{Archetype, Column, View, archetype_of};
 use super::{Claim, MessageLayer, Table};
 use crate::decoder::{channel_metadata, time_field};
+use crate::layout::usual_order;
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub(super) struct Semantic;
@@ -257,7 +258,7 @@ fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
     }
 }
 
-/// How many components a struct of floats has, and of which type.
+/// How many components a struct of numbers has, and of which type.
 fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
     let fields = match kind {
         DataType::Struct(fields) => fields,
@@ -267,10 +268,22 @@ fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
         }
         _ => return None,
     };
-    let first = fields.first()?.data_type();
-    let is_float = matches!(first, DataType::Float32 | DataType::Float64);
-    let is_even = fields.iter().all(|field| field.data_type() == first);
-    (is_float && is_even).then(|| (fields.len(), first.clone()))
+    if fields.is_empty() || !fields.iter().all(|field| is_number(field.data_type())) {
+        return None;
+    }
+    let is_single = fields.iter().all(|f| *f.data_type() == DataType::Float32);
+    let kind = if is_single {
+        DataType::Float32
+    } else {
+        DataType::Float64
+    };
+    Some((fields.len(), kind))
+}
+
+/// Whether it can be a component. JSON without a schema says 1 where it means 1.0.
+fn is_number(kind: &DataType) -> bool {
+    use DataType::{Float32, Float64, Int32, Int64, UInt32, UInt64};
+    matches!(kind, Float32 | Float64 | Int32 | Int64 | UInt32 | UInt64)
 }
 
 fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
@@ -333,17 +346,46 @@ fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
 
 /// The components of each vector side by side.
 fn vector(array: &StructArray) -> Result<ArrayRef, ArrowError> {
-    match array.columns().first().map(Array::data_type) {
-        Some(DataType::Float32) => interleaved::<Float32Type>(array),
-        _ => interleaved::<Float64Type>(array),
+    let has_only = |kind: &DataType| array.columns().iter().all(|part| part.data_type() == kind);
+    if has_only(&DataType::Float32) {
+        return interleaved::<Float32Type>(array);
+    }
+    if has_only(&DataType::Float64) {
+        return interleaved::<Float64Type>(array);
+    }
+    let fields = array.fields().iter().map(|field| {
+        let field = field.as_ref().clone();
+        Arc::new(field.with_data_type(DataType::Float64))
+    });
+    let parts = array.columns().iter().map(as_doubles).collect();
+    let nulls = array.nulls().cloned();
+    interleaved::<Float64Type>(&StructArray::try_new(fields.collect(), parts, nulls)?)
+}
+
+fn as_doubles(part: &ArrayRef) -> ArrayRef {
+    macro_rules! converted {
+        ($kind:ty) => {
+            Arc::new(
+                part.as_primitive::<$kind>()
+                    .unary::<_, Float64Type>(|value| value as f64),
+            )
+        };
+    }
+    match part.data_type() {
+        DataType::Float32 => converted!(Float32Type),
+        DataType::Int32 => converted!(Int32Type),
+        DataType::Int64 => converted!(Int64Type),
+        DataType::UInt32 => converted!(UInt32Type),
+        DataType::UInt64 => converted!(UInt64Type),
+        _ => Arc::clone(part),
     }
 }
 
 fn interleaved<T: ArrowPrimitiveType>(array: &StructArray) -> Result<ArrayRef, ArrowError> {
-    let parts: Vec<&[T::Native]> = array
-        .columns()
-        .iter()
-        .map(|part| &part.as_primitive::<T>().values()[..])
+    let names: Vec<&str> = array.fields().iter().map(|f| f.name().as_str()).collect();
+    let parts: Vec<&[T::Native]> = usual_order(&names)
+        .into_iter()
+        .map(|place| &array.column(place).as_primitive::<T>().values()[..])
         .collect();
     let mut values = Vec::with_capacity(parts.len() * array.len());
     match parts[..] {
