@@ -2,7 +2,6 @@
 
 #![cfg(feature = "live")]
 
-#[allow(dead_code, reason = "shared with the other tests")]
 mod common;
 
 use std::process::{Child, Command, Output, Stdio};
