@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=cpp");
+    #[cfg(feature = "hot")]
     cc::Build::new()
         .cpp(true)
         .std("c++20")

@@ -3,14 +3,22 @@
 //! `asof-bench SUITE [--json] [--case TEXT] [--rounds N]` runs a suite's cases, ours and every peer's interleaved in
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
+#[cfg(feature = "blocks")]
 mod blocks;
+#[cfg(feature = "decode")]
 mod decode;
+#[cfg(feature = "formats")]
 mod formats_suite;
 mod harness;
+#[cfg(feature = "hot")]
 mod hot;
+#[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "mcap")]
 mod mcap_suite;
+#[cfg(feature = "tf")]
 mod tf;
+#[cfg(feature = "window")]
 mod window;
 
 use harness::Bench;
@@ -19,14 +27,23 @@ use harness::Bench;
 type Suite = (&'static str, fn(&mut Bench));
 
 const SUITES: &[Suite] = &[
+    #[cfg(feature = "blocks")]
     ("blocks", blocks::run),
+    #[cfg(feature = "decode")]
     ("decode", decode::run),
+    #[cfg(feature = "formats")]
     ("formats", formats_suite::run),
+    #[cfg(feature = "hot")]
     ("hot", hot::run),
+    #[cfg(feature = "live")]
     ("live", live::run),
+    #[cfg(feature = "mcap")]
     ("mcap", mcap_suite::run),
+    #[cfg(feature = "tf")]
     ("tf", tf::run),
+    #[cfg(feature = "window")]
     ("window", window::run),
+    #[cfg(feature = "window")]
     ("window_identical", window::identical::run),
 ];
 
