@@ -9,6 +9,7 @@ mod blocks;
 mod decode;
 #[cfg(feature = "formats")]
 mod formats_suite;
+#[allow(dead_code, reason = "one suite alone uses a part of it")]
 mod harness;
 #[cfg(feature = "hot")]
 mod hot;

@@ -257,8 +257,13 @@ fn custom(count: u32) -> impl Iterator<Item = Message> {
         cdr.word(&at.to_le_bytes());
         for name in ["left_front", "right_front", "left_rear", "right_rear"] {
             cdr.text(name);
-            for _ in 0..14 {
+            // Joints are counted in steps, the tip's pose is computed: there a double's every bit counts.
+            for _ in 0..7 {
                 cdr.word(&noise.float(4096.0).to_le_bytes());
+            }
+            for part in 0..7 {
+                let value = (f64::from(at) * 0.0025 + f64::from(part)).sin();
+                cdr.word(&(value + noise.float(4096.0) * 1e-3).to_le_bytes());
             }
             cdr.word(&[u8::from(noise.next() & 15 == 0)]);
             cdr.word(&(noise.float(64.0) as f32).to_le_bytes());
@@ -283,13 +288,15 @@ fn custom(count: u32) -> impl Iterator<Item = Message> {
         cdr.word(&2u32.to_le_bytes());
         cdr.text("nominal");
         cdr.text("row 17 of 42");
-        cdr.word(&3u32.to_le_bytes());
-        for _ in 0..21 {
-            cdr.word(&noise.float(1024.0).to_le_bytes());
+        // A plan stays until the next one is made.
+        let mut plan = Noise(u64::from(at / 40));
+        cdr.word(&5u32.to_le_bytes());
+        for _ in 0..35 {
+            cdr.word(&plan.float(1024.0).to_le_bytes());
         }
-        cdr.word(&64u32.to_le_bytes());
-        for _ in 0..64 {
-            cdr.word(&[noise.next() as u8 & 31]);
+        cdr.word(&96u32.to_le_bytes());
+        for _ in 0..96 {
+            cdr.word(&[plan.next() as u8]);
         }
         message(&channel, stamp, at, cdr.finish())
     })

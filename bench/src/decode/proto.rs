@@ -336,8 +336,7 @@ pub fn large(count: u32) -> impl Iterator<Item = Message> {
             1 => {
                 let data: Vec<u8> = (0..1280 * 720u32)
                     .map(|pixel| {
-                        ((pixel / 1280 + pixel % 1280) / 8) as u8
-                            ^ (noise.next() & noise.next() & 1) as u8
+                        ((pixel / 1280 + pixel % 1280) / 8) as u8 ^ (noise.next() & 7) as u8
                     })
                     .collect();
                 wire.fixed32(2, 1280)
