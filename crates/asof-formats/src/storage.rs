@@ -119,6 +119,18 @@ impl Mapped {
     }
 }
 
+/// Maps a file as a storage, with an error that says which.
+pub(crate) fn map_file(path: &Path) -> Result<Box<dyn Storage>, SourceError> {
+    match Mapped::open(path) {
+        Ok(mapped) => Ok(Box::new(mapped)),
+        Err(cause) => Err(SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        }),
+    }
+}
+
 impl Map {
     /// A small slice begins at `offset`.
     fn count(&self, offset: usize) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Query, Stamp, TimeRange, Topics};
+use asof_core::{Message, Query, Stamp, TimeRange, Topics};
 use asof_decode::{Decoder, Projection};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -103,44 +103,60 @@ fn query(topic: &str) -> Query {
     }
 }
 
+/// Some fields of the messages of a topic; the decoder is made for the first of them.
+struct Fields<'a> {
+    paths: &'a [String],
+    decoder: Option<Decoder>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(paths: &'a [String]) -> Self {
+        let decoder = None;
+        Fields { paths, decoder }
+    }
+
+    /// The value at each path, null where there is none; `None` for a message that cannot be decoded.
+    fn of(&mut self, message: &Message) -> Result<Option<Vec<Value>>, String> {
+        let decoder = match &mut self.decoder {
+            Some(decoder) => decoder,
+            none => {
+                let fields = self.paths.iter();
+                let fields = fields.map(|path| path.split('[').next().unwrap_or(path));
+                let projection = Projection::paths(fields);
+                let made = Decoder::new(&message.channel, &projection, &[&message.payload]);
+                none.insert(made.map_err(|error| error.to_string())?)
+            }
+        };
+        let Ok(text) = decoder.json(&message.payload) else {
+            return Ok(None);
+        };
+        let data: Value = serde_json::from_str(&text).unwrap_or_default();
+        let value = |path: &String| at(&data, path).cloned().unwrap_or_default();
+        Ok(Some(self.paths.iter().map(value).collect()))
+    }
+}
+
 /// `{"rows": [[t, value, …], …]}`. Of `n` messages, every `k`-th, with `k` a power of two.
 fn rows(cache: &BlockCache, start: Stamp, topic: &str, paths: &[String]) -> Result<Value, String> {
     let mut rows: VecDeque<Value> = VecDeque::new();
     let (mut every, mut count) = (1_u64, 0_u64);
-    let mut decoder = None;
+    let mut fields = Fields::new(paths);
     let mut failure = None;
     crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
         count += 1;
         if !(count - 1).is_multiple_of(every) {
             return true;
         }
-        let decoder = decoder.get_or_insert_with(|| {
-            let fields = paths
-                .iter()
-                .map(|path| path.split('[').next().unwrap_or(path));
-            Decoder::new(
-                &message.channel,
-                &Projection::paths(fields),
-                &[&message.payload],
-            )
-        });
-        let decoder = match decoder {
-            Ok(decoder) => decoder,
+        let values = match fields.of(&message) {
+            Ok(Some(values)) => values,
+            Ok(None) => return true,
             Err(error) => {
-                failure = Some(error.to_string());
+                failure = Some(error);
                 return false;
             }
         };
-        let Ok(text) = decoder.json(&message.payload) else {
-            return true;
-        };
-        let data: Value = serde_json::from_str(&text).unwrap_or_default();
         let mut row = vec![json!(message.log_time.since(start))];
-        row.extend(
-            paths
-                .iter()
-                .map(|path| at(&data, path).cloned().unwrap_or_default()),
-        );
+        row.extend(values);
         rows.push_back(row.into());
         if rows.len() > MOST_ROWS {
             every *= 2;
@@ -162,30 +178,21 @@ fn rows(cache: &BlockCache, start: Stamp, topic: &str, paths: &[String]) -> Resu
 fn states(cache: &BlockCache, start: Stamp, topic: &str, path: &str) -> Result<Value, String> {
     let mut changes: Vec<Value> = Vec::new();
     let mut last: Option<Value> = None;
-    let mut decoder = None;
+    let paths = [path.to_owned()];
+    let mut fields = Fields::new(&paths);
     let mut failure = None;
     let mut is_cut = false;
     crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
-        let decoder = decoder.get_or_insert_with(|| {
-            let field = path.split('[').next().unwrap_or(path);
-            Decoder::new(
-                &message.channel,
-                &Projection::paths([field]),
-                &[&message.payload],
-            )
-        });
-        let decoder = match decoder {
-            Ok(decoder) => decoder,
+        let values = match fields.of(&message) {
+            Ok(values) => values,
             Err(error) => {
-                failure = Some(error.to_string());
+                failure = Some(error);
                 return false;
             }
         };
-        let Ok(text) = decoder.json(&message.payload) else {
+        let Some(mut value) = values.and_then(|values| values.into_iter().next()) else {
             return true;
         };
-        let data: Value = serde_json::from_str(&text).unwrap_or_default();
-        let mut value = at(&data, path).cloned().unwrap_or_default();
         if let Value::String(text) = &mut value {
             *text = text.chars().take(200).collect();
         }

@@ -21,7 +21,7 @@ use crate::buffers::BufferPool;
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
-use crate::storage::{Mapped, Storage};
+use crate::storage::{Mapped, Storage, map_file};
 use connections::{ConnectionTable, Connections};
 
 /// A ROS 1 bag as a [`Source`].
@@ -53,13 +53,7 @@ impl BagFile {
     /// # Errors
     /// When it cannot be opened, is no bag, or is one that cannot be read (encrypted, or of version 1).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        let path = path.as_ref();
-        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
-            place: path.display().to_string(),
-            offset: 0,
-            cause,
-        })?;
-        Self::from_storage(Box::new(mapped), crate::default_threads())
+        Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
     }
 
     /// Opens bytes that are in memory already.

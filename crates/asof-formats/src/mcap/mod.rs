@@ -29,7 +29,7 @@ use mcap::records::Statistics;
 use crate::buffers::BufferPool;
 use crate::problems::Problems;
 use crate::sections::{self, Loaded, Sections, Wanted};
-use crate::storage::{Mapped, Storage};
+use crate::storage::{Mapped, Storage, map_file};
 use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind, clamped_range};
 
@@ -99,14 +99,7 @@ impl McapFile {
     /// # Errors
     /// When it cannot be opened or is no MCAP file. Damage is no error: it is in the summary's problems.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        let path = path.as_ref();
-        let place = || path.display().to_string();
-        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
-            place: place(),
-            offset: 0,
-            cause,
-        })?;
-        Self::from_storage(Box::new(mapped), McapOptions::default())
+        Self::from_storage(map_file(path.as_ref())?, McapOptions::default())
     }
 
     /// Opens bytes that are in memory already.

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted, order_of};
-use crate::storage::{Mapped, Storage};
+use crate::storage::{Mapped, Storage, map_file};
 use record::{Fields, Head, Pair, kind};
 use scan::{Section, ends_definitions, stamp_of};
 use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
@@ -50,13 +50,7 @@ impl UlogFile {
     /// # Errors
     /// When it cannot be opened, is no ULog, or one that cannot be read (encrypted, or of a later version).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        let path = path.as_ref();
-        let mapped = Mapped::open(path).map_err(|cause| SourceError::Io {
-            place: path.display().to_string(),
-            offset: 0,
-            cause,
-        })?;
-        Self::from_storage(Box::new(mapped), crate::default_threads())
+        Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
     }
 
     /// Opens bytes that are in memory already.
