@@ -98,13 +98,17 @@ impl Mapped {
     /// # Errors
     /// When the file cannot be opened or mapped.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let name = path.display().to_string();
+        Self::of_file(&File::open(path)?, &path.display().to_string())
+    }
+
+    /// Maps a file that is open already.
+    pub(crate) fn of_file(file: &File, name: &str) -> io::Result<Self> {
+        let name = name.to_owned();
         if file.metadata()?.len() == 0 {
             return Ok(Mapped::from_bytes(name, Bytes::new()));
         }
         let map = Arc::new(Map {
-            file: map(&file)?,
+            file: map(file)?,
             last_stretch: AtomicUsize::new(usize::MAX),
             stretches: AtomicUsize::new(0),
         });
@@ -116,6 +120,18 @@ impl Mapped {
             }),
             map: Some(map),
         })
+    }
+
+    /// All of it, to look at in place. Who walks it tells where with [`look_at`](Mapped::look_at).
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Something small at `offset` was looked at in place.
+    pub(crate) fn look_at(&self, offset: usize) {
+        if let Some(map) = &self.map {
+            map.count(offset);
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl BagShared {
                 log_time: row.log_time,
                 order: row.order,
                 place: Place::Loaded {
-                    buffer: loaded.buffer.clone(),
+                    buffer: loaded.buffers[row.buffer as usize].clone(),
                     row,
                 },
             };

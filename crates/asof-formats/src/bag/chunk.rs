@@ -57,7 +57,7 @@ impl BagShared {
             return Ok(Loaded::default());
         };
         let rows = Walk::new(self, index, base, &buffer).run(wanted);
-        Ok(Loaded { buffer, rows })
+        Ok(Loaded::of(buffer, rows))
     }
 
     /// Walks a section for what an index would say about it, and takes in the connections in it.
@@ -162,7 +162,7 @@ impl BagShared {
             }
         }
         rows.sort_by_key(|row| (row.log_time, row.order));
-        Ok(Some(Loaded { buffer, rows }))
+        Ok(Some(Loaded::of(buffer, rows)))
     }
 
     /// The uncompressed bytes of a section, and where in the file it starts.

@@ -87,6 +87,39 @@ impl Database {
         size(&self.path) + size(&beside(&self.path, "-wal"))
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the file alone holds everything: no log of recent changes belongs to it.
+    ///
+    /// Where SQLite has locks to hold, it finds and settles a journal that a writer left behind by itself.
+    pub fn is_all_in_one_file(&self) -> bool {
+        let is_there = |ending| {
+            std::fs::metadata(beside(&self.path, ending)).is_ok_and(|found| found.len() > 0)
+        };
+        if self.is_immutable {
+            !is_there("-wal") && !is_there("-journal")
+        } else {
+            is_in_wal_mode(&self.path).is_ok_and(|is_in_wal_mode| !is_in_wal_mode)
+        }
+    }
+
+    /// Runs `work` while nobody may write to the file.
+    pub fn unchanging<T>(&self, work: impl FnOnce() -> T) -> Result<T, SourceError> {
+        if self.is_immutable {
+            return Ok(work());
+        }
+        self.with(|connection| {
+            // The transaction takes its lock with the first look at the file, and goes back when it is dropped.
+            let _lock = connection.unchecked_transaction()?;
+            connection
+                .prepare_cached("PRAGMA schema_version")?
+                .query_row([], |_| Ok(()))?;
+            Ok(work())
+        })
+    }
+
     /// Runs `work` on a connection that nobody else uses.
     pub fn with<T>(
         &self,
@@ -172,7 +205,7 @@ impl Database {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, error: &rusqlite::Error) -> SourceError {
+    pub fn failed(&self, error: &rusqlite::Error) -> SourceError {
         SourceError::Unreadable {
             place: self.name.clone(),
             reason: format!("SQLite cannot read it: {error}"),

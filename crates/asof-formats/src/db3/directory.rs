@@ -4,6 +4,7 @@ use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
 use rusqlite::Connection;
 
 use super::database::Database;
+use super::mapped::{MappedMessages, Unusable};
 use crate::problems::Problems;
 
 /// The messages of a file in parts that are loaded at once, by id.
@@ -22,7 +23,7 @@ pub(crate) struct Section {
     pub topics: Vec<(i64, u64)>,
     /// Bytes of payload, as stored.
     pub bytes: u64,
-    rows: u64,
+    pub rows: u64,
 }
 
 /// A section is closed at this many bytes, or messages.
@@ -30,7 +31,72 @@ const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
 
 impl Directory {
-    pub fn scan(database: &Database, problems: &mut Problems) -> Result<Self, SourceError> {
+    /// Looks at every message, in the mapped pages where that goes.
+    pub fn scan(
+        database: &Database,
+        mapped: &mut Option<MappedMessages>,
+        problems: &mut Problems,
+    ) -> Result<Self, SourceError> {
+        let by_pages = mapped
+            .as_ref()
+            .map(|pages| Self::scan_pages(database, pages));
+        let (directory, odd) = match by_pages {
+            Some(Ok(scanned)) => scanned,
+            by_pages => {
+                if let Some(Err(reason)) = by_pages {
+                    tracing::debug!(place = database.name(), %reason, "left to SQLite");
+                    *mapped = None;
+                }
+                Self::scan_by_sqlite(database, problems)?
+            }
+        };
+        if odd > 0 {
+            let message =
+                format!("{odd} messages have no number as topic or time; they are left out");
+            problems.push(Problem::whole(ProblemKind::BadRecord, message));
+        }
+        Ok(directory)
+    }
+
+    /// Returns how many messages have no number as topic or time beside the directory of those that do.
+    fn scan_pages(database: &Database, pages: &MappedMessages) -> Result<(Self, u64), Unusable> {
+        let scan = || {
+            if !pages.is_unchanged() {
+                return Err(Unusable::Changed);
+            }
+            let mut directory = Directory::default();
+            let (mut odd, mut last_page) = (0, 0);
+            let (mut overflow, size) = (0u64, pages.map().bytes().len() as u64);
+            let mut rows = pages.rows(i64::MIN, i64::MAX);
+            while let Some(row) = rows.next() {
+                let row = row?;
+                if rows.page() != last_page {
+                    last_page = rows.page();
+                    pages.map().look_at(row.payload.offset);
+                }
+                // No two messages share a page of overflow, so all of them together fit into the file. That
+                // bounds what reading it costs, whatever its chains are.
+                overflow += pages.table().overflow_bytes(&row.payload);
+                if overflow > size {
+                    return Err(Unusable::TooMuch);
+                }
+                match (row.topic, row.time) {
+                    (Some(topic), Some(time)) => {
+                        let time = Stamp::from_nanos(time);
+                        directory.add(row.id, topic, time, row.payload.len as u64);
+                    }
+                    _ => odd += 1,
+                }
+            }
+            Ok((directory, odd))
+        };
+        database.unchanging(scan)?
+    }
+
+    fn scan_by_sqlite(
+        database: &Database,
+        problems: &mut Problems,
+    ) -> Result<(Self, u64), SourceError> {
         let mut directory = Directory::default();
         let mut odd = 0u64;
         let losses = database.with(|connection| {
@@ -46,12 +112,7 @@ impl Directory {
             }))
         })?;
         problems.extend(losses.into_iter().map(Loss::problem));
-        if odd > 0 {
-            let message =
-                format!("{odd} messages have no number as topic or time; they are left out");
-            problems.push(Problem::whole(ProblemKind::BadRecord, message));
-        }
-        Ok(directory)
+        Ok((directory, odd))
     }
 
     fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {

@@ -1,29 +1,85 @@
 //! One section, read: its messages in order, with the buffer that holds them.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use rusqlite::types::ValueRef;
 
 use super::Db3Shared;
 use super::directory::for_each;
+use super::filling::{Filling, ZSTD};
+use super::mapped::{MappedMessages, Unusable};
+use super::pages::{PageError, PageRow, Payload};
 use crate::sections::{Loaded, Wanted, order_of};
+use crate::storage::Storage;
 
-/// The first bytes of a zstd frame; no CDR payload starts so, since its second byte is at most 0x0b.
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A message may not become larger than this.
-const LARGEST_MESSAGE: usize = 1 << 30;
+/// A stretch of the file is handed out as it is while it is not much more than its messages.
+const FITTING: u64 = 4;
+const FITTING_AND: u64 = 1 << 20;
 
 impl Db3Shared {
     /// Reads a section. What cannot be read is reported and left out.
     pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        if let Some(pages) = &self.mapped {
+            match self.load_from_pages(pages, index, wanted) {
+                Ok(loaded) => return Ok(loaded),
+                Err(reason) => {
+                    tracing::debug!(place = self.name, index, %reason, "left to SQLite");
+                }
+            }
+        }
+        self.load_by_sqlite(index, wanted)
+    }
+
+    /// A message that lies on one page stays where it is; others are put together in a buffer of their own.
+    fn load_from_pages(
+        &self,
+        pages: &MappedMessages,
+        index: usize,
+        wanted: &Wanted,
+    ) -> Result<Loaded, Unusable> {
         let section = &self.directory.sections[index];
-        let mut buffer = Filling {
-            bytes: self.pool.take(section.bytes as usize),
-            used: 0,
-        };
+        self.database.unchanging(|| {
+            if !pages.is_unchanged() {
+                return Err(Unusable::Changed);
+            }
+            let mut gathered = Gathered {
+                shared: self,
+                pages,
+                section: index,
+                rows: Vec::with_capacity(section.rows as usize),
+                stretch: 0..0,
+                touched: 0..0,
+                filling: Filling::new(&self.pool, section.bytes),
+            };
+            let mut rows = pages.rows(section.first, section.last);
+            let mut last_page = 0;
+            while let Some(row) = rows.next() {
+                let row = row?;
+                if rows.page() != last_page {
+                    last_page = rows.page();
+                    gathered.touch(last_page);
+                }
+                let (Some(topic), Some(time)) = (row.topic, row.time) else {
+                    continue;
+                };
+                let time = Stamp::from_nanos(time);
+                if let Some(channel) = self.channel_of(topic)
+                    && wanted.wants(channel, &self.channels)
+                    && wanted.range.contains(time)
+                {
+                    gathered.add(&row, channel, time)?;
+                }
+            }
+            Ok(gathered.finish())
+        })?
+    }
+
+    fn load_by_sqlite(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        let section = &self.directory.sections[index];
+        let mut filling = Filling::new(&self.pool, section.bytes);
         let mut rows: Vec<Row> = Vec::new();
-        let mut faults: Vec<String> = Vec::new();
         let sql = self.sql(wanted);
         let losses = self.database.with(|connection| {
             Ok(for_each(
@@ -42,21 +98,15 @@ impl Db3Shared {
                         ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes,
                         _ => &[],
                     };
-                    let offset = buffer.used as u64;
-                    if let Err(fault) = buffer.push(payload) {
-                        faults.push(format!("message id {id}: {fault}; it is left out"));
+                    let offset = filling.used as u64;
+                    if let Err(fault) = filling.push(payload) {
+                        self.report_message(id, &fault);
                         return Ok(());
                     }
-                    let log_time = Stamp::from_nanos(time);
                     rows.push(Row {
-                        log_time,
-                        publish_time: log_time,
-                        order: order_of(index, id.wrapping_sub(section.first) as u64),
                         offset,
-                        len: buffer.used as u64 - offset,
-                        sequence: 0,
-                        channel,
-                        buffer: 0,
+                        len: filling.used as u64 - offset,
+                        ..self.row(index, id, channel, Stamp::from_nanos(time))
                     });
                     Ok(())
                 },
@@ -65,14 +115,28 @@ impl Db3Shared {
         for loss in losses {
             self.report(loss.problem());
         }
-        for fault in faults {
-            self.report(Problem::whole(ProblemKind::BadRecord, fault));
+        put_in_order(&mut rows);
+        Ok(Loaded::of(filling.seal(), rows))
+    }
+
+    /// A message without its payload.
+    fn row(&self, section: usize, id: i64, channel: u32, log_time: Stamp) -> Row {
+        let first = self.directory.sections[section].first;
+        Row {
+            log_time,
+            publish_time: log_time,
+            order: order_of(section, id.wrapping_sub(first) as u64),
+            offset: 0,
+            len: 0,
+            sequence: 0,
+            channel,
+            buffer: 0,
         }
-        if !rows.is_sorted_by_key(|row| row.log_time) {
-            rows.sort_by_key(|row| (row.log_time, row.order));
-        }
-        let buffer = self.pool.seal(buffer.bytes, buffer.used);
-        Ok(Loaded { buffer, rows })
+    }
+
+    fn report_message(&self, id: i64, fault: &str) {
+        let message = format!("message id {id}: {fault}; it is left out");
+        self.report(Problem::whole(ProblemKind::BadRecord, message));
     }
 
     /// What is not wanted is left to SQLite, which then does not touch its payload.
@@ -131,58 +195,124 @@ fn literal(stamp: Stamp) -> String {
     }
 }
 
-/// A buffer with payloads at its front.
-struct Filling {
-    bytes: Vec<u8>,
-    used: usize,
+/// The wanted messages of a section's pages, as they are found.
+struct Gathered<'a> {
+    shared: &'a Db3Shared,
+    pages: &'a MappedMessages,
+    section: usize,
+    /// Those of buffer [`ON_PAGES`] have their offset in the file.
+    rows: Vec<Row>,
+    /// Where in the file they lie.
+    stretch: Range<usize>,
+    /// Where in the file anything was looked at.
+    touched: Range<usize>,
+    filling: Filling<'a>,
 }
 
-impl Filling {
-    /// Adds a payload, decompressed where it was compressed by itself.
-    fn push(&mut self, payload: &[u8]) -> Result<(), String> {
-        if payload.starts_with(&ZSTD) {
-            return self.push_compressed(payload);
-        }
-        self.room(payload.len())?.copy_from_slice(payload);
-        self.used += payload.len();
-        Ok(())
+/// The buffers of a section: a stretch of the file, and what was put together.
+const ON_PAGES: u32 = 0;
+const FILLED: u32 = 1;
+
+impl Gathered<'_> {
+    fn touch(&mut self, page: u32) {
+        self.touched = union(&self.touched, &self.pages.table().place_of(page));
     }
 
-    fn push_compressed(&mut self, payload: &[u8]) -> Result<(), String> {
-        let bound = zstd::zstd_safe::get_frame_content_size(payload)
-            .ok()
-            .flatten()
-            .and_then(|size| usize::try_from(size).ok())
-            .filter(|&size| size <= LARGEST_MESSAGE);
-        let Some(bound) = bound else {
-            let whole = zstd::stream::decode_all(payload).map_err(|error| error.to_string())?;
-            self.room(whole.len())?.copy_from_slice(&whole);
-            self.used += whole.len();
+    fn add(&mut self, found: &PageRow, channel: u32, log_time: Stamp) -> Result<(), PageError> {
+        let &PageRow { id, payload, .. } = found;
+        let mut row = self.shared.row(self.section, id, channel, log_time);
+        let on_one_page = payload.on_one_page(self.pages.map().bytes());
+        if let Some(bytes) = on_one_page
+            && !bytes.starts_with(&ZSTD)
+            && self.stretch_to(&payload)
+        {
+            row.offset = payload.offset as u64;
+            row.len = bytes.len() as u64;
+            self.rows.push(row);
             return Ok(());
-        };
-        // A frame that lies about its size is found out before memory is spent on it.
-        if bound > payload.len().saturating_mul(4096).saturating_add(1 << 20) {
-            return Err(format!(
-                "{} compressed bytes cannot hold {bound}",
-                payload.len()
-            ));
         }
-        let room = self.room(bound)?;
-        let written = zstd::bulk::decompress_to_buffer(payload, room)
-            .map_err(|error| format!("its zstd data is damaged ({error})"))?;
-        self.used += written;
+        let start = self.filling.used;
+        let filled = match on_one_page {
+            Some(bytes) => self.filling.push(bytes),
+            None => self.assemble(&payload)?,
+        };
+        match filled {
+            Ok(()) => {
+                row.buffer = FILLED;
+                row.offset = start as u64;
+                row.len = (self.filling.used - start) as u64;
+                self.rows.push(row);
+            }
+            Err(fault) => self.shared.report_message(id, &fault),
+        }
         Ok(())
     }
 
-    fn room(&mut self, len: usize) -> Result<&mut [u8], String> {
-        let end = self.used + len;
-        if end > self.bytes.len() {
-            let larger = end.max(self.bytes.len().saturating_mul(2));
-            self.bytes
-                .try_reserve_exact(larger - self.bytes.len())
-                .map_err(|_| format!("there is no memory for its {len} bytes"))?;
-            self.bytes.resize(larger, 0);
+    /// Whether a payload can stay where it is, beside those that do already.
+    fn stretch_to(&mut self, payload: &Payload) -> bool {
+        let place = payload.offset..payload.offset + payload.len;
+        let stretched = union(&self.stretch, &place);
+        let bytes = self.shared.directory.sections[self.section].bytes;
+        let most = bytes.saturating_mul(FITTING).saturating_add(FITTING_AND);
+        let is_fitting = stretched.len() as u64 <= most;
+        if is_fitting {
+            self.stretch = stretched;
         }
-        Ok(&mut self.bytes[self.used..end])
+        is_fitting
+    }
+
+    /// Puts the parts of a payload together.
+    fn assemble(&mut self, payload: &Payload) -> Result<Result<(), String>, PageError> {
+        let (table, file) = (self.pages.table(), self.pages.map().bytes());
+        let mut touched = self.touched.clone();
+        let start = self.filling.used;
+        let room = match self.filling.room(payload.len) {
+            Ok(room) => room,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        table.assemble(file, payload, room, |page| {
+            touched = union(&touched, &table.place_of(page));
+        })?;
+        self.touched = touched;
+        if !room.starts_with(&ZSTD) {
+            self.filling.used = start + payload.len;
+            return Ok(Ok(()));
+        }
+        let compressed = room.to_vec();
+        Ok(self.filling.push(&compressed))
+    }
+
+    fn finish(mut self) -> Loaded {
+        let fetch = |range: &Range<usize>| {
+            let map = self.pages.map();
+            map.fetch(range.start as u64, range.len() as u64)
+                .unwrap_or_default()
+        };
+        let stretch = fetch(&self.stretch);
+        // The pages of what is dropped here leave this process; the others go with the stretch.
+        drop(fetch(&(self.touched.start..self.stretch.start)));
+        drop(fetch(&(self.stretch.end..self.touched.end)));
+        for row in self.rows.iter_mut().filter(|row| row.buffer == ON_PAGES) {
+            row.offset -= self.stretch.start as u64;
+        }
+        put_in_order(&mut self.rows);
+        Loaded {
+            buffers: vec![stretch, self.filling.seal()],
+            rows: self.rows,
+        }
+    }
+}
+
+/// The smallest range that holds both.
+fn union(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
+    if one.is_empty() {
+        return other.clone();
+    }
+    one.start.min(other.start)..one.end.max(other.end)
+}
+
+fn put_in_order(rows: &mut [Row]) {
+    if !rows.is_sorted_by_key(|row| row.log_time) {
+        rows.sort_by_key(|row| (row.log_time, row.order));
     }
 }

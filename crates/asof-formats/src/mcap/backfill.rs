@@ -147,7 +147,7 @@ impl McapShared {
         let table = self.table();
         for row in loaded.rows {
             let place = Place::Loaded {
-                buffer: loaded.buffer.clone(),
+                buffer: loaded.buffers[row.buffer as usize].clone(),
                 row,
             };
             let topic = &table.channels[row.channel as usize].topic;

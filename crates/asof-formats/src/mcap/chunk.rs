@@ -27,16 +27,16 @@ impl McapShared {
             && header.compression.is_empty()
             && let Some(rows) = self.rows_by_index(index, &buffer, wanted)?
         {
-            return Ok(Loaded { buffer, rows });
+            return Ok(Loaded::of(buffer, rows));
         }
         let Some((buffer, base)) = self.contents(section)? else {
             return Ok(Loaded::default());
         };
         if is_partial && let Some(rows) = self.rows_by_index(index, &buffer, wanted)? {
-            return Ok(Loaded { buffer, rows });
+            return Ok(Loaded::of(buffer, rows));
         }
         let rows = Walk::new(self, index, base, &buffer).run(wanted)?;
-        Ok(Loaded { buffer, rows })
+        Ok(Loaded::of(buffer, rows))
     }
 
     /// The uncompressed bytes of a section, and what to add to a place in them to name it in a problem.

@@ -244,8 +244,8 @@ impl Sections for McapShared {
         self.load_section(section, wanted)
     }
 
-    fn reload(&self, section: usize, _: &Wanted) -> Result<Bytes, SourceError> {
-        self.bytes_of(section)
+    fn reload(&self, section: usize, _: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+        self.bytes_of(section).map(|bytes| vec![bytes])
     }
 
     fn channels(&self) -> Arc<[Arc<Channel>]> {

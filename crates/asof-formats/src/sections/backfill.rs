@@ -37,7 +37,7 @@ pub(super) fn backfill(
                 .get(topic)
                 .is_none_or(|(_, known)| (known.log_time, known.order) < (row.log_time, row.order));
             if is_better {
-                best.insert(topic, (loaded.buffer.clone(), row));
+                best.insert(topic, (loaded.buffers[row.buffer as usize].clone(), row));
             }
         }
     }

@@ -46,9 +46,9 @@ pub(crate) trait Sections: Send + Sync {
     /// The wanted messages of a section. What cannot be read is reported and left out.
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError>;
 
-    /// The buffer that [`load`](Sections::load) gives for the same question, once more.
-    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Bytes, SourceError> {
-        self.load(section, wanted).map(|loaded| loaded.buffer)
+    /// The buffers that [`load`](Sections::load) gives for the same question, once more.
+    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+        self.load(section, wanted).map(|loaded| loaded.buffers)
     }
 
     /// The channels known by now. Only ever grows.
@@ -97,9 +97,20 @@ fn planned<S: Sections + 'static>(
 /// The messages of one section that a query asks for, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    pub buffer: Bytes,
-    /// In order of time, then place; `buffer` is 0 in each.
+    /// Most formats have one; a db3 has its pages, and what was put together out of several.
+    pub buffers: Vec<Bytes>,
+    /// In order of time, then place; `buffer` counts in `buffers`.
     pub rows: Vec<Row>,
+}
+
+impl Loaded {
+    /// Rows that all lie in one buffer.
+    pub fn of(buffer: Bytes, rows: Vec<Row>) -> Self {
+        Loaded {
+            buffers: vec![buffer],
+            rows,
+        }
+    }
 }
 
 /// Which messages of a section are wanted.

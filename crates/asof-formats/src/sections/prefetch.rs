@@ -112,8 +112,8 @@ impl Prefetch {
 }
 
 impl Prefetch {
-    /// The buffer of a section that was taken before, loaded again.
-    pub fn reload(&self, section: usize) -> Result<Bytes, SourceError> {
+    /// The buffers of a section that was taken before, loaded again.
+    pub fn reload(&self, section: usize) -> Result<Vec<Bytes>, SourceError> {
         self.shared.file.reload(section, &self.shared.wanted)
     }
 }

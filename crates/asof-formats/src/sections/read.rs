@@ -28,7 +28,9 @@ pub(crate) struct Reader {
 struct Cursor {
     section: usize,
     /// Its contents; `None` while it is parked, because too many others overlap with it.
-    buffer: Option<Bytes>,
+    buffers: Option<Vec<Bytes>>,
+    /// How many buffers there are, also while it is parked.
+    buffer_count: u32,
     rows: Vec<Row>,
     at: usize,
 }
@@ -69,18 +71,16 @@ impl Reader {
             self.taken += 1;
             match self.prefetch.next() {
                 Some(Ok(Loaded { rows, .. })) if rows.is_empty() => {}
-                Some(Ok(Loaded { buffer, rows })) => {
-                    let held: usize = self
+                Some(Ok(Loaded { buffers, rows })) => {
+                    let open = self
                         .open
                         .iter()
-                        .filter_map(|cursor| cursor.buffer.as_ref())
-                        .map(Bytes::len)
-                        .sum();
-                    let buffer = (self.open.is_empty() || held + buffer.len() <= OPEN_BYTES)
-                        .then_some(buffer);
+                        .filter_map(|cursor| cursor.buffers.as_ref());
+                    let held: usize = open.chain([&buffers]).flatten().map(Bytes::len).sum();
                     self.open.push(Cursor {
                         section,
-                        buffer,
+                        buffer_count: buffers.len() as u32,
+                        buffers: (self.open.is_empty() || held <= OPEN_BYTES).then_some(buffers),
                         rows,
                         at: 0,
                     });
@@ -96,9 +96,19 @@ impl Reader {
     fn cut_single(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let channels = self.file.channels();
         let cursor = &mut self.open[0];
-        let buffer = match cursor.buffer.take() {
-            Some(buffer) => buffer,
-            None => self.prefetch.reload(cursor.section)?,
+        let buffers = match cursor.buffers.take() {
+            Some(buffers) => buffers,
+            None => {
+                let mut buffers = self.prefetch.reload(cursor.section)?;
+                buffers.resize(cursor.buffer_count as usize, Bytes::new());
+                for row in &mut cursor.rows {
+                    // As below: the file changed under us.
+                    if row.offset + row.len > buffers[row.buffer as usize].len() as u64 {
+                        (row.offset, row.len) = (0, 0);
+                    }
+                }
+                buffers
+            }
         };
         let end = match horizon {
             Some(horizon) => {
@@ -109,8 +119,8 @@ impl Reader {
         if end < cursor.rows.len() {
             let rows = cursor.rows[cursor.at..end].to_vec();
             cursor.at = end;
-            cursor.buffer = Some(buffer.clone());
-            return Ok(Batch::new(channels, vec![buffer], rows));
+            cursor.buffers = Some(buffers.clone());
+            return Ok(Batch::new(channels, buffers, rows));
         }
         let cursor = self.open.swap_remove(0);
         let rows = if cursor.at == 0 {
@@ -118,7 +128,7 @@ impl Reader {
         } else {
             cursor.rows[cursor.at..].to_vec()
         };
-        Ok(Batch::new(channels, vec![buffer], rows))
+        Ok(Batch::new(channels, buffers, rows))
     }
 
     /// The next messages of all open sections together, before `horizon`.
@@ -138,6 +148,16 @@ impl Reader {
             .enumerate()
             .filter_map(|(index, cursor)| Some(Reverse((head(cursor)?, index))));
         let mut heap: BinaryHeap<_> = heads.collect();
+        // A section's buffers follow those of the sections before it.
+        let mut buffer_count = 0;
+        let first_buffers: Vec<u32> = self
+            .open
+            .iter()
+            .map(|cursor| {
+                buffer_count += cursor.buffer_count;
+                buffer_count - cursor.buffer_count
+            })
+            .collect();
         let mut merged =
             Vec::with_capacity(MERGED_ROWS.min(self.open.iter().map(Cursor::left).sum()));
         let mut bytes = 0;
@@ -157,7 +177,7 @@ impl Reader {
                 }
                 bytes += row.len;
                 merged.push(Row {
-                    buffer: index as u32,
+                    buffer: first_buffers[index] + row.buffer,
                     ..*row
                 });
                 cursor.at += 1;
@@ -166,37 +186,43 @@ impl Reader {
                 heap.push(Reverse((head, index)));
             }
         }
-        let mut buffers = Vec::with_capacity(self.open.len());
-        for (index, cursor) in self.open.iter().enumerate() {
-            buffers.push(match &cursor.buffer {
-                Some(buffer) => buffer.clone(),
-                None => self.fetch_parked(cursor.section, index as u32, &mut merged)?,
-            });
+        let mut buffers = Vec::with_capacity(buffer_count as usize);
+        for (cursor, &first) in self.open.iter().zip(&first_buffers) {
+            match &cursor.buffers {
+                Some(own) => buffers.extend_from_slice(own),
+                None => buffers.extend(self.fetch_parked(cursor, first, &mut merged)?),
+            }
         }
         self.open.retain(|cursor| cursor.left() > 0);
         Ok(Batch::new(self.file.channels(), buffers, merged))
     }
 
-    /// The payloads of the rows that lie in a parked section, cut out into a buffer of their own.
+    /// The payloads of the rows that lie in a parked section, cut out into its first buffer.
     fn fetch_parked(
         &self,
-        section: usize,
-        buffer: u32,
+        cursor: &Cursor,
+        first: u32,
         rows: &mut [Row],
-    ) -> Result<Bytes, SourceError> {
-        let mut cut = Vec::new();
-        if rows.iter().all(|row| row.buffer != buffer) {
-            return Ok(Bytes::new());
+    ) -> Result<Vec<Bytes>, SourceError> {
+        let its_own = first..first + cursor.buffer_count;
+        let mut buffers = vec![Bytes::new(); its_own.len()];
+        if !rows.iter().any(|row| its_own.contains(&row.buffer)) {
+            return Ok(buffers);
         }
-        let contents = self.prefetch.reload(section)?;
-        for row in rows.iter_mut().filter(|row| row.buffer == buffer) {
-            let payload = contents.get(row.offset as usize..(row.offset + row.len) as usize);
+        let contents = self.prefetch.reload(cursor.section)?;
+        let mut cut = Vec::new();
+        for row in rows.iter_mut().filter(|row| its_own.contains(&row.buffer)) {
+            let payload = contents
+                .get((row.buffer - first) as usize)
+                .and_then(|all| all.get(row.offset as usize..(row.offset + row.len) as usize));
             row.offset = cut.len() as u64;
+            row.buffer = first;
             // The file changed under us if it is not there any more; its place is kept, empty.
             row.len = payload.map_or(0, |payload| payload.len() as u64);
             cut.extend_from_slice(payload.unwrap_or_default());
         }
-        Ok(cut.into())
+        buffers[0] = cut.into();
+        Ok(buffers)
     }
 }
 
@@ -259,8 +285,8 @@ impl Iterator for InFileOrder {
         loop {
             match self.prefetch.next()? {
                 Ok(Loaded { rows, .. }) if rows.is_empty() => {}
-                Ok(Loaded { buffer, rows }) => {
-                    return Some(Ok(Batch::new(self.file.channels(), vec![buffer], rows)));
+                Ok(Loaded { buffers, rows }) => {
+                    return Some(Ok(Batch::new(self.file.channels(), buffers, rows)));
                 }
                 Err(error) => return Some(Err(error)),
             }

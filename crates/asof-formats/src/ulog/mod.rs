@@ -198,10 +198,7 @@ impl Sections for UlogShared {
             buffer, mut rows, ..
         } = loading;
         rows.sort_by_key(|row| (row.log_time, row.order));
-        Ok(Loaded {
-            buffer: buffer.into(),
-            rows,
-        })
+        Ok(Loaded::of(buffer.into(), rows))
     }
 
     fn channels(&self) -> Arc<[Arc<Channel>]> {

@@ -1,0 +1,146 @@
+//! The messages of a file in its own mapped pages, for as long as that is safe.
+
+use std::fs::File;
+use std::path::Path;
+
+use asof_core::SourceError;
+use rusqlite::Connection;
+
+use super::database::Database;
+use super::pages::{Columns, PageError, Rows, Table};
+use crate::storage::Mapped;
+
+/// The table `messages`, mapped.
+///
+/// Whoever reads it holds SQLite's read lock meanwhile ([`Database::unchanging`]), and asks
+/// [`is_unchanged`](MappedMessages::is_unchanged) first: a file that somebody has written to since it was
+/// opened is left to SQLite.
+pub(crate) struct MappedMessages {
+    map: Mapped,
+    table: Table,
+    change_counter: [u8; 4],
+    /// Closing any handle of a file gives up all locks that this process has on it, those of SQLite
+    /// included; so it stays open.
+    _file: File,
+}
+
+impl MappedMessages {
+    /// Maps the file, if its pages are all there is to it and the table is one that can be read from them.
+    pub fn open(database: &Database, path: &Path) -> Result<Self, String> {
+        if !database.is_all_in_one_file() {
+            return Err("there is a journal beside it, or it is written to in WAL mode".into());
+        }
+        let (root, columns) = database
+            .with(|connection| Ok(table(connection)))
+            .and_then(|found| found.map_err(|error| database.failed(&error)))
+            .map_err(|error| error.to_string())?
+            .ok_or("the table is not one of plain rows")?;
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        let open = || {
+            let map = Mapped::of_file(&file, database.name()).map_err(|error| error.to_string())?;
+            let table =
+                Table::new(map.bytes(), root, columns).map_err(|error| error.to_string())?;
+            let change_counter = change_counter(&map).ok_or("it has no header")?;
+            Ok::<_, String>((map, table, change_counter))
+        };
+        let opened = database.unchanging(open);
+        let (map, table, change_counter) = opened.map_err(|error| error.to_string())??;
+        Ok(MappedMessages {
+            map,
+            table,
+            change_counter,
+            _file: file,
+        })
+    }
+
+    /// Whether nobody has written to the file since it was opened.
+    pub fn is_unchanged(&self) -> bool {
+        change_counter(&self.map) == Some(self.change_counter)
+    }
+
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub fn map(&self) -> &Mapped {
+        &self.map
+    }
+
+    pub fn rows(&self, first: i64, last: i64) -> Rows<'_> {
+        self.table.rows(self.map.bytes(), first, last)
+    }
+}
+
+/// Bytes 24 to 28 of the file count what was written to it.
+fn change_counter(map: &Mapped) -> Option<[u8; 4]> {
+    map.bytes().get(24..)?.first_chunk().copied()
+}
+
+/// The first page of the table `messages`, and its columns; `None` where a record does not hold them as they are.
+fn table(connection: &Connection) -> Result<Option<(u32, Columns)>, rusqlite::Error> {
+    let is_plain: bool = connection.query_row(
+        "SELECT count(*) = 1 FROM pragma_table_list('messages') WHERE schema = 'main' AND type = 'table' AND wr = 0",
+        [],
+        |row| row.get(0),
+    )?;
+    // An index for the primary key means that it is not the number of the row.
+    let is_keyed_apart: bool = connection.query_row(
+        "SELECT count(*) > 0 FROM pragma_index_list('messages') WHERE origin = 'pk'",
+        [],
+        |row| row.get(0),
+    )?;
+    let root: u32 = connection.query_row(
+        "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'messages' COLLATE NOCASE",
+        [],
+        |row| row.get(0),
+    )?;
+    let mut statement = connection
+        .prepare("SELECT name, upper(type), pk, hidden FROM pragma_table_xinfo('messages')")?;
+    let columns = statement.query_map([], |row| {
+        Ok(Column {
+            name: row.get(0)?,
+            kind: row.get(1)?,
+            key: row.get(2)?,
+            hidden: row.get(3)?,
+        })
+    })?;
+    let columns = columns.collect::<Result<Vec<Column>, _>>()?;
+    let place = |name: &str, is_right: fn(&Column) -> bool| {
+        let found = columns.iter().position(|column| column.name == name)?;
+        is_right(&columns[found]).then_some(found)
+    };
+    // What is declared otherwise may be stored as one type and read as another.
+    let is_whole_number = |column: &Column| column.kind.contains("INT");
+    let found = (
+        place("id", |column| column.kind == "INTEGER" && column.key == 1),
+        place("topic_id", is_whole_number),
+        place("timestamp", is_whole_number),
+        place("data", |_| true),
+    );
+    let (Some(_), Some(topic), Some(time), Some(data)) = found else {
+        return Ok(None);
+    };
+    let has_hidden = columns.iter().any(|column| column.hidden != 0);
+    let columns = Columns { topic, time, data };
+    Ok((is_plain && !is_keyed_apart && !has_hidden).then_some((root, columns)))
+}
+
+struct Column {
+    name: String,
+    kind: String,
+    key: i64,
+    hidden: i64,
+}
+
+/// Why SQLite reads what the pages were asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    #[error("it was written to since it was opened")]
+    Changed,
+    #[error("{0}")]
+    Page(#[from] PageError),
+    #[error("its payloads are more than the file")]
+    TooMuch,
+    #[error("{0}")]
+    Locked(#[from] SourceError),
+}

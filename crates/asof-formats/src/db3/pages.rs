@@ -1,0 +1,476 @@
+//! The rows of one SQLite table, read from the file's pages without SQLite.
+//!
+//! SQLite steps through a table at about a microsecond a row; here a row is a few numbers decoded in place, and
+//! its payload a place in the mapped file. What is read is the documented file format: the database header,
+//! table b-tree pages, overflow chains and the record format. Anything that is not exactly as expected is an
+//! error, and SQLite is asked instead. Every row, chain and walk is bounded by the number of pages in the file.
+
+use std::ops::Range;
+
+/// A table of messages in a file's pages.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    page_size: usize,
+    /// Bytes of a page that hold data; the rest is reserved for extensions of SQLite.
+    usable: usize,
+    /// Pages in the file.
+    pages: u32,
+    root: u32,
+    columns: Columns,
+}
+
+/// Where a record has the values that a message is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns {
+    pub topic: usize,
+    pub time: usize,
+    pub data: usize,
+}
+
+/// A row. Its topic and time are missing where the record has something else than a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageRow {
+    pub id: i64,
+    pub topic: Option<i64>,
+    pub time: Option<i64>,
+    pub payload: Payload,
+}
+
+/// Where a payload lies in the file: at one place, or begun there and continued on overflow pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Payload {
+    /// The first byte, counted in the file.
+    pub offset: usize,
+    pub len: usize,
+    /// How many bytes lie at `offset`.
+    local: usize,
+    /// The page that holds what follows; 0 where nothing does.
+    next: u32,
+}
+
+impl Payload {
+    /// Its bytes, where no others lie between them.
+    pub fn on_one_page<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
+        if self.local < self.len {
+            return None;
+        }
+        file.get(self.offset..self.offset + self.len)
+    }
+}
+
+/// What the reader did not like, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("page {page}: {what}")]
+pub(crate) struct PageError {
+    page: u32,
+    what: &'static str,
+}
+
+const LEAF: u8 = 0x0d;
+const INTERIOR: u8 = 0x05;
+/// SQLite's own limit.
+const DEEPEST: usize = 20;
+
+impl Table {
+    /// Looks at the header of a file, whose schema says where the table's first page is.
+    pub fn new(file: &[u8], root: u32, columns: Columns) -> Result<Self, PageError> {
+        let refused = |what| PageError { page: 1, what };
+        let header: &[u8; 100] = file
+            .first_chunk()
+            .filter(|header| header.starts_with(b"SQLite format 3\0"))
+            .ok_or(refused("it is no header of an SQLite file"))?;
+        let page_size = match be16(header, 16) {
+            Some(1) => 65536,
+            Some(size) => usize::from(size),
+            None => 0,
+        };
+        if !page_size.is_power_of_two() || !(512..=65536).contains(&page_size) {
+            return Err(refused("its page size is none of SQLite's"));
+        }
+        let usable = page_size - usize::from(header[20]);
+        if usable < 480 {
+            return Err(refused("its pages have no room"));
+        }
+        if be32(header, 56) != Some(1) {
+            return Err(refused("its text is not in UTF-8"));
+        }
+        let pages = u32::try_from(file.len() / page_size).unwrap_or(u32::MAX);
+        Ok(Table {
+            page_size,
+            usable,
+            pages,
+            root,
+            columns,
+        })
+    }
+
+    /// The rows from one id to another, both included, in order.
+    pub fn rows<'a>(&'a self, file: &'a [u8], first: i64, last: i64) -> Rows<'a> {
+        Rows {
+            table: self,
+            file,
+            first,
+            last,
+            path: Vec::new(),
+            leaf: Leaf::default(),
+            looked_at: 0,
+            behind: None,
+            state: State::NotStarted,
+        }
+    }
+
+    /// Bytes of the pages that a payload needs beside the one that its row is on.
+    pub fn overflow_bytes(&self, payload: &Payload) -> u64 {
+        if payload.len == payload.local {
+            return 0;
+        }
+        let pages = (payload.len - payload.local).div_ceil(self.usable - 4);
+        (pages * self.page_size) as u64
+    }
+
+    /// The bytes of a page in the file.
+    pub fn place_of(&self, page: u32) -> Range<usize> {
+        let start = (page as usize).saturating_sub(1) * self.page_size;
+        start..start + self.page_size
+    }
+
+    /// Copies a payload out, however many pages it is on; `visit` is told the overflow pages.
+    pub fn assemble(
+        &self,
+        file: &[u8],
+        payload: &Payload,
+        to: &mut [u8],
+        mut visit: impl FnMut(u32),
+    ) -> Result<(), PageError> {
+        let outside = PageError {
+            page: payload.next,
+            what: "a payload is outside of the file",
+        };
+        let local = file.get(payload.offset..payload.offset + payload.local);
+        let (Some(local), Some((head, mut rest))) = (local, to.split_at_mut_checked(payload.local))
+        else {
+            return Err(outside);
+        };
+        head.copy_from_slice(local);
+        let mut next = payload.next;
+        while !rest.is_empty() {
+            let page = self.page(file, next)?;
+            visit(next);
+            let len = rest.len().min(self.usable - 4);
+            let (here, behind) = rest.split_at_mut(len);
+            here.copy_from_slice(&page[4..4 + len]);
+            rest = behind;
+            next = be32(page, 0).unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// The usable bytes of a page.
+    fn page<'a>(&self, file: &'a [u8], page: u32) -> Result<&'a [u8], PageError> {
+        let what = "it is pointed to, but outside of the file";
+        if page == 0 || page > self.pages {
+            return Err(PageError { page, what });
+        }
+        let start = self.place_of(page).start;
+        file.get(start..start + self.usable)
+            .ok_or(PageError { page, what })
+    }
+
+    /// How many bytes of a record of `len` bytes lie on its own page.
+    fn local(&self, len: usize) -> usize {
+        let most = self.usable - 35;
+        if len <= most {
+            return len;
+        }
+        let least = (self.usable - 12) * 32 / 255 - 23;
+        let filling = least + (len - least) % (self.usable - 4);
+        if filling <= most { filling } else { least }
+    }
+
+    /// The row in the cell at `cell` of a leaf.
+    fn row(&self, page: &[u8], number: u32, cell: Cell) -> Result<PageRow, &'static str> {
+        let len = usize::try_from(cell.len)
+            .ok()
+            .filter(|&len| len.div_ceil(self.page_size) <= self.pages as usize)
+            .ok_or("a record is larger than the file")?;
+        let local = self.local(len);
+        let record = page
+            .get(cell.start..cell.start + local)
+            .ok_or("a record leaves its page")?;
+        let next = if local < len {
+            be32(page, cell.start + local).ok_or("a record leaves its page")?
+        } else {
+            0
+        };
+        let short = "a record is shorter than its columns";
+        let (header_len, mut at) = varint(record, 0).ok_or(short)?;
+        let header_len = usize::try_from(header_len).map_err(|_| short)?;
+        let header = record.get(..header_len).ok_or(short)?;
+        let Columns { topic, time, data } = self.columns;
+        let mut row = PageRow {
+            id: cell.id,
+            topic: None,
+            time: None,
+            payload: Payload {
+                offset: 0,
+                len: 0,
+                local: 0,
+                next: 0,
+            },
+        };
+        let mut body = header_len;
+        for column in 0..=topic.max(time).max(data) {
+            let (kind, after) = varint(header, at).ok_or(short)?;
+            at = after;
+            let size = size_of(kind).ok_or("a value is of no known type")?;
+            let end = body
+                .checked_add(size)
+                .filter(|&end| end <= len)
+                .ok_or(short)?;
+            if column == topic {
+                row.topic = integer(record, body, kind)?;
+            } else if column == time {
+                row.time = integer(record, body, kind)?;
+            } else if column == data && kind >= 12 {
+                let here = local.checked_sub(body).ok_or(short)?;
+                row.payload = Payload {
+                    offset: self.place_of(number).start + cell.start + body,
+                    len: size,
+                    local: here.min(size),
+                    next: if here < size { next } else { 0 },
+                };
+            }
+            body = end;
+        }
+        Ok(row)
+    }
+}
+
+/// The rows of a table, in order of their ids. Ends behind an error.
+pub(crate) struct Rows<'a> {
+    table: &'a Table,
+    file: &'a [u8],
+    first: i64,
+    last: i64,
+    /// The interior pages above the leaf, each with the child that comes next.
+    path: Vec<(u32, usize)>,
+    leaf: Leaf<'a>,
+    /// Pages so far: a tree has each page once.
+    looked_at: u32,
+    behind: Option<i64>,
+    state: State,
+}
+
+#[derive(Default)]
+struct Leaf<'a> {
+    number: u32,
+    page: &'a [u8],
+    cells: usize,
+    next: usize,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    NotStarted,
+    Going,
+    Over,
+}
+
+/// The start of a leaf's cell.
+#[derive(Clone, Copy)]
+struct Cell {
+    len: u64,
+    id: i64,
+    /// Where the record starts on the page.
+    start: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// The page that the last row was on.
+    pub fn page(&self) -> u32 {
+        self.leaf.number
+    }
+
+    fn step(&mut self) -> Result<Option<PageRow>, PageError> {
+        if self.state == State::NotStarted {
+            self.state = State::Going;
+            self.descend(self.table.root)?;
+        }
+        loop {
+            while self.leaf.next < self.leaf.cells {
+                let (number, page) = (self.leaf.number, self.leaf.page);
+                let refused = |what| PageError { page: number, what };
+                let cell = cell(page, self.leaf.next).ok_or(refused("a cell leaves its page"))?;
+                self.leaf.next += 1;
+                if cell.id < self.first {
+                    continue;
+                }
+                if cell.id > self.last {
+                    return Ok(None);
+                }
+                if self.behind.is_some_and(|behind| behind >= cell.id) {
+                    return Err(refused("its rows are not in order"));
+                }
+                self.behind = Some(cell.id);
+                return self
+                    .table
+                    .row(page, number, cell)
+                    .map(Some)
+                    .map_err(refused);
+            }
+            // The next leaf: the next child of the nearest page above that has one.
+            let Some((number, child)) = self.path.pop() else {
+                return Ok(None);
+            };
+            let page = self.interior(number)?;
+            if let Some(below) =
+                child_of(page, child).map_err(|what| PageError { page: number, what })?
+            {
+                self.path.push((number, child + 1));
+                self.descend(below)?;
+            }
+        }
+    }
+
+    /// Goes down to the leaf that has the first wanted row of the tree below a page.
+    fn descend(&mut self, mut number: u32) -> Result<(), PageError> {
+        loop {
+            self.looked_at += 1;
+            let refused = |what| PageError { page: number, what };
+            if self.looked_at > self.table.pages || self.path.len() > DEEPEST {
+                return Err(refused("the tree has circles"));
+            }
+            let page = self.table.page(self.file, number)?;
+            let cells = usize::from(be16(page, 3).unwrap_or(0));
+            match page[0] {
+                LEAF => {
+                    let next = 0;
+                    self.leaf = Leaf {
+                        number,
+                        page,
+                        cells,
+                        next,
+                    };
+                    return Ok(());
+                }
+                INTERIOR => {
+                    let mut child = 0;
+                    while child < cells && key(page, child).map_err(refused)? < self.first {
+                        child += 1;
+                    }
+                    let below = child_of(page, child).map_err(refused)?;
+                    self.path.push((number, child + 1));
+                    number = below.ok_or(refused("it has no last child"))?;
+                }
+                _ => return Err(refused("it is no page of a table")),
+            }
+        }
+    }
+
+    fn interior(&self, number: u32) -> Result<&'a [u8], PageError> {
+        self.table.page(self.file, number)
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<PageRow, PageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Over {
+            return None;
+        }
+        let step = self.step().transpose();
+        if !matches!(step, Some(Ok(_))) {
+            self.state = State::Over;
+        }
+        step
+    }
+}
+
+/// The start of cell `index` of a leaf.
+fn cell(page: &[u8], index: usize) -> Option<Cell> {
+    let at = usize::from(be16(page, 8 + 2 * index)?);
+    let (len, at) = varint(page, at)?;
+    let (id, start) = varint(page, at)?;
+    let id = id.cast_signed();
+    Some(Cell { len, id, start })
+}
+
+/// The largest id below child `index` of an interior page, which is not its last.
+fn key(page: &[u8], index: usize) -> Result<i64, &'static str> {
+    be16(page, 12 + 2 * index)
+        .and_then(|at| varint(page, usize::from(at) + 4))
+        .map(|(key, _)| key.cast_signed())
+        .ok_or("a cell leaves its page")
+}
+
+/// Child `index` of an interior page; `None` behind the last.
+fn child_of(page: &[u8], index: usize) -> Result<Option<u32>, &'static str> {
+    let cells = usize::from(be16(page, 3).unwrap_or(0));
+    let at = match index.cmp(&cells) {
+        std::cmp::Ordering::Less => be16(page, 12 + 2 * index).map(usize::from),
+        std::cmp::Ordering::Equal => Some(8),
+        std::cmp::Ordering::Greater => return Ok(None),
+    };
+    let child = at.and_then(|at| be32(page, at));
+    child.map(Some).ok_or("a cell leaves its page")
+}
+
+/// Bytes of a value, by its type in the record's header.
+fn size_of(kind: u64) -> Option<usize> {
+    match kind {
+        0 | 8 | 9 => Some(0),
+        1..=4 => Some(kind as usize),
+        5 => Some(6),
+        6 | 7 => Some(8),
+        10 | 11 => None,
+        _ => usize::try_from((kind - 12) / 2).ok(),
+    }
+}
+
+/// A value that is a whole number.
+fn integer(record: &[u8], at: usize, kind: u64) -> Result<Option<i64>, &'static str> {
+    let size = match kind {
+        8 => return Ok(Some(0)),
+        9 => return Ok(Some(1)),
+        1..=6 => size_of(kind).unwrap_or(8),
+        _ => return Ok(None),
+    };
+    let bytes = at.checked_add(size).and_then(|end| record.get(at..end));
+    let bytes = bytes.ok_or("a number is not on its record's page")?;
+    let mut wide = if bytes[0] < 0x80 { [0; 8] } else { [0xff; 8] };
+    wide[8 - size..].copy_from_slice(bytes);
+    Ok(Some(i64::from_be_bytes(wide)))
+}
+
+/// A number of up to nine bytes, and what is behind it.
+#[inline]
+fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let first = *bytes.get(at)?;
+    if first < 0x80 {
+        return Some((first.into(), at + 1));
+    }
+    let mut value = u64::from(first & 0x7f);
+    for index in 1..8 {
+        let byte = *bytes.get(at + index)?;
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte < 0x80 {
+            return Some((value, at + index + 1));
+        }
+    }
+    let last = *bytes.get(at + 8)?;
+    Some((value << 8 | u64::from(last), at + 9))
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;
