@@ -65,14 +65,16 @@ struct Map {
     last_stretch: AtomicUsize,
     /// How many other stretches small slices lay in since all pages were given up.
     stretches: AtomicUsize,
+    /// After so many of them, all pages are given up.
+    many: usize,
 }
 
 /// Slices from this size on give up their pages when they go.
 const A_LARGE_SLICE: usize = 16 << 10;
 /// The system maps pages around one that is looked at, up to so many bytes.
 const STRETCH: usize = 64 << 10;
-/// After small slices in so many stretches, all pages are given up.
-const MANY_STRETCHES: usize = 256;
+/// What small slices may keep resident.
+const KEPT_BYTES: usize = 16 << 20;
 
 impl Mapped {
     /// Bytes that are in memory already, under a name for messages.
@@ -98,12 +100,11 @@ impl Mapped {
     /// # Errors
     /// When the file cannot be opened or mapped.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::of_file(&File::open(path)?, &path.display().to_string())
+        Self::of_file(&File::open(path)?, path.display().to_string(), KEPT_BYTES)
     }
 
-    /// Maps a file that is open already.
-    pub(crate) fn of_file(file: &File, name: &str) -> io::Result<Self> {
-        let name = name.to_owned();
+    /// Maps a file that is open already; small slices may keep so many bytes of it resident.
+    pub(crate) fn of_file(file: &File, name: String, kept_bytes: usize) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
             return Ok(Mapped::from_bytes(name, Bytes::new()));
         }
@@ -111,6 +112,7 @@ impl Mapped {
             file: map(file)?,
             last_stretch: AtomicUsize::new(usize::MAX),
             stretches: AtomicUsize::new(0),
+            many: kept_bytes / STRETCH,
         });
         Ok(Mapped {
             name,
@@ -154,7 +156,7 @@ impl Map {
         if self.last_stretch.swap(stretch, Relaxed) == stretch {
             return;
         }
-        if self.stretches.fetch_add(1, Relaxed) >= MANY_STRETCHES {
+        if self.stretches.fetch_add(1, Relaxed) >= self.many {
             self.stretches.store(0, Relaxed);
             self.release(&(0..self.file.len()));
         }

@@ -111,12 +111,13 @@ impl Database {
             return Ok(work());
         }
         self.with(|connection| {
-            // The transaction takes its lock with the first look at the file, and goes back when it is dropped.
-            let _lock = connection.unchecked_transaction()?;
-            connection
-                .prepare_cached("PRAGMA schema_version")?
-                .query_row([], |_| Ok(()))?;
-            Ok(work())
+            // A statement that is not at its end keeps the file locked for reading.
+            let mut statement = connection.prepare_cached("SELECT 1 FROM sqlite_master")?;
+            let mut rows = statement.query([])?;
+            rows.next()?;
+            let result = work();
+            drop(rows);
+            Ok(result)
         })
     }
 

@@ -1,10 +1,14 @@
 //! Which messages lie where: one look at topic, time and length of each.
 
+use std::ops::RangeInclusive;
+
 use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
 use rusqlite::Connection;
 
 use super::database::Database;
+use super::filling::ZSTD;
 use super::mapped::{MappedMessages, Unusable};
+use super::pages::{PageRow, Payload};
 use crate::problems::Problems;
 
 /// The messages of a file in parts that are loaded at once, by id.
@@ -24,22 +28,54 @@ pub(crate) struct Section {
     /// Bytes of payload, as stored.
     pub bytes: u64,
     pub rows: u64,
+    /// Its messages, where the scan could keep them: their pages need no second look then.
+    pub found: Option<Vec<Found>>,
+}
+
+/// A message, and where its payload is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub payload: Payload,
+    pub id: i64,
+    pub time: Stamp,
+    pub topic: i64,
+    /// Its bytes are the message, and lie at one place.
+    pub is_plain: bool,
+}
+
+impl Found {
+    /// A row, if it is a message.
+    pub fn new(row: &PageRow, file: &[u8]) -> Option<Self> {
+        let on_one_page = row.payload.on_one_page(file);
+        Some(Found {
+            id: row.id,
+            time: Stamp::from_nanos(row.time?),
+            topic: row.topic?,
+            payload: row.payload,
+            is_plain: on_one_page.is_some_and(|bytes| !bytes.starts_with(&ZSTD)),
+        })
+    }
 }
 
 /// A section is closed at this many bytes, or messages.
 const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
+/// So many messages are kept in memory, of 56 bytes each; those beyond are found again when they are read.
+const KEPT_ROWS: usize = 1 << 19;
+/// Files from this size on are scanned by several threads.
+const WORTH_A_THREAD: usize = 4 << 20;
 
 impl Directory {
     /// Looks at every message, in the mapped pages where that goes.
     pub fn scan(
         database: &Database,
         mapped: &mut Option<MappedMessages>,
+        threads: usize,
         problems: &mut Problems,
     ) -> Result<Self, SourceError> {
         let by_pages = mapped
             .as_ref()
-            .map(|pages| Self::scan_pages(database, pages));
+            .map(|pages| Self::scan_pages(database, pages, threads));
         let (directory, odd) = match by_pages {
             Some(Ok(scanned)) => scanned,
             by_pages => {
@@ -59,34 +95,43 @@ impl Directory {
     }
 
     /// Returns how many messages have no number as topic or time beside the directory of those that do.
-    fn scan_pages(database: &Database, pages: &MappedMessages) -> Result<(Self, u64), Unusable> {
+    fn scan_pages(
+        database: &Database,
+        pages: &MappedMessages,
+        threads: usize,
+    ) -> Result<(Self, u64), Unusable> {
+        let file = pages.map().bytes();
         let scan = || {
             if !pages.is_unchanged() {
                 return Err(Unusable::Changed);
             }
-            let mut directory = Directory::default();
-            let (mut odd, mut last_page) = (0, 0);
-            let (mut overflow, size) = (0u64, pages.map().bytes().len() as u64);
-            let mut rows = pages.rows(i64::MIN, i64::MAX);
-            while let Some(row) = rows.next() {
-                let row = row?;
-                if rows.page() != last_page {
-                    last_page = rows.page();
-                    pages.map().look_at(row.payload.offset);
-                }
-                // No two messages share a page of overflow, so all of them together fit into the file. That
-                // bounds what reading it costs, whatever its chains are.
-                overflow += pages.table().overflow_bytes(&row.payload);
-                if overflow > size {
-                    return Err(Unusable::TooMuch);
-                }
-                match (row.topic, row.time) {
-                    (Some(topic), Some(time)) => {
-                        let time = Stamp::from_nanos(time);
-                        directory.add(row.id, topic, time, row.payload.len as u64);
-                    }
-                    _ => odd += 1,
-                }
+            let threads = threads.min(file.len() / WORTH_A_THREAD).max(1);
+            let parts = pages.table().parts(file, threads);
+            let keep = KEPT_ROWS / parts.len();
+            let scanned: Vec<Result<PartialScan, Unusable>> = std::thread::scope(|scope| {
+                let (own, others) = parts
+                    .split_last()
+                    .map_or((None, &[][..]), |(own, others)| (Some(own), others));
+                let others: Vec<_> = others
+                    .iter()
+                    .map(|part| scope.spawn(move || PartialScan::run(pages, part, keep)))
+                    .collect();
+                let own = own.map(|part| PartialScan::run(pages, part, keep));
+                let others = others
+                    .into_iter()
+                    .map(|other| other.join().unwrap_or(Err(Unusable::Panicked)));
+                others.chain(own).collect()
+            });
+            let (mut directory, mut odd, mut overflow) = (Directory::default(), 0, 0);
+            for part in scanned {
+                let part = part?;
+                directory.sections.extend(part.directory.sections);
+                odd += part.odd;
+                overflow += part.overflow;
+            }
+            // As within each part.
+            if overflow > file.len() as u64 {
+                return Err(Unusable::TooMuch);
             }
             Ok((directory, odd))
         };
@@ -115,7 +160,7 @@ impl Directory {
         Ok((directory, odd))
     }
 
-    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {
+    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) -> Option<&mut Section> {
         let is_full = self
             .sections
             .last()
@@ -128,11 +173,10 @@ impl Directory {
                 topics: Vec::new(),
                 bytes: 0,
                 rows: 0,
+                found: None,
             });
         }
-        let Some(section) = self.sections.last_mut() else {
-            return;
-        };
+        let section = self.sections.last_mut()?;
         section.last = id;
         section.rows += 1;
         section.bytes = section.bytes.saturating_add(bytes);
@@ -141,6 +185,60 @@ impl Directory {
             Ok(place) => section.topics[place].1 += 1,
             Err(place) => section.topics.insert(place, (topic, 1)),
         }
+        Some(section)
+    }
+}
+
+/// What one thread finds out about its part of the messages.
+#[derive(Default)]
+struct PartialScan {
+    directory: Directory,
+    /// Messages without a number as topic or time.
+    odd: u64,
+    /// Bytes of pages that payloads continue on.
+    overflow: u64,
+}
+
+impl PartialScan {
+    fn run(
+        pages: &MappedMessages,
+        part: &RangeInclusive<i64>,
+        mut keep: usize,
+    ) -> Result<Self, Unusable> {
+        let file = pages.map().bytes();
+        let mut scan = PartialScan::default();
+        let (mut last_page, mut last_rows) = (0, 0);
+        let mut rows = pages.rows(*part.start(), *part.end());
+        while let Some(row) = rows.next() {
+            let row = row?;
+            if rows.page() != last_page {
+                last_page = rows.page();
+                pages.map().look_at(pages.table().place_of(last_page).start);
+            }
+            // No two messages share a page of overflow, so all of them together fit into the file. That bounds
+            // what reading it costs, whatever its chains are.
+            scan.overflow += pages.table().overflow_bytes(&row.payload);
+            if scan.overflow > file.len() as u64 {
+                return Err(Unusable::TooMuch);
+            }
+            let Some(found) = Found::new(&row, file) else {
+                scan.odd += 1;
+                continue;
+            };
+            let len = found.payload.len.into();
+            let section = scan.directory.add(found.id, found.topic, found.time, len);
+            let Some(section) = section else { continue };
+            if section.rows == 1 && keep > 0 {
+                // Neighbours are about alike.
+                section.found = Some(Vec::with_capacity(last_rows));
+            }
+            last_rows = section.rows as usize + 16;
+            if let Some(list) = &mut section.found {
+                list.push(found);
+                keep = keep.saturating_sub(1);
+            }
+        }
+        Ok(scan)
     }
 }
 

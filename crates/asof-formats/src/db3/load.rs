@@ -7,10 +7,10 @@ use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use rusqlite::types::ValueRef;
 
 use super::Db3Shared;
-use super::directory::for_each;
+use super::directory::{Found, for_each};
 use super::filling::{Filling, ZSTD};
 use super::mapped::{MappedMessages, Unusable};
-use super::pages::{PageError, PageRow, Payload};
+use super::pages::{PageError, Payload};
 use crate::sections::{Loaded, Wanted, order_of};
 use crate::storage::Storage;
 
@@ -53,6 +53,12 @@ impl Db3Shared {
                 touched: 0..0,
                 filling: Filling::new(&self.pool, section.bytes),
             };
+            if let Some(found) = &section.found {
+                for found in found {
+                    gathered.meet(found, wanted)?;
+                }
+                return Ok(gathered.finish());
+            }
             let mut rows = pages.rows(section.first, section.last);
             let mut last_page = 0;
             while let Some(row) = rows.next() {
@@ -61,15 +67,8 @@ impl Db3Shared {
                     last_page = rows.page();
                     gathered.touch(last_page);
                 }
-                let (Some(topic), Some(time)) = (row.topic, row.time) else {
-                    continue;
-                };
-                let time = Stamp::from_nanos(time);
-                if let Some(channel) = self.channel_of(topic)
-                    && wanted.wants(channel, &self.channels)
-                    && wanted.range.contains(time)
-                {
-                    gathered.add(&row, channel, time)?;
+                if let Some(found) = Found::new(&row, pages.map().bytes()) {
+                    gathered.meet(&found, wanted)?;
                 }
             }
             Ok(gathered.finish())
@@ -218,21 +217,26 @@ impl Gathered<'_> {
         self.touched = union(&self.touched, &self.pages.table().place_of(page));
     }
 
-    fn add(&mut self, found: &PageRow, channel: u32, log_time: Stamp) -> Result<(), PageError> {
-        let &PageRow { id, payload, .. } = found;
-        let mut row = self.shared.row(self.section, id, channel, log_time);
-        let on_one_page = payload.on_one_page(self.pages.map().bytes());
-        if let Some(bytes) = on_one_page
-            && !bytes.starts_with(&ZSTD)
-            && self.stretch_to(&payload)
-        {
+    /// Takes a message in, if it is wanted.
+    fn meet(&mut self, found: &Found, wanted: &Wanted) -> Result<(), PageError> {
+        let &Found {
+            id, time, payload, ..
+        } = found;
+        let Some(channel) = self.shared.channel_of(found.topic) else {
+            return Ok(());
+        };
+        if !wanted.wants(channel, &self.shared.channels) || !wanted.range.contains(time) {
+            return Ok(());
+        }
+        let mut row = self.shared.row(self.section, id, channel, time);
+        if found.is_plain && self.stretch_to(&payload) {
             row.offset = payload.offset as u64;
-            row.len = bytes.len() as u64;
+            row.len = payload.len.into();
             self.rows.push(row);
             return Ok(());
         }
         let start = self.filling.used;
-        let filled = match on_one_page {
+        let filled = match payload.on_one_page(self.pages.map().bytes()) {
             Some(bytes) => self.filling.push(bytes),
             None => self.assemble(&payload)?,
         };
@@ -250,7 +254,7 @@ impl Gathered<'_> {
 
     /// Whether a payload can stay where it is, beside those that do already.
     fn stretch_to(&mut self, payload: &Payload) -> bool {
-        let place = payload.offset..payload.offset + payload.len;
+        let place = payload.offset..payload.offset + payload.len as usize;
         let stretched = union(&self.stretch, &place);
         let bytes = self.shared.directory.sections[self.section].bytes;
         let most = bytes.saturating_mul(FITTING).saturating_add(FITTING_AND);
@@ -266,7 +270,7 @@ impl Gathered<'_> {
         let (table, file) = (self.pages.table(), self.pages.map().bytes());
         let mut touched = self.touched.clone();
         let start = self.filling.used;
-        let room = match self.filling.room(payload.len) {
+        let room = match self.filling.room(payload.len as usize) {
             Ok(room) => room,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -275,7 +279,7 @@ impl Gathered<'_> {
         })?;
         self.touched = touched;
         if !room.starts_with(&ZSTD) {
-            self.filling.used = start + payload.len;
+            self.filling.used = start + payload.len as usize;
             return Ok(Ok(()));
         }
         let compressed = room.to_vec();

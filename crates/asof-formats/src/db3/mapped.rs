@@ -24,6 +24,9 @@ pub(crate) struct MappedMessages {
     _file: File,
 }
 
+/// Opening looks at every page with messages, and reading looks at it again soon: so much may stay in memory.
+const KEPT_BYTES: usize = 128 << 20;
+
 impl MappedMessages {
     /// Maps the file, if its pages are all there is to it and the table is one that can be read from them.
     pub fn open(database: &Database, path: &Path) -> Result<Self, String> {
@@ -37,7 +40,8 @@ impl MappedMessages {
             .ok_or("the table is not one of plain rows")?;
         let file = File::open(path).map_err(|error| error.to_string())?;
         let open = || {
-            let map = Mapped::of_file(&file, database.name()).map_err(|error| error.to_string())?;
+            let map = Mapped::of_file(&file, database.name().to_owned(), KEPT_BYTES)
+                .map_err(|error| error.to_string())?;
             let table =
                 Table::new(map.bytes(), root, columns).map_err(|error| error.to_string())?;
             let change_counter = change_counter(&map).ok_or("it has no header")?;
@@ -139,6 +143,8 @@ pub(crate) enum Unusable {
     Changed,
     #[error("{0}")]
     Page(#[from] PageError),
+    #[error("the thread that looked at it failed")]
+    Panicked,
     #[error("its payloads are more than the file")]
     TooMuch,
     #[error("{0}")]

@@ -214,7 +214,7 @@ impl Db3Shared {
         let mut mapped = MappedMessages::open(&database, path)
             .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
             .ok();
-        let directory = Directory::scan(&database, &mut mapped, &mut problems)?;
+        let directory = Directory::scan(&database, &mut mapped, threads, &mut problems)?;
         let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
         let shared = Db3Shared {
             name,

@@ -35,7 +35,7 @@ fn by_pages(table: &Table, file: &[u8], first: i64, last: i64) -> Result<Vec<Fou
         .rows(file, first, last)
         .map(|row| {
             let row = row?;
-            let mut data = vec![0; row.payload.len];
+            let mut data = vec![0; row.payload.len as usize];
             table.assemble(file, &row.payload, &mut data, |_| {})?;
             if let Some(bytes) = row.payload.on_one_page(file) {
                 assert_eq!(bytes, data);
@@ -196,6 +196,18 @@ fn a_tree_of_several_levels_is_walked_from_any_row_to_any_other() {
     }
     connection.execute_batch("COMMIT").expect("commits");
     assert_same(&path, i64::MIN, i64::MAX);
+    let messages = mapped(&path).expect("opens");
+    let parts = messages.table().parts(messages.map().bytes(), 4);
+    assert_eq!(parts.len(), 4);
+    let counts = parts
+        .into_iter()
+        .map(|part| messages.rows(*part.start(), *part.end()).count());
+    let counts: Vec<usize> = counts.collect();
+    assert_eq!(counts.iter().sum::<usize>(), 20_000);
+    assert!(
+        counts.iter().all(|count| (3_000..7_000).contains(count)),
+        "{counts:?}"
+    );
     for first in [0, 1, 2, 3, 29_999, 30_000, 59_997, 60_000] {
         assert_same(&path, first, first + 700);
     }
