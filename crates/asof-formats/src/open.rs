@@ -169,12 +169,7 @@ fn open_file(
     };
     match kind_of(path)? {
         Kind::Bag => Ok(Box::new(BagFile::from_storage(storage(name)?, threads)?)),
-        Kind::Sqlite => Ok(Box::new(Db3File::open_as(
-            path,
-            name,
-            &options.definitions,
-            threads,
-        )?)),
+        Kind::Sqlite => Ok(Box::new(Db3File::open_as(path, name, options)?)),
         Kind::Zstd => {
             let (file, problem) = unpack(path)?;
             if kind_of(&file)? == Kind::Zstd {

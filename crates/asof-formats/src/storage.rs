@@ -269,6 +269,18 @@ impl Plain {
         })
     }
 
+    /// Whether a path still leads to this file.
+    pub(crate) fn is_still_at(&self, path: &Path) -> io::Result<bool> {
+        let (there, here) = (std::fs::metadata(path)?, self.file.metadata()?);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            Ok((there.dev(), there.ino()) == (here.dev(), here.ino()))
+        }
+        #[cfg(not(unix))]
+        Ok(there.created().ok() == here.created().ok())
+    }
+
     /// Looks how large the file is by now.
     pub(crate) fn refresh(&mut self) -> io::Result<()> {
         self.size = self.file.metadata()?.len();

@@ -151,6 +151,59 @@ fn a_bag_that_is_being_written_opens_with_what_is_there() {
 }
 
 #[test]
+fn a_bag_that_is_written_to_after_it_was_opened_stays_what_it_was() {
+    for journal in ["DELETE", "MEMORY"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        let writer = create(&path, &SAID[..3]);
+        writer
+            .pragma_update(None, "journal_mode", journal)
+            .expect("a journal");
+        let early = open(&path);
+        insert(&writer, &SAID[3..]);
+        assert_eq!(payloads(&early), IN_ORDER[..3], "{journal}");
+        assert_eq!(payloads(&open(&path)), IN_ORDER, "{journal}");
+        // What is deleted is gone, and nothing else.
+        writer
+            .execute_batch("DELETE FROM messages WHERE id = 2; VACUUM")
+            .expect("deletes");
+        assert_eq!(payloads(&early), IN_ORDER[1..3], "{journal}");
+    }
+}
+
+#[test]
+fn what_a_killed_writer_left_half_written_is_not_seen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (
+        folder.path().join("run.db3"),
+        folder.path().join("copy.db3"),
+    );
+    let writer = create(&path, &SAID);
+    // A cache of a page writes into the file in the middle of the transaction.
+    writer
+        .execute_batch("PRAGMA journal_mode=DELETE; PRAGMA cache_size=1; BEGIN")
+        .expect("begins");
+    let large = vec![7; 100_000];
+    insert(&writer, &[(50, 1, &large), (60, 1, &large)]);
+    for ending in ["", "-journal"] {
+        let from = folder.path().join(format!("run.db3{ending}"));
+        std::fs::copy(from, folder.path().join(format!("copy.db3{ending}"))).expect("copies");
+    }
+    let bag = open(&copy);
+    let found = payloads(&bag);
+    assert_eq!(found, IN_ORDER);
+    let told = bag
+        .summary()
+        .problems
+        .first()
+        .expect("a problem")
+        .to_string();
+    assert!(told.contains("-journal"), "{told}");
+    let files = std::fs::read_dir(folder.path()).expect("reads").count();
+    assert_eq!(files, 4, "nothing was rolled back");
+}
+
+#[test]
 fn opening_leaves_no_files_beside_a_bag_that_was_closed_in_wal_mode() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.db3");
@@ -242,6 +295,24 @@ fn a_damaged_page_costs_what_was_on_it() {
             .problems
             .iter()
             .any(|p| p.message.contains("damaged behind message id"))
+    );
+}
+
+#[test]
+fn a_file_that_was_cut_keeps_what_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let bytes = large(&path);
+    // The pages that say where the others are lie behind the middle of this one.
+    std::fs::write(&path, &bytes[..bytes.len() * 9 / 10]).expect("writes");
+    let bag = open(&path);
+    let found = messages(&bag, &Query::all()).len();
+    assert!((2500..3000).contains(&found), "{found}");
+    assert_eq!(bag.summary().problems[0].kind, ProblemKind::Truncated);
+    std::fs::write(&path, &bytes[..bytes.len() / 4]).expect("writes");
+    assert_eq!(
+        open(&path).summary().problems[0].kind,
+        ProblemKind::Truncated
     );
 }
 

@@ -97,3 +97,38 @@ fn other_files_and_shrinking_ones_are_refused() {
             .contains("shorter")
     );
 }
+
+#[test]
+fn a_file_that_was_replaced_or_removed_is_no_endless_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, other) = (folder.path().join("run.mcap"), folder.path().join("new"));
+    let bytes = demo_file(0.2, small_chunks());
+    let half = &bytes[..bytes.len() / 2];
+    type Change<'a> = (&'a dyn Fn(), &'a str);
+    let replace = || {
+        fs::write(&other, half).expect("writes");
+        fs::rename(&other, &path).expect("renames");
+    };
+    let remove = || fs::remove_file(&path).expect("removes");
+    let changes: [Change<'_>; 2] = [(&replace, "took its place"), (&remove, "was removed")];
+    for (change, told) in changes {
+        fs::write(&path, half).expect("writes");
+        let mut follower = McapFollower::open(&path).expect("opens");
+        let before = drain(&mut follower).len();
+        assert!(before > 0);
+        change();
+        let error = follower.poll().expect_err("is refused").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_was_closed_is_finished_wherever_it_went() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    fs::write(&path, demo_file(0.2, small_chunks())).expect("writes");
+    let mut follower = McapFollower::open(&path).expect("opens");
+    fs::remove_file(&path).expect("removes");
+    assert!(!drain(&mut follower).is_empty());
+    assert!(follower.is_finished());
+}

@@ -15,6 +15,9 @@ pub(crate) struct Database {
     name: String,
     path: PathBuf,
     is_immutable: bool,
+    may_map: bool,
+    /// Bytes that the file has, and that it should have, where somebody cut it.
+    cut: Option<(u64, u64)>,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -35,7 +38,7 @@ pub(crate) struct Layout {
 }
 
 impl Database {
-    pub fn open(path: &Path, name: &str) -> Result<Self, SourceError> {
+    pub fn open(path: &Path, name: &str, may_map: bool) -> Result<Self, SourceError> {
         // SQLite would create side files beside a database in WAL mode that has none: it is not being
         // written then, and can be read as it is.
         let wal = beside(path, "-wal");
@@ -49,6 +52,8 @@ impl Database {
                     offset: 0,
                     cause,
                 })?,
+            may_map,
+            cut: cut(path),
             idle: Mutex::default(),
         };
         let probe = |database: &Database| {
@@ -71,14 +76,33 @@ impl Database {
         Ok(database)
     }
 
-    /// Whether a log of recent messages lies beside the file that could not be read.
-    pub fn stale_view(&self) -> Option<Problem> {
-        let wal = beside(&self.path, "-wal");
-        let has_wal = std::fs::metadata(&wal).is_ok_and(|found| found.len() > 0);
-        (self.is_immutable && has_wal).then(|| {
-            let message = "the newest messages are in the -wal file beside it, which cannot be read where the folder is read-only; copy both elsewhere";
-            Problem::whole(ProblemKind::Incomplete, message)
+    /// Whether the end of the file is missing.
+    pub fn missing_end(&self) -> Option<Problem> {
+        self.cut.map(|(is, should_be)| {
+            let message = format!(
+                "the file ends after {is} of {should_be} bytes; what was in the rest is left out"
+            );
+            Problem::at(ProblemKind::Truncated, is, message)
         })
+    }
+
+    /// What a file beside this one says about it that could not be read.
+    pub fn stale_view(&self) -> Option<Problem> {
+        let message = if !self.is_immutable {
+            return None;
+        } else if self.has_beside("-wal") {
+            "the newest messages are in the -wal file beside it, which cannot be read where the folder is read-only; copy both elsewhere"
+        } else if self.has_beside("-journal") {
+            "its writer was interrupted, and what it had half written may be damaged; the -journal file beside it can undo that: open a copy of both with sqlite3"
+        } else {
+            return None;
+        };
+        Some(Problem::whole(ProblemKind::Incomplete, message))
+    }
+
+    /// Whether a file of SQLite's belongs to this one.
+    fn has_beside(&self, ending: &str) -> bool {
+        std::fs::metadata(beside(&self.path, ending)).is_ok_and(|found| found.len() > 0)
     }
 
     /// Bytes on disk, with what has not been merged into the file yet.
@@ -95,11 +119,8 @@ impl Database {
     ///
     /// Where SQLite has locks to hold, it finds and settles a journal that a writer left behind by itself.
     pub fn is_all_in_one_file(&self) -> bool {
-        let is_there = |ending| {
-            std::fs::metadata(beside(&self.path, ending)).is_ok_and(|found| found.len() > 0)
-        };
         if self.is_immutable {
-            !is_there("-wal") && !is_there("-journal")
+            !self.has_beside("-wal") && !self.has_beside("-journal")
         } else {
             is_in_wal_mode(&self.path).is_ok_and(|is_in_wal_mode| !is_in_wal_mode)
         }
@@ -191,7 +212,13 @@ impl Database {
         };
         let connection = Connection::open_with_flags(format!("{}{query}", uri(&self.path)), flags)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        connection.pragma_update(None, "mmap_size", 1i64 << 40)?;
+        if self.cut.is_some() {
+            // Without it SQLite reads nothing at all of a file that is shorter than it says. Nothing is written.
+            connection.pragma_update(None, "writable_schema", true)?;
+        }
+        if self.may_map {
+            connection.pragma_update(None, "mmap_size", 1i64 << 40)?;
+        }
         Ok(connection)
     }
 
@@ -343,6 +370,26 @@ fn is_in_wal_mode(path: &Path) -> std::io::Result<bool> {
     let mut head = Vec::new();
     std::fs::File::open(path)?.take(20).read_to_end(&mut head)?;
     Ok(head.get(18..20) == Some(&[2, 2]))
+}
+
+/// Bytes of a file and what its header says they should be, where those are more.
+fn cut(path: &Path) -> Option<(u64, u64)> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).ok()?;
+    let is = file.metadata().ok()?.len();
+    let mut header = Vec::new();
+    file.take(100).read_to_end(&mut header).ok()?;
+    let number = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    // The count of pages is good if it was written together with the last change.
+    if number(24) != number(92) {
+        return None;
+    }
+    let page_size = match number(16)? >> 16 {
+        1 => 65536,
+        size => size,
+    };
+    let should_be = u64::from(page_size) * u64::from(number(28)?);
+    (is < should_be).then_some((is, should_be))
 }
 
 /// A path as SQLite wants it where options follow.

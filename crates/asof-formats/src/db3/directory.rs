@@ -276,7 +276,15 @@ pub(crate) fn for_each(
         let result = connection.prepare_cached(sql).and_then(|mut statement| {
             let mut rows = statement.query([from, last])?;
             while let Some(row) = rows.next()? {
-                behind = row.get(0)?;
+                let id = row.get(0)?;
+                if has_moved && id <= behind {
+                    // A damaged tree may come back to where it was.
+                    return Err(rusqlite::Error::SqliteFailure(
+                        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
+                        Some("its rows are not in order".into()),
+                    ));
+                }
+                behind = id;
                 has_moved = true;
                 visit(behind, row)?;
             }

@@ -29,7 +29,10 @@ const KEPT_BYTES: usize = 128 << 20;
 
 impl MappedMessages {
     /// Maps the file, if its pages are all there is to it and the table is one that can be read from them.
-    pub fn open(database: &Database, path: &Path) -> Result<Self, String> {
+    pub fn open(database: &Database, path: &Path, may_map: bool) -> Result<Self, String> {
+        if !may_map {
+            return Err("it is not to be mapped".into());
+        }
         if !database.is_all_in_one_file() {
             return Err("there is a journal beside it, or it is written to in WAL mode".into());
         }

@@ -19,6 +19,7 @@ use bytes::Bytes;
 
 use crate::buffers::BufferPool;
 use crate::definitions::Definitions;
+use crate::open::OpenOptions;
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
@@ -59,22 +60,20 @@ impl Db3File {
     /// When it cannot be opened, or is no ROS 2 bag.
     pub fn open(path: impl AsRef<Path>, definitions: &Definitions) -> Result<Self, SourceError> {
         let path = path.as_ref();
-        Self::open_as(
-            path,
-            path.display().to_string(),
-            definitions,
-            crate::default_threads(),
-        )
+        let options = OpenOptions {
+            definitions: definitions.clone(),
+            ..OpenOptions::default()
+        };
+        Self::open_as(path, path.display().to_string(), &options)
     }
 
     /// Opens a file under another name.
     pub(crate) fn open_as(
         path: &Path,
         name: String,
-        definitions: &Definitions,
-        threads: usize,
+        options: &OpenOptions,
     ) -> Result<Self, SourceError> {
-        let shared = Db3Shared::open(path, name, definitions, threads)?;
+        let shared = Db3Shared::open(path, name, options)?;
         Ok(Db3File {
             shared: Arc::new(shared),
         })
@@ -189,13 +188,13 @@ impl Sections for Db3Shared {
 }
 
 impl Db3Shared {
-    fn open(
-        path: &Path,
-        name: String,
-        definitions: &Definitions,
-        threads: usize,
-    ) -> Result<Self, SourceError> {
-        let database = Database::open(path, &name)?;
+    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
+        let &OpenOptions {
+            threads,
+            ref definitions,
+            map,
+        } = options;
+        let database = Database::open(path, &name, map)?;
         let layout = database.layout()?;
         let mut problems = crate::problems::Problems::default();
         let mut topics: Vec<Topic> = layout.topics;
@@ -210,8 +209,9 @@ impl Db3Shared {
                 "no definition of this type is known"
             );
         }
+        problems.extend(database.missing_end());
         problems.extend(database.stale_view());
-        let mut mapped = MappedMessages::open(&database, path)
+        let mut mapped = MappedMessages::open(&database, path, map)
             .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
             .ok();
         let directory = Directory::scan(&database, &mut mapped, threads, &mut problems)?;
@@ -279,5 +279,108 @@ impl Db3Shared {
 
     fn report(&self, problem: Problem) {
         self.report.add(&self.name, problem);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payloads(shared: &Arc<Db3Shared>, query: &Query) -> Vec<(Stamp, Vec<u8>)> {
+        sections::read(shared, query)
+            .flat_map(|batch| {
+                let batch = batch.expect("reads");
+                let rows = batch.iter().map(|m| (m.log_time, m.payload.to_vec()));
+                rows.collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Ids in no order of pages: the second half was written first, then every third row anew.
+    fn scattered(path: &Path) {
+        let database = rusqlite::Connection::open(path).expect("opens");
+        database
+            .execute_batch(
+                "PRAGMA page_size=1024; PRAGMA synchronous=OFF; BEGIN;
+                 CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+                 INSERT INTO topics VALUES (1, '/a', 'std_msgs/msg/String', 'cdr'), (2, '/b', 'std_msgs/msg/String', 'cdr');
+                 CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);",
+            )
+            .expect("creates");
+        let mut insert = database
+            .prepare("INSERT OR REPLACE INTO messages VALUES (?1, 1 + ?1 % 2, ?1 * 10 % 7919, randomblob(?2))")
+            .expect("prepares");
+        for id in (2000..4000i64).chain(0..2000).chain((0..4000).step_by(3)) {
+            let len = [40, 400, 900, 6000][(id % 4) as usize];
+            insert.execute([id, len]).expect("inserts");
+        }
+        drop(insert);
+        database.execute_batch("COMMIT").expect("commits");
+    }
+
+    #[test]
+    fn kept_rows_rows_found_again_and_sqlite_give_the_same_messages() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        let open = || Db3Shared::open(&path, "run".into(), &OpenOptions::default()).expect("opens");
+        let kept = Arc::new(open());
+        assert!(kept.mapped.is_some());
+        assert!(
+            kept.directory
+                .sections
+                .iter()
+                .all(|section| section.found.is_some())
+        );
+        let mut again = open();
+        for section in &mut again.directory.sections {
+            section.found = None;
+        }
+        let again = Arc::new(again);
+        let mut by_sqlite = open();
+        by_sqlite.mapped = None;
+        let by_sqlite = Arc::new(by_sqlite);
+        let everything = Query::all();
+        let some = Query {
+            topics: Topics::named(["/b"]),
+            range: TimeRange::new(500.into(), 6000.into()),
+        };
+        for query in [everything, some] {
+            let wanted = payloads(&by_sqlite, &query);
+            assert!(wanted.len() > 1000);
+            assert!(payloads(&kept, &query) == wanted);
+            assert!(payloads(&again, &query) == wanted);
+        }
+    }
+
+    #[test]
+    fn most_payloads_are_handed_out_without_a_copy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        let shared =
+            Arc::new(Db3Shared::open(&path, "run".into(), &OpenOptions::default()).expect("opens"));
+        let map = shared
+            .mapped
+            .as_ref()
+            .expect("mapped")
+            .map()
+            .bytes()
+            .as_ptr_range();
+        let batches = sections::read(&shared, &Query::all()).map(|batch| batch.expect("reads"));
+        let (mut in_place, mut copied) = (0, 0);
+        for message in batches
+            .collect::<Vec<_>>()
+            .iter()
+            .flat_map(|batch| batch.iter())
+        {
+            if map.contains(&message.payload.as_ptr()) {
+                in_place += 1;
+            } else {
+                copied += 1;
+            }
+        }
+        // A quarter of the messages does not fit on a page; and some lie too far from all others.
+        assert!(in_place > 2000 && copied >= 1000, "{in_place}, {copied}");
     }
 }

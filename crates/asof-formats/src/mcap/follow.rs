@@ -1,6 +1,6 @@
 //! A file that is being written, read as it grows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asof_core::{Batch, Problem, ProblemKind, Row, SourceError};
@@ -20,7 +20,8 @@ use crate::storage::{Plain, Storage};
 ///
 /// [`poll`](McapFollower::poll) gives what has been written since the last call, chunk by chunk, each in
 /// order of log time. A record that is not complete yet, or whose writer has still to fill in its length, is waited
-/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished).
+/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished). A writer that was
+/// killed never does: there is just nothing new any more, and whoever follows decides how long to wait.
 ///
 /// ```no_run
 /// use asof_formats::McapFollower;
@@ -35,6 +36,7 @@ use crate::storage::{Plain, Storage};
 /// # Ok::<(), asof_core::SourceError>(())
 /// ```
 pub struct McapFollower {
+    path: PathBuf,
     storage: Plain,
     /// Where the next record starts.
     at: u64,
@@ -71,6 +73,7 @@ impl McapFollower {
             cause,
         })?;
         Ok(McapFollower {
+            path: path.to_owned(),
             storage,
             at: 0,
             batches: 0,
@@ -84,7 +87,7 @@ impl McapFollower {
     /// The next messages; `None` where there is nothing new yet, or nothing more to come.
     ///
     /// # Errors
-    /// When the file cannot be read, is no MCAP file, or became shorter than it was.
+    /// When the file cannot be read, is no MCAP file, became shorter than it was, or was removed or replaced.
     pub fn poll(&mut self) -> Result<Option<Batch>, SourceError> {
         self.storage.refresh().map_err(|cause| SourceError::Io {
             place: self.storage.name().to_owned(),
@@ -96,7 +99,10 @@ impl McapFollower {
         }
         while !self.is_finished {
             match self.step()? {
-                Next::Wait => break,
+                Next::Wait => {
+                    self.refuse_another_file()?;
+                    break;
+                }
                 Next::Done => {}
                 Next::Batch(batch) if batch.is_empty() => {}
                 Next::Batch(batch) => return Ok(Some(batch)),
@@ -113,6 +119,21 @@ impl McapFollower {
     /// What was wrong so far.
     pub fn problems(&self) -> Vec<Problem> {
         self.problems.to_vec()
+    }
+
+    /// Nothing comes any more once the path leads elsewhere: whoever waits would wait for ever.
+    fn refuse_another_file(&self) -> Result<(), SourceError> {
+        match self.storage.is_still_at(&self.path) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let reason = "another file took its place while it was followed; start again";
+                Err(self.unreadable(reason))
+            }
+            Err(_) => {
+                let reason = "it was removed while it was followed, and nobody had closed it";
+                Err(self.unreadable(reason))
+            }
+        }
     }
 
     fn step(&mut self) -> Result<Next, SourceError> {

@@ -46,8 +46,8 @@ fn by_pages(table: &Table, file: &[u8], first: i64, last: i64) -> Result<Vec<Fou
 }
 
 fn mapped(path: &Path) -> Result<MappedMessages, String> {
-    let database = Database::open(path, "a test").map_err(|error| error.to_string())?;
-    MappedMessages::open(&database, path)
+    let database = Database::open(path, "a test", true).map_err(|error| error.to_string())?;
+    MappedMessages::open(&database, path, true)
 }
 
 const PLAIN: &str = "CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL, timestamp INTEGER NOT NULL, data BLOB NOT NULL)";
