@@ -1,26 +1,38 @@
-"""Recordings in a bucket and on a web server. See ci/remote-buckets."""
+"""Recordings in buckets and on web servers, through the command. See ci/remote-buckets."""
 
 import contextlib
 import functools
 import http.server
+import itertools
+import json
 import os
 import pathlib
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import boto3
+from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
-programs = pathlib.Path(sys.argv[1]).resolve()
+asof, shuffled = (pathlib.Path(name).resolve() for name in sys.argv[1:3])
+azurite = sys.argv[3] if len(sys.argv) > 3 else None
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+OBJECT = "day one/run.mcap"
 failures = 0
 
 
-def dump(place, **env):
+def run(*words, **env):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
-    return subprocess.run([programs / "dump", place], capture_output=True, text=True, env=clean | env, timeout=120, check=False)
+    return subprocess.run([asof, *words], capture_output=True, text=True, env=clean | env, timeout=300, check=False)
+
+
+def cat(place, **env):
+    return run("cat", place, "--raw", "--json", **env)
 
 
 def expect(what, is_so, told=""):
@@ -29,32 +41,70 @@ def expect(what, is_so, told=""):
     print(f"{'good' if is_so else 'BAD '}  {what} {'' if is_so else told}", flush=True)
 
 
-class Ranges(http.server.SimpleHTTPRequestHandler):
+class Server:
+    """A folder on the web, with whatever goes wrong there."""
+
+    def __init__(self, folder, has_ranges=True, latency=0.0, failing=0):
+        self.has_ranges, self.latency, self.failing = has_ranges, latency, failing
+        self.requests = itertools.count()
+        self.before = lambda number: None
+        handler = functools.partial(Handler, self, directory=folder)
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.http.server_port}"
+
+    def count(self):
+        """How many requests there were since the last call."""
+        seen = next(self.requests)
+        self.requests = itertools.count()
+        return seen
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
     """Python's own web server knows no ranges; this one does, for one range at a time."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, server, *args, **kwargs):
+        self.place = server
+        super().__init__(*args, **kwargs)
 
     def log_message(self, *_):
         pass
 
     def send_head(self):
+        number = next(self.place.requests)
+        self.place.before(number)
+        time.sleep(self.place.latency)
+        if self.place.failing and number % self.place.failing == self.place.failing - 1:
+            self.send_error(503)
+            return None
         wanted = self.headers.get("Range")
-        if wanted is None:
+        if wanted is None or not self.place.has_ranges:
             return super().send_head()
         path = pathlib.Path(self.translate_path(self.path))
-        data = path.read_bytes()
+        if not path.exists():
+            self.send_error(404)
+            return None
+        size = path.stat().st_size
         first, last = wanted.removeprefix("bytes=").split("-")
-        last = min(int(last or len(data) - 1), len(data) - 1)
+        first, last = int(first), min(int(last or size - 1), size - 1)
         self.send_response(206)
-        self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
-        self.send_header("Content-Length", str(last + 1 - int(first)))
+        self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        self.send_header("Content-Length", str(last + 1 - first))
         self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
         self.end_headers()
-        self.wfile.write(data[int(first) : last + 1])
+        with path.open("rb") as file:
+            file.seek(first)
+            self.wfile.write(file.read(last + 1 - first))
         return None
 
-
-class NoRanges(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
+    def end_headers(self):
+        path = pathlib.Path(self.translate_path(self.path))
+        if path.is_file():
+            found = path.stat()
+            self.send_header("ETag", f'"{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}"')
+        super().end_headers()
 
     def copyfile(self, source, outputfile):
         # Whoever wanted a part hangs up on the whole.
@@ -62,15 +112,9 @@ class NoRanges(http.server.SimpleHTTPRequestHandler):
             super().copyfile(source, outputfile)
 
 
-def serve(handler, folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}"
-
-
-with tempfile.TemporaryDirectory() as folder:
-    local = str(pathlib.Path(folder) / "run.mcap")
-    subprocess.run([programs / "shuffled", local, "5"], check=True)
+@contextlib.contextmanager
+def amazon(local):
+    """A server that speaks S3, with the file in a bucket."""
     moto = ThreadedMotoServer(port=0, verbose=False)
     moto.start()
     _, port = moto.get_host_and_port()
@@ -79,23 +123,112 @@ with tempfile.TemporaryDirectory() as folder:
         "s3", endpoint_url=endpoint, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1"
     )
     bucket.create_bucket(Bucket="drives")
-    bucket.upload_file(local, "drives", "day one/run.mcap")
-    at_bucket = {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
-    places = {
-        "s3": ("s3://drives/day one/run.mcap", at_bucket),
-        "http": (serve(Ranges, folder) + "/run.mcap", {}),
-    }
-    wanted = dump(local).stdout
+    bucket.upload_file(local, "drives", OBJECT)
+    yield {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
+    moto.stop()
+
+
+@contextlib.contextmanager
+def azure(local, folder):
+    """Azurite, with the file in a container; `None` where it is not installed."""
+    if azurite is None:
+        print("SKIPPED az://: no azurite", flush=True)
+        yield None
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [azurite, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", folder, "--silent"]
+    emulator = subprocess.Popen([*command, "--skipApiVersionCheck"], stdout=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    # The account and key that every Azurite has.
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    account = f"{address}/devstoreaccount1"
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.2)
+        container = BlobServiceClient(account, credential=key).create_container("drives")
+        with open(local, "rb") as file:
+            container.upload_blob(OBJECT, file)
+        yield {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": address}
+    finally:
+        emulator.terminate()
+        emulator.wait()
+
+
+def buckets(local, folder):
+    """Every message of a bucket is that of the file."""
+    wanted = cat(local).stdout
     assert wanted
-    for name, (place, env) in places.items():
-        found = dump(place, **env)
-        expect(f"every message over {name} is that of the file", found.stdout == wanted, found.stderr[:300])
-    told = dump("s3://drives/missing.mcap", **at_bucket).stderr
-    expect("a missing object is told of", "no such file" in told, told)
-    told = dump(serve(NoRanges, folder) + "/run.mcap").stderr
-    expect("a server without ranges is told of", "does not hand out ranges" in told, told)
-    told = dump("az://container/run.mcap").stderr
+    # What Google's buckets answer to a reader is a web server's answer, at bucket/object.
+    google = pathlib.Path(folder) / "google"
+    (google / "drives" / OBJECT).parent.mkdir(parents=True)
+    shutil.copy(local, google / "drives" / OBJECT)
+    at_google = {"GOOGLE_BASE_URL": Server(str(google)).address, "ALLOW_HTTP": "true"}
+    with amazon(local) as at_amazon, azure(local, str(pathlib.Path(folder) / "azurite")) as at_azure:
+        places = {"s3": at_amazon, "gs": at_google, "az": at_azure}
+        for scheme, env in places.items():
+            if env is None:
+                continue
+            found = cat(f"{scheme}://drives/{OBJECT}", **env)
+            expect(f"every message over {scheme} is that of the file", found.stdout == wanted, found.stderr[:300])
+            told = cat(f"{scheme}://drives/missing.mcap", **env).stderr
+            expect(f"a missing object over {scheme} is told of", "no such file" in told, told)
+    told = cat("az://container/run.mcap").stderr
     expect("azure without an account says what to set", "AZURE_STORAGE_ACCOUNT_NAME" in told, told)
     expect("a refusal is one line", len(told.splitlines()) == 1, told)
-    moto.stop()
+
+
+def web(local, folder):
+    """A web server, and what goes wrong with them."""
+    wanted = cat(local).stdout
+    web = Server(folder)
+    place = f"{web.address}/run.mcap"
+    found = cat(place)
+    expect("every message over http is that of the file", found.stdout == wanted, found.stderr[:300])
+    web.count()
+    found = run("info", place, "--json")
+    requests = web.count()
+    size = json.loads(found.stdout)["size"] if found.stdout else 0
+    expect(f"info on {size / 1e6:.0f} MB took {requests} requests", 0 < requests <= 4, found.stderr)
+    copy = str(pathlib.Path(folder) / "copy.mcap")
+    found = run("convert", place, "-o", copy)
+    expect("convert reads over http", found.returncode == 0 and cat(copy).stdout == wanted, found.stderr)
+    found = run("at", place, "--time", "-0.001s", "--json", "--raw")
+    expect("what was known then, over http", found.stdout == run("at", local, "--time", "-0.001s", "--json", "--raw").stdout)
+
+    slow = Server(folder, latency=0.05)
+    started = time.monotonic()
+    found = cat(f"{slow.address}/run.mcap")
+    took, requests = time.monotonic() - started, slow.count()
+    expect(f"50 ms of latency: the same, in {requests} requests and {took:.1f} s", found.stdout == wanted, found.stderr)
+
+    failing = Server(folder, failing=5)
+    found = cat(f"{failing.address}/run.mcap")
+    expect("one request in five fails: the same", found.stdout == wanted, found.stderr)
+
+    told = cat(f"{Server(folder, has_ranges=False).address}/run.mcap").stderr
+    expect("a server without ranges is told of", "does not hand out ranges" in told, told)
+    expect("in one line", len(told.splitlines()) == 1, told)
+
+    changing = pathlib.Path(folder) / "changing.mcap"
+    other = pathlib.Path(folder) / "other.mcap"
+    shutil.copy(local, changing)
+    shutil.copy(local, other)
+    swapped = Server(folder)
+    swapped.before = lambda number: other.exists() and number == 4 and other.replace(changing)
+    found = cat(f"{swapped.address}/changing.mcap")
+    is_told = found.returncode == 1 and "changed" in found.stderr and len(found.stderr.splitlines()) == 1
+    expect("a file that is swapped meanwhile is told of", is_told, found.stderr or f"exit code {found.returncode}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    local = str(pathlib.Path(folder) / "run.mcap")
+    megabytes = os.environ.get("ASOF_REMOTE_MEGABYTES", "20")
+    subprocess.run([shuffled, local, megabytes], check=True)
+    web(local, folder)
+    if "ASOF_REMOTE_MEGABYTES" not in os.environ:
+        buckets(local, folder)
 sys.exit(failures > 0)

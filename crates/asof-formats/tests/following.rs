@@ -98,13 +98,15 @@ fn other_files_and_shrinking_ones_are_refused() {
     );
 }
 
+/// What happens to a file, and what is told of it.
+type Change<'a> = (&'a dyn Fn(), &'a str);
+
 #[test]
 fn a_file_that_was_replaced_or_removed_is_no_endless_wait() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, other) = (folder.path().join("run.mcap"), folder.path().join("new"));
     let bytes = demo_file(0.2, small_chunks());
     let half = &bytes[..bytes.len() / 2];
-    type Change<'a> = (&'a dyn Fn(), &'a str);
     let replace = || {
         fs::write(&other, half).expect("writes");
         fs::rename(&other, &path).expect("renames");

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +94,66 @@ fn cat_follows_from_the_end_of_what_there_is_and_stops_at_a_limit() {
 }
 
 #[test]
+fn cat_ends_in_a_sentence_when_the_file_it_follows_is_replaced_removed_or_cut() {
+    let changes: [(fn(&Path), &str); 3] = [
+        (
+            |path| {
+                let other = path.with_extension("other");
+                std::fs::write(&other, "another file").expect("writes");
+                std::fs::rename(other, path).expect("renames");
+            },
+            "another file took its place",
+        ),
+        (
+            |path| std::fs::remove_file(path).expect("removes"),
+            "it was removed",
+        ),
+        (
+            |path| {
+                let file = File::options().write(true).open(path).expect("opens");
+                file.set_len(100).expect("cuts");
+            },
+            "it became shorter",
+        ),
+    ];
+    for (change, told) in changes {
+        let folder = Folder::with_demo();
+        folder.run("convert run.mcap -o cut.mcap --chunk-size 16k");
+        let path = folder.path("cut.mcap");
+        let bytes = folder.read("cut.mcap");
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("writes");
+        let mut reader = asof()
+            .args(["cat", "--follow", "--json"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("asof runs");
+        let mut lines = BufReader::new(reader.stdout.take().expect("its output")).lines();
+        assert!(lines.next().is_some_and(|line| line.is_ok()));
+        // Whoever is killed never closes its file: what there is comes, and the follower waits for more.
+        assert!(reader.try_wait().expect("waits").is_none());
+        change(&path);
+        let rest = lines.count();
+        let output = reader.wait_with_output().expect("asof ends");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(rest > 0 && text.contains(told), "{rest} lines, {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn info_on_a_file_that_is_being_written_tells_what_there_is_so_far() {
+    let folder = Folder::with_cut_demo();
+    let output = folder.output("info cut.mcap --json");
+    assert_eq!(output.status.code(), Some(3));
+    let info = json(&String::from_utf8_lossy(&output.stdout));
+    assert_ne!(info["messages"], 0);
+    assert_ne!(info["problems"], serde_json::json!([]));
+}
+
+#[test]
 fn split_by_time_puts_every_message_into_one_part_and_static_transforms_into_all() {
     let folder = Folder::with_demo();
     let done = json(&folder.stdout("split run.mcap -o part.mcap --duration 300ms --json"));
@@ -148,7 +211,7 @@ fn addresses_need_a_build_that_reads_them() {
 fn recording(name: &str) -> Option<String> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
     let data = std::env::var("ASOF_TEST_DATA").unwrap_or_else(|_| beside.to_owned());
-    let path = std::path::Path::new(&data).join("recordings").join(name);
+    let path = Path::new(&data).join("recordings").join(name);
     if path.exists() {
         return Some(path.display().to_string());
     }

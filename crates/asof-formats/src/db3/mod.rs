@@ -369,11 +369,7 @@ mod tests {
             .as_ptr_range();
         let batches = sections::read(&shared, &Query::all()).map(|batch| batch.expect("reads"));
         let (mut in_place, mut copied) = (0, 0);
-        for message in batches
-            .collect::<Vec<_>>()
-            .iter()
-            .flat_map(|batch| batch.iter())
-        {
+        for message in batches.collect::<Vec<_>>().iter().flat_map(Batch::iter) {
             if map.contains(&message.payload.as_ptr()) {
                 in_place += 1;
             } else {

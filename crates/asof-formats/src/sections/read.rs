@@ -96,19 +96,18 @@ impl Reader {
     fn cut_single(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let channels = self.file.channels();
         let cursor = &mut self.open[0];
-        let buffers = match cursor.buffers.take() {
-            Some(buffers) => buffers,
-            None => {
-                let mut buffers = self.prefetch.reload(cursor.section)?;
-                buffers.resize(cursor.buffer_count as usize, Bytes::new());
-                for row in &mut cursor.rows {
-                    // As below: the file changed under us.
-                    if row.offset + row.len > buffers[row.buffer as usize].len() as u64 {
-                        (row.offset, row.len) = (0, 0);
-                    }
+        let buffers = if let Some(buffers) = cursor.buffers.take() {
+            buffers
+        } else {
+            let mut buffers = self.prefetch.reload(cursor.section)?;
+            buffers.resize(cursor.buffer_count as usize, Bytes::new());
+            for row in &mut cursor.rows {
+                // As below: the file changed under us.
+                if row.offset + row.len > buffers[row.buffer as usize].len() as u64 {
+                    (row.offset, row.len) = (0, 0);
                 }
-                buffers
             }
+            buffers
         };
         let end = match horizon {
             Some(horizon) => {
