@@ -93,9 +93,12 @@ fn cat_follows_from_the_end_of_what_there_is_and_stops_at_a_limit() {
     assert_eq!(folder.exit_code("cat http://x/run.mcap --follow"), 2);
 }
 
+/// What happens to a file, and what is told of it.
+type Change = (fn(&Path), &'static str);
+
 #[test]
 fn cat_ends_in_a_sentence_when_the_file_it_follows_is_replaced_removed_or_cut() {
-    let changes: [(fn(&Path), &str); 3] = [
+    let changes: [Change; 3] = [
         (
             |path| {
                 let other = path.with_extension("other");
