@@ -28,6 +28,8 @@ pub(crate) struct Section {
     /// Bytes of payload, as stored.
     pub bytes: u64,
     pub rows: u64,
+    /// Bytes of payload that cannot be handed out where they lie, as far as the scan could tell.
+    pub apart: u64,
     /// Its messages, where the scan could keep them: their pages need no second look then.
     pub found: Option<Vec<Found>>,
 }
@@ -173,6 +175,7 @@ impl Directory {
                 topics: Vec::new(),
                 bytes: 0,
                 rows: 0,
+                apart: 0,
                 found: None,
             });
         }
@@ -228,6 +231,9 @@ impl PartialScan {
             let len = found.payload.len.into();
             let section = scan.directory.add(found.id, found.topic, found.time, len);
             let Some(section) = section else { continue };
+            if !found.is_plain {
+                section.apart += u64::from(found.payload.len);
+            }
             if section.rows == 1 && keep > 0 {
                 // Neighbours are about alike.
                 section.found = Some(Vec::with_capacity(last_rows));

@@ -51,7 +51,7 @@ impl Db3Shared {
                 rows: Vec::with_capacity(section.rows as usize),
                 stretch: 0..0,
                 touched: 0..0,
-                filling: Filling::new(&self.pool, section.bytes),
+                filling: Filling::new(&self.pool, section.apart),
             };
             if let Some(found) = &section.found {
                 for found in found {
