@@ -334,7 +334,8 @@ impl Player {
             Speed::Unlimited => Stamp::MAX,
         };
         let ready = match (read.is_finished && !read.has_failed, read.through) {
-            (true, _) => Stamp::MAX,
+            // What has been added to a recording that grows is still to be read.
+            (true, _) => self.read_end,
             (false, Some(through)) => through,
             (false, None) => self.cursor.time,
         };

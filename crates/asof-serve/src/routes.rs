@@ -239,6 +239,7 @@ struct Stretch {
     topic: String,
     #[serde(default)]
     path: String,
+    topics: Option<String>,
     start: Option<i64>,
     end: Option<i64>,
     columns: Option<usize>,
@@ -402,7 +403,14 @@ async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
 }
 
 async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
-    stream(&app, What::Density, &asked)
+    let topics = match &asked.topics {
+        Some(topics) => topics.split(',').map(str::to_owned).collect(),
+        None => {
+            let summary = app.cache.summary();
+            summary.topics().into_iter().map(str::to_owned).collect()
+        }
+    };
+    stream(&app, What::Density { topics }, &asked)
 }
 
 /// The columns as they become ready; see `API.md` for the bytes.
