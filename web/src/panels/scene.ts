@@ -242,7 +242,10 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   };
 
   /** Where a pose went over the whole recording, as a line. */
-  const trail = (topic: Topic, layer: Layer) => {
+  const trail = (topic: Topic, layer: Layer): void => {
+    if (stopped || layers.get(topic.topic) !== layer) return;
+    // Where a running robot went is asked for again.
+    if (summary.live) setTimeout(() => trail(topic, layer), 3000);
     const inner = /Odometry|Covariance/.test(topic.type) ? "pose.pose" : "pose";
     const paths = ["x", "y", "z"].map((axis) => `${inner}.position.${axis}`).join(",");
     ask<{ rows: number[][] }>("rows", { topic: topic.topic, paths }).then(({ rows }) => {
@@ -252,6 +255,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
       geometry.setAttribute("position", new three.Float32BufferAttribute(places, 3));
       const line = new three.Line(geometry, new three.LineBasicMaterial({ color: 0xf59e0b, transparent: true, opacity: 0.8 }));
       line.name = "kept";
+      const before = layer.object.getObjectByName("kept");
+      if (before) layer.object.remove(before);
       layer.object.add(line);
       if (!isTouched && performance.now() - fittedSince < 2500) fit();
       touch();
@@ -297,11 +302,21 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     );
   };
 
-  const topics = summary.topics.filter((topic) => ["points", "grid", "pose", "path", "marker"].includes(topic.role ?? "") && topic.messages !== 0);
-  // A recording with very many of them starts with a few.
-  topics.slice(12).forEach((topic) => spec.options ?? hidden.add(topic.topic));
-  topics.forEach(add);
-  drawLayers();
+  let topics: Topic[] = [];
+  /** Shows what there is to see; a running robot may have more of it later. */
+  const renew = () => {
+    const found = summary.topics.filter((topic) => ["points", "grid", "pose", "path", "marker"].includes(topic.role ?? "") && topic.messages !== 0);
+    const isSame = found.length === topics.length && found.every((topic, index) => topic.topic === topics[index].topic);
+    if (isSame && topics.length > 0) return;
+    const fresh = found.filter((topic) => !topics.some((one) => one.topic === topic.topic));
+    topics = found;
+    // With very many of them, a few are shown at first.
+    fresh.forEach((topic) => !spec.options && found.indexOf(topic) >= 12 && hidden.add(topic.topic));
+    fresh.forEach(add);
+    drawLayers();
+  };
+  renew();
+  const stopTopics = connection.on("topics", renew);
   const stopFrames = connection.frames((frames) => {
     edges = frames.edges;
     place();
@@ -348,6 +363,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     dispose: () => {
       stopped = true;
       stopFrames();
+      stopTopics();
       removeEventListener("asof-theme", paint);
       sized.disconnect();
       for (const name of [...layers.keys()]) remove(name);
