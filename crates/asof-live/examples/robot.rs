@@ -36,11 +36,9 @@ fn main() -> zenoh::Result<()> {
         publishers.insert(channel.topic.clone(), declared);
     }
     let began = Instant::now();
-    let mut sequence = 0;
-    for message in demo.messages() {
+    for (message, sequence) in demo.messages().zip(1..) {
         let due = message.log_time.since(demo.options().start).max(0);
         sleep(Duration::from_nanos(due as u64).saturating_sub(began.elapsed()));
-        sequence += 1;
         let attachment = Attachment {
             sequence,
             source_timestamp: message.publish_time,

@@ -271,13 +271,15 @@ fn role_of(type_name: &str) -> Option<&'static str> {
         | "sensor_msgs/PointCloud2"
         | "foxglove.LaserScan"
         | "foxglove.PointCloud" => "points",
-        "nav_msgs/OccupancyGrid" => "grid",
+        "nav_msgs/OccupancyGrid" | "foxglove.Grid" => "grid",
         "nav_msgs/Odometry"
         | "geometry_msgs/PoseStamped"
         | "geometry_msgs/PoseWithCovarianceStamped"
         | "foxglove.PoseInFrame" => "pose",
         "nav_msgs/Path" | "geometry_msgs/PoseArray" | "foxglove.PosesInFrame" => "path",
-        "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" => "marker",
+        "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" | "foxglove.SceneUpdate" => {
+            "marker"
+        }
         "rcl_interfaces/Log" | "rosgraph_msgs/Log" | "foxglove.Log" => "log",
         "sensor_msgs/NavSatFix" | "foxglove.LocationFix" => "gps",
         "tf2_msgs/TFMessage"

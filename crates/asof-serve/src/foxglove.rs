@@ -219,7 +219,7 @@ impl Session {
         let first = self.channels.len();
         for channel in current {
             let is_known = self.channels.iter().any(|one| Arc::ptr_eq(one, channel));
-            if !is_known && !(waits && is_bare(channel)) {
+            if !(is_known || waits && is_bare(channel)) {
                 self.channels.push(Arc::clone(channel));
             }
         }

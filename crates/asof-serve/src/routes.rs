@@ -416,12 +416,11 @@ async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
 }
 
 async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
-    let topics = match &asked.topics {
-        Some(topics) => topics.split(',').map(str::to_owned).collect(),
-        None => {
-            let summary = app.cache.summary();
-            summary.topics().into_iter().map(str::to_owned).collect()
-        }
+    let topics = if let Some(topics) = &asked.topics {
+        topics.split(',').map(str::to_owned).collect()
+    } else {
+        let summary = app.cache.summary();
+        summary.topics().into_iter().map(str::to_owned).collect()
     };
     stream(&app, What::Density { topics }, &asked)
 }

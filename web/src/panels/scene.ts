@@ -68,6 +68,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     placed?: { root: string; matrix: three.Matrix4 };
     stop: () => void;
     error?: string;
+    /** When the last message came. */
+    t?: number;
   }
 
   const frameChoice = h("select", { "aria-label": "Fixed frame", title: "Fixed frame" });
@@ -236,6 +238,9 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     }
     const data = shown.data as { [key: string]: Json };
     layer.frame = frameOf(data);
+    // What was built up until now is not what was known then.
+    if (shown.t < (layer.t ?? -Infinity)) clear(layer.object);
+    layer.t = shown.t;
     if (topic.role === "pose") arrow(layer.object, poseOf(data), arrowSize);
     else if (topic.role === "path") path(layer.object, data);
     else if (topic.role === "marker") markers(layer.object, data, (frame) => (layer.frame = frame));
@@ -407,6 +412,7 @@ function robotShape(): three.Group {
 export function clear(group: three.Object3D): void {
   for (const child of [...group.children]) {
     if (child.name === "kept") continue;
+    if (child.children.length > 0) clear(child);
     group.remove(child);
     const mesh = child as three.Mesh;
     mesh.geometry?.dispose();
