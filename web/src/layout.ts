@@ -341,10 +341,12 @@ function first(summary: Summary): Tree | undefined {
 function firstPlot(summary: Summary): PanelSpec | undefined {
   const filled = summary.topics.filter((topic) => topic.messages !== 0);
   const find = (test: (topic: Topic) => boolean) => filled.find(test)?.topic;
-  const twist = find((topic) => /Twist$/.test(topic.type));
+  const twist = find((topic) => /(Twist|VelocityCommand)$/.test(topic.type));
   if (twist) return plot(twist, ["linear.x", "angular.z"]);
   const stamped = find((topic) => /TwistStamped$/.test(topic.type));
   if (stamped) return plot(stamped, ["twist.linear.x", "twist.angular.z"]);
+  const foxglove = find((topic) => topic.type === "foxglove.Odometry");
+  if (foxglove) return plot(foxglove, ["linear_velocity.x", "angular_velocity.z"]);
   const odometry = find((topic) => /Odometry$/.test(topic.type));
   if (odometry) return plot(odometry, ["twist.twist.linear.x", "twist.twist.angular.z"]);
   const imu = find((topic) => /\/Imu$/.test(topic.type));

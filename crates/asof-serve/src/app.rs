@@ -275,7 +275,8 @@ fn role_of(type_name: &str) -> Option<&'static str> {
         "nav_msgs/Odometry"
         | "geometry_msgs/PoseStamped"
         | "geometry_msgs/PoseWithCovarianceStamped"
-        | "foxglove.PoseInFrame" => "pose",
+        | "foxglove.PoseInFrame"
+        | "foxglove.Odometry" => "pose",
         "nav_msgs/Path" | "geometry_msgs/PoseArray" | "foxglove.PosesInFrame" => "path",
         "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" | "foxglove.SceneUpdate" => {
             "marker"

@@ -251,7 +251,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     if (stopped || layers.get(topic.topic) !== layer) return;
     // Where a running robot went is asked for again.
     if (summary.live) setTimeout(() => trail(topic, layer), 3000);
-    const inner = /Odometry|Covariance/.test(topic.type) ? "pose.pose" : "pose";
+    const inner = /\/Odometry|Covariance/.test(topic.type) ? "pose.pose" : "pose";
     const paths = ["x", "y", "z"].map((axis) => `${inner}.position.${axis}`).join(",");
     ask<{ rows: number[][] }>("rows", { topic: topic.topic, paths }).then(({ rows }) => {
       if (stopped) return;

@@ -20,9 +20,9 @@ const DUMMY: &str = "uint8 structure_needs_at_least_one_member";
 /// assert_eq!(hash, "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18");
 /// ```
 pub fn type_hash(name: &str, definition: &str) -> Option<String> {
-    let mut sections = definition.split(|c| c == '\n').peekable();
-    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    let mut sections = definition.lines();
     let mut current = name.to_owned();
+    let mut texts: BTreeMap<String, String> = BTreeMap::from([(current.clone(), String::new())]);
     while let Some(line) = sections.next() {
         if line.len() >= 80 && line.trim_end().bytes().all(|byte| byte == b'=') {
             let named = sections.next()?.strip_prefix("MSG: ")?;
@@ -193,6 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_no_definition_has_no_hash() {
+        assert!(type_hash("std_msgs/msg/Empty", "").is_some());
         for text in ["int32", "string<=x y", "int32[<=] y"] {
             assert_eq!(type_hash("a/msg/B", text), None, "{text}");
         }
