@@ -328,6 +328,12 @@ async function live() {
     await until("it goes on", async () => (await position(page)) > before + 0.5);
     assert.equal(await page.getByText("This moment has left the window").isVisible(), false);
   });
+  if (wants("--pictures")) {
+    await page.mouse.move(700, 20);
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.waitForTimeout(9000);
+    await page.screenshot({ path: path.join(ASOF_PICTURES, "page-live.png") });
+  }
   await step("a robot that goes away and comes back is found again", async () => {
     running.kill();
     await until("it is missed", async () => (await badge.innerText()) === "NO ROBOT");

@@ -16,6 +16,7 @@ export function timeline(context: Context) {
   let origin = 0;
   let wide = Math.max(summary.duration, 1) / COLUMNS;
   let loaded: [number, number][] = [];
+  /** Where the pointer is, as a part of the width: the time below it moves on with a robot. */
   let hover: number | undefined;
 
   const picture = canvas("Timeline of the recording", draw);
@@ -68,7 +69,7 @@ export function timeline(context: Context) {
     }
     if (hover !== undefined) {
       context2d.fillStyle = color("faint");
-      context2d.fillRect(x(hover), 0, 1, bottom);
+      context2d.fillRect(hover * width, 0, 1, bottom);
     }
     const head = Math.max(0, Math.min(x(connection.position()), width));
     context2d.fillStyle = color(connection.state.following ? "mark" : "accent");
@@ -78,9 +79,16 @@ export function timeline(context: Context) {
     context2d.fill();
   }
 
-  const at = (event: MouseEvent) => {
+  const part = (event: MouseEvent) => {
     const box = element.getBoundingClientRect();
-    return view.from + Math.max(0, Math.min((event.clientX - box.left) / Math.max(box.width, 1), 1)) * span();
+    return Math.max(0, Math.min((event.clientX - box.left) / Math.max(box.width, 1), 1));
+  };
+  const at = (event: MouseEvent) => view.from + part(event) * span();
+  const tellTip = () => {
+    if (hover === undefined) return;
+    const t = view.from + hover * span();
+    const topics = mostOf(t);
+    tip.textContent = time(t, context.clock(), summary.start) + (topics ? ` · ${topics}` : "");
   };
   let scrubbing = false;
   let resumes = false;
@@ -93,11 +101,10 @@ export function timeline(context: Context) {
     connection.seek(at(event));
   });
   element.addEventListener("pointermove", (event) => {
-    hover = at(event);
-    if (scrubbing) connection.seek(hover);
-    const topics = mostOf(hover);
+    hover = part(event);
+    if (scrubbing) connection.seek(at(event));
     tip.hidden = false;
-    tip.textContent = time(hover, context.clock(), summary.start) + (topics ? ` · ${topics}` : "");
+    tellTip();
     const box = element.getBoundingClientRect();
     const left = event.clientX - box.left;
     tip.style.left = `${Math.max(0, Math.min(left + 10, box.width - tip.offsetWidth - 4))}px`;
@@ -188,6 +195,7 @@ export function timeline(context: Context) {
   view.on(() => {
     element.setAttribute("aria-valuemin", (view.from / 1e9).toFixed(3));
     element.setAttribute("aria-valuemax", (view.to / 1e9).toFixed(3));
+    tellTip();
     picture.redraw();
   });
   return {

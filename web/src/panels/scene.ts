@@ -38,7 +38,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   scene.add(sun);
   const grid = new three.GridHelper(40, 40);
   grid.rotation.x = Math.PI / 2;
-  grid.position.z = -0.002;
+  // Far enough below a map that it does not show through.
+  grid.position.z = -0.03;
   scene.add(grid);
 
   /** Frames by name, each with where it is in the root of its tree. */
