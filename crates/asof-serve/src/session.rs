@@ -650,6 +650,11 @@ impl Session {
             None => state["t"] = self.app.relative(position).max(0).into(),
         }
         if self.told_state.as_ref() != Some(&state) {
+            let told = self.told_state.as_ref().map(|told| &told["state"]);
+            if told != Some(&state["state"]) {
+                // Another state comes behind what came before it: the end after the last message.
+                self.outbox.forget(&Key::State);
+            }
             self.say(Key::State, &state);
             self.told_state = Some(state);
         }

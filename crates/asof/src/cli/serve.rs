@@ -97,7 +97,7 @@ impl Serve {
         if let Some(robot) = self.places.iter().find(|place| is_robot(place)) {
             if self.places.len() > 1 {
                 let text = "a running robot is served alone; name it as the only place";
-                return Err(Usage::error(text.to_owned()).into());
+                return Err(Usage::error(text.to_owned()));
             }
             return live::serve(robot, &self.robot, &self.opening, &self.serving, screen);
         }
