@@ -273,7 +273,7 @@ async function live() {
     return running;
   };
   if (wants("--only-times")) return;
-  const { url } = await serve("serve", `zenoh://127.0.0.1:${port}`, "--window", "12s");
+  const { url } = await serve("serve", `zenoh://127.0.0.1:${port}`, "--window", "20s");
   const { page, complaints, close } = await open(url);
   const badge = page.locator(".live");
   const pressed = async () => (await badge.getAttribute("aria-pressed")) === "true";
@@ -310,7 +310,7 @@ async function live() {
     const box = await page.locator(".timeline").boundingBox();
     await page.mouse.move(box.x + box.width * 0.9, box.y + 20);
     await page.mouse.down();
-    await page.mouse.move(box.x + box.width * 0.5, box.y + 20, { steps: 5 });
+    await page.mouse.move(box.x + box.width * 0.7, box.y + 20, { steps: 5 });
     const at = await position(page);
     await until("the picture of then", async () => Math.abs((await pictured()) - (await position(page))) < 0.3);
     await page.mouse.up();
