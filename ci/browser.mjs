@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
+import net from "node:net";
 import path from "node:path";
 import readline from "node:readline";
 import { chromium } from "playwright-core";
 
-const { ASOF_BIN, ASOF_CHROMIUM, ASOF_FOLDER, ASOF_TEST_DATA, ASOF_PICTURES } = process.env;
+const { ASOF_BIN, ASOF_CHROMIUM, ASOF_FOLDER, ASOF_TEST_DATA, ASOF_PICTURES, ASOF_ROBOT } = process.env;
 const wants = (flag) => process.argv.includes(flag);
 const servers = [];
 process.on("exit", () => servers.forEach((server) => server.kill()));
@@ -253,6 +254,98 @@ for (const [name, expected] of [
     assert.deepEqual(other.complaints, []);
     await other.close();
   });
+}
+
+if (ASOF_ROBOT) await live();
+else console.log("SKIPPED: a running robot (ASOF_ROBOT is not set)");
+
+/** The same page beside a running robot: there is none at first, it comes, goes and comes back. */
+async function live() {
+  const port = await new Promise((resolve) => {
+    const probe = net.createServer().listen(0, "127.0.0.1", () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+  const robot = () => {
+    const running = spawn(ASOF_ROBOT, [`zenoh://?listen=127.0.0.1:${port}`], { stdio: "ignore" });
+    servers.push(running);
+    return running;
+  };
+  if (wants("--only-times")) return;
+  const { url } = await serve("serve", `zenoh://127.0.0.1:${port}`, "--window", "20s");
+  const { page, complaints, close } = await open(url);
+  const badge = page.locator(".live");
+  const pressed = async () => (await badge.getAttribute("aria-pressed")) === "true";
+  const pictured = async () => Number(await page.locator(".picture").getAttribute("data-t")) / 1e9;
+  let running;
+
+  await step("a robot that is not there yet is waited for", async () => {
+    await page.getByText("Waiting for the robot").waitFor();
+    await until("nobody answers", async () => (await badge.innerText()) === "NO ROBOT");
+  });
+  await step("when it comes, its topics and panels appear, and are followed", async () => {
+    running = robot();
+    for (const kind of ["scene", "image", "plot", "log"]) await page.locator(`.panel[data-kind=${kind}]`).first().waitFor();
+    await page.locator(".topic", { hasText: "/camera/image" }).waitFor();
+    await until("it is live", async () => (await badge.innerText()) === "LIVE" && (await pressed()));
+    for (const selector of [".picture", ".scene canvas", ".plot canvas"]) {
+      await until(`${selector} is there`, async () => !/^(none|0*)$/.test(await pixels(page, selector)));
+      const before = await pixels(page, selector);
+      await until(`${selector} changes`, async () => (await pixels(page, selector)) !== before);
+    }
+    await until("the log follows", async () => (await page.locator(".line.current").count()) === 1);
+  });
+  await step("a pause stands still while the robot goes on", async () => {
+    await page.keyboard.press("Space");
+    await page.getByRole("button", { name: "Play (space)" }).waitFor();
+    const at = await position(page);
+    const end = async () => Number(await page.locator(".timeline").getAttribute("aria-valuemax"));
+    const before = await end();
+    await until("the timeline moves on", async () => (await end()) > before + 1);
+    assert.equal(await position(page), at);
+    assert.equal(await pressed(), false);
+  });
+  await step("one can scroll back within the window", async () => {
+    const box = await page.locator(".timeline").boundingBox();
+    await page.mouse.move(box.x + box.width * 0.9, box.y + 20);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.7, box.y + 20, { steps: 5 });
+    const at = await position(page);
+    await until("the picture of then", async () => Math.abs((await pictured()) - (await position(page))) < 0.3);
+    await page.mouse.up();
+    await page.waitForTimeout(300);
+    assert.ok(Math.abs((await position(page)) - at) < 0.5, "it stands where it was let go");
+  });
+  await step("what has left the window is said to have", async () => {
+    await page.getByText("This moment has left the window").waitFor();
+    await until("a count", async () => /[\d,]+ have left/.test(await page.locator(".facts").innerText()));
+  });
+  await step("the end key returns to the newest", async () => {
+    await page.keyboard.press("End");
+    await until("it follows", pressed);
+    const before = await position(page);
+    await until("it goes on", async () => (await position(page)) > before + 0.5);
+    assert.equal(await page.getByText("This moment has left the window").isVisible(), false);
+  });
+  if (wants("--pictures")) {
+    await page.mouse.move(700, 20);
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.waitForTimeout(9000);
+    await page.screenshot({ path: path.join(ASOF_PICTURES, "page-live.png") });
+  }
+  await step("a robot that goes away and comes back is found again", async () => {
+    running.kill();
+    await until("it is missed", async () => (await badge.innerText()) === "NO ROBOT");
+    const before = await position(page);
+    running = robot();
+    await until("it is back", async () => (await badge.innerText()) === "LIVE");
+    await until("it goes on", async () => (await position(page)) > before + 0.5);
+  });
+  if (wants("--shots")) await page.screenshot({ path: path.join(process.env.ASOF_SHOTS, "live.png") });
+  await step("nothing was complained about beside a robot", async () => assert.deepEqual(complaints, []));
+  await close();
+  running.kill();
 }
 
 if (wants("--pictures")) {

@@ -1,4 +1,4 @@
-import type { Edge, Form, PlayState, Problem, Shown, Summary } from "./types";
+import type { Edge, Form, PlayState, Problem, Shown, Summary, Topic, Window } from "./types";
 
 type Told = {
   hello: Summary;
@@ -6,6 +6,8 @@ type Told = {
   frames: { t: number; edges: Edge[] };
   loaded: [number, number][];
   problems: Problem[];
+  topics: Topic[];
+  window: Window;
   error: string;
   connected: boolean;
 };
@@ -44,7 +46,9 @@ export class Connection {
       this.tell("connected", true);
       for (const { topic, form } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form });
       if (this.framesWanted > 0) this.send({ op: "frames", on: true });
-      if (this.state.t > 0) this.send({ op: "seek", t: Math.round(this.state.t) });
+      // A robot that was followed is followed again.
+      if (this.summary?.live && !this.state.following) this.send({ op: "pause" });
+      if (this.state.t > 0 && !this.state.following) this.send({ op: "seek", t: Math.round(this.state.t) });
       if (this.state.loop) this.send({ op: "loop", on: true });
     };
     socket.onmessage = (event) => this.receive(event.data as string | ArrayBuffer);
@@ -66,7 +70,7 @@ export class Connection {
   position(): number {
     const { state, t, speed } = this.state;
     if (this.pendingSeek !== undefined) return this.pendingSeek;
-    if (state !== "playing" || speed === null) return t;
+    if (state !== "playing" || speed === null || this.state.following) return t;
     const ahead = Math.min(performance.now() - this.stateAt, 100) * 1e6 * speed;
     return Math.min(t + ahead, this.summary?.duration ?? t);
   }
@@ -77,7 +81,8 @@ export class Connection {
 
   /** The first seek of a frame goes out at once; of those that follow in it, the last counts. */
   seek(t: number): void {
-    const at = Math.max(0, Math.min(Math.round(t), this.summary?.duration ?? 0));
+    const first = this.summary?.window?.from ?? 0;
+    const at = Math.max(first, Math.min(Math.round(t), this.summary?.duration ?? 0));
     if (this.isSeeking) {
       this.pendingSeek = at;
       return;
@@ -94,9 +99,15 @@ export class Connection {
 
   private sendSeek(t: number): void {
     this.send({ op: "seek", t });
-    this.state = { ...this.state, t };
+    this.state = { ...this.state, t, following: false, gone: false };
     this.stateAt = performance.now();
     this.tell("state", this.state);
+  }
+
+  /** To the end; of a running robot, to the newest and on with it. */
+  toEnd(): void {
+    if (this.summary?.live) this.send({ op: "follow" });
+    else this.seek(this.summary?.duration ?? 0);
   }
 
   toggle(): void {
@@ -150,6 +161,19 @@ export class Connection {
         return this.tell("frames", message);
       case "loaded":
         return this.tell("loaded", message.ranges);
+      case "window":
+        if (this.summary) {
+          this.summary.window = message;
+          this.summary.duration = message.to;
+          this.summary.is_empty = message.messages === 0;
+        }
+        return this.tell("window", message);
+      case "topics":
+        if (this.summary) {
+          this.summary.topics = message.topics;
+          this.summary.frame_topics = message.frame_topics;
+        }
+        return this.tell("topics", message.topics);
       case "problems":
         return this.tell("problems", message.problems);
       case "error":
@@ -183,6 +207,63 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
   const answer = await response.json();
   if (answer && typeof answer === "object" && "error" in answer) throw new Error(answer.error);
   return answer as T;
+}
+
+/**
+ * Columns of something that goes on: of a fixed width in nanoseconds, counted from time zero. What has been there once
+ * stays as it is, so only the newest are asked for again.
+ */
+export class Tail {
+  private width = 0;
+  private held = new Map<number, Float64Array>();
+  private next = 0;
+  private low = 0;
+  private isAsking = false;
+  error?: string;
+
+  constructor(
+    private path: string,
+    private parameters: Record<string, string | number>,
+    private lanes: number,
+  ) {}
+
+  at(column: number): Float64Array | undefined {
+    return this.held.get(column);
+  }
+
+  /** Asks for what is missing between two times; whether anything came. */
+  async refresh(from: number, to: number, width: number, signal: AbortSignal): Promise<boolean> {
+    if (this.isAsking) return false;
+    const [first, last] = [Math.floor(from / width), Math.floor(to / width)];
+    if (width !== this.width || first < this.low || first > this.next) {
+      this.held.clear();
+      this.width = width;
+      this.next = this.low = first;
+    }
+    for (const column of this.held.keys()) if (column < first) this.held.delete(column);
+    this.low = first;
+    const begin = Math.max(this.next, last - 4000);
+    this.isAsking = true;
+    try {
+      const count = last - begin + 1;
+      if (count < 1) return false;
+      const where = { start: begin * width, end: (last + 1) * width - 1, columns: count };
+      const fresh = new Map<number, Float64Array>();
+      const take = (at: number, lanes: Float64Array[]) => {
+        for (let column = 0; column < lanes[0].length; column++)
+          fresh.set(begin + at + column, Float64Array.from(lanes, (lane) => lane[column]));
+      };
+      this.error = await columns(this.path, { ...this.parameters, ...where }, this.lanes, take, signal);
+      if (this.width !== width) return false;
+      for (const [column, values] of fresh) this.held.set(column, values);
+      this.next = last;
+      return true;
+    } catch {
+      return false;
+    } finally {
+      this.isAsking = false;
+    }
+  }
 }
 
 /** Columns of a whole recording, handed out as they come in. Returns what went wrong, or nothing. */

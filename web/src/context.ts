@@ -14,26 +14,37 @@ export interface Context {
   save: () => void;
 }
 
-/** The stretch of time that plots and states show, and the timeline marks. */
+/** The stretch of time that plots and states show, and the timeline marks; and the one that it lies in. */
 export class View {
   start = 0;
   end = 0;
+  from = 0;
   private listeners = new Set<() => void>();
 
-  constructor(readonly duration: number) {
-    this.end = duration;
+  constructor(public to: number) {
+    this.end = to;
   }
 
   isWhole(): boolean {
-    return this.start <= 0 && this.end >= this.duration;
+    return this.start <= this.from && this.end >= this.to;
   }
 
   set(start: number, end: number): void {
-    const least = Math.min(1e6, this.duration);
-    const span = Math.max(least, Math.min(end - start, this.duration));
-    this.start = Math.max(0, Math.min(start, this.duration - span));
+    const all = this.to - this.from;
+    const span = Math.max(Math.min(1e6, all), Math.min(end - start, all));
+    this.start = Math.max(this.from, Math.min(start, this.to - span));
     this.end = this.start + span;
     for (const listener of this.listeners) listener();
+  }
+
+  /** The ends have moved. A view of everything stays one; another goes along if somebody follows, as far as it must if not. */
+  move(from: number, to: number, follows: boolean): void {
+    const [isWhole, by] = [this.isWhole(), to - this.to];
+    this.from = from;
+    this.to = to;
+    if (isWhole) this.set(from, to);
+    else if (follows) this.set(this.start + by, this.end + by);
+    else this.set(this.start, this.end);
   }
 
   /** Makes the view `factor` times as long, with `at` staying where it is. */
@@ -43,7 +54,7 @@ export class View {
 
   pan(by: number): void {
     const span = this.end - this.start;
-    const start = Math.max(0, Math.min(this.start + by, this.duration - span));
+    const start = Math.max(this.from, Math.min(this.start + by, this.to - span));
     this.set(start, start + span);
   }
 
@@ -109,5 +120,5 @@ export function navigate(element: HTMLElement, context: Context, area: () => { l
     if (from && !from.moved) context.connection.seek(at(event));
     from = undefined;
   });
-  element.addEventListener("dblclick", () => view.set(0, view.duration));
+  element.addEventListener("dblclick", () => view.set(view.from, view.to));
 }

@@ -50,3 +50,10 @@ export function ticks(start: number, end: number, count: number): { at: number[]
   for (let index = Math.ceil(start / 1e9 / nice); index * nice * 1e9 <= end; index++) at.push(index * nice * 1e9);
   return { at, digits: Math.max(0, Math.min(6, -Math.floor(Math.log10(nice)))) };
 }
+
+/** A length of time in nanoseconds, as people say it. */
+export function span(nanos: number): string {
+  const seconds = nanos / 1e9;
+  if (seconds < 120) return `${Number(seconds.toFixed(1))} s`;
+  return seconds < 7200 ? `${Number((seconds / 60).toFixed(1))} min` : `${Number((seconds / 3600).toFixed(1))} h`;
+}

@@ -34,6 +34,8 @@ export class Layout {
   readonly element = h("main", { class: "grid", "aria-label": "Panels" });
   private tree: Tree | undefined;
   private panels = new Map<PanelSpec, Panel>();
+  /** Whether a person has made it what it is: then nothing else changes it. */
+  private isOwn = false;
 
   constructor(
     private context: Context,
@@ -41,14 +43,27 @@ export class Layout {
   ) {
     context.add = (spec) => this.add(spec);
     context.save = () => this.save();
-    this.tree = this.load() ?? first(context.summary);
+    const kept = this.load();
+    this.isOwn = kept !== undefined;
+    this.tree = kept ?? first(context.summary);
     this.draw();
+    context.connection.on("topics", () => this.suggest());
   }
 
   reset(): void {
     this.tree = first(this.context.summary);
     this.draw();
     this.save();
+    this.isOwn = false;
+  }
+
+  /** A running robot shows more and more of itself: so does a layout that nobody has changed. */
+  private suggest(): void {
+    if (this.isOwn) return;
+    const next = first(this.context.summary);
+    if (shapeOf(next) === shapeOf(this.tree)) return;
+    this.tree = next;
+    this.draw();
   }
 
   /** Adds to a panel of the same kind where that makes sense, else beside the largest. */
@@ -169,7 +184,9 @@ export class Layout {
     };
     const content = this.tree
       ? build(this.tree)
-      : empty("No panels", "Click a topic on the left to add one, or reset the layout.");
+      : this.context.summary.live && this.context.summary.topics.length === 0
+        ? empty("Waiting for the robot", "Its topics appear on the left, and panels here, as soon as it says something.")
+        : empty("No panels", "Click a topic on the left to add one, or reset the layout.");
     for (const [spec, panel] of this.panels)
       if (!used.has(spec)) {
         panel.dispose();
@@ -204,6 +221,7 @@ export class Layout {
   }
 
   private save(): void {
+    this.isOwn = true;
     const kept = (tree: Tree): Tree =>
       "split" in tree
         ? { ...tree, first: kept(tree.first), second: kept(tree.second) }
@@ -224,6 +242,11 @@ export class Layout {
       return undefined;
     }
   }
+}
+
+/** What a layout shows and where, without sizes and settings. */
+function shapeOf(tree: Tree | undefined): string {
+  return JSON.stringify(tree ?? null, (key, value) => (key === "options" || key === "share" ? undefined : value));
 }
 
 function isTree(tree: Tree, depth = 0): boolean {
@@ -318,10 +341,12 @@ function first(summary: Summary): Tree | undefined {
 function firstPlot(summary: Summary): PanelSpec | undefined {
   const filled = summary.topics.filter((topic) => topic.messages !== 0);
   const find = (test: (topic: Topic) => boolean) => filled.find(test)?.topic;
-  const twist = find((topic) => /Twist$/.test(topic.type));
+  const twist = find((topic) => /(Twist|VelocityCommand)$/.test(topic.type));
   if (twist) return plot(twist, ["linear.x", "angular.z"]);
   const stamped = find((topic) => /TwistStamped$/.test(topic.type));
   if (stamped) return plot(stamped, ["twist.linear.x", "twist.angular.z"]);
+  const foxglove = find((topic) => topic.type === "foxglove.Odometry");
+  if (foxglove) return plot(foxglove, ["linear_velocity.x", "angular_velocity.z"]);
   const odometry = find((topic) => /Odometry$/.test(topic.type));
   if (odometry) return plot(odometry, ["twist.twist.linear.x", "twist.twist.angular.z"]);
   const imu = find((topic) => /\/Imu$/.test(topic.type));

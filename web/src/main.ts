@@ -1,7 +1,7 @@
 import { Connection } from "./connection";
 import { View, type Context } from "./context";
 import { button, empty, h } from "./dom";
-import { bytes, count, time, type Clock } from "./format";
+import { bytes, count, span, time, type Clock } from "./format";
 import { Layout } from "./layout";
 import "./style.css";
 import { timeline } from "./timeline";
@@ -32,14 +32,14 @@ function build(summary: Summary): void {
   const context: Context = {
     connection,
     summary,
-    view: new View(summary.duration),
+    view: new View(Math.max(summary.duration, 1)),
     clock: () => clock,
     add: () => undefined,
     save: () => undefined,
   };
   const line = timeline(context);
   const sidebar = topicList(context, line.onDensity);
-  const layout = new Layout(context, `asof-layout ${summary.name} ${summary.start}`);
+  const layout = new Layout(context, `asof-layout ${summary.name} ${summary.live ? "live" : summary.start}`);
 
   const now = h("output", { class: "now-time", "aria-label": "Time" });
   const play = button("play", "Play (space)", () => connection.toggle(), "play");
@@ -70,19 +70,22 @@ function build(summary: Summary): void {
   });
   const step = (back: boolean) => () => connection.send({ op: "step", back });
   const dropped = h("span", { class: "dropped", hidden: true });
+  const live = h("button", { class: "live", title: "Follow the robot (end)", "aria-pressed": "true", onclick: () => connection.toEnd() }, "LIVE");
+  const gone = h("span", { class: "dropped", role: "status", hidden: true }, "This moment has left the window");
   const controls = h(
     "div",
     { class: "controls", role: "toolbar", "aria-label": "Playing" },
-    button("first", "To the start (home)", () => connection.seek(0)),
+    button("first", "To the start (home)", () => connection.seek(context.view.from)),
     button("previous", "One message back (,)", step(true)),
     play,
     button("next", "One message on (.)", step(false)),
-    button("last", "To the end (end)", () => connection.seek(summary.duration)),
+    button("last", summary.live ? "To the newest (end)" : "To the end (end)", () => connection.toEnd()),
+    ...(summary.live ? [live] : []),
     speed,
-    loop,
-    together,
+    ...(summary.live ? [] : [loop, together]),
     now,
     clocks,
+    gone,
     dropped,
   );
   const problems = h("button", { class: "problems", hidden: true, "aria-expanded": "false" });
@@ -91,7 +94,16 @@ function build(summary: Summary): void {
     drawer.hidden = !drawer.hidden;
     problems.setAttribute("aria-expanded", String(!drawer.hidden));
   });
-  const facts = [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, `${(summary.duration / 1e9).toFixed(1)} s`];
+  const facts = h("span", { class: "facts" });
+  const tellFacts = () => {
+    const held = summary.window;
+    const all = held
+      ? [`the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
+      : [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, `${(summary.duration / 1e9).toFixed(1)} s`];
+    facts.textContent = all.filter(Boolean).join(" · ");
+    facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early: the memory for the window is full (--cache)` : "";
+  };
+  tellFacts();
   const share = button("link", "Copy a link to this moment", () => {
     setLink();
     void navigator.clipboard?.writeText(location.href);
@@ -103,7 +115,7 @@ function build(summary: Summary): void {
     button("menu", "Show or hide the topics", () => document.body.classList.toggle("no-topics")),
     h("strong", { class: "brand" }, "asof"),
     h("span", { class: "name", title: summary.name }, summary.name.split("/").pop() ?? ""),
-    h("span", { class: "facts" }, facts.join(" · ")),
+    facts,
     problems,
     h("span", { class: "space" }),
     h("button", { class: "plain text", onclick: () => layout.reset() }, "Reset layout"),
@@ -140,7 +152,7 @@ function build(summary: Summary): void {
     errorTimer = window.setTimeout(() => (errors.hidden = true), 6000);
   });
 
-  const middle = summary.is_empty
+  const middle = summary.is_empty && !summary.live
     ? h("main", { class: "grid" }, empty("This recording has no messages", summary.problems.length > 0 ? "It is damaged; see the problems above. `asof recover` saves what can be saved." : "It was opened without trouble, but nothing was recorded into it."))
     : layout.element;
   app.replaceChildren(top, drawer, h("div", { class: "middle" }, sidebar, middle), h("footer", { class: "bottom" }, controls, line.element), errors);
@@ -171,7 +183,34 @@ function build(summary: Summary): void {
     dropped.textContent = `${count(lostOnes)} left out`;
     dropped.title = "This window was too slow for them; the latest of each topic was shown instead.";
     document.documentElement.dataset.state = state.state;
+    live.setAttribute("aria-pressed", String(Boolean(state.following)));
+    gone.hidden = !state.gone;
   });
+  if (summary.live) {
+    const follow = () => {
+      const held = summary.window;
+      if (!held) return;
+      const to = Math.max(held.to, connection.state.following ? connection.state.t : held.to, 1);
+      // It grows by doubling, so that what has been drawn stays where it is for a while.
+      let length = 1e10;
+      while (length < Math.min(to - held.from, held.age)) length *= 2;
+      context.view.move(to - Math.min(length, held.age), to, Boolean(connection.state.following));
+    };
+    follow();
+    connection.on("window", (held) => {
+      tellFacts();
+      live.classList.toggle("away", !held.connected);
+      live.textContent = held.connected ? "LIVE" : "NO ROBOT";
+      live.title = held.connected ? "Follow the robot (end)" : "Nobody answers; trying again until somebody does";
+      follow();
+    });
+    let wasAt = 0;
+    connection.on("state", () => {
+      if (!connection.state.following || performance.now() - wasAt < 66) return;
+      wasAt = performance.now();
+      follow();
+    });
+  }
   const draw = () => {
     tellTime();
     if (connection.state.state === "playing") line.redraw();
@@ -195,8 +234,8 @@ function build(summary: Summary): void {
       " ": () => connection.toggle(),
       ArrowLeft: () => connection.seek(connection.position() - second),
       ArrowRight: () => connection.seek(connection.position() + second),
-      Home: () => connection.seek(0),
-      End: () => connection.seek(summary.duration),
+      Home: () => connection.seek(context.view.from),
+      End: () => connection.toEnd(),
       ",": step(true),
       ".": step(false),
     };
@@ -206,7 +245,7 @@ function build(summary: Summary): void {
     if (event.key === " " && target instanceof HTMLButtonElement) target.blur();
     action();
   });
-  if (summary.is_empty) return;
+  if (summary.is_empty || (summary.live && !location.hash)) return;
   if (!goToLink()) connection.send({ op: "play" });
   else connection.send({ op: "pause" });
 }

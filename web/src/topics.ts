@@ -32,31 +32,47 @@ export function topicList(
 ): HTMLElement {
   const { summary } = context;
   const list = h("ul", { class: "topics", "aria-label": "Topics" });
-  const search = h("input", {
-    type: "search",
-    placeholder: `Search ${summary.topics.length} topics`,
-    "aria-label": "Search topics and types",
-  });
-  // Those that have nothing come last.
-  const sorted = [...summary.topics].sort((a, b) => Number(a.messages === 0) - Number(b.messages === 0));
-  const entries = sorted.map((topic) => ({ topic, element: entry(context, topic, onDensity) }));
+  const search = h("input", { type: "search", "aria-label": "Search topics and types" });
+  const known = new Map<string, ReturnType<typeof entry>>();
+  let entries: ReturnType<typeof entry>[] = [];
+  /** Takes over what is known of the topics now; those of a running robot come and grow. */
+  const renew = () => {
+    search.placeholder = `Search ${summary.topics.length} topics`;
+    // Those that have nothing come last.
+    const sorted = [...summary.topics].sort((a, b) => Number(a.messages === 0) - Number(b.messages === 0));
+    entries = sorted.map((topic) => {
+      const found = known.get(topic.topic) ?? entry(context, topic, onDensity);
+      known.set(topic.topic, found);
+      found.tell(topic);
+      return found;
+    });
+  };
   const none = empty("No topic matches", "Try another word, or clear the search.");
   const show = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = entries.filter(({ topic }) => {
-      const text = `${topic.topic} ${topic.type}`.toLowerCase();
+      const text = `${topic().topic} ${topic().type}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    list.replaceChildren(...found.map((one) => one.element));
-    if (found.length === 0 && entries.length > 0) list.replaceChildren(none);
+    const elements: HTMLElement[] = found.map((one) => one.element);
+    if (found.length === 0 && entries.length > 0) elements.push(none);
+    if (entries.length === 0)
+      elements.push(summary.live ? empty("No topics yet", "They appear here as soon as the robot has some.") : empty("No topics", "This recording has no channels."));
+    // Nothing is taken out and put back for nothing: it would lose its place and the pointer.
+    if (elements.some((one, index) => list.children[index] !== one) || list.children.length !== elements.length) list.replaceChildren(...elements);
   };
   search.addEventListener("input", show);
+  renew();
   show();
-  if (entries.length === 0) list.append(empty("No topics", "This recording has no channels."));
+  context.connection.on("topics", () => {
+    renew();
+    show();
+  });
   return h("aside", { class: "sidebar", "aria-label": "Topics" }, search, list);
 }
 
-function entry(context: Context, topic: Topic, onDensity: (topic: string, take: (lane: Float64Array) => void) => void) {
+function entry(context: Context, first: Topic, onDensity: (topic: string, take: (lane: Float64Array) => void) => void) {
+  let topic = first;
   let lane: Float64Array | undefined;
   const strip = canvas(`Messages on ${topic.topic} over time`, (context2d, width, height) => {
     if (!lane) return;
@@ -92,18 +108,20 @@ function entry(context: Context, topic: Topic, onDensity: (topic: string, take: 
       fields.replaceChildren(h("li", { class: "faint" }, String((error as Error).message)));
     }
   });
-  const add = h(
-    "button",
-    {
-      class: "topic",
-      title: `${topic.type || "no type"}, ${topic.encoding || "unknown encoding"}: click to add a panel`,
-      onclick: () => context.add(panelFor(topic)),
-    },
-    h("span", { class: "name" }, topic.topic),
-    h("span", { class: "type" }, topic.type || "no type"),
-    h("span", { class: "amount" }, `${count(topic.messages)} · ${rate(topic.hz) || "–"}`),
-  );
-  return h("li", { class: topic.messages === 0 ? "silent" : "" }, h("div", { class: "topic-row" }, open, add), strip.element, fields);
+  const type = h("span", { class: "type" });
+  const amount = h("span", { class: "amount" });
+  const add = h("button", { class: "topic", onclick: () => context.add(panelFor(topic)) }, h("span", { class: "name" }, topic.topic), type, amount);
+  const element = h("li", {}, h("div", { class: "topic-row" }, open, add), strip.element, fields);
+  /** Shows what is known of it now. */
+  const tell = (now: Topic) => {
+    topic = now;
+    element.className = topic.messages === 0 ? "silent" : "";
+    type.textContent = topic.type || "no type";
+    amount.textContent = `${count(topic.messages)} · ${rate(topic.hz) || "–"}`;
+    amount.title = topic.left ? `${count(topic.left)} more have left the window` : "";
+    add.title = `${topic.type || "no type"}, ${topic.encoding || "unknown encoding"}: click to add a panel`;
+  };
+  return { element, tell, topic: () => topic };
 }
 
 function fieldEntry(context: Context, topic: Topic, field: Field): HTMLElement {

@@ -10,6 +10,20 @@ export interface Topic {
   messages: number | null;
   hz: number | null;
   role: string | null;
+  /** Of a running robot: messages that have left the window. */
+  left?: number;
+}
+
+/** What is held of a running robot. */
+export interface Window {
+  from: number;
+  to: number;
+  age: number;
+  bytes: number;
+  messages: number;
+  left: number;
+  crowded_out: number;
+  connected: boolean;
 }
 
 export interface Problem {
@@ -32,6 +46,8 @@ export interface Summary {
   topics: Topic[];
   frame_topics: string[];
   problems: Problem[];
+  live: boolean;
+  window: Window | null;
   version: string;
 }
 
@@ -42,6 +58,9 @@ export interface PlayState {
   loop: boolean;
   together: boolean;
   dropped: Record<string, number>;
+  /** Of a running robot: whether this is the newest, and whether this moment has left the window. */
+  following?: boolean;
+  gone?: boolean;
 }
 
 export interface Edge {

@@ -12,7 +12,7 @@ use zenoh::query::{ConsolidationMode, QueryTarget};
 
 use crate::robot::{Inner, now};
 use crate::ros::{
-    Attachment, DescriptionError, Token, TopicKey, described_schema, description_request,
+    Attachment, DescriptionError, Token, TopicKey, described_schema, description_request, differs,
     ros_type_name,
 };
 
@@ -30,20 +30,24 @@ pub(crate) struct Described {
 struct State {
     channel: Arc<Channel>,
     is_pending: bool,
+    /// Whether a definition was found that is another one than the robot's.
+    is_other: bool,
 }
 
 impl Described {
     /// The channel of a key, with a definition from a folder or of the standard types if there is one.
     pub(crate) fn new(key: &TopicKey, token: &Token, definitions: &Definitions) -> Self {
         let name = ros_type_name(&key.dds_type);
-        let found = defined(&name, definitions);
+        let found = defined(&name, &key.type_hash, definitions);
+        let is_other = matches!(found, Found::Other);
+        let found = found.schema();
         let is_pending = found.is_none();
         // Without a definition the type's name is still worth keeping.
         let schema = found.unwrap_or_else(|| Schema {
             name,
             ..Schema::default()
         });
-        let mut metadata = BTreeMap::from([("type_hash".to_owned(), key.type_hash.clone())]);
+        let mut metadata = BTreeMap::from([(TYPE_HASH.to_owned(), key.type_hash.clone())]);
         if let Some(topic) = &token.topic {
             metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
         }
@@ -58,6 +62,7 @@ impl Described {
             state: Mutex::new(State {
                 channel,
                 is_pending,
+                is_other,
             }),
         }
     }
@@ -81,10 +86,19 @@ impl Described {
 
     /// Looks again, in definitions that were added.
     pub(crate) fn look_up(&self, definitions: &Definitions) {
-        let name = self.current().0.type_name().to_owned();
-        if let Some(schema) = defined(&name, definitions) {
-            self.learn(schema);
+        let channel = self.current().0;
+        let hash = channel.metadata.get(TYPE_HASH).map_or("", String::as_str);
+        match defined(channel.type_name(), hash, definitions) {
+            Found::Same(schema) => self.learn(schema),
+            Found::Other => self.state.lock().is_other = true,
+            Found::Nothing => {}
         }
+    }
+
+    /// Whether the only definition that could be had is another one than the robot's.
+    pub(crate) fn is_other(&self) -> bool {
+        let state = self.state.lock();
+        state.is_pending && state.is_other
     }
 
     fn learn(&self, schema: Schema) {
@@ -98,9 +112,36 @@ impl Described {
     }
 }
 
-fn defined(name: &str, definitions: &Definitions) -> Option<Schema> {
-    let text = definitions.full_text(name)?;
-    Some(Schema {
+/// The name of the robot's hash in a channel's metadata.
+const TYPE_HASH: &str = "type_hash";
+
+enum Found {
+    Same(Schema),
+    /// A type of this name is defined, but as the robot's hash says, otherwise than there: it would be read wrongly.
+    Other,
+    Nothing,
+}
+
+impl Found {
+    fn schema(self) -> Option<Schema> {
+        match self {
+            Found::Same(schema) => Some(schema),
+            Found::Other | Found::Nothing => None,
+        }
+    }
+}
+
+fn defined(name: &str, hash: &str, definitions: &Definitions) -> Found {
+    let Some(text) = definitions.full_text(name) else {
+        return Found::Nothing;
+    };
+    if differs(hash, name, &text) {
+        tracing::warn!(
+            "the robot's {name} is not the one that is known here ({hash}); its node is asked for it"
+        );
+        return Found::Other;
+    }
+    Found::Same(Schema {
         name: name.to_owned(),
         encoding: "ros2msg".to_owned(),
         data: text.into(),

@@ -57,6 +57,8 @@ pub struct TopicReport {
     pub refused: u64,
     /// Whether messages were written without a definition of their type, because none could be had.
     pub is_undefined: bool,
+    /// Whether that is because the definition of that name that is known here is another one than the robot's.
+    pub is_defined_otherwise: bool,
 }
 
 impl RecordReport {
@@ -309,7 +311,11 @@ impl Queue {
             Ok(()) => {
                 report.written += 1;
                 let schema = channel.schema.as_deref();
-                report.is_undefined |= schema.is_some_and(|schema| schema.data.is_empty());
+                let is_undefined = schema.is_some_and(|schema| schema.data.is_empty());
+                report.is_undefined |= is_undefined;
+                let described = sample.described.as_ref();
+                report.is_defined_otherwise |=
+                    is_undefined && described.is_some_and(|described| described.is_other());
                 Ok(())
             }
             Err(asof_formats::McapWriteError::BeforeEpoch { .. }) => {

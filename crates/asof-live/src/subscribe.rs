@@ -1,12 +1,14 @@
 //! Subscriptions: one for each exact key of the topics that are wanted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use asof_core::{Channel, Stamp};
 use parking_lot::Mutex;
 use zenoh::Wait;
+use zenoh::liveliness::LivelinessToken;
 use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
@@ -16,6 +18,9 @@ use crate::robot::{Inner, now};
 use crate::ros::{Attachment, Durability, QosProfile, Reliability};
 use crate::sample::Payload;
 use crate::{LiveError, Publisher, Sample};
+
+/// Numbers for subscribers that are announced.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) type Callback = Arc<dyn Fn(Sample) + Send + Sync>;
 type Wants = Box<dyn Fn(&Publisher) -> bool + Send + Sync>;
@@ -35,6 +40,8 @@ struct Topics {
     wants: Wants,
     callback: Callback,
     keys: Mutex<HashMap<String, Subscriber>>,
+    /// By the same keys: where publishers have to know that somebody listens.
+    announced: Mutex<HashMap<String, LivelinessToken>>,
 }
 
 /// Held for its life alone.
@@ -55,6 +62,7 @@ impl Subscription {
                 wants,
                 callback,
                 keys: Mutex::default(),
+                announced: Mutex::default(),
             }),
         }
     }
@@ -126,6 +134,7 @@ impl Interest for Topics {
             return;
         };
         let key = publisher.key.to_string();
+        self.announce(&robot, &key, publisher);
         let mut keys = self.keys.lock();
         if keys.contains_key(&key) {
             return;
@@ -140,6 +149,27 @@ impl Interest for Topics {
 }
 
 impl Topics {
+    /// Publishers of 2026 that can hand over buffers of graphics cards publish nothing that we could read, unless a
+    /// subscriber that cannot take such buffers says that it is there.
+    fn announce(&self, robot: &Inner, key: &str, publisher: &Publisher) {
+        let topic = publisher.token.topic.as_ref();
+        let mut announced = self.announced.lock();
+        if !topic.is_some_and(|topic| topic.has_buffers) || announced.contains_key(key) {
+            return;
+        }
+        let session = robot.session.zid().to_string();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let Some(token) = publisher.token.subscriber(&session, number) else {
+            return;
+        };
+        match robot.session.liveliness().declare_token(token).wait() {
+            Ok(token) => {
+                announced.insert(key.to_owned(), token);
+            }
+            Err(cause) => tracing::warn!("cannot say that {key} is listened to: {cause}"),
+        }
+    }
+
     fn declare(
         &self,
         robot: &Inner,

@@ -14,7 +14,7 @@ use zenoh_ext::{AdvancedPublisherBuilderExt, CacheConfig};
 
 const SOON: Duration = Duration::from_secs(20);
 const IMU: &str = "sensor_msgs::msg::dds_::Imu_";
-const HASH: &str = "RIHS01_7d9a00ff6dac1bb3a3a6a9ec2ba8ad7e0b6e8cde2e5ebd3e0b0f5f2a0f6a7d0a";
+const HASH: &str = "RIHS01_7d9a00ff131080897a5ec7e26e315954b8eae3353c3f995c55faf71574000b5b";
 
 /// A port of this machine that is free at the moment.
 fn free_port() -> u16 {
@@ -291,4 +291,69 @@ fn a_dropped_window_closes_for_those_who_wait() {
     let held = (*window).clone();
     drop(window);
     assert!(held.wait_for_change(SOON).is_err());
+}
+
+#[test]
+fn a_publisher_that_hands_over_buffers_is_told_that_somebody_listens() {
+    let (robot, observer) = pair();
+    let _window = observer
+        .create_window::<Sample>("/camera", 10)
+        .build()
+        .expect("a window");
+    let listeners = |topic: &str| {
+        let wanted = format!("@ros2_lv/0/*/*/*/MS/**/%{topic}/**");
+        let replies = robot
+            .session()
+            .liveliness()
+            .get(wanted)
+            .wait()
+            .expect("asked");
+        replies.into_iter().count()
+    };
+    // As publishers of ROS 2 before 2026 are known; nobody has to be told.
+    let _plain = token(&robot, 1, "/camera", &QosProfile::default().to_text());
+    observer
+        .wait_for_topic("/camera", SOON)
+        .expect("discovered");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(listeners("camera"), 0);
+    let qos = format!("{}/cuda:device0", QosProfile::default().to_text());
+    let _newer = token(&robot, 2, "/camera", &qos);
+    eventually("a listener", || listeners("camera") == 1);
+}
+
+#[test]
+fn a_type_that_is_defined_otherwise_on_the_robot_is_not_read_wrongly() {
+    let (robot, observer) = pair();
+    let other = HASH.replace("7d9a", "0000");
+    let session = robot.session();
+    let token = format!(
+        "@ros2_lv/0/{}/0/1/MP/%/%/driver/%imu/{IMU}/{other}/::,:,:,:,,",
+        session.zid()
+    );
+    let _token = session
+        .liveliness()
+        .declare_token(token)
+        .wait()
+        .expect("a token");
+    let topic = observer.wait_for_topic("/imu", SOON).expect("discovered");
+    let schema = topic.publishers[0].channel.schema.as_ref();
+    assert!(
+        schema.is_some_and(|schema| schema.name == "sensor_msgs/msg/Imu" && schema.data.is_empty())
+    );
+    let recorder = Recorder::start(
+        &observer,
+        Cursor::new(Vec::new()),
+        RecordOptions::default(),
+        |_| true,
+    );
+    let recorder = recorder.expect("a recorder");
+    eventually("a recorded message", || {
+        let put = session.put(format!("0/imu/{IMU}/{other}"), imu(1));
+        put.wait().expect("published");
+        std::thread::sleep(Duration::from_millis(50));
+        recorder.report().written() > 0
+    });
+    let report = recorder.stop().expect("stopped");
+    assert!(report.topics["/imu"].is_defined_otherwise, "{report:?}");
 }

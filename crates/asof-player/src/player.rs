@@ -28,6 +28,8 @@ pub struct Player {
     anchor: Option<(Instant, Stamp)>,
     pending: Vec<Event>,
     read_end: Stamp,
+    /// What was known of these has been asked for, and not told yet.
+    owed: Vec<String>,
 }
 
 /// How fast to play.
@@ -120,8 +122,9 @@ impl Player {
             anchor: None,
             pending: Vec::new(),
             read_end: Stamp::MAX,
+            owed: Vec::new(),
         };
-        player.restart(None);
+        player.restart();
         Ok(player)
     }
 
@@ -153,7 +156,7 @@ impl Player {
         if matches!(self.state, PlayState::Paused | PlayState::Ended) {
             self.anchor = None;
             if self.feed.with(|ahead| ahead.error.take()).is_some() {
-                self.restart(None);
+                self.restart();
             }
             self.become_state(PlayState::Playing);
         }
@@ -182,7 +185,10 @@ impl Player {
 
     /// Whether to wait at the end for a recording that still grows.
     pub fn set_follow(&mut self, is_following: bool) {
-        self.is_following = is_following;
+        if self.is_following != is_following {
+            self.is_following = is_following;
+            self.restart();
+        }
     }
 
     /// Goes to `at`, held within the recording: the next events are what was known as of then, and then
@@ -199,7 +205,8 @@ impl Player {
             order: None,
         };
         self.anchor = None;
-        self.restart(Some((self.topics.clone(), at)));
+        self.owed = self.names(&self.topics);
+        self.restart();
         if self.state == PlayState::Ended {
             self.become_state(PlayState::Paused);
         }
@@ -210,9 +217,9 @@ impl Player {
         let added = self.added(&topics);
         self.head.set_topics(&topics);
         self.topics = topics;
-        let is_new = !added.is_empty();
-        let backfill = is_new.then_some((Topics::Named(added), self.cursor.time));
-        self.restart(backfill);
+        self.owed.retain(|name| self.topics.contains(name));
+        self.owed.extend(added);
+        self.restart();
     }
 
     /// Steps to the next message, and hands it out. Pauses.
@@ -296,6 +303,7 @@ impl Player {
         let mut events = std::mem::take(&mut self.pending);
         let (at, backfill) = self.feed.with(|ahead| ahead.backfill.take()).unzip();
         if let (Some(at), Some(backfill)) = (at, backfill) {
+            self.owed.clear();
             events.push(Event::Backfill(at, backfill));
         }
         self.look_further();
@@ -334,7 +342,8 @@ impl Player {
             Speed::Unlimited => Stamp::MAX,
         };
         let ready = match (read.is_finished && !read.has_failed, read.through) {
-            (true, _) => Stamp::MAX,
+            // What has been added to a recording that grows is still to be read.
+            (true, _) => self.read_end,
             (false, Some(through)) => through,
             (false, None) => self.cursor.time,
         };
@@ -405,7 +414,7 @@ impl Player {
     fn finish(&mut self, events: &mut Vec<Event>) {
         if let Some(error) = self.feed.with(|ahead| ahead.error.take()) {
             self.become_state(PlayState::Paused);
-            self.restart(None);
+            self.restart();
             events.append(&mut self.pending);
             events.push(Event::Failed(error));
             return;
@@ -475,11 +484,12 @@ impl Player {
     fn stand_at(&mut self, cursor: Cursor) {
         self.cursor = cursor;
         self.anchor = None;
-        self.restart(None);
+        self.restart();
     }
 
-    /// Reads from the cursor on.
-    fn restart(&mut self, backfill: Option<(Topics, Stamp)>) {
+    /// Reads from the cursor on. What is owed from before is asked for again: the answer to an earlier question is
+    /// thrown away with the question.
+    fn restart(&mut self) {
         self.head.set_position(self.cursor.time);
         let range = self.cache.summary().range;
         // A recording that is complete is read to the end of time: what its summary says about its end
@@ -497,7 +507,8 @@ impl Player {
         self.feed.ask(Request {
             topics: self.topics.clone(),
             range: TimeRange::new(start, self.read_end),
-            backfill,
+            backfill: (!self.owed.is_empty())
+                .then(|| (Topics::Named(self.owed.clone()), self.cursor.time)),
         });
         self.look_further();
     }
@@ -515,13 +526,16 @@ impl Player {
         end.max(queued.unwrap_or(end)).max(self.cursor.time)
     }
 
-    fn added(&self, topics: &Topics) -> Vec<String> {
+    fn names(&self, topics: &Topics) -> Vec<String> {
         let summary = self.cache.summary();
-        let names = match topics {
+        match topics {
             Topics::All => summary.topics().into_iter().map(str::to_owned).collect(),
             Topics::Named(names) => names.clone(),
-        };
-        names
+        }
+    }
+
+    fn added(&self, topics: &Topics) -> Vec<String> {
+        self.names(topics)
             .into_iter()
             .filter(|name| !self.topics.contains(name))
             .collect()

@@ -324,6 +324,42 @@ fn a_seek_outside_of_the_recording_is_held_within_it() {
 }
 
 #[test]
+fn what_was_known_is_told_of_every_topic_however_fast_they_are_added() {
+    let tape = Tape::regular(5);
+    let mut desk = Desk::new(&cache(&tape), Topics::named(["/none"]));
+    desk.player.seek((2_000 * MS).into());
+    desk.pass(100);
+    desk.backfills.clear();
+    // The second comes before the answer for the first.
+    desk.player.set_topics(Topics::named(["/none", "/t0"]));
+    desk.player
+        .set_topics(Topics::named(["/none", "/t0", "/t1"]));
+    desk.pass(100);
+    let told: usize = desk.backfills.iter().map(|(_, orders)| orders.len()).sum();
+    assert_eq!(told, 2, "{:?}", desk.backfills);
+}
+
+#[test]
+fn what_comes_while_it_waits_at_the_end_is_not_passed_over() {
+    let tape = Tape::new(1, (0..10).map(|n| (0, n * 100 * MS)).collect());
+    let options = Options {
+        growing: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let cache = BlockCache::new(tape.clone(), options);
+    let mut desk = Desk::new(&cache, Topics::All);
+    desk.player.set_follow(true);
+    desk.player.play();
+    desk.pass(800);
+    // More comes before the last has been played: time must not pass over it.
+    tape.grow(&[(0, 905 * MS), (0, 910 * MS), (0, 950 * MS)]);
+    desk.pass(1_000);
+    tape.grow(&[(0, 2_000 * MS)]);
+    desk.pass(3_000);
+    assert_eq!(desk.seen, (0..14).collect::<Vec<u64>>());
+}
+
+#[test]
 fn a_topic_added_while_playing_comes_with_what_was_known_of_it() {
     let tape = Tape::regular(5);
     let mut desk = Desk::new(&cache(&tape), Topics::named(["/t0"]));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, Options};
 use asof_core::{Source, Stamp, Summary, Topics};
@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
 use crate::options::Limits;
+use crate::retained::Retained;
 use crate::series::Looks;
 use crate::tracks::Tracks;
 
@@ -20,6 +21,8 @@ use crate::tracks::Tracks;
 pub(crate) struct App {
     pub name: String,
     pub cache: BlockCache,
+    /// What the cache is over, where that is a running robot.
+    pub retained: Option<Retained>,
     /// Times are counted from here.
     pub start: Stamp,
     pub frames: Frames,
@@ -53,33 +56,50 @@ pub(crate) struct Together {
     pub since: Instant,
 }
 
+/// What is served.
+pub(crate) enum What {
+    Recorded(Arc<dyn Source>),
+    /// A running robot, and the time from which times are counted.
+    Live(Retained, Stamp),
+}
+
 /// What one client's player and its pictures take, with everything that is on its way.
 const OTHERS_AT_LEAST: u64 = 64 << 20;
 
 impl App {
-    pub fn new(
-        source: Arc<dyn Source>,
-        name: &str,
-        guard: Guard,
-        limits: Limits,
-        cache_bytes: u64,
-    ) -> Self {
-        // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
-        let others = (cache_bytes / 4).max(OTHERS_AT_LEAST);
-        let blocks = cache_bytes.saturating_sub(others).max(cache_bytes / 4);
-        let cache = BlockCache::over(source, Options::with_budget(blocks));
-        let range = cache.summary().range;
-        let start = if range.is_empty() {
-            Stamp::EPOCH
-        } else {
-            range.start
+    pub fn new(what: What, name: &str, guard: Guard, limits: Limits, cache_bytes: u64) -> Self {
+        let (cache, retained, start) = match what {
+            What::Recorded(source) => {
+                // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
+                let others = (cache_bytes / 4).max(OTHERS_AT_LEAST);
+                let blocks = cache_bytes.saturating_sub(others).max(cache_bytes / 4);
+                let cache = BlockCache::over(source, Options::with_budget(blocks));
+                let range = cache.summary().range;
+                let start = if range.is_empty() {
+                    Stamp::EPOCH
+                } else {
+                    range.start
+                };
+                (cache, None, start)
+            }
+            What::Live(retained, start) => {
+                // It is in memory already: nothing of it is ever old enough to be kept a second time.
+                let options = Options {
+                    growing: Some(Duration::MAX),
+                    ..Options::with_budget(1 << 20)
+                };
+                let cache = BlockCache::new(retained.clone(), options);
+                (cache, Some(retained), start)
+            }
         };
+        let is_live = retained.is_some();
         App {
             name: name.to_owned(),
             start,
-            frames: Frames::new(&cache),
-            looks: Looks::new(&cache, limits.series_bytes / 2),
-            tracks: Tracks::new(&cache, start, limits.series_bytes / 2),
+            frames: Frames::new(&cache, retained.as_ref()),
+            looks: Looks::new(&cache, limits.series_bytes / 2, is_live),
+            tracks: Tracks::new(&cache, start, limits.series_bytes / 2, is_live),
+            retained,
             guard,
             refusals: Refusals::default(),
             clients: Arc::new(Semaphore::new(limits.clients)),
@@ -125,18 +145,54 @@ impl App {
             "size": summary.size,
             "start": self.start.nanos().to_string(),
             "start_text": self.start.to_string(),
-            "duration": summary.range.duration_nanos(),
+            "duration": if self.retained.is_none() { summary.range.duration_nanos() } else { self.relative(summary.range.end).max(0) },
             "is_empty": summary.range.is_empty(),
             "messages": summary.messages,
             "chunks": summary.chunks,
             "compression": summary.compression,
-            "topics": topics(&summary),
+            "topics": self.topics(&summary),
             "frame_topics": self.frames.topics(),
             "attachments": summary.attachments.iter().map(attachment).collect::<Vec<_>>(),
             "metadata": summary.metadata.iter().map(|entry| &entry.name).collect::<Vec<_>>(),
             "problems": problems(&summary),
-            "live": false,
+            "live": self.retained.is_some(),
+            "window": self.window(),
             "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// The topics, with what they hold.
+    pub fn topics(&self, summary: &Summary) -> Value {
+        let mut topics = topics(summary);
+        let left = self.retained.as_ref().map(Retained::left_by_topic);
+        for topic in topics.as_array_mut().into_iter().flatten() {
+            let left = left.as_ref().zip(topic["topic"].as_str());
+            if let Some(count) = left.map(|(left, name)| left.get(name).copied().unwrap_or(0)) {
+                topic["left"] = count.into();
+            }
+        }
+        topics
+    }
+
+    /// What is held of a running robot; nothing for a recording.
+    pub fn window(&self) -> Value {
+        let Some(retained) = &self.retained else {
+            return Value::Null;
+        };
+        let (range, counts) = (retained.summary().range, retained.counts());
+        let retention = retained.retention();
+        let ends = (!range.is_empty()).then_some(range);
+        json!({
+            "from": ends.map_or(0, |range| self.relative(range.start)),
+            "to": ends.map_or(0, |range| self.relative(range.end)),
+            "age": u64::try_from(retention.age.as_nanos()).unwrap_or(u64::MAX),
+            "budget": retention.bytes,
+            "bytes": counts.bytes,
+            "messages": counts.messages,
+            "left": counts.left,
+            "crowded_out": counts.crowded_out,
+            "refused": counts.refused,
+            "connected": retained.is_connected(),
         })
     }
 
@@ -149,6 +205,7 @@ impl App {
             "sessions": self.sessions.load(Ordering::Relaxed),
             "dropped": self.dropped.load(Ordering::Relaxed),
             "refused": self.refusals.counts(),
+            "window": self.window(),
             "together": { "by": together.by, "playing": together.is_playing, "t": self.relative(together.position) },
             "cache": {
                 "budget": cache.budget, "held": cache.accounted, "peak": cache.peak, "blocks": cache.blocks,
@@ -214,13 +271,16 @@ fn role_of(type_name: &str) -> Option<&'static str> {
         | "sensor_msgs/PointCloud2"
         | "foxglove.LaserScan"
         | "foxglove.PointCloud" => "points",
-        "nav_msgs/OccupancyGrid" => "grid",
+        "nav_msgs/OccupancyGrid" | "foxglove.Grid" => "grid",
         "nav_msgs/Odometry"
         | "geometry_msgs/PoseStamped"
         | "geometry_msgs/PoseWithCovarianceStamped"
-        | "foxglove.PoseInFrame" => "pose",
+        | "foxglove.PoseInFrame"
+        | "foxglove.Odometry" => "pose",
         "nav_msgs/Path" | "geometry_msgs/PoseArray" | "foxglove.PosesInFrame" => "path",
-        "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" => "marker",
+        "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" | "foxglove.SceneUpdate" => {
+            "marker"
+        }
         "rcl_interfaces/Log" | "rosgraph_msgs/Log" | "foxglove.Log" => "log",
         "sensor_msgs/NavSatFix" | "foxglove.LocationFix" => "gps",
         "tf2_msgs/TFMessage"

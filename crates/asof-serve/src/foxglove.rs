@@ -3,6 +3,8 @@
 //! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages
 //! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
 //! cannot be given a connection; the few messages that are needed are written here.
+//!
+//! A running robot has no controls either: its channels are advertised as they come, and so are its messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::guard::Refusal;
+use crate::head::Head;
 use crate::outbox::{Key, Outbox};
+use crate::retained::Retained;
 use crate::wire::{Incoming, Wire};
 
 /// The subprotocols, from the newest.
@@ -59,9 +63,14 @@ struct PlaybackRequest {
 struct Session {
     app: Arc<App>,
     outbox: Arc<Outbox>,
-    player: Player,
-    /// The channels, by number.
+    feed: Feed,
+    /// The channels, by number. Of a running robot's, those that have gone keep their numbers.
     channels: Vec<Arc<Channel>>,
+    /// Which of a robot's channels have been looked at, and when to look at those again that had no schema yet.
+    seen_channels: Option<u64>,
+    look_again: Option<Instant>,
+    gone: Vec<usize>,
+    has_advertised: bool,
     /// Numbers by address, of those that were met.
     numbers: HashMap<usize, (Arc<Channel>, Option<u32>)>,
     /// Subscriptions and their channels.
@@ -73,6 +82,15 @@ struct Session {
     told_time: Option<Stamp>,
 }
 
+/// Where messages come from.
+enum Feed {
+    Recorded(Player),
+    Live(Head),
+}
+
+/// So long a robot's node may take to describe a type, before it is advertised without.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 const MESSAGE_DATA: u8 = 1;
 const TIME: u8 = 2;
 const PLAYBACK_STATE: u8 = 5;
@@ -81,7 +99,8 @@ const PLAYBACK_CONTROL: u8 = 3;
 /// Serves one client until it goes.
 pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
     // A client of the older protocol has no controls: it sees the recording played over and over.
-    let has_controls = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
+    let is_new = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
+    let has_controls = is_new && app.retained.is_none();
     let mut over = app.over.subscribe();
     let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
     let mut session = match Session::new(&app, &outbox, has_controls) {
@@ -93,9 +112,9 @@ pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
     };
     let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
     session.greet();
-    if !has_controls {
-        session.player.set_loop(true);
-        session.player.play();
+    if let (Feed::Recorded(player), false) = (&mut session.feed, has_controls) {
+        player.set_loop(true);
+        player.play();
     }
     loop {
         tokio::select! {
@@ -126,16 +145,19 @@ pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
-        let summary = app.cache.summary();
+        let feed = match &app.retained {
+            Some(retained) => Feed::Live(Head::new(retained, app.start)),
+            None => Feed::Recorded(Player::new(&app.cache, Topics::Named(Vec::new()))?),
+        };
         Ok(Session {
             app: Arc::clone(app),
             outbox: Arc::clone(outbox),
-            player: Player::new(&app.cache, Topics::Named(Vec::new()))?,
-            channels: summary
-                .channels
-                .iter()
-                .map(|entry| Arc::clone(&entry.channel))
-                .collect(),
+            feed,
+            channels: Vec::new(),
+            seen_channels: None,
+            look_again: None,
+            gone: Vec::new(),
+            has_advertised: false,
             numbers: HashMap::new(),
             subscriptions: HashMap::new(),
             has_new_topics: false,
@@ -145,7 +167,7 @@ impl Session {
         })
     }
 
-    fn greet(&self) {
+    fn greet(&mut self) {
         let range = self.app.cache.summary().range;
         let mut info = json!({
             "op": "serverInfo",
@@ -155,13 +177,59 @@ impl Session {
             "metadata": {},
             "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
         });
-        if !range.is_empty() {
+        if !range.is_empty() && self.app.retained.is_none() {
             info["dataStartTime"] = seconds(range.start);
             info["dataEndTime"] = seconds(range.end);
         }
         self.say(&info);
-        let channels: Vec<Value> = self.channels.iter().enumerate().map(advertised).collect();
-        self.say(&json!({ "op": "advertise", "channels": channels }));
+        self.advertise();
+    }
+
+    /// Tells of channels that are new, and of those that have gone.
+    fn advertise(&mut self) {
+        let now = Instant::now();
+        let version = self.app.retained.as_ref().map(Retained::channels_version);
+        if version != self.seen_channels {
+            self.look_again = Some(now + PATIENCE);
+        } else if self.look_again.is_some_and(|again| now >= again) {
+            self.look_again = None;
+        } else if self.has_advertised {
+            return;
+        }
+        self.seen_channels = version;
+        let summary = self.app.cache.summary();
+        let current: Vec<&Arc<Channel>> = summary
+            .channels
+            .iter()
+            .map(|entry| &entry.channel)
+            .collect();
+        let is_there = |one: &Arc<Channel>| current.iter().any(|other| Arc::ptr_eq(one, other));
+        let gone: Vec<usize> = (0..self.channels.len())
+            .filter(|&id| !is_there(&self.channels[id]) && !self.gone.contains(&id))
+            .collect();
+        if !gone.is_empty() {
+            self.say(&json!({ "op": "unadvertise", "channelIds": gone }));
+            self.subscriptions
+                .retain(|_, channel| !gone.contains(&(*channel as usize)));
+            self.has_new_topics = true;
+            self.gone.extend(gone);
+        }
+        // A robot's types may still be on their way.
+        let waits = self.app.retained.is_some() && self.look_again.is_some();
+        let first = self.channels.len();
+        for channel in current {
+            let is_known = self.channels.iter().any(|one| Arc::ptr_eq(one, channel));
+            if !(is_known || waits && is_bare(channel)) {
+                self.channels.push(Arc::clone(channel));
+            }
+        }
+        if self.channels.len() > first || !self.has_advertised {
+            self.has_advertised = true;
+            self.numbers.clear();
+            let new = self.channels.iter().enumerate().skip(first);
+            let channels: Vec<Value> = new.map(advertised).collect();
+            self.say(&json!({ "op": "advertise", "channels": channels }));
+        }
     }
 
     fn obey(&mut self, text: &str) {
@@ -186,7 +254,7 @@ impl Session {
 
     fn subscribe(&mut self, wanted: &Subscribe) {
         let channel = usize::try_from(wanted.channel_id).unwrap_or(usize::MAX);
-        if channel >= self.channels.len() {
+        if channel >= self.channels.len() || self.gone.contains(&channel) {
             return self.complain(&format!("there is no channel {}", wanted.channel_id));
         }
         if self.subscriptions.len() >= self.app.limits.subscriptions {
@@ -209,49 +277,66 @@ impl Session {
                 .note(Refusal::Malformed, "a binary message");
             return self.complain("this is no request that the server knows");
         };
-        self.player
-            .set_speed(Speed::Times(f64::from(request.speed)));
+        let Feed::Recorded(player) = &mut self.feed else {
+            return self.complain("this is a running robot: it cannot be played");
+        };
+        player.set_speed(Speed::Times(f64::from(request.speed)));
         if let Some(seek) = request.seek {
             let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
-            self.player.seek(at);
+            player.seek(at);
         }
         if request.is_playing {
-            self.player.play();
+            player.play();
         } else {
-            self.player.pause();
+            player.pause();
         }
-        self.tell_state(request.seek.is_some(), &request.id);
+        self.tell_state(Some(&request));
     }
 
     fn pause_until_next(&self) -> Duration {
         if self.has_new_topics {
             return Duration::ZERO;
         }
-        match self.player.state() {
+        let Feed::Recorded(player) = &self.feed else {
+            return Duration::from_millis(5);
+        };
+        match player.state() {
             PlayState::Playing | PlayState::Buffering => Duration::from_millis(10),
             PlayState::Paused | PlayState::Ended => Duration::from_millis(25),
         }
     }
 
     fn tick(&mut self) {
-        if std::mem::take(&mut self.has_new_topics) {
-            let mut topics: Vec<String> = self
-                .subscriptions
-                .values()
-                .map(|&channel| self.channels[channel as usize].topic.clone())
-                .collect();
-            topics.sort();
-            topics.dedup();
-            self.player.set_topics(Topics::Named(topics));
+        if self.app.retained.is_some() {
+            self.advertise();
         }
-        for event in self.player.tick(Instant::now()) {
-            match event {
-                Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
-                Event::Failed(error) => self.complain(&error.to_string()),
-                _ => {}
+        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
+        match &mut self.feed {
+            Feed::Live(head) => {
+                let known = topics.map(|topics| head.set_topics(topics));
+                let tail = head.take();
+                for (topic, count) in &tail.missed {
+                    self.outbox.missed(topic, *count);
+                }
+                if let Some(known) = known {
+                    self.send(&known);
+                }
+                self.send(&tail.batch);
+            }
+            Feed::Recorded(player) => {
+                if let Some(topics) = topics {
+                    player.set_topics(Topics::Named(topics));
+                }
+                for event in player.tick(Instant::now()) {
+                    match event {
+                        Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
+                        Event::Failed(error) => self.complain(&error.to_string()),
+                        _ => {}
+                    }
+                }
             }
         }
-        let position = self.player.position().max(self.app.start);
+        let position = self.position();
         if self.told_time != Some(position) {
             self.told_time = Some(position);
             let mut bytes = vec![TIME];
@@ -259,10 +344,27 @@ impl Session {
             self.outbox
                 .push(Key::Frames, None, Frame::Binary(bytes.into()));
         }
-        let state = (self.player.state(), self.speed().to_bits());
-        if self.told_state != Some(state) {
-            self.tell_state(false, "");
-        }
+        self.tell_state(None);
+    }
+
+    /// The topics that are subscribed, each once.
+    fn topics(&self) -> Vec<String> {
+        let mut topics: Vec<String> = self
+            .subscriptions
+            .values()
+            .map(|&channel| self.channels[channel as usize].topic.clone())
+            .collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    }
+
+    fn position(&self) -> Stamp {
+        let position = match &self.feed {
+            Feed::Recorded(player) => player.position(),
+            Feed::Live(head) => head.position(),
+        };
+        position.max(self.app.start)
     }
 
     fn send(&mut self, batch: &Batch) {
@@ -302,34 +404,37 @@ impl Session {
         entry.or_insert_with(|| (Arc::clone(channel), find())).1
     }
 
-    fn speed(&self) -> f32 {
-        match self.player.speed() {
+    /// Says how it plays, where that has changed or was asked for.
+    fn tell_state(&mut self, request: Option<&PlaybackRequest>) {
+        let Feed::Recorded(player) = &self.feed else {
+            return;
+        };
+        let speed = match player.speed() {
             Speed::Times(times) => times as f32,
             Speed::Unlimited => 10.0,
-        }
-    }
-
-    fn tell_state(&mut self, did_seek: bool, request: &str) {
-        let state = self.player.state();
-        self.told_state = Some((state, self.speed().to_bits()));
-        if !self.has_controls {
+        };
+        let state = (player.state(), speed.to_bits());
+        if !self.has_controls || (request.is_none() && self.told_state == Some(state)) {
             return;
         }
-        let position = self.player.position().max(self.app.start);
         let mut bytes = vec![
             PLAYBACK_STATE,
-            match state {
+            match player.state() {
                 PlayState::Playing => 0,
                 PlayState::Paused => 1,
                 PlayState::Buffering => 2,
                 PlayState::Ended => 3,
             },
         ];
-        bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
-        bytes.extend(self.speed().to_le_bytes());
+        let id = request.map_or("", |request| &request.id);
+        let did_seek = request.is_some_and(|request| request.seek.is_some());
+        let position = self.position().to_unsigned_nanos().unwrap_or(0);
+        bytes.extend(position.to_le_bytes());
+        bytes.extend(speed.to_le_bytes());
         bytes.push(u8::from(did_seek));
-        bytes.extend((request.len() as u32).to_le_bytes());
-        bytes.extend(request.as_bytes());
+        bytes.extend((id.len() as u32).to_le_bytes());
+        bytes.extend(id.as_bytes());
+        self.told_state = Some(state);
         self.outbox
             .push(Key::None, None, Frame::Binary(bytes.into()));
     }
@@ -363,6 +468,12 @@ impl PlaybackRequest {
             id: std::str::from_utf8(id).ok()?.to_owned(),
         })
     }
+}
+
+/// Whether a type is known by its name alone.
+fn is_bare(channel: &Channel) -> bool {
+    let schema = channel.schema.as_ref();
+    schema.is_some_and(|schema| schema.data.is_empty())
 }
 
 fn advertised((id, channel): (usize, &Arc<Channel>)) -> Value {

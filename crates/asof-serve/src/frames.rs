@@ -1,26 +1,35 @@
 //! Where the frames were, at any time of a recording, in bounded memory.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Message, Query, Source, Stamp, TimeRange};
-use asof_tf::ros::{self, Encoding};
-use asof_tf::{Extrapolation, Options, TransformBuffer};
-use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
+use asof_core::{Query, Source, Stamp, Summary, TimeRange, Topics};
+use asof_tf::{Extrapolation, Options, TransformBuffer, has_transforms};
+use nalgebra::Isometry3;
 use serde::Serialize;
 
-use crate::record::Decoders;
+use crate::retained::Retained;
 
 /// The transforms of a recording.
 ///
 /// A recording with few transforms is read once. Of one with many, a buffer holds a stretch of time and what
-/// came shortly before it; a handful of them is kept.
+/// came shortly before it; a handful of them is kept. Those of a running robot go into one buffer as they come.
 pub(crate) struct Frames {
     cache: BlockCache,
-    topics: Vec<String>,
     /// Whether one buffer holds all.
     is_small: bool,
     buffers: Mutex<Vec<(i64, Arc<TransformBuffer>)>>,
+    live: Option<LiveFrames>,
+}
+
+struct LiveFrames {
+    retained: Retained,
+    buffer: Arc<TransformBuffer>,
+    /// How far the robot's transforms have been taken in.
+    next: Mutex<u64>,
+    /// How far the robot's clock is behind ours, in nanoseconds; zero where they agree.
+    behind: AtomicI64,
 }
 
 /// A pose as `[x, y, z, qx, qy, qz, qw]`.
@@ -47,37 +56,74 @@ const BEFORE: i64 = 10_000_000_000;
 /// and this much behind it, so that there is something to interpolate with.
 const BEHIND: i64 = 1_000_000_000;
 const MOST_BUFFERS: usize = 6;
+/// Clocks that differ by less than this, in nanoseconds, are the same clock.
+const CLOCKS_AGREE: u64 = 2_000_000_000;
 
 impl Frames {
-    pub fn new(cache: &BlockCache) -> Self {
+    pub fn new(cache: &BlockCache, retained: Option<&Retained>) -> Self {
         let summary = cache.summary();
         let of_frames = summary
             .channels
             .iter()
-            .filter(|entry| kind_of(entry.channel.type_name()).is_some());
-        let mut topics: Vec<String> = of_frames
-            .clone()
-            .map(|entry| entry.channel.topic.clone())
-            .collect();
-        topics.sort();
-        topics.dedup();
+            .filter(|entry| has_transforms(&entry.channel));
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
+        let live = retained.map(|retained| {
+            let options = Options::default().window(retained.retention().age);
+            LiveFrames {
+                retained: retained.clone(),
+                buffer: Arc::new(TransformBuffer::with_options(options)),
+                next: Mutex::default(),
+                behind: AtomicI64::new(0),
+            }
+        });
         Frames {
             cache: cache.clone(),
-            topics,
             is_small: messages.is_some_and(|messages| messages <= SMALL),
             buffers: Mutex::default(),
+            live,
         }
     }
 
     /// The topics that transforms come on.
-    pub fn topics(&self) -> &[String] {
-        &self.topics
+    pub fn topics(&self) -> Vec<String> {
+        topics(&self.cache.summary())
+    }
+
+    /// Takes in what a running robot has said since. Static transforms are said once: they must not leave unheard.
+    pub fn catch_up(&self) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        let mut next = live.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = live
+            .retained
+            .tail(&Topics::Named(topics(&live.retained.summary())), *next);
+        *next = tail.next;
+        if tail.batch.is_empty() {
+            return;
+        }
+        let problems = live.buffer.absorb(&tail.batch);
+        let edges = live.buffer.edges();
+        let moving = edges.iter().filter(|edge| !edge.is_static);
+        if let Some(newest) = moving
+            .filter_map(|edge| edge.range.map(|range| range.end))
+            .max()
+        {
+            let behind = tail.batch.range().end.since(newest);
+            // Some are sent ahead of their time, some late.
+            let agrees = behind.unsigned_abs() < CLOCKS_AGREE;
+            live.behind
+                .store(if agrees { 0 } else { behind }, Ordering::Relaxed);
+        }
+        for problem in problems {
+            tracing::debug!("a transform is left out: {}", problem.message);
+        }
     }
 
     /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
     pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
         let buffer = self.buffer(at);
+        let at = self.on_their_clock(at);
         let edges = buffer.edges().into_iter().map(|edge| {
             let (parent, child) = (edge.parent.as_str(), edge.child.as_str());
             let pose = buffer.lookup_with(parent, child, at, Extrapolation::Hold(u64::MAX));
@@ -99,10 +145,11 @@ impl Frames {
 
     /// The root of the tree that `frame` is in, and where `frame` was in it at `stamp`; `logged` is when that was said.
     pub fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
+        let buffer = self.buffer(logged);
+        let logged = self.on_their_clock(logged);
         // A clock that is far off says nothing about the recording's time.
         let is_near = stamp.since(logged).unsigned_abs() < STRETCH as u64;
         let stamp = if is_near { stamp } else { logged };
-        let buffer = self.buffer(logged);
         let mut root = frame.to_owned();
         for _ in 0..256 {
             match buffer.parent(root.as_str()) {
@@ -118,7 +165,20 @@ impl Frames {
         Some((root, parts_of(&pose)))
     }
 
+    /// What a running robot's clock said at a time of ours.
+    fn on_their_clock(&self, at: Stamp) -> Stamp {
+        let behind = self
+            .live
+            .as_ref()
+            .map_or(0, |live| live.behind.load(Ordering::Relaxed));
+        at.plus_nanos(-behind)
+    }
+
     fn buffer(&self, at: Stamp) -> Arc<TransformBuffer> {
+        if let Some(live) = &self.live {
+            self.catch_up();
+            return Arc::clone(&live.buffer);
+        }
         let key = if self.is_small {
             0
         } else {
@@ -151,24 +211,22 @@ impl Frames {
 
     fn read(&self, range: TimeRange) -> TransformBuffer {
         let buffer = TransformBuffer::with_options(Options::unbounded());
-        let is_static = |topic: &&String| topic.rsplit('/').next() == Some("tf_static");
-        let (fixed, moving): (Vec<&String>, Vec<&String>) = self.topics.iter().partition(is_static);
-        let mut decoders = Decoders::default();
-        for (topics, range, is_static) in [(fixed, TimeRange::ALL, true), (moving, range, false)] {
+        let is_static = |topic: &String| topic.rsplit('/').next() == Some("tf_static");
+        let (fixed, moving): (Vec<String>, Vec<String>) =
+            self.topics().into_iter().partition(is_static);
+        for (topics, range) in [(fixed, TimeRange::ALL), (moving, range)] {
             if topics.is_empty() {
                 continue;
             }
             let query = Query::topics(topics).between(range);
             for batch in self.cache.read_as(&query, HeadClass::Scrub) {
-                let batch = match batch {
-                    Ok(batch) => batch,
+                match batch {
+                    // What cannot be used is left out here; `asof tf` tells of it.
+                    Ok(batch) => drop(buffer.absorb(&batch)),
                     Err(error) => {
                         tracing::warn!("transforms cannot be read on: {error}");
                         break;
                     }
-                };
-                for message in batch.iter() {
-                    add(&buffer, &message.to_message(), is_static, &mut decoders);
                 }
             }
         }
@@ -176,90 +234,16 @@ impl Frames {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransformKind {
-    Ros,
-    Foxglove,
-}
-
-fn kind_of(type_name: &str) -> Option<TransformKind> {
-    match type_name {
-        "tf2_msgs/msg/TFMessage" | "tf2_msgs/TFMessage" | "tf/tfMessage" => {
-            Some(TransformKind::Ros)
-        }
-        "foxglove.FrameTransform" | "foxglove.FrameTransforms" => Some(TransformKind::Foxglove),
-        _ => None,
-    }
-}
-
-/// Adds what a message says; what cannot be used is left out here, `asof tf` tells of it.
-fn add(buffer: &TransformBuffer, message: &Message, is_static: bool, decoders: &mut Decoders) {
-    let transforms = match kind_of(message.channel.type_name()) {
-        Some(TransformKind::Ros) => {
-            let is_ros1 = message.channel.message_encoding == "ros1";
-            let encoding = if is_ros1 {
-                Encoding::Ros1
-            } else {
-                Encoding::Cdr
-            };
-            let transforms = ros::tf_message(encoding, &message.payload).unwrap_or_default();
-            transforms
-                .into_iter()
-                .map(|one| (one.parent, one.child, one.stamp, one.isometry))
-                .collect()
-        }
-        Some(TransformKind::Foxglove) => of_foxglove(message, decoders),
-        None => return,
-    };
-    for (parent, child, stamp, isometry) in transforms {
-        let added = if is_static {
-            buffer.update_static(parent.as_str(), child.as_str(), isometry)
-        } else {
-            buffer.update(parent.as_str(), child.as_str(), stamp, isometry)
-        };
-        if let Err(error) = added {
-            tracing::trace!("a transform is left out: {error}");
-        }
-    }
-}
-
-fn of_foxglove(
-    message: &Message,
-    decoders: &mut Decoders,
-) -> Vec<(String, String, Stamp, Isometry3<f64>)> {
-    let Ok(text) = decoders.json(message) else {
-        return Vec::new();
-    };
-    let Ok(value) = serde_json::from_slice::<serde_json::Value>(&text) else {
-        return Vec::new();
-    };
-    let all = match value.get("transforms").and_then(|all| all.as_array()) {
-        Some(all) => all.clone(),
-        None => vec![value],
-    };
-    let one = |value: serde_json::Value| {
-        let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
-        let part = |of: &str, name: &str| value.get(of)?.get(name)?.as_f64();
-        let stamp = value.get("timestamp");
-        let field = |names: [&str; 2]| names.iter().find_map(|name| stamp?.get(name)?.as_i64());
-        let stamp = field(["seconds", "sec"])
-            .zip(field(["nanos", "nsec"]))
-            .map_or(message.log_time, |(seconds, nanos)| {
-                Stamp::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-            });
-        let translation = ["x", "y", "z"].map(|name| part("translation", name).unwrap_or(0.0));
-        let [x, y, z] = ["x", "y", "z"].map(|name| part("rotation", name).unwrap_or(0.0));
-        let w = part("rotation", "w").unwrap_or(1.0);
-        let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, x, y, z));
-        let isometry = Isometry3::from_parts(Translation3::from(translation), rotation);
-        Some((
-            text("parent_frame_id")?,
-            text("child_frame_id")?,
-            stamp,
-            isometry,
-        ))
-    };
-    all.into_iter().filter_map(one).collect()
+fn topics(summary: &Summary) -> Vec<String> {
+    let mut topics: Vec<String> = summary
+        .channels
+        .iter()
+        .filter(|entry| has_transforms(&entry.channel))
+        .map(|entry| entry.channel.topic.clone())
+        .collect();
+    topics.sort();
+    topics.dedup();
+    topics
 }
 
 fn parts_of(pose: &Isometry3<f64>) -> Pose {

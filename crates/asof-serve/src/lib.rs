@@ -5,6 +5,9 @@
 //! Foxglove's WebSocket protocol for whoever speaks it. One block cache holds what was read, for all clients;
 //! each has a player of its own. Nothing is ever written to the source.
 //!
+//! A running robot is served the same way: [`Server::start_live`] shows what a [`Retained`] holds of it, the last
+//! minutes, and what comes.
+//!
 //! ```
 //! use std::io::{Read, Write};
 //! use std::sync::Arc;
@@ -35,10 +38,12 @@ mod app;
 mod foxglove;
 mod frames;
 mod guard;
+mod head;
 mod options;
 mod outbox;
 mod page;
 mod record;
+mod retained;
 mod routes;
 mod series;
 mod server;
@@ -48,4 +53,5 @@ mod tracks;
 mod wire;
 
 pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
+pub use retained::{Retained, RetainedCounts, Retention};
 pub use server::Server;

@@ -20,6 +20,10 @@ pub(crate) enum Key {
     Loaded,
     /// What is wrong with the recording.
     Problems,
+    /// What is held of a running robot.
+    Window,
+    /// Which topics there are.
+    Topics,
     /// What is known on a topic, in the form that was asked for.
     Topic(u32),
 }
@@ -120,6 +124,11 @@ impl Outbox {
     pub fn stalled_for(&self, now: Instant) -> Duration {
         let since = self.lock().sending;
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Counts messages that were not even put in: so many came at once.
+    pub fn missed(&self, topic: &str, count: u64) {
+        *self.lock().dropped.entry(topic.to_owned()).or_default() += count;
     }
 
     /// Messages that gave way to later ones, by topic.

@@ -222,6 +222,8 @@ struct ManyMessages {
     start: Option<i64>,
     end: Option<i64>,
     limit: Option<usize>,
+    /// So many, from the end backwards.
+    last: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -239,6 +241,7 @@ struct Stretch {
     topic: String,
     #[serde(default)]
     path: String,
+    topics: Option<String>,
     start: Option<i64>,
     end: Option<i64>,
     columns: Option<usize>,
@@ -337,23 +340,34 @@ async fn messages(State(app): Shared, Query(asked): Query<ManyMessages>) -> Resp
             .map_or(asof_core::Stamp::MIN, |t| app.absolute(t));
         let end = asked.end.map_or(asof_core::Stamp::MAX, |t| app.absolute(t));
         let query = SourceQuery {
-            topics: Topics::named([asked.topic]),
+            topics: Topics::named([asked.topic.clone()]),
             range: TimeRange::new(start, end),
         };
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
-        let mut all = String::from("[");
-        let mut count = 0;
-        crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
-            if count > 0 {
-                all.push(',');
-            }
-            all.push_str(&show.show(&message, Form::Json).text());
-            count += 1;
-            count < limit && all.len() < app.limits.answer_bytes
-        })?;
-        all.push(']');
-        Ok::<_, String>(all)
+        let mut all = Vec::new();
+        let mut bytes = 0;
+        let mut take = |message: &asof_core::Message| {
+            let text = show.show(message, Form::Json).text();
+            bytes += text.len();
+            all.push(text);
+            bytes < app.limits.answer_bytes
+        };
+        if let Some(last) = asked.last {
+            let known = app.cache.last_n(&asked.topic, end, last.min(MOST_MESSAGES));
+            let known = known.map_err(|error| error.to_string())?;
+            let mut since = known.iter().rev().filter(|one| one.log_time >= start);
+            // From the newest, so that it is the oldest that are left out of a long answer.
+            let _ = since.all(|message| take(&message.to_message()));
+            all.reverse();
+        } else {
+            let mut left = limit;
+            crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
+                left = left.saturating_sub(1);
+                take(&message) && left > 0
+            })?;
+        }
+        Ok::<_, String>(format!("[{}]", all.join(",")))
     };
     match read(&app, work).await {
         Ok(Ok(all)) => json_bytes(all.into()),
@@ -402,7 +416,13 @@ async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
 }
 
 async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
-    stream(&app, What::Density, &asked)
+    let topics = if let Some(topics) = &asked.topics {
+        topics.split(',').map(str::to_owned).collect()
+    } else {
+        let summary = app.cache.summary();
+        summary.topics().into_iter().map(str::to_owned).collect()
+    };
+    stream(&app, What::Density { topics }, &asked)
 }
 
 /// The columns as they become ready; see `API.md` for the bytes.

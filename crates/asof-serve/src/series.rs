@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Channel, Message, Query, Source, Stamp, TimeRange};
+use asof_core::{Channel, Message, Query, Stamp, TimeRange};
 use asof_decode::{Decoder, Payload};
 use tokio::sync::{Semaphore, watch};
 
@@ -17,8 +17,8 @@ use crate::record::Path;
 pub(crate) enum What {
     /// The least and the greatest value of a field in each column: two lanes.
     MinMax { topic: String, path: String },
-    /// Messages in each column: a lane for every topic, in the order of the summary.
-    Density,
+    /// Messages in each column: a lane for every topic, in this order.
+    Density { topics: Vec<String> },
 }
 
 /// What is computed, of which time, in how many columns.
@@ -56,6 +56,8 @@ pub(crate) struct Looks {
     turns: Arc<Semaphore>,
     most_bytes: usize,
     held: Arc<AtomicUsize>,
+    /// What goes on has another answer each time.
+    is_live: bool,
 }
 
 #[derive(Default)]
@@ -71,13 +73,14 @@ pub(crate) const MOST_COLUMNS: usize = 4096;
 const AT_ONCE: usize = 2;
 
 impl Looks {
-    pub fn new(cache: &BlockCache, most_bytes: usize) -> Self {
+    pub fn new(cache: &BlockCache, most_bytes: usize, is_live: bool) -> Self {
         Looks {
             cache: cache.clone(),
             known: Mutex::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             most_bytes,
             held: Arc::default(),
+            is_live,
         }
     }
 
@@ -85,7 +88,9 @@ impl Looks {
     /// their way take all the memory that there is for them.
     pub fn get(&self, plan: &Plan) -> Option<(Arc<Look>, watch::Receiver<usize>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(look) = known.looks.get(plan) {
+        if self.is_live {
+            known.forget(plan);
+        } else if let Some(look) = known.looks.get(plan) {
             let look = Arc::clone(look);
             // A look that nobody waited for has been given up.
             let is_alive = *look.ready.borrow() > look.columns || look.ready.receiver_count() > 0;
@@ -99,7 +104,7 @@ impl Looks {
         }
         let lanes = match plan.what {
             What::MinMax { .. } => 2,
-            What::Density => self.cache.summary().topics().len(),
+            What::Density { ref topics } => topics.len(),
         };
         let bytes = bytes_of(lanes, plan.columns);
         if self.held.load(Ordering::Relaxed) + bytes > 2 * self.most_bytes {
@@ -133,7 +138,7 @@ impl Looks {
                 let _turn = turn;
                 let done = match &plan.what {
                     What::MinMax { topic, path } => min_max(&cache, &plan, topic, path, &look),
-                    What::Density => density(&cache, &plan, &look),
+                    What::Density { topics } => density(&cache, &plan, topics, &look),
                 };
                 if let Err(error) = done {
                     look.lock().error = Some(error);
@@ -235,22 +240,24 @@ impl Plan {
 /// A look that nobody waits for any more is given up with this.
 const GIVEN_UP: &str = "nobody waited for it";
 
-fn density(cache: &BlockCache, plan: &Plan, look: &Look) -> Result<(), String> {
-    let summary = cache.summary();
-    let topics = summary.topics();
+fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> Result<(), String> {
     look.lock().lanes.fill(0.0);
-    for batch in cache.read_as(&plan.query(asof_core::Topics::All), HeadClass::Scan) {
+    let places: HashMap<&str, usize> = topics
+        .iter()
+        .enumerate()
+        .map(|(lane, topic)| (topic.as_str(), lane))
+        .collect();
+    let query = plan.query(asof_core::Topics::named(topics));
+    for batch in cache.read_as(&query, HeadClass::Scan) {
         let batch = batch.map_err(|error| error.to_string())?;
         if !look.is_wanted() {
             return Err(GIVEN_UP.to_owned());
         }
-        let lane = |channel: &Arc<Channel>| topics.binary_search(&channel.topic.as_str()).ok();
+        let lane = |channel: &Arc<Channel>| places.get(channel.topic.as_str()).copied();
         let lanes: Vec<Option<usize>> = batch.channels().iter().map(lane).collect();
         let mut values = look.lock();
         for row in batch.rows() {
-            if let Some(lane) = lanes[row.channel as usize]
-                && lane < look.lanes
-            {
+            if let Some(lane) = lanes[row.channel as usize] {
                 values.lanes[lane * look.columns + plan.column(row.log_time)] += 1.0;
             }
         }
@@ -386,7 +393,7 @@ mod tests {
     #[test]
     fn the_first_and_the_last_instant_lie_in_the_first_and_the_last_column() {
         let plan = Plan {
-            what: What::Density,
+            what: What::Density { topics: Vec::new() },
             start: Stamp::from_nanos(1000),
             end: Stamp::from_nanos(1999),
             columns: 10,

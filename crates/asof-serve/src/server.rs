@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::Source;
+use asof_core::{Source, Stamp};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt;
@@ -12,9 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
-use crate::app::App;
+use crate::app::{App, What};
 use crate::guard::{Guard, Refusal};
 use crate::options::{ServeError, ServeOptions};
+use crate::retained::Retained;
 use crate::routes;
 
 /// A running server. It ends when this is dropped.
@@ -39,6 +40,34 @@ impl Server {
         name: &str,
         options: &ServeOptions,
     ) -> Result<Self, ServeError> {
+        Server::serve(What::Recorded(source), name, options)
+    }
+
+    /// Starts to serve a running robot: what is retained of it now, and what will be. Times are counted from `start`.
+    ///
+    /// ```
+    /// use asof_core::Stamp;
+    /// use asof_serve::{Retained, Retention, ServeOptions, Server};
+    ///
+    /// let retained = Retained::new(Retention::default());
+    /// let now = Stamp::try_from(std::time::SystemTime::now())?;
+    /// let server = Server::start_live(&retained, "my robot", now, &ServeOptions::default())?;
+    /// // From here on, whoever hears the robot calls `retained.push`.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the address cannot be had, or the system has no threads to give.
+    pub fn start_live(
+        retained: &Retained,
+        name: &str,
+        start: Stamp,
+        options: &ServeOptions,
+    ) -> Result<Self, ServeError> {
+        Server::serve(What::Live(retained.clone(), start), name, options)
+    }
+
+    fn serve(what: What, name: &str, options: &ServeOptions) -> Result<Self, ServeError> {
         let listener = bind(options)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -50,11 +79,14 @@ impl Server {
         let guard = Guard::new(address, token, &options.hosts, &options.origins);
         let limits = options.limits.clone();
         let connections = limits.connections;
-        let app = Arc::new(App::new(source, name, guard, limits, options.cache_bytes));
+        let app = Arc::new(App::new(what, name, guard, limits, options.cache_bytes));
         let runtime = Builder::new_multi_thread()
             .thread_name("asof-serve")
             .enable_all()
             .build()?;
+        if app.retained.is_some() {
+            runtime.spawn(take_in_frames(Arc::clone(&app)));
+        }
         let serving = Arc::clone(&app);
         runtime.spawn(async move {
             match TcpListener::from_std(listener) {
@@ -112,6 +144,18 @@ impl Drop for Server {
         self.app.over.send_replace(true);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(2));
+        }
+    }
+}
+
+/// A robot's transforms are taken in whether anybody looks or not.
+async fn take_in_frames(app: Arc<App>) {
+    let mut over = app.over.subscribe();
+    while !*over.borrow_and_update() {
+        tokio::task::block_in_place(|| app.frames.catch_up());
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            _ = over.changed() => {}
         }
     }
 }

@@ -15,8 +15,10 @@ use tokio::sync::watch;
 
 use crate::app::{App, Together, problems};
 use crate::guard::Refusal;
+use crate::head::Head;
 use crate::outbox::{Key, Outbox};
 use crate::record::Decoders;
+use crate::retained::Retained;
 use crate::show::Form;
 use crate::wire::{Incoming, Wire};
 
@@ -29,6 +31,8 @@ pub(crate) const PROTOCOL: &str = "asof.v1";
 enum Command {
     Play,
     Pause,
+    /// To the newest, and on with it: of a running robot.
+    Follow,
     Seek {
         t: i64,
     },
@@ -66,6 +70,11 @@ enum Command {
     },
 }
 
+/// A client that is no further behind a robot than this, in nanoseconds, follows it.
+const CAUGHT_UP: i64 = 100_000_000;
+const TOPICS_EVERY: Duration = Duration::from_secs(2);
+const WINDOW_EVERY: Duration = Duration::from_millis(200);
+
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 struct Session {
     id: u64,
@@ -83,7 +92,12 @@ struct Session {
     is_looping: bool,
     wants_frames: bool,
     is_together: bool,
+    /// At the newest of a running robot: the player stands by.
+    head: Option<Head>,
     watch: RangeWatch,
+    told_channels: u64,
+    told_topics: Instant,
+    told_window: Instant,
     told_state: Option<Value>,
     told_frames_at: Option<Stamp>,
     told_problems: Option<usize>,
@@ -140,11 +154,18 @@ pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
 
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>) -> std::io::Result<Self> {
+        let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+        player.set_follow(app.retained.is_some());
+        let now = Instant::now();
         Ok(Session {
             id: app.next_session(),
             app: Arc::clone(app),
             outbox: Arc::clone(outbox),
-            player: Player::new(&app.cache, Topics::Named(Vec::new()))?,
+            player,
+            head: app.retained.as_ref().map(|all| Head::new(all, app.start)),
+            told_channels: app.retained.as_ref().map_or(0, Retained::channels_version),
+            told_topics: now,
+            told_window: now,
             decoders: Decoders::default(),
             subscriptions: BTreeMap::new(),
             next_key: 0,
@@ -157,7 +178,7 @@ impl Session {
             told_state: None,
             told_frames_at: None,
             told_problems: None,
-            looked: Instant::now(),
+            looked: now,
         })
     }
 
@@ -174,6 +195,9 @@ impl Session {
         }
         if self.awaits_backfill {
             return Duration::from_millis(2);
+        }
+        if self.head.is_some() {
+            return Duration::from_millis(16);
         }
         match self.player.state() {
             PlayState::Playing | PlayState::Buffering => Duration::from_millis(16),
@@ -199,8 +223,14 @@ impl Session {
                 | Command::Step { .. }
         );
         match command {
+            // At the newest it plays already.
+            Command::Play if self.head.is_some() => {}
             Command::Play => self.player.play(),
-            Command::Pause => self.player.pause(),
+            Command::Pause => {
+                self.leave_head();
+                self.player.pause();
+            }
+            Command::Follow => self.follow_head(),
             Command::Seek { t } => self.seek(self.app.absolute(t)),
             Command::Speed { times } => {
                 self.player
@@ -210,12 +240,18 @@ impl Session {
                 self.is_looping = on;
                 self.player.set_loop(on);
             }
-            Command::Step { by, back } => tokio::task::block_in_place(|| self.step(by, back)),
+            Command::Step { by, back } => {
+                self.leave_head();
+                tokio::task::block_in_place(|| self.step(by, back));
+            }
             Command::Subscribe { topic, form, every } => self.subscribe(&topic, form, every),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
                 self.told_frames_at = None;
+            }
+            Command::Together { on } if on && self.app.retained.is_some() => {
+                self.fail("windows on a running robot cannot play together; each can follow it");
             }
             Command::Together { on } => self.is_together = on,
         }
@@ -224,7 +260,52 @@ impl Session {
         }
     }
 
+    /// Where this client is.
+    fn position(&self) -> Stamp {
+        let head = self.head.as_ref().map(Head::position);
+        head.unwrap_or_else(|| self.player.position())
+    }
+
+    /// Goes to the newest of a running robot, and on with it.
+    fn follow_head(&mut self) {
+        let Some(retained) = &self.app.retained else {
+            return self.fail("a recording has an end; there is nothing to follow");
+        };
+        if self.head.is_some() {
+            return;
+        }
+        self.head = Some(Head::new(retained, self.app.start));
+        self.player.pause();
+        self.awaits_backfill = false;
+        self.has_new_topics = true;
+    }
+
+    /// Stays behind while the robot goes on. Whether it was at the newest.
+    fn leave_head(&mut self) -> bool {
+        let Some(head) = self.head.take() else {
+            return false;
+        };
+        self.player.set_topics(Topics::Named(self.topics()));
+        self.player.seek(head.position());
+        self.awaits_backfill = !self.subscriptions.is_empty();
+        true
+    }
+
+    /// The topics that are subscribed, each once.
+    fn topics(&self) -> Vec<String> {
+        let mut topics: Vec<String> = self
+            .subscriptions
+            .keys()
+            .map(|(topic, _)| topic.clone())
+            .collect();
+        topics.dedup();
+        topics
+    }
+
     fn seek(&mut self, at: Stamp) {
+        if self.leave_head() {
+            self.player.play();
+        }
         self.player.seek(at);
         self.awaits_backfill = !self.subscriptions.is_empty();
     }
@@ -247,7 +328,10 @@ impl Session {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
-        let is_new_topic = !self.player.topics().contains(topic);
+        let is_new_topic = match &self.head {
+            Some(head) => !head.has(topic),
+            None => !self.player.topics().contains(topic),
+        };
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
         let subscription = Subscription { key, every };
@@ -258,7 +342,7 @@ impl Session {
             return;
         }
         // The player has told what it knows of this topic already.
-        let position = self.player.position();
+        let position = self.position();
         let known = tokio::task::block_in_place(|| {
             self.app.cache.backfill(&Topics::named([topic]), position)
         });
@@ -316,15 +400,31 @@ impl Session {
         }
     }
 
-    fn tick(&mut self) {
-        let now = Instant::now();
+    /// What has come from a running robot.
+    fn take_newest(&mut self) {
+        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
+        let Some(head) = &mut self.head else {
+            return;
+        };
+        let known = topics.map(|topics| head.set_topics(topics));
+        let tail = head.take();
+        if let Some(known) = known {
+            self.take_backfill(&known);
+        }
+        for (topic, count) in &tail.missed {
+            self.outbox.missed(topic, *count);
+        }
+        let mut latest = BTreeMap::new();
+        self.take_messages(&tail.batch, &mut latest);
+        for message in latest.into_values() {
+            self.tell_latest(&message);
+        }
+    }
+
+    /// What the player has for this client.
+    fn take_played(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_new_topics) {
-            let mut topics: Vec<String> = self
-                .subscriptions
-                .keys()
-                .map(|(topic, _)| topic.clone())
-                .collect();
-            topics.dedup();
+            let topics = self.topics();
             if *self.player.topics() != Topics::Named(topics.clone()) {
                 let is_more = topics
                     .iter()
@@ -335,11 +435,38 @@ impl Session {
         }
         let events = self.player.tick(now);
         self.take(events);
+        let is_playing = matches!(
+            self.player.state(),
+            PlayState::Playing | PlayState::Buffering
+        );
+        let Some(retained) = self.app.retained.as_ref().filter(|_| is_playing) else {
+            return;
+        };
+        let range = retained.summary().range;
+        if range.end.since(self.player.position()) < CAUGHT_UP {
+            let head = Head::after(retained, self.player.position(), self.topics());
+            self.head = Some(head);
+            self.player.pause();
+        } else if self.player.position() < range.start {
+            // What it would play has left.
+            self.seek(range.start);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.head.is_some() {
+            self.take_newest();
+        } else {
+            self.take_played(now);
+        }
         self.tell_state();
         self.tell_frames();
         if now.duration_since(self.looked) >= Duration::from_millis(100) {
             self.looked = now;
-            if let Some(loaded) = self.watch.changed(now) {
+            if self.app.retained.is_some() {
+                self.tell_window(now);
+            } else if let Some(loaded) = self.watch.changed(now) {
                 let loaded = json!({ "op": "loaded", "ranges": loaded.fractions });
                 self.say(Key::Loaded, &loaded);
             }
@@ -417,7 +544,8 @@ impl Session {
             .iter()
             .map(|message| message.channel.topic.clone())
             .collect();
-        let position = self.app.relative(self.player.position());
+        let at = self.position();
+        let position = self.app.relative(at);
         let silent: Vec<(String, Form, Key)> = self
             .subscriptions
             .iter()
@@ -427,7 +555,7 @@ impl Session {
         for (topic, form, key) in silent {
             // A topic that was there before is not part of the answer for new ones.
             let is_known = matches!(
-                self.app.cache.backfill(&Topics::named([topic.clone()]), self.player.position()),
+                self.app.cache.backfill(&Topics::named([topic.clone()]), at),
                 Ok(batch) if !batch.is_empty()
             );
             if !is_known {
@@ -471,8 +599,33 @@ impl Session {
         }
     }
 
+    /// What is held of a running robot, and which topics it has.
+    fn tell_window(&mut self, now: Instant) {
+        let version = self
+            .app
+            .retained
+            .as_ref()
+            .map_or(0, Retained::channels_version);
+        let is_due = now.duration_since(self.told_topics) >= TOPICS_EVERY;
+        if version != self.told_channels || is_due {
+            (self.told_channels, self.told_topics) = (version, now);
+            let summary = self.app.cache.summary();
+            let topics = json!({
+                "op": "topics", "topics": self.app.topics(&summary), "frame_topics": self.app.frames.topics(),
+            });
+            self.say(Key::Topics, &topics);
+        }
+        if now.duration_since(self.told_window) >= WINDOW_EVERY {
+            self.told_window = now;
+            let mut window = self.app.window();
+            window["op"] = "window".into();
+            self.say(Key::Window, &window);
+        }
+    }
+
     fn tell_state(&mut self) {
         let state = match self.player.state() {
+            _ if self.head.is_some() => "playing",
             PlayState::Paused => "paused",
             PlayState::Playing => "playing",
             PlayState::Buffering => "buffering",
@@ -482,19 +635,33 @@ impl Session {
             Speed::Times(times) => json!(times),
             Speed::Unlimited => Value::Null,
         };
-        let state = json!({
+        let position = self.position();
+        let mut state = json!({
             "op": "state", "state": state, "speed": speed, "loop": self.is_looping, "together": self.is_together,
-            "t": self.app.relative(self.player.position()).max(0),
+            "t": self.app.relative(position),
             "dropped": self.outbox.dropped(),
         });
+        match &self.app.retained {
+            Some(retained) => {
+                state["following"] = self.head.is_some().into();
+                state["gone"] = (position < retained.summary().range.start).into();
+            }
+            // A player stands right before the first message.
+            None => state["t"] = self.app.relative(position).max(0).into(),
+        }
         if self.told_state.as_ref() != Some(&state) {
+            let told = self.told_state.as_ref().map(|told| &told["state"]);
+            if told != Some(&state["state"]) {
+                // Another state comes behind what came before it: the end after the last message.
+                self.outbox.forget(&Key::State);
+            }
             self.say(Key::State, &state);
             self.told_state = Some(state);
         }
     }
 
     fn tell_frames(&mut self) {
-        let at = self.player.position().max(self.app.start);
+        let at = self.position().max(self.app.start);
         if !self.wants_frames || self.told_frames_at == Some(at) {
             return;
         }

@@ -56,7 +56,11 @@ fn show_all(served: &Served, name: &str) {
         let form = form.unwrap_or("json");
         let answer = served.get(&format!("/api/message?topic={encoded}&t={end}&form={form}"));
         assert!(answer.status < 500, "{name} {topic}: {}", answer.status);
-        if role.is_string() && answer.status == 200 && form != "json" {
+        // What can be decoded can be shown; a schema that is none is somebody else's matter.
+        let plain = served.get(&format!("/api/message?topic={encoded}&t={end}"));
+        let is_decoded = plain.status == 200 && plain.json()["error"].is_null();
+        if role.is_string() && is_decoded && form != "json" {
+            assert_eq!(answer.status, 200, "{name} {topic}");
             let text = String::from_utf8_lossy(&answer.body);
             assert!(
                 !text.contains("\"error\""),

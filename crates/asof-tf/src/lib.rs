@@ -108,7 +108,7 @@ pub use {
     observe::{Observer, Update},
     options::{Limits, Options, Stats},
     path::{Many, Path},
-    source::Loaded,
+    source::{Loaded, has_transforms},
     trajectory::{TrajectoryFormat, every},
     wait::{Wait, WaitError},
 };

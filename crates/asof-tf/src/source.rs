@@ -45,12 +45,25 @@ impl TransformBuffer {
             .filter(|entry| Kind::of(&entry.channel).is_some())
             .map(|entry| entry.channel.topic.clone());
         let query = Query::topics(topics);
-        let mut loader = Loader::new();
+        let mut loader = Loader::new(TransformBuffer::with_options(Options::unbounded()));
         for batch in source.read(&query)? {
             loader.batch(&batch?);
         }
         Ok(loader.finish())
     }
+
+    /// Takes in the transforms of a batch, as [`from_source`](TransformBuffer::from_source) does, and says what could
+    /// not be used. For those who read a part of a recording, or a robot as it goes.
+    pub fn absorb(&self, batch: &Batch) -> Vec<Problem> {
+        let mut loader = Loader::new(self.clone());
+        loader.batch(batch);
+        loader.finish().problems
+    }
+}
+
+/// Whether the messages of a channel are transforms, by its type.
+pub fn has_transforms(channel: &Channel) -> bool {
+    Kind::of(channel).is_some()
 }
 
 /// How the transforms of a channel are decoded.
@@ -102,9 +115,9 @@ struct Loader {
 }
 
 impl Loader {
-    fn new() -> Self {
+    fn new(buffer: TransformBuffer) -> Self {
         Loader {
-            buffer: TransformBuffer::with_options(Options::unbounded()),
+            buffer,
             transforms: 0,
             problems: HashMap::new(),
             late: Late::new(),

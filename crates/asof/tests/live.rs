@@ -11,14 +11,24 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use asof::live::Robot;
-use asof::live::ros::{Attachment, GET_TYPE_DESCRIPTION};
+use asof::live::ros::{Attachment, GET_TYPE_DESCRIPTION, type_hash};
 use common::{Folder, asof};
 use serde_json::Value;
 use zenoh::Wait;
 
-const HASH: &str = "RIHS01_7d9a00ff6dac1bb3a3a6a9ec2ba8ad7e0b6e8cde2e5ebd3e0b0f5f2a0f6a7d0a";
+const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
 const STRING: &str = "std_msgs::msg::dds_::String_";
 const SOON: Duration = Duration::from_mins(1);
+
+/// What the robot's own type is made of.
+const SAID: (&str, &str) = ("my_msgs/msg/Said", "string text\n");
+
+fn hash_of(kind: &str) -> String {
+    if kind.contains("Said") {
+        return type_hash(SAID.0, SAID.1).expect("a hash");
+    }
+    HASH.to_owned()
+}
 
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -48,7 +58,7 @@ impl Talking {
         );
         let keys: Vec<_> = topics
             .iter()
-            .map(|(topic, kind)| format!("0{topic}/{kind}/{HASH}"))
+            .map(|(topic, kind)| format!("0{topic}/{kind}/{}", hash_of(kind)))
             .collect();
         let (voice, count, end) = (robot.clone(), Arc::clone(&said), Arc::clone(&stop));
         let thread = thread::spawn(move || {
@@ -100,8 +110,9 @@ fn token(
 ) -> zenoh::liveliness::LivelinessToken {
     let session = robot.session();
     let key = format!(
-        "@ros2_lv/0/{}/0/{number}/{entity}/%/%/driver/{topic}/{kind}/{HASH}/::,:,:,:,,",
-        session.zid()
+        "@ros2_lv/0/{}/0/{number}/{entity}/%/%/driver/{topic}/{kind}/{}/::,:,:,:,,",
+        session.zid(),
+        hash_of(kind)
     );
     session
         .liveliness()
@@ -236,7 +247,7 @@ fn a_recording_that_is_ended_by_a_signal_is_whole_and_decodes() {
 }
 
 #[test]
-fn a_killed_recording_lacks_the_last_seconds_at_most() {
+fn a_killed_recording_lacks_the_last_second_or_so_at_most() {
     let port = free_port();
     let address = format!("zenoh://?listen=127.0.0.1:{port}");
     let robot = Talking::new(&address, &[("/chatter", STRING)]);
@@ -246,10 +257,8 @@ fn a_killed_recording_lacks_the_last_seconds_at_most() {
         &format!("record zenoh://127.0.0.1:{port} -o cut.mcap"),
     );
     until_recording(&folder, "cut.mcap");
-    thread::sleep(Duration::from_secs(2));
-    let long_said = robot.said();
-    // A second, and what a busy machine needs on top.
     thread::sleep(Duration::from_secs(3));
+    let said_by_then = robot.said();
     child.kill().expect("SIGKILL");
     child.wait().expect("ended");
     let cut = info(&folder, "cut.mcap");
@@ -267,7 +276,117 @@ fn a_killed_recording_lacks_the_last_seconds_at_most() {
     let last = said.lines().last().expect("a message");
     let last: Value = serde_json::from_str(last).expect("JSON");
     let number = last["sequence"].as_u64().expect("a number");
-    assert!(number >= long_said, "{number} of {long_said}");
+    // It says a hundred a second, or fewer where the machine is busy.
+    let lost = said_by_then.saturating_sub(number);
+    assert!(lost <= 150, "{number} of {said_by_then}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() {
+    let port = free_port();
+    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+    let _token = token(&robot, 1, "MP", "%chatter", STRING);
+    let folder = Folder::empty();
+    // A pipe that is read slowly stands for the disk.
+    let made = Command::new("mkfifo").arg(folder.path("pipe")).status();
+    assert!(made.expect("mkfifo").success());
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let (pipe, slow) = (folder.path("pipe"), Arc::clone(&is_slow));
+    let disk = thread::spawn(move || {
+        let mut pipe = std::fs::File::open(pipe).expect("the other end");
+        let (mut all, mut part) = (Vec::new(), vec![0; 1 << 14]);
+        loop {
+            let count = std::io::Read::read(&mut pipe, &mut part).expect("read");
+            all.extend_from_slice(&part[..count]);
+            if count == 0 {
+                return all;
+            }
+            if slow.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    });
+    let line = format!(
+        "record zenoh://127.0.0.1:{port} -o pipe --force --queue 1 --compression none --json"
+    );
+    let child = start(&folder, &line);
+    let key = format!("0/chatter/{STRING}/{HASH}");
+    let large = String::from_utf8(vec![b'x'; 50_000]).expect("text");
+    let end = Instant::now() + Duration::from_secs(8);
+    while Instant::now() < end {
+        let mut cdr = vec![0, 1, 0, 0];
+        cdr.extend((large.len() as u32 + 1).to_le_bytes());
+        cdr.extend(large.bytes());
+        cdr.push(0);
+        let put = robot.session().put(key.clone(), cdr);
+        put.wait().expect("published");
+        thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, "INT");
+    is_slow.store(false, Ordering::Relaxed);
+    let output = child.wait_with_output().expect("ended");
+    let written = disk.join().expect("read");
+    let told = lines(&output).remove(0);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(told["topics"][0]["topic"], "/chatter");
+    assert!(told["topics"][0]["dropped"].as_u64() > Some(0), "{told}");
+    let said = text(&output.stderr);
+    assert!(said.contains("the disk is slower than the robot"), "{said}");
+    assert!(said.contains("of /chatter dropped"), "{said}");
+    // What was written is whole, all the same.
+    std::fs::write(folder.path("read.mcap"), written).expect("kept");
+    let found = info(&folder, "read.mcap");
+    assert_eq!(found["problems"], serde_json::json!([]), "{found}");
+    assert_eq!(found["messages"], told["messages"]);
+}
+
+#[test]
+fn serve_shows_a_robot_and_ends_by_a_signal() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let line = format!("serve zenoh://127.0.0.1:{port} --window 2s --listen 0 --no-open");
+    let mut child = start(&folder, &line);
+    let out = child.stdout.take().expect("an output");
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(out));
+    let url = lines
+        .map_while(Result::ok)
+        .find_map(|line| {
+            Some(
+                line.strip_prefix("Open http://")?
+                    .trim_end_matches('/')
+                    .to_owned(),
+            )
+        })
+        .expect("an address");
+    let summary = || {
+        let mut stream = std::net::TcpStream::connect(&url).expect("connect");
+        let ask = format!("GET /api/summary HTTP/1.0\r\nhost: {url}\r\n\r\n");
+        std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asked");
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).expect("answered");
+        let body = answer.split("\r\n\r\n").nth(1).expect("a body");
+        serde_json::from_str::<Value>(body).expect("JSON")
+    };
+    eventually("messages that have left the window", || {
+        summary()["window"]["left"].as_u64() > Some(0)
+    });
+    let found = summary();
+    assert_eq!(found["live"], true);
+    assert_eq!(found["topics"][0]["topic"], "/chatter");
+    assert_eq!(found["window"]["connected"], true);
+    let (from, to) = (&found["window"]["from"], &found["window"]["to"]);
+    let length = to.as_i64().expect("a time") - from.as_i64().expect("a time");
+    assert!(length <= 2_000_000_000, "{length}");
+    signal(&child, "INT");
+    assert!(child.wait().expect("ended").success());
+    assert_eq!(
+        folder.exit_code(&format!("serve run.mcap zenoh://127.0.0.1:{port}")),
+        2
+    );
+    assert_eq!(folder.exit_code("serve zenoh:// --window soon"), 2);
 }
 
 #[test]
@@ -419,7 +538,11 @@ fn a_type_that_nobody_knows_is_recorded_and_said_and_a_folder_helps() {
     );
     let package = folder.path("defs/my_msgs/msg");
     std::fs::create_dir_all(&package).expect("a folder");
-    std::fs::write(package.join("Said.msg"), "string text\n").expect("a file");
+    std::fs::write(package.join("Said.msg"), "string text\nint32 more\n").expect("a file");
+    let other = start(&folder, &format!("{line} other.mcap --msg-path defs"));
+    let other = text(&other.wait_with_output().expect("ended").stderr);
+    assert!(other.contains("their hashes differ"), "{other}");
+    std::fs::write(package.join("Said.msg"), SAID.1).expect("a file");
     let output = start(&folder, &format!("{line} b.mcap --msg-path defs"));
     let output = output.wait_with_output().expect("ended");
     assert!(

@@ -93,3 +93,15 @@ fn serve_of_what_is_no_recording_fails_at_once() {
     assert_eq!(folder.exit_code("serve run.mcap --listen nonsense"), 2);
     assert_eq!(folder.exit_code("serve"), 2);
 }
+
+#[test]
+#[cfg(not(feature = "live"))]
+fn serve_of_a_robot_says_how_to_get_it_where_it_is_not_built_in() {
+    let output = asof()
+        .args(["serve", "zenoh://127.0.0.1:1"])
+        .output()
+        .expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--features live"), "{said}");
+}

@@ -33,7 +33,7 @@ export function imagePanel(context: Context, spec: PanelSpec): Panel {
   };
 
   const paint = async (shown: Shown) => {
-    if (shown.op === "nothing") throw new Error("There is none yet at this time; go on in the recording.");
+    if (shown.op === "nothing") throw new Error(context.summary.live ? "None has come yet." : "There is none yet at this time; go on in the recording.");
     if (shown.error) throw new Error(shown.error);
     if (!shown.body) return;
     const bytes = new Uint8Array(shown.body, shown.bodyOffset);

@@ -1,7 +1,7 @@
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
-import { count, time } from "../format";
+import { time } from "../format";
 import type { Json, Shown } from "../types";
 
 const LEVELS = ["debug", "info", "warn", "error", "fatal"];
@@ -32,7 +32,7 @@ export function logPanel(context: Context, spec: PanelSpec): Panel {
     shown = lines.filter((line) => line.level >= Number(least.value) && `${line.name} ${line.text}`.toLowerCase().includes(text));
     list.replaceChildren(...shown.map((line) => line.element));
     if (shown.length === 0)
-      list.replaceChildren(lines.length === 0 ? empty("Nothing was logged", `on ${topic}`) : empty("Nothing matches", "Choose a lower level or other words."));
+      list.replaceChildren(lines.length === 0 ? empty(summary.live ? "Nothing was logged yet" : "Nothing was logged", `on ${topic}`) : empty("Nothing matches", "Choose a lower level or other words."));
     current = -1;
     follow();
   };
@@ -40,6 +40,8 @@ export function logPanel(context: Context, spec: PanelSpec): Panel {
   /** Marks the last line that was there by now. */
   const follow = () => {
     const t = connection.position();
+    const [oldest, newest] = times();
+    if (!isReading && ((t < oldest && !isFirst) || (t > newest && !isLast && !summary.live))) void read(t);
     let low = 0;
     let high = shown.length;
     while (low < high) {
@@ -49,26 +51,62 @@ export function logPanel(context: Context, spec: PanelSpec): Panel {
     }
     const at = low - 1;
     if (at === current) return;
-    shown[current]?.element.classList.remove("current");
     current = at;
-    shown.forEach((line, index) => line.element.classList.toggle("later", index > at));
+    shown.forEach((line, index) => {
+      line.element.classList.toggle("later", index > at);
+      line.element.classList.toggle("current", index === at);
+    });
     const element = shown[at]?.element;
     if (!element) return void (list.scrollTop = 0);
-    element.classList.add("current");
     const top = element.offsetTop - list.offsetTop;
     if (top < list.scrollTop || top + element.offsetHeight > list.scrollTop + list.clientHeight)
       list.scrollTop = top - list.clientHeight + element.offsetHeight + 8;
   };
 
-  const MOST = 5000;
-  ask<Shown[]>("messages", { topic, limit: MOST }).then(
-    (messages) => {
-      lines = messages.map((message) => lineOf(message));
+  /** So many lines are held before the position, and as many behind it. */
+  const SOME = 2500;
+  let isFirst = true;
+  let isLast = true;
+  let isReading = false;
+  const times = () => [lines[0]?.t ?? Infinity, lines[lines.length - 1]?.t ?? -Infinity];
+
+  /** Reads the lines around a time, where those that are held end before it or start behind it. */
+  const read = async (t: number) => {
+    isReading = true;
+    try {
+      const at = Math.round(t);
+      const before = await ask<Shown[]>("messages", { topic, end: at, last: SOME });
+      const after = await ask<Shown[]>("messages", { topic, start: at + 1, limit: SOME });
+      lines = [...before, ...after].map(lineOf);
+      isFirst = before.length < SOME;
+      isLast = after.length < SOME && !summary.live;
       filter();
-      if (messages.length >= MOST) list.append(h("div", { class: "faint" }, `Only the first ${count(MOST)} lines are shown.`));
-    },
-    (error: Error) => list.replaceChildren(empty("The log cannot be read", error.message)),
-  );
+    } catch (error) {
+      list.replaceChildren(empty("The log cannot be read", (error as Error).message));
+    }
+    isReading = false;
+  };
+
+  /** Lines that have come since, of a running robot; those that have left the window go. */
+  const readOn = async () => {
+    if (isReading || document.hidden) return;
+    isReading = true;
+    try {
+      const [, newest] = times();
+      const start = Math.max(newest + 1, summary.window?.from ?? 0);
+      const more = (await ask<Shown[]>("messages", { topic, start, limit: SOME })).map(lineOf);
+      const from = summary.window?.from ?? 0;
+      const kept = [...lines, ...more].filter((line) => line.t >= from).slice(-2 * SOME);
+      if (more.length > 0 || kept.length !== lines.length) {
+        lines = kept;
+        filter();
+      }
+    } catch {
+      // It is asked again.
+    }
+    isReading = false;
+  };
+  const ticking = summary.live ? window.setInterval(() => void readOn(), 500) : 0;
 
   const lineOf = (message: Shown): Line => {
     const data = (message.data ?? {}) as { [key: string]: Json };
@@ -91,12 +129,13 @@ export function logPanel(context: Context, spec: PanelSpec): Panel {
   words.addEventListener("input", filter);
   const stop = connection.on("state", follow);
   list.append(empty("Reading the log", topic));
+  void read(connection.position());
   return {
     element,
     title: topic,
     controls: [least, words],
     spec: () => ({ kind: "log", topic, options: { level: Number(least.value) } }),
-    dispose: stop,
+    dispose: () => (stop(), clearInterval(ticking)),
   };
 }
 

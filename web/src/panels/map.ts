@@ -70,7 +70,7 @@ export function mapPanel(context: Context, spec: PanelSpec): Panel {
     context2d.textAlign = "left";
   }
 
-  ask<{ rows: [number, number | null, number | null][] }>("rows", { topic, paths: "latitude,longitude" }).then(
+  const read = () => ask<{ rows: [number, number | null, number | null][] }>("rows", { topic, paths: "latitude,longitude" }).then(
     (answer) => {
       const isPlace = (row: [number, number | null, number | null]) =>
         typeof row[1] === "number" && typeof row[2] === "number" && (row[1] !== 0 || row[2] !== 0);
@@ -80,6 +80,8 @@ export function mapPanel(context: Context, spec: PanelSpec): Panel {
     },
     (error: Error) => note.replaceChildren(empty("The track cannot be read", error.message)),
   );
+  void read();
+  const ticking = context.summary.live ? window.setInterval(() => document.hidden || void read(), 2000) : 0;
   element.addEventListener("wheel", (event) => {
     event.preventDefault();
     const factor = Math.exp(-event.deltaY * 0.0015);
@@ -98,5 +100,5 @@ export function mapPanel(context: Context, spec: PanelSpec): Panel {
     picture.redraw();
   });
   const stop = context.connection.on("state", picture.redraw);
-  return { element, title: topic, spec: () => ({ kind: "map", topic }), dispose: stop };
+  return { element, title: topic, spec: () => ({ kind: "map", topic }), dispose: () => (stop(), clearInterval(ticking)) };
 }

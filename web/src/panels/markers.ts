@@ -4,23 +4,84 @@ import { clear } from "./scene";
 
 type Fields = { [key: string]: Json };
 
-/** The shapes of visualization_msgs: boxes, balls, cylinders, arrows, lines and points. Text and meshes are left out. */
+/** The shapes of visualization_msgs and of Foxglove's scenes: boxes, balls, cylinders, arrows, lines, points, texts. Meshes are left out. */
 export function markers(group: three.Object3D, data: Fields, frame: (name: string) => void): void {
+  if ("entities" in data) return entities(group, data, frame);
   clear(group);
   const all = (data.markers as Json[] | undefined) ?? [data];
   for (const one of all.slice(0, 2000) as Fields[]) {
     // 2 and 3 take markers away.
     if (Number(one.action ?? 0) >= 2) continue;
-    const shape = shapeOf(one);
-    if (!shape) continue;
-    const pose = (one.pose ?? {}) as Fields;
-    const number = (of: Json, name: string, otherwise = 0) => Number((of as Fields | undefined)?.[name] ?? otherwise);
-    shape.position.set(number(pose.position, "x"), number(pose.position, "y"), number(pose.position, "z"));
-    const turn = pose.orientation;
-    shape.quaternion.set(number(turn, "x"), number(turn, "y"), number(turn, "z"), number(turn, "w", 1)).normalize();
-    group.add(shape);
+    place(group, one);
     frame(String(((one.header ?? {}) as Fields).frame_id ?? "").replace(/^\//, ""));
   }
+}
+
+const list = (of: Json | undefined): Fields[] => (Array.isArray(of) ? (of as Fields[]).slice(0, 2000) : []);
+/** What there are of the same shapes in Foxglove's words, and their numbers in visualization_msgs. */
+const SHAPES: Record<string, number> = { arrows: 0, cubes: 1, spheres: 2, cylinders: 3, texts: 9, triangles: 11 };
+const LINES: Record<string, number> = { LINE_STRIP: 4, LINE_LOOP: 4, LINE_LIST: 5, "0": 4, "1": 4, "2": 5 };
+
+/** Foxglove's scenes: what has the same name is replaced, what is deleted goes, all else stays. */
+function entities(group: three.Object3D, data: Fields, frame: (name: string) => void): void {
+  const drop = (isMeant: (name: string) => boolean) => {
+    for (const child of [...group.children]) {
+      if (!isMeant(child.name)) continue;
+      clear(child);
+      group.remove(child);
+    }
+  };
+  for (const one of list(data.deletions)) drop((name) => [1, "1", "ALL"].includes(one.type as string | number) || name === `entity ${one.id}`);
+  for (const one of list(data.entities)) {
+    const name = `entity ${one.id ?? ""}`;
+    drop((known) => known === name);
+    const entity = new three.Group();
+    entity.name = name;
+    for (const [kind, type] of Object.entries(SHAPES))
+      for (const shape of list(one[kind])) {
+        const size = Number(shape.font_size ?? 0.2);
+        const scale = kind === "arrows" ? { x: Number(shape.shaft_length ?? 0) + Number(shape.head_length ?? 0) || 1, y: Number(shape.head_diameter ?? 0.1), z: 1 } : kind === "texts" ? { x: 1, y: 1, z: shape.scale_invariant ? 0.3 : size } : shape.size;
+        place(entity, { ...shape, type, scale: scale ?? null });
+      }
+    for (const line of list(one.lines)) place(entity, { ...line, type: LINES[String(line.type ?? 0)] ?? 4, scale: null });
+    group.add(entity);
+    frame(String(one.frame_id ?? "").replace(/^\//, ""));
+  }
+}
+
+/** Adds the shape of a marker where it says. */
+function place(group: three.Object3D, marker: Fields): void {
+  const shape = shapeOf(marker);
+  if (!shape) return;
+  const pose = (marker.pose ?? {}) as Fields;
+  const number = (of: Json, name: string, otherwise = 0) => Number((of as Fields | undefined)?.[name] ?? otherwise);
+  shape.position.set(number(pose.position, "x"), number(pose.position, "y"), number(pose.position, "z"));
+  const turn = pose.orientation;
+  shape.quaternion.set(number(turn, "x"), number(turn, "y"), number(turn, "z"), number(turn, "w", 1)).normalize();
+  group.add(shape);
+}
+
+/** Words that face whoever looks, so tall in metres. */
+function words(text: string, color: three.Color, tall: number): three.Sprite {
+  const picture = document.createElement("canvas");
+  const context = picture.getContext("2d");
+  const font = "48px system-ui, sans-serif";
+  const lines = text.slice(0, 500).split("\n").slice(0, 20);
+  if (context) context.font = font;
+  picture.width = Math.max(8, Math.min(2048, ...[Math.max(...lines.map((line) => context?.measureText(line).width ?? 100)) + 12]));
+  picture.height = lines.length * 58;
+  if (context) {
+    context.font = font;
+    context.textBaseline = "middle";
+    context.fillStyle = `#${color.getHexString()}`;
+    lines.forEach((line, index) => context.fillText(line, 6, index * 58 + 29));
+  }
+  const texture = new three.CanvasTexture(picture);
+  texture.colorSpace = three.SRGBColorSpace;
+  const sprite = new three.Sprite(new three.SpriteMaterial({ map: texture, depthWrite: false }));
+  const high = tall * lines.length * 1.2;
+  sprite.scale.set((high * picture.width) / picture.height, high, 1);
+  return sprite;
 }
 
 function shapeOf(marker: Fields): three.Object3D | undefined {
@@ -65,6 +126,8 @@ function shapeOf(marker: Fields): three.Object3D | undefined {
     case 7:
     case 8:
       return new three.Points(geometry, new three.PointsMaterial({ color, size: x }));
+    case 9:
+      return words(String(marker.text ?? ""), color, z);
     case 11:
       geometry.computeVertexNormals();
       return new three.Mesh(geometry, new three.MeshStandardMaterial({ color, side: three.DoubleSide }));

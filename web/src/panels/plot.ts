@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { columns } from "../connection";
+import { Tail, columns } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { navigate } from "../context";
 import { SERIES, button, color, empty, h } from "../dom";
@@ -56,9 +56,11 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
   const head = h("div", { class: "playhead" });
   const placeHead = () => {
     if (!plot) return;
-    const x = ((connection.position() - view.start) / (view.end - view.start)) * plot.over.clientWidth;
+    const wide = plot.over.clientWidth;
+    let x = ((connection.position() - view.start) / (view.end - view.start)) * wide;
+    if (connection.state.following) x = Math.min(x, wide - 1.5);
     head.style.transform = `translateX(${x}px)`;
-    head.hidden = x < 0 || x > plot.over.clientWidth;
+    head.hidden = x < 0 || x > wide;
   };
 
   const build = () => {
@@ -132,11 +134,34 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
     });
   };
 
+  /** Of a running robot, the newest columns of each line are read again and again. */
+  let tails: Tail[] = [];
+  const followAll = async () => {
+    if (fields.length === 0 || summary.is_empty) return;
+    if (tails.length === 0) tails = fields.map((field) => new Tail("series", { ...field }, 2));
+    const own = tails;
+    const count = Math.max(200, Math.min(1200, Math.round(area.clientWidth) || 800));
+    const width = Math.max(Math.ceil((view.end - view.start) / count), 1);
+    const [first, last] = [Math.floor(view.start / width), Math.floor(view.end / width)];
+    const came = await Promise.all(own.map((tail) => tail.refresh(view.start, view.end, width, abort.signal)));
+    if (own !== tails || !came.some(Boolean)) return;
+    lines = fields.map((field, index) => {
+      const of = (lane: number) => Float64Array.from({ length: last - first + 1 }, (_, column) => own[index].at(first + column)?.[lane] ?? NaN);
+      return { ...field, least: of(0), most: of(1), error: own[index].error };
+    });
+    span = { start: first * width, end: (last + 1) * width - 1, count: last - first + 1 };
+    redraw();
+  };
+
   /** Reads all lines for the view; what is there stays until the first part of the new comes. */
   const fetchAll = () => {
     abort.abort();
     abort = new AbortController();
     const { signal } = abort;
+    if (summary.live) {
+      tails = [];
+      return void followAll();
+    }
     if (fields.length === 0 || summary.is_empty) return;
     const count = Math.max(200, Math.min(1200, Math.round(area.clientWidth) || 800));
     const margin = view.isWhole() ? 0 : (view.end - view.start) * 0.25;
@@ -181,6 +206,7 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
     }),
     view.on(() => {
       plot?.setData(data());
+      if (summary.live) return;
       clearTimeout(timer);
       timer = window.setTimeout(fetchAll, 120);
     }),
@@ -193,6 +219,7 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
   const themed = () => build();
   addEventListener("asof-theme", themed);
   fetchAll();
+  const ticking = summary.live ? window.setInterval(() => document.hidden || void followAll(), 250) : 0;
   return {
     element,
     title: [...new Set(fields.map((field) => field.topic))].join(", "),
@@ -203,6 +230,7 @@ export function plotPanel(context: Context, spec: PanelSpec): Panel {
       removeEventListener("asof-theme", themed);
       abort.abort();
       clearTimeout(timer);
+      clearInterval(ticking);
       plot?.destroy();
     },
   };

@@ -20,7 +20,7 @@ export function rawPanel(context: Context, spec: PanelSpec): Panel {
     if (!shown) return;
     if (shown.op === "nothing") {
       head.replaceChildren();
-      return tree.replaceChildren(empty("Nothing yet", `${topic} has no message by this time; go on in the recording.`));
+      return tree.replaceChildren(empty("Nothing yet", context.summary.live ? `${topic} has said nothing yet.` : `${topic} has no message by this time; go on in the recording.`));
     }
     head.replaceChildren(
       h("span", {}, shown.type || "no type"),

@@ -38,7 +38,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   scene.add(sun);
   const grid = new three.GridHelper(40, 40);
   grid.rotation.x = Math.PI / 2;
-  grid.position.z = -0.002;
+  // Far enough below a map that it does not show through.
+  grid.position.z = -0.03;
   scene.add(grid);
 
   /** Frames by name, each with where it is in the root of its tree. */
@@ -68,6 +69,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     placed?: { root: string; matrix: three.Matrix4 };
     stop: () => void;
     error?: string;
+    /** When the last message came. */
+    t?: number;
   }
 
   const frameChoice = h("select", { "aria-label": "Fixed frame", title: "Fixed frame" });
@@ -236,14 +239,20 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     }
     const data = shown.data as { [key: string]: Json };
     layer.frame = frameOf(data);
+    // What was built up until now is not what was known then.
+    if (shown.t < (layer.t ?? -Infinity)) clear(layer.object);
+    layer.t = shown.t;
     if (topic.role === "pose") arrow(layer.object, poseOf(data), arrowSize);
     else if (topic.role === "path") path(layer.object, data);
     else if (topic.role === "marker") markers(layer.object, data, (frame) => (layer.frame = frame));
   };
 
   /** Where a pose went over the whole recording, as a line. */
-  const trail = (topic: Topic, layer: Layer) => {
-    const inner = /Odometry|Covariance/.test(topic.type) ? "pose.pose" : "pose";
+  const trail = (topic: Topic, layer: Layer): void => {
+    if (stopped || layers.get(topic.topic) !== layer) return;
+    // Where a running robot went is asked for again.
+    if (summary.live) setTimeout(() => trail(topic, layer), 3000);
+    const inner = /\/Odometry|Covariance/.test(topic.type) ? "pose.pose" : "pose";
     const paths = ["x", "y", "z"].map((axis) => `${inner}.position.${axis}`).join(",");
     ask<{ rows: number[][] }>("rows", { topic: topic.topic, paths }).then(({ rows }) => {
       if (stopped) return;
@@ -252,6 +261,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
       geometry.setAttribute("position", new three.Float32BufferAttribute(places, 3));
       const line = new three.Line(geometry, new three.LineBasicMaterial({ color: 0xf59e0b, transparent: true, opacity: 0.8 }));
       line.name = "kept";
+      const before = layer.object.getObjectByName("kept");
+      if (before) layer.object.remove(before);
       layer.object.add(line);
       if (!isTouched && performance.now() - fittedSince < 2500) fit();
       touch();
@@ -297,11 +308,21 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     );
   };
 
-  const topics = summary.topics.filter((topic) => ["points", "grid", "pose", "path", "marker"].includes(topic.role ?? "") && topic.messages !== 0);
-  // A recording with very many of them starts with a few.
-  topics.slice(12).forEach((topic) => spec.options ?? hidden.add(topic.topic));
-  topics.forEach(add);
-  drawLayers();
+  let topics: Topic[] = [];
+  /** Shows what there is to see; a running robot may have more of it later. */
+  const renew = () => {
+    const found = summary.topics.filter((topic) => ["points", "grid", "pose", "path", "marker"].includes(topic.role ?? "") && topic.messages !== 0);
+    const isSame = found.length === topics.length && found.every((topic, index) => topic.topic === topics[index].topic);
+    if (isSame && topics.length > 0) return;
+    const fresh = found.filter((topic) => !topics.some((one) => one.topic === topic.topic));
+    topics = found;
+    // With very many of them, a few are shown at first.
+    fresh.forEach((topic) => !spec.options && found.indexOf(topic) >= 12 && hidden.add(topic.topic));
+    fresh.forEach(add);
+    drawLayers();
+  };
+  renew();
+  const stopTopics = connection.on("topics", renew);
   const stopFrames = connection.frames((frames) => {
     edges = frames.edges;
     place();
@@ -348,6 +369,7 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     dispose: () => {
       stopped = true;
       stopFrames();
+      stopTopics();
       removeEventListener("asof-theme", paint);
       sized.disconnect();
       for (const name of [...layers.keys()]) remove(name);
@@ -391,6 +413,7 @@ function robotShape(): three.Group {
 export function clear(group: three.Object3D): void {
   for (const child of [...group.children]) {
     if (child.name === "kept") continue;
+    if (child.children.length > 0) clear(child);
     group.remove(child);
     const mesh = child as three.Mesh;
     mesh.geometry?.dispose();

@@ -14,6 +14,7 @@ interface Row {
 /** What booleans and enums were, over time. */
 export function statePanel(context: Context, spec: PanelSpec): Panel {
   const { connection, view, summary } = context;
+  let ticking = 0;
   const rows: Row[] = (spec.fields ?? []).map((field) => ({ ...field, changes: [] }));
   const ROW = 34;
   const colors = new Map<string, string>([
@@ -36,7 +37,7 @@ export function statePanel(context: Context, spec: PanelSpec): Panel {
       context2d.fillText(row.error ? `${row.topic}.${row.path}: ${row.error}` : `${row.topic}.${row.path}`, 6, top + 6);
       row.changes.forEach(([t, value], at) => {
         const from = Math.max(x(t), 0);
-        const to = Math.min(x(row.changes[at + 1]?.[0] ?? summary.duration), width);
+        const to = Math.min(x(row.changes[at + 1]?.[0] ?? view.to), width);
         if (to <= 0 || from >= width) return;
         const text = String(value);
         if (!colors.has(text)) colors.set(text, SERIES[colors.size % SERIES.length]);
@@ -52,23 +53,26 @@ export function statePanel(context: Context, spec: PanelSpec): Panel {
     context2d.fillRect(x(connection.position()) - 0.5, 0, 1.5, rows.length * ROW + 8);
   }
 
-  for (const row of rows)
+  const read = () => rows.forEach((row) =>
     ask<{ changes: [number, Json][] }>("states", { topic: row.topic, path: row.path }).then(
       (answer) => {
         row.changes = answer.changes;
+        row.error = undefined;
         picture.redraw();
       },
       (error: Error) => {
         row.error = error.message;
         picture.redraw();
       },
-    );
+    ));
+  read();
+  if (summary.live) ticking = window.setInterval(() => document.hidden || read(), 1000);
   navigate(picture.element, context, () => ({ left: 0, width: picture.element.clientWidth }));
   const stops = [connection.on("state", picture.redraw), view.on(picture.redraw)];
   return {
     element,
     title: [...new Set(rows.map((row) => row.topic))].join(", "),
     spec: () => ({ kind: "state", fields: rows.map(({ topic, path }) => ({ topic, path })) }),
-    dispose: () => stops.forEach((stop) => stop()),
+    dispose: () => (stops.forEach((stop) => stop()), clearInterval(ticking)),
   };
 }

@@ -49,6 +49,8 @@ pub struct TopicInfo {
     pub type_hash: String,
     /// Its quality of service.
     pub qos: QosProfile,
+    /// Whether it can hand over buffers of graphics cards, as publishers of 2026 append to their tokens.
+    pub has_buffers: bool,
 }
 
 /// Why a key is no token.
@@ -111,6 +113,7 @@ impl Token {
                 dds_type,
                 type_hash,
                 qos,
+                has_buffers: parts.next().is_some_and(|part| !part.is_empty()),
             })
         };
         Ok(Token {
@@ -137,6 +140,19 @@ impl Token {
         (self.kind == EntityKind::Publisher).then(|| self.key(topic))
     }
 
+    /// The token by which a subscriber of the same topic is known, at a session, with a number of its own.
+    pub(crate) fn subscriber(&self, session: &str, number: u64) -> Option<String> {
+        let topic = self.topic.as_ref()?;
+        Some(format!(
+            "@ros2_lv/{}/{session}/0/{number}/MS/%/%/asof/{}/{}/{}/{}",
+            self.domain,
+            mangle(&topic.name),
+            mangle(&topic.dds_type),
+            topic.type_hash,
+            topic.qos.to_text(),
+        ))
+    }
+
     fn key(&self, topic: &TopicInfo) -> TopicKey {
         TopicKey {
             domain: self.domain,
@@ -145,6 +161,10 @@ impl Token {
             type_hash: topic.type_hash.clone(),
         }
     }
+}
+
+fn mangle(text: &str) -> String {
+    text.replace('/', "%")
 }
 
 fn unmangle(part: &str) -> String {
@@ -172,6 +192,23 @@ mod tests {
     }
 
     #[test]
+    fn a_subscriber_of_the_same_topic_is_known_by_a_token_of_its_own() {
+        let publisher = Token::parse(IMU).expect("a token");
+        let text = publisher.subscriber("abc", 7).expect("a topic");
+        let subscriber = Token::parse(&text).expect("a token");
+        assert_eq!(subscriber.kind, EntityKind::Subscriber);
+        assert_eq!(subscriber.topic, publisher.topic);
+        assert_eq!(subscriber.topic_key(), None);
+    }
+
+    #[test]
+    fn what_newer_versions_append_is_noticed() {
+        let newer = Token::parse(&format!("{IMU}/cpu:")).expect("a token");
+        let has = |token: Token| token.topic.is_some_and(|topic| topic.has_buffers);
+        assert!(has(newer) && !has(Token::parse(IMU).expect("a token")));
+    }
+
+    #[test]
     fn a_node_has_no_topic() {
         let token = Token::parse("@ros2_lv/3/abc/0/0/NN/%/%/talker").expect("a token");
         assert_eq!(
@@ -183,10 +220,9 @@ mod tests {
 
     #[test]
     fn what_newer_versions_append_is_passed_over() {
-        assert_eq!(
-            Token::parse(&format!("{IMU}/more/parts")),
-            Token::parse(IMU)
-        );
+        let newer = Token::parse(&format!("{IMU}/more/parts")).expect("a token");
+        let older = Token::parse(IMU).expect("a token");
+        assert_eq!(newer.topic_key(), older.topic_key());
     }
 
     #[test]

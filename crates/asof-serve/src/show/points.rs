@@ -67,13 +67,13 @@ fn scan(record: &Record) -> Result<Shown, String> {
 
 /// A field of a cloud's points: where it is and how it is read.
 #[derive(Debug, Clone, Copy)]
-struct Channel {
+pub(super) struct Channel {
     offset: usize,
-    kind: Kind,
+    pub(super) kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     I8,
     U8,
     I16,
@@ -127,7 +127,7 @@ impl Kind {
 
 impl Channel {
     /// The value within a point; the point is known to hold it.
-    fn value(self, point: &[u8], is_big: bool) -> f64 {
+    pub(super) fn value(self, point: &[u8], is_big: bool) -> f64 {
         let mut bytes = [0; 8];
         let size = self.kind.size();
         let Some(found) = point.get(self.offset..self.offset + size) else {
@@ -208,7 +208,8 @@ fn cloud(record: &Record) -> Result<Shown, String> {
     })
 }
 
-fn channels(record: &Record) -> Result<Vec<(String, Channel)>, String> {
+/// The packed fields of points or cells, in the words of ROS or of Foxglove.
+pub(super) fn channels(record: &Record) -> Result<Vec<(String, Channel)>, String> {
     let items = record.items("fields").ok_or("it has no field 'fields'")?;
     let items = items.as_struct_opt().ok_or("its fields are no structs")?;
     let names = items

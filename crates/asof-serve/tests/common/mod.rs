@@ -211,7 +211,7 @@ impl Client {
     }
 
     /// The first message for which this holds.
-    pub fn find(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+    pub fn find(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(30);
         while Instant::now() < deadline {
             let message = self.next();

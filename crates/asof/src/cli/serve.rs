@@ -5,18 +5,23 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use asof_core::Source;
-use asof_serve::{DEFAULT_PORT, ServeOptions, Server};
+use asof_serve::{DEFAULT_PORT, ServeError, ServeOptions, Server};
 use clap::Args;
 
 use super::Outcome;
+use super::failure::Usage;
+use super::live::{self, is_robot};
 use super::place::Opening;
 use super::screen::{Screen, output};
+use super::select::{Patterns, parse_patterns};
 
-/// Show recordings in the browser, and to Foxglove and Lichtblick
+/// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
-/// Opens recordings of any size at once, several as one. Only this machine can connect, unless --listen names
+/// Opens recordings of any size at once, several as one. Of a running robot it shows what comes, and keeps the
+/// last minutes to look back at. Only this machine can connect, unless --listen names
 /// another address; whoever connects then needs the token in the address that is printed. Nothing is written.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
@@ -25,9 +30,10 @@ use super::screen::{Screen, output};
 #[command(after_help = "\
 Examples:
   asof serve run.mcap
-  asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev")]
+  asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
+  asof serve zenoh://192.168.1.5:7447 --window 10m")]
 pub struct Serve {
-    /// Recordings: files, folders; several are shown as one
+    /// Recordings: files, folders; several are shown as one. Or one running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -35,7 +41,31 @@ pub struct Serve {
     opening: Opening,
 
     #[command(flatten)]
+    robot: OfRobot,
+
+    #[command(flatten)]
     serving: Serving,
+}
+
+/// Flags for running robots alone.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "only recordings are served")
+)]
+pub struct OfRobot {
+    /// How much of a running robot is kept: seconds, or with a unit such as 90s, 10m, 1h. What is older leaves, and
+    /// what does not fit into --cache
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_window)]
+    pub window: Duration,
+
+    /// Only these topics of a running robot: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    pub topics: Option<Patterns>,
+
+    /// Raw Zenoh keys of a running robot too, such as 'demo/**'
+    #[arg(long, value_name = "EXPRESSION")]
+    pub key: Vec<String>,
 }
 
 /// Flags of the verbs that serve.
@@ -49,7 +79,7 @@ pub struct Serving {
     #[arg(long)]
     no_open: bool,
 
-    /// Memory for what was read, in megabytes
+    /// Memory for what was read of a recording, or is kept of a robot, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     cache: u64,
 
@@ -64,6 +94,13 @@ pub struct Serving {
 
 impl Serve {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        if let Some(robot) = self.places.iter().find(|place| is_robot(place)) {
+            if self.places.len() > 1 {
+                let text = "a running robot is served alone; name it as the only place";
+                return Err(Usage::error(text.to_owned()));
+            }
+            return live::serve(robot, &self.robot, &self.opening, &self.serving, screen);
+        }
         let recording = self.opening.open_unmapped(&self.places)?;
         let name = self.places[0].display().to_string();
         let name = match self.places.len() {
@@ -82,6 +119,31 @@ impl Serving {
         name: &str,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
+        let source: Arc<dyn Source> = Arc::new(source);
+        let problems = source.summary().problems.len();
+        if problems > 0 {
+            screen.warning(format_args!(
+                "{problems} problems in this recording; the page shows them"
+            ));
+        }
+        let _server = self.start(screen, |options| Server::start(source, name, options))?;
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Bytes for what was read, or is kept.
+    #[cfg(feature = "live")]
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache.saturating_mul(1_000_000)
+    }
+
+    /// Starts a server, and says where it is.
+    pub fn start(
+        &self,
+        screen: &Screen,
+        start: impl FnOnce(&ServeOptions) -> Result<Server, ServeError>,
+    ) -> anyhow::Result<Server> {
         start_log(screen);
         let defaults = ServeOptions::default();
         let options = ServeOptions {
@@ -92,14 +154,7 @@ impl Serving {
             cache_bytes: self.cache.saturating_mul(1_000_000),
             ..defaults
         };
-        let source: Arc<dyn Source> = Arc::new(source);
-        let problems = source.summary().problems.len();
-        if problems > 0 {
-            screen.warning(format_args!(
-                "{problems} problems in this recording; the page shows them"
-            ));
-        }
-        let server = Server::start(source, name, &options)?;
+        let server = start(&options)?;
         let label = screen.palette().title;
         let mut out = output();
         writeln!(out, "{label}Open{label:#} {}", server.url())?;
@@ -110,9 +165,7 @@ impl Serving {
         if !self.no_open && std::io::stdout().is_terminal() {
             open_browser(&server.url());
         }
-        loop {
-            std::thread::park();
-        }
+        Ok(server)
     }
 }
 
@@ -167,4 +220,33 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse()
         .map_err(|_| "give a port, an address, or both, such as 8080 or 0.0.0.0:8765".to_owned())
+}
+
+fn parse_window(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
+        .unwrap_or((text, 1.0));
+    let seconds: Option<f64> = number.parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
+        .filter(|window| !window.is_zero())
+        .ok_or_else(|| "give a time, such as 90s, 5m or 1h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_a_time_with_or_without_a_unit() {
+        assert_eq!(parse_window("5m"), Ok(Duration::from_mins(5)));
+        assert_eq!(parse_window("1.5h"), Ok(Duration::from_mins(90)));
+        assert_eq!(parse_window("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_window("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1m", "soon", "inf", "1e300h"] {
+            assert!(parse_window(text).is_err(), "{text}");
+        }
+    }
 }

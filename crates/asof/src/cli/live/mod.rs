@@ -1,4 +1,4 @@
-//! `asof live` and `asof record`: a running robot.
+//! `asof live`, `asof record`, and what `asof cat` and `asof serve` do with a running robot.
 
 #[cfg(feature = "live")]
 mod cat;
@@ -8,6 +8,8 @@ mod plain;
 mod recording;
 #[cfg(feature = "live")]
 mod robot;
+#[cfg(feature = "live")]
+mod serving;
 #[cfg(feature = "live")]
 mod table;
 #[cfg(feature = "live")]
@@ -20,6 +22,8 @@ use clap::Args;
 
 #[cfg(feature = "live")]
 pub use cat::cat;
+#[cfg(feature = "live")]
+pub use serving::serve;
 
 use super::Outcome;
 use super::screen::Screen;
@@ -150,6 +154,18 @@ impl Record {
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
         Err(absent(&self.connection.url))
     }
+}
+
+/// Compiled without the robots.
+#[cfg(not(feature = "live"))]
+pub fn serve(
+    place: &std::path::Path,
+    _robot: &super::serve::OfRobot,
+    _opening: &super::place::Opening,
+    _serving: &super::serve::Serving,
+    _screen: &Screen,
+) -> anyhow::Result<Outcome> {
+    Err(absent(&place.display().to_string()))
 }
 
 /// Compiled without the robots.

@@ -1,13 +1,13 @@
 //! `asof record`: a robot into a file.
 
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use asof_formats::Compression;
-use asof_live::{LiveError, RecordOptions, RecordReport, Recorder};
+use asof_live::{LiveError, RecordOptions, RecordReport, Recorder, TopicReport};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -37,7 +37,10 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         _ => Compression::Zstd,
     };
     let chooser = verb.connection.chooser();
-    let file = BufWriter::with_capacity(1 << 17, file);
+    let file = Straight {
+        file: BufWriter::with_capacity(1 << 17, file),
+        position: 0,
+    };
     let mut recorder = Recorder::start(&session.robot, file, options, chooser)?;
     for key in &verb.connection.key {
         recorder.add_key(&session.robot, key)?;
@@ -107,12 +110,20 @@ fn tell(
     screen: &Screen,
 ) -> anyhow::Result<Outcome> {
     let size = std::fs::metadata(&verb.output).map_or(0, |found| found.len());
-    let undefined: Vec<_> = report
-        .topics
-        .iter()
-        .filter(|(_, topic)| topic.is_undefined)
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let named = |is_meant: fn(&TopicReport) -> bool| -> Vec<&str> {
+        let topics = report.topics.iter();
+        let meant = topics.filter(|(_, topic)| is_meant(topic));
+        meant.map(|(name, _)| name.as_str()).collect()
+    };
+    let other = named(|topic| topic.is_defined_otherwise);
+    if !other.is_empty() {
+        screen.warning(format_args!(
+            "the types of {} are not the ones of those names that are known here (their hashes differ), and no node \
+             described them: they are recorded but cannot be decoded; give a folder of the robot's .msg files with --msg-path",
+            other.join(", ")
+        ));
+    }
+    let undefined = named(|topic| topic.is_undefined && !topic.is_defined_otherwise);
     if !undefined.is_empty() {
         screen.note(format_args!(
             "no definition of the types of {} could be had, so they are recorded but cannot be decoded; \
@@ -177,6 +188,34 @@ fn tell(
     } else {
         Outcome::Done
     })
+}
+
+/// Written from front to back: its position is known without asking, which a pipe could not answer.
+struct Straight {
+    file: BufWriter<File>,
+    position: u64,
+}
+
+impl Write for Straight {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Straight {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let is_here = matches!(to, SeekFrom::Current(0)) || to == SeekFrom::Start(self.position);
+        if !is_here {
+            self.position = self.file.seek(to)?;
+        }
+        Ok(self.position)
+    }
 }
 
 fn create(path: &Path, force: bool) -> anyhow::Result<File> {

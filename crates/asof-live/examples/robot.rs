@@ -1,0 +1,90 @@
+//! A simulated robot that publishes as rmw_zenoh does: it drives through its rooms until it is stopped.
+//!
+//! usage: robot [ADDRESS] [SECONDS]; the address is where to listen, `zenoh://?listen=127.0.0.1:7447` unless said
+//! otherwise. In another terminal: `asof serve zenoh://127.0.0.1:7447`, or `asof live`, or `asof record`.
+
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use asof_core::{Channel, Stamp};
+use asof_demo::{Demo, DemoOptions};
+use asof_live::Robot;
+use asof_live::ros::{Attachment, TopicKey, dds_type_name};
+use zenoh::Wait;
+use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
+
+/// What ROS 2 Humble says instead of a hash.
+const NO_HASH: &str = "TypeHashNotSupported";
+
+fn main() -> zenoh::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next();
+    let address = address
+        .as_deref()
+        .unwrap_or("zenoh://?listen=127.0.0.1:7447");
+    let seconds = arguments.next().map_or(Ok(3600), |text| text.parse())?;
+    let robot = asof_live::connect(address)?;
+    let demo = Demo::new(DemoOptions {
+        start: Stamp::try_from(SystemTime::now())?,
+        duration: Duration::from_secs(seconds),
+        ..DemoOptions::default()
+    });
+    let mut publishers = HashMap::new();
+    for (number, channel) in demo.channels().iter().enumerate() {
+        let declared = declare(&robot, number + 1, channel)?;
+        publishers.insert(channel.topic.clone(), declared);
+    }
+    let began = Instant::now();
+    for (message, sequence) in demo.messages().zip(1..) {
+        let due = message.log_time.since(demo.options().start).max(0);
+        sleep(Duration::from_nanos(due as u64).saturating_sub(began.elapsed()));
+        let attachment = Attachment {
+            sequence,
+            source_timestamp: message.publish_time,
+            gid: [7; 16],
+        };
+        if let Some((publisher, _token)) = publishers.get(&message.channel.topic) {
+            publisher
+                .put(message.payload.to_vec())
+                .attachment(attachment.to_bytes().to_vec())
+                .wait()?;
+        }
+    }
+    Ok(())
+}
+
+type Declared = (
+    AdvancedPublisher<'static>,
+    zenoh::liveliness::LivelinessToken,
+);
+
+/// A publisher, and the token by which others find it. What is sent once is kept for those who come late.
+fn declare(robot: &Robot, number: usize, channel: &Channel) -> zenoh::Result<Declared> {
+    let key = TopicKey {
+        domain: 0,
+        topic: channel.topic.clone(),
+        dds_type: dds_type_name(channel.type_name()),
+        type_hash: NO_HASH.to_owned(),
+    };
+    let is_latched = ["/tf_static", "/map"].contains(&channel.topic.as_str());
+    let kept = CacheConfig::default().max_samples(1);
+    let builder = robot
+        .session()
+        .declare_publisher(key.to_string())
+        .cache(kept);
+    let publisher = builder.publisher_detection().wait()?;
+    let token = format!(
+        "@ros2_lv/0/{}/0/{number}/MP/%/%/robot/{}/{}/{NO_HASH}/{}",
+        robot.session().zid(),
+        channel.topic.replace('/', "%"),
+        key.dds_type,
+        if is_latched {
+            ":1:,1:,:,:,,"
+        } else {
+            "::,:,:,:,,"
+        },
+    );
+    let token = robot.session().liveliness().declare_token(token).wait()?;
+    Ok((publisher, token))
+}
