@@ -169,7 +169,11 @@ fn writers_on_one_edge_take_turns() {
 #[test]
 fn a_static_pose_is_seen_old_or_new() {
     check(|| {
-        let shared = Arc::new((Slot::of(&sample(1)), AtomicU64::new(0), History::new((), (), 0)));
+        let shared = Arc::new((
+            Slot::of(&sample(1)),
+            AtomicU64::new(0),
+            History::new((), (), 0),
+        ));
         let writer = Arc::clone(&shared);
         let thread = thread::spawn(move || {
             let (slot, seq, history) = &*writer;

@@ -116,8 +116,8 @@ impl Pose {
     }
 
     /// `self` where `part` is 0, `other` where it is 1: straight in translation, along the shorter
-    /// arc in rotation.
-    #[inline(always)]
+    /// arc in rotation. What [`Pose::between_slots`] is held against.
+    #[cfg(test)]
     pub(crate) fn between(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
         let (a, b) = arc_weights(dot.abs(), part);
@@ -128,8 +128,9 @@ impl Pose {
         }
     }
 
-    /// [`Pose::between`] two samples that `t` is between, or at the first of. Numbers are read when they
-    /// are needed: an atomic cannot be read again, so all at once would be more than there are registers.
+    /// What lies between two samples at `t`, which is not before the first nor after the second: straight in
+    /// translation, along the shorter arc in rotation. Numbers are read when they are needed: all at once
+    /// would be more than there are registers.
     #[inline(always)]
     pub(crate) fn between_slots(a: &Slot, b: &Slot, t: i64) -> Pose {
         let (p, q) = (rotation_of(a), rotation_of(b));
@@ -144,7 +145,7 @@ impl Pose {
         }
     }
 
-    /// As [`Pose::between`], for parts outside of 0 to 1: constant velocity.
+    /// `self` where `part` is 0, `other` where it is 1, and constant velocity beyond.
     pub(crate) fn beyond(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
         let (a, b) = exact_weights(dot.abs(), part);
@@ -245,7 +246,6 @@ fn rotation_of(slot: &Slot) -> [f64; 4] {
 fn translation_of(slot: &Slot) -> [f64; 3] {
     [slot.number(5), slot.number(6), slot.number(7)]
 }
-
 
 // Written out, all of these: closures over arrays put them into memory.
 

@@ -28,11 +28,7 @@ impl<'a> Fixed<'a> {
 
     /// Reads through `attempt`; whatever it makes of a torn sample is thrown away.
     #[inline]
-    pub(crate) fn read<R, B, W>(
-        &self,
-        latch: &History<B, W>,
-        attempt: impl Fn(&Slot) -> R,
-    ) -> R {
+    pub(crate) fn read<R, B, W>(&self, latch: &History<B, W>, attempt: impl Fn(&Slot) -> R) -> R {
         for tries in 0..TRIES {
             let seq = self.seq.load(Ordering::Acquire);
             let answer = attempt(self.slot);

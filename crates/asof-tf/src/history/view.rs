@@ -76,8 +76,8 @@ impl<'a> View<'a> {
         Some(self.pool.chunks.at(spot))
     }
 
-    /// The samples that `t` is between, or at the first of, and the first one's index, if they are where
-    /// they are expected. `None` says nothing: see [`View::place`].
+    /// The samples that `t` is between, and the first one's index, if they are where they are expected.
+    /// `None` says nothing: see [`View::place`].
     #[inline(always)]
     pub(crate) fn expected(&self, t: i64) -> Option<(&'a Slot, &'a Slot, u64)> {
         if self.stamp <= t || self.len() < 2 {
@@ -85,7 +85,7 @@ impl<'a> View<'a> {
         }
         let low = self.guess(t, self.stamp, self.head - 1);
         let (slot, next) = self.pair(low)?;
-        (slot.stamp() <= t && t < next.stamp()).then_some((slot, next, low))
+        (slot.stamp() < t && t < next.stamp()).then_some((slot, next, low))
     }
 
     /// The oldest and the newest stamp, of one sample or more.
