@@ -227,6 +227,14 @@ pub(crate) struct At {
     index: usize,
 }
 
+/// Where a search ended, as a guess for the next one: right or wrong, the answer is the same.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Hint {
+    run: usize,
+    index: usize,
+    stride: usize,
+}
+
 /// Messages ordered by stamp; those with equal stamps in order of arrival.
 ///
 /// Invariant: no run is empty, `firsts[i]` is the first stamp of `places[i]`, runs are in order.
@@ -420,7 +428,22 @@ impl<T> Shelf<T> {
     /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
     #[inline]
     pub(crate) fn nearest(&self, t: i64) -> Option<(i64, &Arc<T>)> {
-        let Some((number, run, index)) = self.split(t) else {
+        self.nearest_of(t, self.split(t))
+    }
+
+    /// The same, searched from where the last search ended.
+    #[inline]
+    pub(crate) fn nearest_near(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
+        self.nearest_of(t, self.split_near(t, hint))
+    }
+
+    #[inline]
+    fn nearest_of<'a>(
+        &'a self,
+        t: i64,
+        split: Option<(usize, &'a Run<T>, usize)>,
+    ) -> Option<(i64, &'a Arc<T>)> {
+        let Some((number, run, index)) = split else {
             return self.get(self.begin());
         };
         let before = run.stamp(index - 1);
@@ -454,6 +477,26 @@ impl<T> Shelf<T> {
         let run = self.places[number].run();
         let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
         Some((number, run, index))
+    }
+
+    /// The same, for one who asks again and again for instants that rise: about as far from the last place as that
+    /// was from the one before.
+    #[inline]
+    fn split_near(&self, t: i64, hint: &mut Hint) -> Option<(usize, &Run<T>, usize)> {
+        let firsts = self.firsts.as_slice();
+        let is_here = firsts.get(hint.run).is_some_and(|&first| first < t)
+            && firsts.get(hint.run + 1).is_none_or(|&next| t <= next);
+        if !is_here {
+            let (number, run, index) = self.split(t)?;
+            (hint.run, hint.index) = (number, index);
+            return Some((number, run, index));
+        }
+        let run = self.places[hint.run].run();
+        let guess = hint.index + hint.stride;
+        let index = run.first_from(run.start, run.end(), t, guess);
+        hint.stride = index.saturating_sub(hint.index);
+        hint.index = index;
+        Some((hint.run, run, index))
     }
 
     /// The first message after `t`; the end if there is none.
