@@ -8,15 +8,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc as Lent;
+
+#[cfg(loom)]
+use loom::sync::Arc as Lent;
 
 use crate::search::count_below;
 
 /// A run is split when it holds this many.
-const RUN_MAX: usize = 128;
+const RUN_MAX: usize = if cfg!(loom) { 4 } else { 128 };
 /// An append starts a new run at this many, so that late messages find room without a split.
-const RUN_FILL: usize = 112;
+const RUN_FILL: usize = if cfg!(loom) { 3 } else { 112 };
 /// A run that is lent out is closed instead of copied from this many on.
-const RUN_CLOSE: usize = 32;
+const RUN_CLOSE: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// So many runs are looked at one by one.
 const FEW_RUNS: usize = 12;
@@ -174,7 +179,7 @@ impl<T> Run<T> {
 /// A run that is the shelf's own, or one that readers may look at.
 enum Place<T> {
     Own(Run<T>),
-    Lent(Arc<Run<T>>),
+    Lent(Lent<Run<T>>),
 }
 
 impl<T> Place<T> {
@@ -201,22 +206,22 @@ impl<T> Place<T> {
     #[cold]
     fn take_back(&mut self) {
         if let Place::Lent(lent) = std::mem::replace(self, Place::Own(Run::default())) {
-            *self = Place::Own(Arc::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
+            *self = Place::Own(Lent::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
         }
     }
 
-    fn lend(&mut self) -> Arc<Run<T>> {
+    fn lend(&mut self) -> Lent<Run<T>> {
         if let Place::Own(run) = self {
-            *self = Place::Lent(Arc::new(std::mem::take(run)));
+            *self = Place::Lent(Lent::new(std::mem::take(run)));
         }
         match self {
-            Place::Lent(run) => Arc::clone(run),
+            Place::Lent(run) => Lent::clone(run),
             Place::Own(_) => unreachable!("lent above"),
         }
     }
 
     fn is_lent_out(&self) -> bool {
-        matches!(self, Place::Lent(run) if Arc::strong_count(run) > 1)
+        matches!(self, Place::Lent(run) if Lent::strong_count(run) > 1)
     }
 }
 
@@ -616,7 +621,7 @@ impl<T> Shelf<T> {
 
 /// Part of a run that is lent out: its messages from `start` up to but not including `end`.
 pub(crate) struct Piece<T> {
-    pub(crate) run: Arc<Run<T>>,
+    pub(crate) run: Lent<Run<T>>,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -624,7 +629,7 @@ pub(crate) struct Piece<T> {
 impl<T> Clone for Piece<T> {
     fn clone(&self) -> Self {
         Piece {
-            run: Arc::clone(&self.run),
+            run: Lent::clone(&self.run),
             start: self.start,
             end: self.end,
         }
