@@ -52,6 +52,15 @@ fn newest(shared: &(Pool, History)) -> Option<Words> {
 /// The samples around `t`: one, two or none.
 fn around(shared: &(Pool, History), t: i64) -> Vec<Words> {
     let (pool, history) = shared;
+    // As a lookup does: where they are expected, or else with care.
+    if let Some(view) = history.glance(pool)
+        && let Some((a, b, lowest)) = view.expected(t)
+    {
+        let words = vec![a.words(), b.words()];
+        if history.is_whole(&view, lowest) {
+            return words;
+        }
+    }
     let found = history.read(pool, |view| {
         let (place, lowest) = view.place(t)?;
         let words = match place {
