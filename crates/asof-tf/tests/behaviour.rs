@@ -680,7 +680,7 @@ fn a_buffer_keeps_ten_seconds_unless_told_otherwise() {
     };
     assert_eq!(samples(Options::default()), 11);
     assert_eq!(
-        samples(Options::default().window(Duration::from_secs(120))),
+        samples(Options::default().window(Duration::from_mins(2))),
         61
     );
     assert_eq!(samples(Options::default().count(5)), 5);
