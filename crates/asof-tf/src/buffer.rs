@@ -283,7 +283,7 @@ impl TransformBuffer {
             for edge in self.graph.with_previous(edge) {
                 stats.samples += edge.history.len();
                 stats.evicted += edge.history.evicted();
-                stats.too_old += edge.too_old.load(Ordering::Relaxed);
+                stats.too_old += edge.limits().too_old.load(Ordering::Relaxed);
             }
         }
         stats
@@ -458,7 +458,7 @@ impl TransformBuffer {
             .merge(&held, &self.graph.pool, edge.bounds(), &sorted, || {
                 self.graph.make_room();
             });
-        edge.too_old.fetch_add(too_old, Ordering::Relaxed);
+        edge.limits().too_old.fetch_add(too_old, Ordering::Relaxed);
         let is_due = edge.waiters.is_due(last);
         if self.graph.observers.is_any() {
             let child = self.graph.frames.at(edge.child).id;
@@ -486,7 +486,7 @@ impl TransformBuffer {
 
     #[cold]
     fn too_old(&self, edge: &Edge, stamp: Stamp) -> UpdateError {
-        edge.too_old.fetch_add(1, Ordering::Relaxed);
+        edge.limits().too_old.fetch_add(1, Ordering::Relaxed);
         let newest = edge
             .range(&self.graph.pool)
             .map_or(stamp, |(_, n)| n.into());

@@ -54,7 +54,8 @@ impl fmt::Debug for FrameId {
 }
 
 impl Resolve for &str {
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // On the way of every lookup.
     fn get(self, graph: &Graph) -> Option<&Frame> {
         graph.find(self)
     }

@@ -364,11 +364,13 @@ impl TransformBuffer {
         if !graph.has_eras()
             && let Some(edge) = graph.direct(target, source)
         {
-            return match edge.look(&graph.pool, t) {
-                Some(Ok(pose)) => Ok(pose.isometry()),
-                Some(Err(miss)) => Err(graph.explain_edge(edge, t, miss)),
-                None => self.direct_carefully(edge, t),
-            };
+            if let Some(pose) = edge.at_expected(&graph.pool, t) {
+                return Ok(pose.isometry());
+            }
+            if let Some(miss) = edge.not_yet(&graph.pool, t) {
+                return Err(graph.explain_edge(edge, t, miss));
+            }
+            return self.direct_apart(edge, t);
         }
         self.lookup_far(target, source, t)
     }
@@ -397,6 +399,18 @@ impl TransformBuffer {
         }
     }
 
+    /// From parent to child, where the samples are not at the place where one would expect them.
+    #[inline(never)]
+    fn direct_apart(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
+        let graph = self.graph();
+        match edge.look(&graph.pool, t) {
+            Some(Ok(pose)) => Ok(pose.isometry()),
+            Some(Err(miss)) => Err(graph.explain_edge(edge, t, miss)),
+            None => self.direct_carefully(edge, t),
+        }
+    }
+
+    #[cold]
     #[inline(never)]
     fn direct_carefully(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
         let graph = self.graph();

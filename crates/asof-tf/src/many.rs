@@ -47,7 +47,7 @@ impl Bracket {
             to,
             a,
             b: Pose {
-                q: b.q.map(|part| sign * part),
+                q: [sign * b.q[0], sign * b.q[1], sign * b.q[2], sign * b.q[3]],
                 ..b
             },
             rate: if span > 0.0 { 1.0 / span } else { 0.0 },
@@ -89,18 +89,30 @@ impl Edge {
     #[inline(always)]
     fn bracket_once(&self, pool: &Pool, t: i64) -> Option<Bracket> {
         let view = self.history.glance(pool)?;
-        let (place, lowest) = view.place(t)?;
-        let bracket = match place {
-            Place::Between(a, b) => Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b)),
-            _ => return None,
-        };
+        let (a, b, lowest) = view.expected(t)?;
+        let bracket = Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b));
         self.history.is_whole(&view, lowest).then_some(bracket)
     }
 
     #[cold]
     #[inline(never)]
     fn bracket_carefully(&self, pool: &Pool, t: i64) -> Result<Bracket, Miss> {
+        if let Some(bracket) = self.bracket_apart(pool, t) {
+            return Ok(bracket);
+        }
         self.at(pool, t).map(|pose| Bracket::new(t, t, pose, pose))
+    }
+
+    /// The same as [`Edge::bracket_once`] where the samples are not at the place where one would expect
+    /// them.
+    fn bracket_apart(&self, pool: &Pool, t: i64) -> Option<Bracket> {
+        let view = self.history.glance(pool)?;
+        let (place, lowest) = view.place(t)?;
+        let Place::Between(a, b) = place else {
+            return None;
+        };
+        let bracket = Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b));
+        self.history.is_whole(&view, lowest).then_some(bracket)
     }
 }
 
@@ -114,6 +126,8 @@ pub(crate) struct Folded {
     before: Pose,
     after: Pose,
     is_inverse: bool,
+    /// Whether `before` is the identity.
+    is_first: bool,
     bracket: Bracket,
     /// The second sample of the bracket as it was given.
     last: Pose,
@@ -137,6 +151,7 @@ impl Folded {
             before,
             after,
             is_inverse,
+            is_first: before == Pose::IDENTITY,
             bracket: Bracket::NONE,
             // Equal to nothing.
             last: Pose {
@@ -154,10 +169,32 @@ impl Folded {
         self.bracket.covers(t)
     }
 
-    #[inline]
-    pub(crate) fn enter(&mut self, bracket: &Bracket) {
+    /// Takes the samples of an edge around `t`.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, edge: &Edge, pool: &Pool, t: i64) -> Result<(), Miss> {
+        // Once for the rule and once for the exceptions, so that the rule keeps to its registers.
+        match edge.bracket_once(pool, t) {
+            Some(bracket) => self.enter(&bracket),
+            None => self.enter_apart(&edge.bracket_carefully(pool, t)?),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_apart(&mut self, bracket: &Bracket) {
+        self.enter(bracket);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, bracket: &Bracket) {
         let fold = |pose: &Pose| {
-            let moved = self.before.times(pose);
+            // A way starts with a moving edge as often as not.
+            let moved = if self.is_first {
+                *pose
+            } else {
+                self.before.times(pose)
+            };
             Pose {
                 q: multiply(moved.q, self.after.q),
                 ..moved
@@ -237,7 +274,7 @@ impl<W: Weigh> Curve<W> {
             a: a.q,
             b: b.q,
             start: a.t,
-            way: std::array::from_fn(|i| b.t[i] - a.t[i]),
+            way: [b.t[0] - a.t[0], b.t[1] - a.t[1], b.t[2] - a.t[2]],
             turned: folded.turned,
             weigh,
         }
@@ -251,11 +288,14 @@ impl<W: Weigh> Motion for Curve<W> {
         let (x, y) = self.weigh.at(part);
         let (xx, xy, yy) = (x * x, x * y, y * y);
         let [p, r, q] = &self.turned;
+        let (start, way) = (&self.start, &self.way);
         Pose {
             q: mixed(x, self.a, y, self.b),
-            t: [0, 1, 2].map(|i| {
-                (self.start[i] + part * self.way[i]) + ((xx * p[i] + yy * q[i]) + xy * r[i])
-            }),
+            t: [
+                (start[0] + part * way[0]) + ((xx * p[0] + yy * q[0]) + xy * r[0]),
+                (start[1] + part * way[1]) + ((xx * p[1] + yy * q[1]) + xy * r[1]),
+                (start[2] + part * way[2]) + ((xx * p[2] + yy * q[2]) + xy * r[2]),
+            ],
         }
     }
 }
@@ -277,14 +317,16 @@ struct Series<const TERMS: usize>([(f64, f64); TERMS]);
 impl<const TERMS: usize> Weigh for Series<TERMS> {
     #[inline(always)]
     fn at(&self, part: f64) -> (f64, f64) {
-        let rest = 1.0 - part;
-        let (square_a, square_b) = (rest * rest, part * part);
-        let (mut a, mut b) = (1.0, 1.0);
+        let way = [1.0 - part, part];
+        let square = [way[0] * way[0], way[1] * way[1]];
+        let mut sum = [1.0; 2];
         for (u, v) in &self.0 {
-            a = 1.0 + (u * square_a - v) * a;
-            b = 1.0 + (u * square_b - v) * b;
+            sum = [
+                1.0 + (u * square[0] - v) * sum[0],
+                1.0 + (u * square[1] - v) * sum[1],
+            ];
         }
-        (rest * a, part * b)
+        (way[0] * sum[0], way[1] * sum[1])
     }
 }
 
@@ -308,6 +350,7 @@ pub(crate) trait Tell {
 
 /// What `v` turned by `x p + y q` has to do with both: `x y` times this, besides `x x` times `v` turned by
 /// `p` and `y y` times `v` turned by `q`.
+#[inline(always)]
 fn turned_by_both(p: [f64; 4], q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
     let inner = |a: [f64; 4]| a[0] * v[0] + a[1] * v[1] + a[2] * v[2];
     let straight = p[3] * q[3] - (p[0] * q[0] + p[1] * q[1] + p[2] * q[2]);
@@ -322,7 +365,11 @@ fn turned_by_both(p: [f64; 4], q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
         axis[2] * v[0] - axis[0] * v[2],
         axis[0] * v[1] - axis[1] * v[0],
     ];
-    [0, 1, 2].map(|i| 2.0 * (straight * v[i] + on_p * q[i] + on_q * p[i] + around[i]))
+    [
+        2.0 * ((straight * v[0] + on_p * q[0]) + (on_q * p[0] + around[0])),
+        2.0 * ((straight * v[1] + on_p * q[1]) + (on_q * p[1] + around[1])),
+        2.0 * ((straight * v[2] + on_p * q[2]) + (on_q * p[2] + around[2])),
+    ]
 }
 
 #[cfg(test)]

@@ -279,15 +279,12 @@ impl Path {
         let mut folded = Folded::new(before, after, is_inverse);
         let mut rest = stamps;
         while let Some(t) = rest.first().map(|stamp| stamp.nanos()) {
-            if !folded.covers(t) {
-                match edge.bracket(&graph.pool, t) {
-                    Ok(bracket) => folded.enter(&bracket),
-                    Err(miss) => {
-                        tell.failed(self.explain(t, &Stop::At(edge, miss)));
-                        rest = &rest[1..];
-                        continue;
-                    }
-                }
+            if !folded.covers(t)
+                && let Err(miss) = folded.find(edge, &graph.pool, t)
+            {
+                tell.failed(self.explain(t, &Stop::At(edge, miss)));
+                rest = &rest[1..];
+                continue;
             }
             let covered = |stamp: &&Stamp| folded.covers(stamp.nanos());
             // The first one is: it was asked for.

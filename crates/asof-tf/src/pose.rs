@@ -76,13 +76,8 @@ impl Pose {
     #[inline(always)]
     pub(crate) fn of(slot: &Slot) -> Self {
         Pose {
-            q: [
-                slot.number(1),
-                slot.number(2),
-                slot.number(3),
-                slot.number(4),
-            ],
-            t: [slot.number(5), slot.number(6), slot.number(7)],
+            q: rotation_of(slot),
+            t: translation_of(slot),
         }
     }
 
@@ -121,19 +116,36 @@ impl Pose {
     }
 
     /// `self` where `part` is 0, `other` where it is 1: straight in translation, along the shorter
-    /// arc in rotation.
-    #[inline(always)]
+    /// arc in rotation. What [`Pose::between_slots`] is held against.
+    #[cfg(test)]
     pub(crate) fn between(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
         let (a, b) = arc_weights(dot.abs(), part);
-        let b = if dot < 0.0 { -b } else { b };
+        let b = b.copysign(dot);
         Pose {
             q: mixed(a, self.q, b, other.q),
             t: along(self.t, other.t, part),
         }
     }
 
-    /// As [`Pose::between`], for parts outside of 0 to 1: constant velocity.
+    /// What lies between two samples at `t`, which is not before the first nor after the second: straight in
+    /// translation, along the shorter arc in rotation. Numbers are read when they are needed: all at once
+    /// would be more than there are registers.
+    #[inline(always)]
+    pub(crate) fn between_slots(a: &Slot, b: &Slot, t: i64) -> Pose {
+        let (p, q) = (rotation_of(a), rotation_of(b));
+        let part = part(a.stamp(), b.stamp(), t);
+        let dot = dot(p, q);
+        // Neither weight is negative.
+        let (x, y) = arc_weights(dot.abs(), part);
+        let y = y.copysign(dot);
+        Pose {
+            q: mixed(x, p, y, q),
+            t: along(translation_of(a), translation_of(b), part),
+        }
+    }
+
+    /// `self` where `part` is 0, `other` where it is 1, and constant velocity beyond.
     pub(crate) fn beyond(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
         let (a, b) = exact_weights(dot.abs(), part);
@@ -208,10 +220,31 @@ pub(crate) enum BadPose {
 pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
     let (past, span) = (t.wrapping_sub(a), b.wrapping_sub(a));
     if span < 0 {
-        // Three centuries wrap around into the sign; as unsigned numbers they are right.
-        return past as u64 as f64 / span as u64 as f64;
+        return wide_part(past, span);
     }
     past as f64 / span as f64
+}
+
+/// Three centuries wrap around into the sign; as unsigned numbers they are right.
+#[cold]
+#[inline(never)]
+fn wide_part(past: i64, span: i64) -> f64 {
+    past as u64 as f64 / span as u64 as f64
+}
+
+#[inline(always)]
+fn rotation_of(slot: &Slot) -> [f64; 4] {
+    [
+        slot.number(1),
+        slot.number(2),
+        slot.number(3),
+        slot.number(4),
+    ]
+}
+
+#[inline(always)]
+fn translation_of(slot: &Slot) -> [f64; 3] {
+    [slot.number(5), slot.number(6), slot.number(7)]
 }
 
 // Written out, all of these: closures over arrays put them into memory.
@@ -350,17 +383,20 @@ pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
 
 #[inline(always)]
 pub(crate) fn series_weights<const TERMS: usize>(x: f64, part: f64) -> (f64, f64) {
-    let rest = 1.0 - part;
-    let (square_a, square_b) = (rest * rest, part * part);
-    let (mut a, mut b) = (1.0, 1.0);
+    // Both at once, as far as the processor can.
+    let way = [1.0 - part, part];
+    let square = [x * way[0] * way[0], x * way[1] * way[1]];
+    let mut sum = [1.0; 2];
     let mut term = TERMS;
     while term > 0 {
         term -= 1;
         let (u, v) = SERIES[term];
-        a = 1.0 + (u * square_a - v) * x * a;
-        b = 1.0 + (u * square_b - v) * x * b;
+        sum = [
+            1.0 + (u * square[0] - v * x) * sum[0],
+            1.0 + (u * square[1] - v * x) * sum[1],
+        ];
     }
-    (rest * a, part * b)
+    (way[0] * sum[0], way[1] * sum[1])
 }
 
 #[cold]

@@ -236,6 +236,11 @@ impl<T> Table<T> {
         self.links.len()
     }
 
+    #[inline]
+    pub(crate) fn links(&self) -> &[Link<T>] {
+        &self.links
+    }
+
     /// The link for `index`, modulo the length.
     #[inline]
     pub(crate) fn link(&self, index: u64) -> &Link<T> {

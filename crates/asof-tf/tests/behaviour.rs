@@ -3,6 +3,7 @@
 // Numbers that must come out as they went in are compared as they are.
 #![allow(clippy::float_cmp)]
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use asof_core::{Stamp, TimeRange};
@@ -638,4 +639,92 @@ fn stamps_at_the_ends_of_time_do_no_harm() {
         Extrapolation::ConstantVelocity(u64::MAX),
     );
     assert_eq!(x(held), 1.0);
+}
+
+#[test]
+fn zero_is_a_time_like_any_other() {
+    let buffer = TransformBuffer::new();
+    for t in [-10, 10, 20] {
+        buffer
+            .update("a", "b", at(t), shift(t as f64))
+            .expect("good");
+    }
+    assert_eq!(x(buffer.lookup("a", "b", at(0))), 0.0);
+    assert_eq!(x(buffer.lookup("a", "b", at(-5))), -5.0);
+}
+
+#[test]
+fn a_clone_is_a_handle_to_the_same_buffer_for_any_thread() {
+    fn for_any_thread<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let buffer = robot();
+    for_any_thread(&buffer);
+    let clone = buffer.clone();
+    std::thread::spawn(move || clone.update("odom", "base", at(30), shift(3.0)))
+        .join()
+        .expect("no panic")
+        .expect("good");
+    assert_eq!(x(buffer.lookup("odom", "base", at(25))), 2.5);
+}
+
+#[test]
+fn a_buffer_keeps_ten_seconds_unless_told_otherwise() {
+    let second = 1_000_000_000;
+    let samples = |options: Options| {
+        let buffer = TransformBuffer::with_options(options);
+        for t in 0..=60 {
+            buffer
+                .update("a", "b", at(t * second), shift(0.0))
+                .expect("good");
+        }
+        buffer.stats().samples
+    };
+    assert_eq!(samples(Options::default()), 11);
+    assert_eq!(
+        samples(Options::default().window(Duration::from_mins(2))),
+        61
+    );
+    assert_eq!(samples(Options::default().count(5)), 5);
+    assert_eq!(samples(Options::unbounded()), 61);
+}
+
+#[test]
+fn a_history_grows_without_spikes_and_by_less_than_seventy_bytes_a_sample() {
+    let buffer = TransformBuffer::with_options(Options::unbounded());
+    for t in 0..100_000_u64 {
+        buffer
+            .update("a", "b", at(t as i64), shift(0.0))
+            .expect("good");
+        if t % 500 == 0 {
+            let bytes = buffer.stats().bytes;
+            assert!(bytes <= 70 * t + 8192, "{bytes} bytes for {t} samples");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_is_always_just_gone_is_answered_beside_a_writer_that_never_rests() {
+    let buffer = TransformBuffer::with_options(Options::default().count(64));
+    buffer.update("a", "b", at(0), shift(0.0)).expect("good");
+    let (is_over, written) = (AtomicBool::new(false), AtomicI64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let t = written.fetch_add(1, Ordering::Relaxed) + 1;
+                buffer.update("a", "b", at(t), shift(0.0)).expect("good");
+            }
+        });
+        // Every one of these returns: with an answer, or with what there was.
+        let mut asked = 0;
+        while asked < 2_000 || written.load(Ordering::Relaxed) < 20_000 {
+            let newest = buffer.lookup_newest("a", "b").expect("is there").stamps;
+            let t = newest.map_or(0, |stamps| stamps.start.nanos() - 63);
+            if let Err(error) = buffer.lookup("a", "b", at(t)) {
+                let is_gone =
+                    matches!(error, LookupError::Extrapolation { oldest, .. } if oldest > at(t));
+                assert!(is_gone, "{error}");
+            }
+            asked += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

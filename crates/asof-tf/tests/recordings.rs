@@ -340,18 +340,43 @@ fn yaml_is_that_of_tf2() {
 }
 
 #[test]
-fn a_drawing_needs_dot_and_a_known_ending() {
-    let buffer = robot();
-    assert!(buffer.draw("frames.txt".as_ref()).is_err());
-    let file = std::env::temp_dir().join(format!("asof-tf-{}.svg", std::process::id()));
-    match buffer.draw(&file) {
-        Ok(()) => {
-            let drawn = std::fs::read_to_string(&file).expect("was written");
-            assert!(drawn.contains("<svg"));
-            let _ = std::fs::remove_file(&file);
-        }
-        Err(error) => println!("skipped: {error}"),
+fn a_drawing_of_an_unknown_ending_is_refused() {
+    let refused = robot().draw("frames.txt".as_ref());
+    assert!(refused.is_err_and(|error| error.to_string().contains(".svg, .pdf or .png")));
+}
+
+#[test]
+fn dot_draws_the_tree_where_it_is_installed() {
+    let is_there = std::process::Command::new("dot").arg("-V").output();
+    if is_there.is_err() {
+        eprintln!("SKIPPED: no drawing is tested, since Graphviz' `dot` is not installed");
+        return;
     }
+    let file = |ending: &str| {
+        std::env::temp_dir().join(format!("asof-tf-{}.{ending}", std::process::id()))
+    };
+    for (ending, start) in [("svg", "<?xml"), ("pdf", "%PDF-"), ("png", "\u{89}PNG")] {
+        let file = file(ending);
+        robot().draw(&file).expect("dot draws it");
+        let drawn = std::fs::read(&file).expect("was written");
+        let _ = std::fs::remove_file(&file);
+        let text: String = drawn.iter().map(|byte| char::from(*byte)).collect();
+        assert!(text.starts_with(start), "{ending} starts otherwise");
+        if ending == "svg" {
+            for word in [
+                "odom",
+                "base",
+                "lidar",
+                "say &quot;x&quot;",
+                "2.0 Hz",
+                "static",
+            ] {
+                assert!(text.contains(word), "{word} is not in the picture: {text}");
+            }
+        }
+    }
+    let nowhere = file("svg").join("no such folder.svg");
+    assert!(robot().draw(&nowhere).is_err(), "dot says so itself");
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod bounds;
 mod entry;
 mod interpolate;
 mod lock;
+#[cfg(all(test, loom))]
+mod models;
 mod names;
 mod observe;
 mod query;

@@ -8,15 +8,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc as Lent;
+
+#[cfg(loom)]
+use loom::sync::Arc as Lent;
 
 use crate::search::count_below;
 
 /// A run is split when it holds this many.
-const RUN_MAX: usize = 128;
+const RUN_MAX: usize = if cfg!(loom) { 4 } else { 128 };
 /// An append starts a new run at this many, so that late messages find room without a split.
-const RUN_FILL: usize = 112;
+const RUN_FILL: usize = if cfg!(loom) { 3 } else { 112 };
 /// A run that is lent out is closed instead of copied from this many on.
-const RUN_CLOSE: usize = 32;
+const RUN_CLOSE: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// So many runs are looked at one by one.
 const FEW_RUNS: usize = 12;
@@ -174,7 +179,7 @@ impl<T> Run<T> {
 /// A run that is the shelf's own, or one that readers may look at.
 enum Place<T> {
     Own(Run<T>),
-    Lent(Arc<Run<T>>),
+    Lent(Lent<Run<T>>),
 }
 
 impl<T> Place<T> {
@@ -201,22 +206,22 @@ impl<T> Place<T> {
     #[cold]
     fn take_back(&mut self) {
         if let Place::Lent(lent) = std::mem::replace(self, Place::Own(Run::default())) {
-            *self = Place::Own(Arc::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
+            *self = Place::Own(Lent::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
         }
     }
 
-    fn lend(&mut self) -> Arc<Run<T>> {
+    fn lend(&mut self) -> Lent<Run<T>> {
         if let Place::Own(run) = self {
-            *self = Place::Lent(Arc::new(std::mem::take(run)));
+            *self = Place::Lent(Lent::new(std::mem::take(run)));
         }
         match self {
-            Place::Lent(run) => Arc::clone(run),
+            Place::Lent(run) => Lent::clone(run),
             Place::Own(_) => unreachable!("lent above"),
         }
     }
 
     fn is_lent_out(&self) -> bool {
-        matches!(self, Place::Lent(run) if Arc::strong_count(run) > 1)
+        matches!(self, Place::Lent(run) if Lent::strong_count(run) > 1)
     }
 }
 
@@ -225,6 +230,14 @@ impl<T> Place<T> {
 pub(crate) struct At {
     run: usize,
     index: usize,
+}
+
+/// Where a search ended, as a guess for the next one: right or wrong, the answer is the same.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Hint {
+    run: usize,
+    index: usize,
+    stride: usize,
 }
 
 /// Messages ordered by stamp; those with equal stamps in order of arrival.
@@ -420,7 +433,22 @@ impl<T> Shelf<T> {
     /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
     #[inline]
     pub(crate) fn nearest(&self, t: i64) -> Option<(i64, &Arc<T>)> {
-        let Some((number, run, index)) = self.split(t) else {
+        self.nearest_of(t, self.split(t))
+    }
+
+    /// The same, searched from where the last search ended.
+    #[inline]
+    pub(crate) fn nearest_near(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
+        self.nearest_of(t, self.split_near(t, hint))
+    }
+
+    #[inline]
+    fn nearest_of<'a>(
+        &'a self,
+        t: i64,
+        split: Option<(usize, &'a Run<T>, usize)>,
+    ) -> Option<(i64, &'a Arc<T>)> {
+        let Some((number, run, index)) = split else {
             return self.get(self.begin());
         };
         let before = run.stamp(index - 1);
@@ -454,6 +482,26 @@ impl<T> Shelf<T> {
         let run = self.places[number].run();
         let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
         Some((number, run, index))
+    }
+
+    /// The same, for one who asks again and again for instants that rise: about as far from the last place as that
+    /// was from the one before.
+    #[inline]
+    fn split_near(&self, t: i64, hint: &mut Hint) -> Option<(usize, &Run<T>, usize)> {
+        let firsts = self.firsts.as_slice();
+        let is_here = firsts.get(hint.run).is_some_and(|&first| first < t)
+            && firsts.get(hint.run + 1).is_none_or(|&next| t <= next);
+        if !is_here {
+            let (number, run, index) = self.split(t)?;
+            (hint.run, hint.index) = (number, index);
+            return Some((number, run, index));
+        }
+        let run = self.places[hint.run].run();
+        let guess = hint.index + hint.stride;
+        let index = run.first_from(run.start, run.end(), t, guess);
+        hint.stride = index.saturating_sub(hint.index);
+        hint.index = index;
+        Some((hint.run, run, index))
     }
 
     /// The first message after `t`; the end if there is none.
@@ -573,7 +621,7 @@ impl<T> Shelf<T> {
 
 /// Part of a run that is lent out: its messages from `start` up to but not including `end`.
 pub(crate) struct Piece<T> {
-    pub(crate) run: Arc<Run<T>>,
+    pub(crate) run: Lent<Run<T>>,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -581,7 +629,7 @@ pub(crate) struct Piece<T> {
 impl<T> Clone for Piece<T> {
     fn clone(&self) -> Self {
         Piece {
-            run: Arc::clone(&self.run),
+            run: Lent::clone(&self.run),
             start: self.start,
             end: self.end,
         }

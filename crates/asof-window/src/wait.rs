@@ -93,12 +93,13 @@ impl<T> Future for Reached<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // Declared before the lock is taken, so dropped behind it: a waker is somebody else's.
+        let _old;
         let mut state = this.window.lock();
+        _old = state.waiters.remove(&mut this.ticket);
         let at = state.shelf.first_from(this.t.nanos());
         if let Some((stamp, value)) = state.shelf.get(at) {
-            let entry = Entry::new(stamp.into(), Arc::clone(value));
-            state.waiters.remove(&mut this.ticket);
-            return Poll::Ready(Ok(entry));
+            return Poll::Ready(Ok(Entry::new(stamp.into(), Arc::clone(value))));
         }
         wait(
             &mut state,
@@ -114,10 +115,12 @@ impl<T> Future for Changed<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // As above.
+        let _old;
         let mut state = this.window.lock();
+        _old = state.waiters.remove(&mut this.ticket);
         let version = state.version();
         if version > this.version {
-            state.waiters.remove(&mut this.ticket);
             return Poll::Ready(Ok(version));
         }
         wait(
@@ -132,7 +135,10 @@ impl<T> Future for Changed<T> {
 impl<T> Drop for Reached<T> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
-            self.window.lock().waiters.remove(&mut self.ticket);
+            let mut state = self.window.lock();
+            let old = state.waiters.remove(&mut self.ticket);
+            drop(state);
+            drop(old);
         }
     }
 }
@@ -140,7 +146,10 @@ impl<T> Drop for Reached<T> {
 impl<T> Drop for Changed<T> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
-            self.window.lock().waiters.remove(&mut self.ticket);
+            let mut state = self.window.lock();
+            let old = state.waiters.remove(&mut self.ticket);
+            drop(state);
+            drop(old);
         }
     }
 }
@@ -151,7 +160,6 @@ fn wait<T, R>(
     ticket: &mut Option<u64>,
     context: &Context<'_>,
 ) -> Poll<Result<R, WaitError>> {
-    state.waiters.remove(ticket);
     if state.is_closed {
         return Poll::Ready(Err(WaitError::Closed));
     }
@@ -187,10 +195,11 @@ impl Waiters {
         self.next
     }
 
-    fn remove(&mut self, ticket: &mut Option<u64>) {
-        if let Some(ticket) = ticket.take() {
-            self.list.retain(|(id, ..)| *id != ticket);
-        }
+    /// The waker of a ticket that is given up, if it is still there.
+    fn remove(&mut self, ticket: &mut Option<u64>) -> Option<Waker> {
+        let ticket = ticket.take()?;
+        let place = self.list.iter().position(|(id, ..)| *id == ticket)?;
+        Some(self.list.remove(place).2)
     }
 
     /// Takes out those whose wish is fulfilled; to be woken outside of the lock.

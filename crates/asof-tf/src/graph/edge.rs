@@ -6,26 +6,35 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::Frame;
-use crate::history::{Bounds, Fixed, History, Place, View};
+use crate::history::{Bounds, Fixed, History, Place, Slot, View};
 use crate::pool::Pool;
-use crate::pose::{Pose, part};
+use crate::pose::Pose;
 use crate::shelf::Spot;
 use crate::wait::Waiters;
 
-/// From a child to its parent: the pose of the child in the parent, over time.
+/// From a child to its parent: the pose of the child in the parent, over time. Four lines of the cache.
 #[repr(C)]
 pub struct Edge {
-    /// The samples, and on their line the parent; unused if the pose is the same for all times.
-    pub(crate) history: History<Spot<Frame>>,
+    /// The samples, and on their lines the parent and the limits; unused if the pose is the same for all
+    /// times.
+    pub(crate) history: History<Spot<Frame>, Limits>,
     /// The pose for all times of an edge that is static. An edge never changes its kind.
-    fixed: Fixed,
+    pose: Slot,
+    pose_seq: AtomicU64,
     pub(crate) child: Spot<Frame>,
-    window: AtomicI64,
-    count: AtomicU64,
     /// The edge that the child had before it was reparented: its samples stay valid for their times.
     pub(crate) previous: Option<Spot<Edge>>,
-    pub(crate) too_old: AtomicU64,
     pub(crate) waiters: Waiters,
+}
+
+/// A tree has many edges, and a new one has to be written whole.
+const _: () = assert!(size_of::<Edge>() <= 256);
+
+/// How much an edge keeps, and what it refused for that.
+pub(crate) struct Limits {
+    window: AtomicI64,
+    count: AtomicU64,
+    pub(crate) too_old: AtomicU64,
 }
 
 /// Why an edge has no pose for a time.
@@ -68,17 +77,20 @@ impl Edge {
         previous: Option<Spot<Edge>>,
         colour: u32,
     ) -> Self {
-        Edge {
-            history: match pose {
-                Some(_) => History::unused(parent),
-                None => History::new(parent, colour),
-            },
-            fixed: Fixed::new(&pose.unwrap_or(&Pose::IDENTITY).words(0)),
-            child,
+        let limits = Limits {
             window: AtomicI64::new(bounds.window),
             count: AtomicU64::new(bounds.count),
-            previous,
             too_old: AtomicU64::new(0),
+        };
+        Edge {
+            history: match pose {
+                Some(_) => History::unused(parent, limits),
+                None => History::new(parent, limits, colour),
+            },
+            pose: Slot::of(&pose.unwrap_or(&Pose::IDENTITY).words(0)),
+            pose_seq: AtomicU64::new(0),
+            child,
+            previous,
             waiters: Waiters::default(),
         }
     }
@@ -90,24 +102,32 @@ impl Edge {
 
     /// The pose, if it is the same for all times.
     #[inline(always)]
-    pub(crate) fn fixed(&self) -> Option<&Fixed> {
-        self.history.is_unused().then_some(&self.fixed)
+    pub(crate) fn fixed(&self) -> Option<Fixed<'_>> {
+        self.history.is_unused().then_some(Fixed {
+            seq: &self.pose_seq,
+            slot: &self.pose,
+        })
     }
 
     pub(crate) fn is_static(&self) -> bool {
         self.history.is_unused()
     }
 
+    #[inline]
+    pub(crate) fn limits(&self) -> &Limits {
+        self.history.beside_writer()
+    }
+
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
-            window: self.window.load(Ordering::Relaxed),
-            count: self.count.load(Ordering::Relaxed),
+            window: self.limits().window.load(Ordering::Relaxed),
+            count: self.limits().count.load(Ordering::Relaxed),
         }
     }
 
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
-        self.window.store(bounds.window, Ordering::Relaxed);
-        self.count.store(bounds.count, Ordering::Relaxed);
+        self.limits().window.store(bounds.window, Ordering::Relaxed);
+        self.limits().count.store(bounds.count, Ordering::Relaxed);
     }
 
     /// The pose at `t`.
@@ -120,15 +140,23 @@ impl Edge {
             let (place, lowest) = view.place(t)?;
             let pose = match place {
                 Place::At(slot) => Ok(Pose::of(slot)),
-                Place::Between(a, b) => {
-                    Ok(Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t)))
-                }
+                Place::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
                 Place::Empty => Err(Miss::Empty),
                 Place::Before(..) | Place::After(..) => return miss(view),
             };
             Some((pose, lowest))
         });
         found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The pose at `t` of a dynamic edge, if the samples are where they are expected and nothing is in the
+    /// way. `None` says nothing.
+    #[inline(always)]
+    pub(crate) fn at_expected(&self, pool: &Pool, t: i64) -> Option<Pose> {
+        let view = self.history.glance(pool)?;
+        let (a, b, lowest) = view.expected(t)?;
+        let pose = Pose::between_slots(a, b, t);
+        self.history.is_whole(&view, lowest).then_some(pose)
     }
 
     /// The pose at `t`, if nothing is in the way: no second try, no reason.
@@ -139,20 +167,40 @@ impl Edge {
             let pose = Pose::of(slot);
             return fixed.is_whole(seq).then_some(pose);
         }
+        match self.at_expected(pool, t) {
+            Some(pose) => Some(pose),
+            None => self.at_apart(pool, t),
+        }
+    }
+
+    /// The same where the samples are not at the place where one would expect them.
+    #[inline(never)]
+    fn at_apart(&self, pool: &Pool, t: i64) -> Option<Pose> {
         let view = self.history.glance(pool)?;
         let (place, lowest) = view.place(t)?;
         let pose = match place {
             Place::At(slot) => Pose::of(slot),
-            Place::Between(a, b) => {
-                Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t))
-            }
+            Place::Between(a, b) => Pose::between_slots(a, b, t),
             _ => return None,
         };
         self.history.is_whole(&view, lowest).then_some(pose)
     }
 
-    /// The pose at `t` or the reason why there is none, if nothing is in the way: no second try.
+    /// What a dynamic edge has, if `t` is after all of it and nothing is in the way: those who wait for what
+    /// is to come ask for it again and again. `None` says nothing.
     #[inline(always)]
+    pub(crate) fn not_yet(&self, pool: &Pool, t: i64) -> Option<Miss> {
+        let view = self.history.glance(pool)?;
+        if !view.is_before(t) || view.len() == 0 {
+            return None;
+        }
+        let (oldest, newest) = view.ends()?;
+        let is_whole = self.history.is_whole(&view, view.tail());
+        (newest < t && is_whole).then_some(Miss::Outside { oldest, newest })
+    }
+
+    /// The pose at `t` or the reason why there is none, if nothing is in the way: no second try.
+    #[inline]
     pub(crate) fn look(&self, pool: &Pool, t: i64) -> Option<Result<Pose, Miss>> {
         if let Some(fixed) = self.fixed() {
             let (slot, seq) = fixed.glance();
@@ -160,19 +208,9 @@ impl Edge {
             return fixed.is_whole(seq).then_some(Ok(pose));
         }
         let view = self.history.glance(pool)?;
-        // Waiting for what is to come, people ask for it again and again.
-        if view.is_before(t)
-            && let Some((Err(Miss::Outside { oldest, newest }), lowest)) = miss(&view)
-            && newest < t
-        {
-            let missed = Miss::Outside { oldest, newest };
-            return self.history.is_whole(&view, lowest).then_some(Err(missed));
-        }
         let (place, mut lowest) = view.place(t)?;
         let found = match place {
-            Place::Between(a, b) => {
-                Ok(Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t)))
-            }
+            Place::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
             Place::At(slot) => Ok(Pose::of(slot)),
             Place::Before(..) | Place::After(..) | Place::Empty => {
                 let (missed, from) = miss(&view)?;
@@ -226,9 +264,7 @@ impl Edge {
                     }
                 }
                 Place::At(slot) => Pose::of(slot),
-                Place::Between(a, b) => {
-                    Pose::of(a).between(&Pose::of(b), part(a.stamp(), b.stamp(), t))
-                }
+                Place::Between(a, b) => Pose::between_slots(a, b, t),
                 Place::Empty => return Some((Err(Miss::Empty), lowest)),
             };
             Some((Ok(pose), lowest))
@@ -270,7 +306,6 @@ fn miss(view: &View<'_>) -> Option<(Result<Pose, Miss>, u64)> {
     if view.len() == 0 {
         return Some((Err(Miss::Empty), view.tail()));
     }
-    let oldest = view.slot(view.tail())?.stamp();
-    let newest = view.newest()?.0.stamp();
+    let (oldest, newest) = view.ends()?;
     Some((Err(Miss::Outside { oldest, newest }), view.tail()))
 }

@@ -97,7 +97,8 @@ impl Graph {
     }
 
     /// The frame with this name; one leading slash is passed over.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // On the way of every lookup.
     pub(crate) fn find(&self, name: &str) -> Option<&Frame> {
         let bytes = name.as_bytes();
         // A branch, so that nobody waits for the first byte.

@@ -3,27 +3,20 @@
 use super::{History, Slot, TRIES, Words};
 use crate::sync::{AtomicU64, Held, Ordering, fence, pause};
 
-/// One sample that is replaced as a whole: the pose of a static edge, under a seqlock.
-pub(crate) struct Fixed {
-    seq: AtomicU64,
-    slot: Slot,
+/// One sample that is replaced as a whole: the pose of a static edge, under a seqlock. It stands wherever
+/// there is room for its two parts.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed<'a> {
+    pub(crate) seq: &'a AtomicU64,
+    pub(crate) slot: &'a Slot,
 }
 
-impl Fixed {
-    pub(crate) fn new(words: &Words) -> Self {
-        let slot = Slot::new();
-        slot.set(words);
-        Fixed {
-            seq: AtomicU64::new(0),
-            slot,
-        }
-    }
-
+impl<'a> Fixed<'a> {
     /// The sample as it is now, for one read without another try; see [`Fixed::is_whole`].
     #[inline(always)]
-    pub(crate) fn glance(&self) -> (&Slot, u64) {
+    pub(crate) fn glance(&self) -> (&'a Slot, u64) {
         let seq = self.seq.load(Ordering::Acquire);
-        (&self.slot, seq)
+        (self.slot, seq)
     }
 
     /// Whether what was read since [`Fixed::glance`] was whole.
@@ -35,10 +28,10 @@ impl Fixed {
 
     /// Reads through `attempt`; whatever it makes of a torn sample is thrown away.
     #[inline]
-    pub(crate) fn read<R, B>(&self, latch: &History<B>, attempt: impl Fn(&Slot) -> R) -> R {
+    pub(crate) fn read<R, B, W>(&self, latch: &History<B, W>, attempt: impl Fn(&Slot) -> R) -> R {
         for tries in 0..TRIES {
             let seq = self.seq.load(Ordering::Acquire);
-            let answer = attempt(&self.slot);
+            let answer = attempt(self.slot);
             fence(Ordering::Acquire);
             if seq & 1 == 0 && self.seq.load(Ordering::Relaxed) == seq {
                 return answer;
@@ -46,7 +39,7 @@ impl Fixed {
             pause(tries);
         }
         let _held = latch.hold();
-        attempt(&self.slot)
+        attempt(self.slot)
     }
 
     /// For the holder of the edge's latch.

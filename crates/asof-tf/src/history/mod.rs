@@ -99,9 +99,10 @@ pub(crate) enum Inserted {
     TooOld,
 }
 
-/// The samples of an edge. `B` is what their readers want as well, on the same line of the cache.
+/// The samples of an edge. `B` is what their readers want as well, on the same line of the cache, and `W`
+/// what their writers want.
 #[repr(C, align(64))]
-pub(crate) struct History<B = ()> {
+pub(crate) struct History<B = (), W = ()> {
     // Read by every reader: one line.
     head: AtomicU64,
     tail: AtomicU64,
@@ -111,15 +112,15 @@ pub(crate) struct History<B = ()> {
     /// Its stamp, or that of an earlier one; `i64::MIN` where that is not known.
     stamp: AtomicU64,
     table: Link<Table<Chunk>>,
-    /// Samples per nanosecond, as bits of an `f64`: where to start a search.
+    /// Samples in 2^64 nanoseconds: where to start a search.
     rate: AtomicU64,
     pub(crate) beside: B,
-    writer: Writer,
+    writer: Writer<W>,
 }
 
 /// What only the holder of the latch looks at: a line of its own.
 #[repr(align(64))]
-struct Writer {
+struct Writer<W> {
     latch: Latch,
     /// The oldest chunk (index / CHUNK) that is still linked; at most the chunk of `tail`.
     first_chunk: AtomicU64,
@@ -127,11 +128,16 @@ struct Writer {
     chunk: Link<Chunk>,
     end: AtomicU64,
     evicted: AtomicU64,
+    beside: W,
 }
 
 impl Slot {
     fn new() -> Self {
         Slot(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    pub(crate) fn of(words: &Words) -> Self {
+        Slot(std::array::from_fn(|index| AtomicU64::new(words[index])))
     }
 
     #[inline(always)]
@@ -169,9 +175,9 @@ impl Chunk {
     }
 }
 
-impl<B> History<B> {
+impl<B, W> History<B, W> {
     /// An empty history; `colour` is any number, best a different one for each.
-    pub(crate) fn new(beside: B, colour: u32) -> Self {
+    pub(crate) fn new(beside: B, beside_writer: W, colour: u32) -> Self {
         let start = ORIGIN + u64::from(colour) * 5 % COLOURS;
         History {
             head: AtomicU64::new(start),
@@ -188,13 +194,14 @@ impl<B> History<B> {
                 chunk: Link::empty(),
                 end: AtomicU64::new(start),
                 evicted: AtomicU64::new(0),
+                beside: beside_writer,
             },
         }
     }
 
     /// One that never has a sample.
-    pub(crate) fn unused(beside: B) -> Self {
-        let history = History::new(beside, 0);
+    pub(crate) fn unused(beside: B, beside_writer: W) -> Self {
+        let history = History::new(beside, beside_writer, 0);
         history.seq.store(UNUSED, Ordering::Relaxed);
         history
     }
@@ -203,6 +210,12 @@ impl<B> History<B> {
     #[inline(always)]
     pub(crate) fn is_unused(&self) -> bool {
         self.seq.load(Ordering::Relaxed) == UNUSED
+    }
+
+    /// What stands on the writers' line besides.
+    #[inline(always)]
+    pub(crate) fn beside_writer(&self) -> &W {
+        &self.writer.beside
     }
 
     /// How many samples there are.
@@ -300,7 +313,7 @@ impl<B> History<B> {
         let table = pool.tables.at(self.table.load(Ordering::Acquire)?);
         Some(View {
             pool,
-            table,
+            links: table.links(),
             rate: &self.rate,
             head,
             tail,

@@ -2,7 +2,7 @@
 
 use super::{CHUNK, Chunk, Slot};
 use crate::pool::Pool;
-use crate::shelf::Table;
+use crate::shelf::Link;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where `t` falls in a history.
@@ -22,7 +22,8 @@ pub(crate) enum Place<'a> {
 /// The history as a reader found it.
 pub(crate) struct View<'a> {
     pub(super) pool: &'a Pool,
-    pub(super) table: &'a Table<Chunk>,
+    /// A power of two of them.
+    pub(super) links: &'a [Link<Chunk>],
     pub(super) rate: &'a AtomicU64,
     pub(super) head: u64,
     pub(super) tail: u64,
@@ -52,8 +53,55 @@ impl<'a> View<'a> {
     /// The slot at an index; `None` if it is not linked (any more).
     #[inline(always)]
     pub(crate) fn slot(&self, index: u64) -> Option<&'a Slot> {
-        let spot = self.table.link(index / CHUNK).load(Ordering::Acquire)?;
-        Some(&self.pool.chunks.at(spot).0[(index % CHUNK) as usize])
+        Some(&self.chunk(index)?.0[(index % CHUNK) as usize])
+    }
+
+    /// The slots at an index and at the next.
+    #[inline(always)]
+    fn pair(&self, index: u64) -> Option<(&'a Slot, &'a Slot)> {
+        let slots = &self.chunk(index)?.0;
+        let place = (index % CHUNK) as usize;
+        let next = match slots.get(place + 1) {
+            Some(next) => next,
+            None => self.slot(index + 1)?,
+        };
+        Some((&slots[place], next))
+    }
+
+    /// The chunk that an index is in.
+    #[inline(always)]
+    fn chunk(&self, index: u64) -> Option<&'a Chunk> {
+        let place = (index / CHUNK) as usize & (self.links.len() - 1);
+        let spot = self.links[place].load(Ordering::Acquire)?;
+        Some(self.pool.chunks.at(spot))
+    }
+
+    /// The samples that `t` is between, and the first one's index, if they are where they are expected.
+    /// `None` says nothing: see [`View::place`].
+    #[inline(always)]
+    pub(crate) fn expected(&self, t: i64) -> Option<(&'a Slot, &'a Slot, u64)> {
+        if self.stamp <= t || self.len() < 2 {
+            return None;
+        }
+        let low = self.guess(t, self.stamp, self.head - 1);
+        let (slot, next) = self.pair(low)?;
+        (slot.stamp() < t && t < next.stamp()).then_some((slot, next, low))
+    }
+
+    /// The oldest and the newest stamp, of one sample or more.
+    #[inline(always)]
+    pub(crate) fn ends(&self) -> Option<(i64, i64)> {
+        let (newest, _) = self.newest()?;
+        Some((self.slot(self.tail)?.stamp(), newest.stamp()))
+    }
+
+    /// Where the last sample at or before `t` should be, if they were evenly apart. Any answer will do: it
+    /// is checked.
+    #[inline(always)]
+    fn guess(&self, t: i64, newest_stamp: i64, last: u64) -> u64 {
+        let behind = u128::from(newest_stamp.wrapping_sub(t) as u64);
+        let back = (behind * u128::from(self.rate.load(Ordering::Relaxed))) >> 64;
+        (last - 1).saturating_sub(back as u64).max(self.tail)
     }
 
     /// The newest sample and its index.
@@ -95,21 +143,15 @@ impl<'a> View<'a> {
     /// `t` is before the newest of two or more samples.
     #[inline(always)]
     fn search(&self, t: i64, newest_stamp: i64, last: u64) -> Option<(Place<'a>, u64)> {
-        let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
-        let back = newest_stamp.wrapping_sub(t) as f64 * rate;
-        // Casting saturates; NaN becomes zero. Whatever the guess, the check below decides.
-        let mut low = (last - 1).saturating_sub(back as i64 as u64).max(self.tail);
-        let mut slot = self.slot(low)?;
-        let mut next = self.slot(low + 1)?;
+        let mut low = self.guess(t, newest_stamp, last);
+        let (mut slot, mut next) = self.pair(low)?;
         if !(slot.stamp() <= t && t < next.stamp()) {
             low = self.hunt(t, low, last)?;
             if low < self.tail {
-                let oldest = self.slot(self.tail)?;
-                let next = self.slot(self.tail + 1)?;
+                let (oldest, next) = self.pair(self.tail)?;
                 return Some((Place::Before(oldest, Some(next)), self.tail));
             }
-            slot = self.slot(low)?;
-            next = self.slot(low + 1)?;
+            (slot, next) = self.pair(low)?;
             // Torn stamps can have led astray; a bracket that holds is right however it was found.
             if !(slot.stamp() <= t && t < next.stamp()) {
                 return None;

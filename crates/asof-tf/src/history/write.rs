@@ -8,7 +8,7 @@ use crate::sync::{Held, Ordering, fence};
 /// Chunks that a history keeps, whatever the budget.
 const KEPT: u64 = 2;
 
-impl<B> History<B> {
+impl<B, W> History<B, W> {
     /// Puts a sample in its place. `room` is called when another chunk is needed: it may let other
     /// histories give theirs up.
     #[inline]
@@ -315,8 +315,9 @@ impl<B> History<B> {
         let first = self.slot(pool, tail).stamp();
         let span = self.slot(pool, newest).stamp().wrapping_sub(first);
         if span > 0 {
-            let rate = (newest - tail) as f64 / span as f64;
-            self.rate.store(rate.to_bits(), Ordering::Relaxed);
+            // Less than one for each: stamps differ. Casting saturates.
+            let rate = (newest - tail) as f64 / span as f64 * 2.0_f64.powi(64);
+            self.rate.store(rate as u64, Ordering::Relaxed);
         }
     }
 

@@ -1,5 +1,6 @@
 //! For each message of one topic, the message of every other topic that goes with it.
 
+mod live;
 mod stream;
 mod track;
 
@@ -13,6 +14,7 @@ use super::Stamped;
 use crate::query::part;
 use crate::{Interpolate, Window};
 
+pub use live::LiveCursor;
 pub use stream::{Align, AlignCounters, Row};
 pub use track::{Cursor, Track};
 
@@ -190,15 +192,7 @@ impl<T> Window<T> {
         let shelf = &state.shelf;
         let nanos = t.nanos();
         if rule.pick == Pick::Nearest {
-            let Some((stamp, value)) = shelf.nearest(nanos) else {
-                return Match::Missing(Missing::Nothing);
-            };
-            let distance = stamp.abs_diff(nanos);
-            return if distance <= rule.tolerance {
-                Match::Found(Stamped::new(stamp.into(), Arc::clone(value)))
-            } else {
-                Match::Missing(Missing::TooFar(distance))
-            };
+            return within(rule, nanos, shelf.nearest(nanos));
         }
         let after = if rule.pick == Pick::Last {
             // The last of several that are exactly there.
@@ -217,6 +211,20 @@ impl<T> Window<T> {
             found.map(|(stamp, value)| Stamped::new(stamp.into(), Arc::clone(value)))
         };
         decide(rule, nanos, stamps.0, stamps.1).into_match(take)
+    }
+}
+
+/// The nearest message, if it is near enough.
+#[inline]
+fn within<T>(rule: Rule, t: i64, nearest: Option<(i64, &Arc<T>)>) -> Match<Arc<T>> {
+    let Some((stamp, value)) = nearest else {
+        return Match::Missing(Missing::Nothing);
+    };
+    let distance = stamp.abs_diff(t);
+    if distance <= rule.tolerance {
+        Match::Found(Stamped::new(stamp.into(), Arc::clone(value)))
+    } else {
+        Match::Missing(Missing::TooFar(distance))
     }
 }
 

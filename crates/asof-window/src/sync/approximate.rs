@@ -48,6 +48,8 @@ pub struct ApproximateTime<V> {
 struct Topic<V> {
     queue: VecDeque<(i64, V)>,
     past: usize,
+    /// The head's stamp; `i64::MAX` while there is none.
+    head: i64,
     /// Where `past` was before a search ahead.
     saved: usize,
     has_dropped: bool,
@@ -71,18 +73,21 @@ impl Candidate {
 }
 
 impl<V> Topic<V> {
+    /// Notes the head's stamp.
     #[inline]
-    fn head(&self) -> Option<i64> {
-        self.queue.get(self.past).map(|(stamp, _)| *stamp)
+    fn look_up(&mut self) {
+        let head = self.queue.get(self.past);
+        self.head = head.map_or(i64::MAX, |(stamp, _)| *stamp);
     }
 
-    /// The head, or the earliest that it could be.
+    /// The message at `past`, or the earliest that it could be.
     #[inline]
     fn virtual_head(&self, pivot_time: i64) -> i64 {
-        self.head().unwrap_or_else(|| {
-            let last = self.queue.back().map_or(pivot_time, |(stamp, _)| *stamp);
-            last.saturating_add(self.lower_bound).max(pivot_time)
-        })
+        if let Some((stamp, _)) = self.queue.get(self.past) {
+            return *stamp;
+        }
+        let last = self.queue.back().map_or(pivot_time, |(stamp, _)| *stamp);
+        last.saturating_add(self.lower_bound).max(pivot_time)
     }
 }
 
@@ -92,6 +97,7 @@ impl<V> ApproximateTime<V> {
         let topic = || Topic {
             queue: VecDeque::new(),
             past: 0,
+            head: i64::MAX,
             saved: 0,
             has_dropped: false,
             lower_bound: 0,
@@ -135,6 +141,7 @@ impl<V> ApproximateTime<V> {
         for topic in &mut self.topics {
             topic.queue.clear();
             topic.past = 0;
+            topic.look_up();
             topic.has_dropped = false;
         }
         self.ready = 0;
@@ -190,11 +197,7 @@ impl<V> ApproximateTime<V> {
     /// latest.
     #[inline]
     fn heads(&self) -> (usize, i64, usize, i64) {
-        bounds(
-            self.topics
-                .iter()
-                .map(|topic| topic.head().unwrap_or(i64::MAX)),
-        )
+        bounds(self.topics.iter().map(|topic| topic.head))
     }
 
     fn take_candidate(
@@ -228,6 +231,7 @@ impl<V> ApproximateTime<V> {
     fn pass_head(&mut self, topic: usize) {
         let topic = &mut self.topics[topic];
         topic.past += 1;
+        topic.look_up();
         self.ready -= usize::from(topic.past == topic.queue.len());
     }
 
@@ -236,6 +240,7 @@ impl<V> ApproximateTime<V> {
         if let Some((stamp, value)) = topic.queue.pop_front() {
             emit(dropped(number, stamp, value, reason));
         }
+        topic.look_up();
         self.ready -= usize::from(topic.queue.is_empty());
     }
 
@@ -273,6 +278,7 @@ impl<V> ApproximateTime<V> {
             if let Some((stamp, value)) = topic.queue.pop_front() {
                 set.push(Stamped::new(stamp.into(), value));
             }
+            topic.look_up();
             self.ready += usize::from(!topic.queue.is_empty());
         }
         self.candidate = None;
@@ -321,6 +327,7 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
         };
         here.queue.push_back((stamp.nanos(), value));
         if here.queue.len() == here.past + 1 {
+            here.head = stamp.nanos();
             self.ready += 1;
             self.process(emit);
         }
@@ -331,6 +338,7 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
         // The search starts anew without the oldest message.
         for topic in &mut self.topics {
             topic.past = 0;
+            topic.look_up();
         }
         self.ready = self
             .topics
@@ -342,6 +350,7 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
         if let Some((stamp, value)) = self.topics[topic].queue.pop_front() {
             emit(dropped(topic, stamp, value, DropReason::QueueFull));
         }
+        self.topics[topic].look_up();
         if self.candidate.take().is_some() {
             self.process(emit);
         }

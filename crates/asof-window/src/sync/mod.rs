@@ -31,7 +31,7 @@ mod tuple;
 
 use asof_core::Stamp;
 
-pub use align::{Align, AlignCounters, Cursor, Match, Missing, Pick, Row, Rule, Track};
+pub use align::{Align, AlignCounters, Cursor, LiveCursor, Match, Missing, Pick, Row, Rule, Track};
 pub use approximate::ApproximateTime;
 pub use chain::{Chain, Delta, Filter, Keep, Map, PassThrough, Throttle};
 pub use exact::ExactTime;

@@ -25,6 +25,9 @@ struct Inner<V, S> {
 struct State<V, S> {
     synchronizer: S,
     outbox: VecDeque<Event<V>>,
+    /// Messages in no set that nobody wants to know of. Each thread that adds takes a few along and drops them behind
+    /// the lock: what a message does then is not for others to wait for.
+    gone: Vec<V>,
     is_delivering: bool,
     wants_drops: bool,
 }
@@ -57,6 +60,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         let state = State {
             synchronizer,
             outbox: VecDeque::new(),
+            gone: Vec::new(),
             is_delivering: false,
             wants_drops,
         };
@@ -70,16 +74,19 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
 
     /// Takes in a message of topic `topic`, counted from zero.
     pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
+        // Declared before the lock is taken, so dropped behind it.
+        let mut few_gone: [Option<V>; 3] = [const { None }; 3];
         let mut guard = self.inner.state.lock();
         let state = &mut *guard;
-        let outbox = &mut state.outbox;
+        let (outbox, gone) = (&mut state.outbox, &mut state.gone);
         let wants_drops = state.wants_drops;
         state
             .synchronizer
             .add(topic, stamp, value, &mut |event| match event {
-                Event::Dropped { .. } if !wants_drops => {}
+                Event::Dropped { message, .. } if !wants_drops => gone.push(message.value),
                 event => outbox.push_back(event),
             });
+        few_gone.fill_with(|| gone.pop());
         // Whoever delivers already will find these, in order.
         if state.is_delivering || state.outbox.is_empty() {
             return;

@@ -1,0 +1,84 @@
+//! A place in a live window that moves along with an anchor.
+
+use std::fmt;
+use std::sync::Arc;
+
+use asof_core::Stamp;
+
+use super::{Match, Pick, Rule, within};
+use crate::shelf::Hint;
+use crate::{Entry, Window};
+
+/// A window, and where the last instant that it was asked for lies in it.
+///
+/// It answers as the window itself does, with what is there now; it only searches from the last place on, which
+/// is most of the search saved for instants that rise, as those of an anchor topic do.
+///
+/// ```
+/// use asof_window::sync::Rule;
+/// use asof_window::{Bounds, Window};
+///
+/// let imu = Window::new(Bounds::count(100));
+/// let mut cursor = imu.cursor();
+/// imu.insert(10.into(), "a");
+/// imu.insert(20.into(), "b");
+/// let matched = cursor.pick(14.into(), Rule::nearest());
+/// assert_eq!(matched.found().map(|message| *message.value), Some("a"));
+/// ```
+pub struct LiveCursor<T> {
+    window: Window<T>,
+    hint: Hint,
+}
+
+impl<T> Window<T> {
+    /// A cursor for one who asks for rising instants.
+    pub fn cursor(&self) -> LiveCursor<T> {
+        LiveCursor {
+            window: self.clone(),
+            hint: Hint::default(),
+        }
+    }
+}
+
+impl<T> Clone for LiveCursor<T> {
+    fn clone(&self) -> Self {
+        LiveCursor {
+            window: self.window.clone(),
+            hint: self.hint,
+        }
+    }
+}
+
+impl<T> fmt::Debug for LiveCursor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveCursor")
+            .field("window", &self.window)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> LiveCursor<T> {
+    /// What the window has for the instant `t`, by a rule: as [`Window::pick`].
+    #[inline]
+    pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
+        if rule.pick != Pick::Nearest {
+            return self.window.pick(t, rule);
+        }
+        let state = self.window.lock();
+        let nearest = state.shelf.nearest_near(t.nanos(), &mut self.hint);
+        within(rule, t.nanos(), nearest)
+    }
+
+    /// The message whose stamp is nearest to `t`: as [`Window::nearest`].
+    #[inline]
+    pub fn nearest(&mut self, t: Stamp) -> Option<Entry<T>> {
+        let state = self.window.lock();
+        let nearest = state.shelf.nearest_near(t.nanos(), &mut self.hint);
+        nearest.map(|(stamp, value)| Entry::new(stamp.into(), Arc::clone(value)))
+    }
+
+    /// The window that it belongs to.
+    pub fn window(&self) -> &Window<T> {
+        &self.window
+    }
+}
