@@ -12,7 +12,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use asof_core::{Channel, Stamp};
-use asof_decode::{Layers, Payload, Projection};
+use asof_decode::{Archetype, Layers, Payload, Projection};
 use common::flavours::{Flavour, Types};
 use common::types::{FOXGLOVE, PARTS, ROS};
 
@@ -236,6 +236,32 @@ const OF_RERUN: &[&str] = &[
     "foxglove/RawImage",
     "foxglove/VoxelGrid",
 ];
+
+#[test]
+fn every_type_that_has_a_meaning_is_compared() {
+    let mut found = Vec::new();
+    every(|name, _, _, _| found.push(name.to_owned()));
+    for archetype in Archetype::all() {
+        for name in archetype.types {
+            assert!(found.iter().any(|found| found == name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_readme_names_every_type_that_has_a_meaning() {
+    let readme = include_str!("../README.md");
+    for archetype in Archetype::all() {
+        let row = readme
+            .lines()
+            .find(|line| line.starts_with(&format!("| {} |", archetype.name)))
+            .unwrap_or_else(|| panic!("no row for {}", archetype.name));
+        for name in archetype.types {
+            let short = name.split('/').nth(1).unwrap_or(name);
+            assert!(row.contains(short), "{name} is not in: {row}");
+        }
+    }
+}
 
 #[test]
 fn what_rerun_gives_a_meaning_to_has_one_here() {

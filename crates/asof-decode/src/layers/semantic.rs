@@ -290,9 +290,8 @@ fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
     let DataType::Struct(fields) = kind else {
         return None;
     };
-    let is_whole = |kind: &DataType| {
-        matches!(kind, DataType::Int32 | DataType::UInt32 | DataType::Int64)
-    };
+    let is_whole =
+        |kind: &DataType| matches!(kind, DataType::Int32 | DataType::UInt32 | DataType::Int64);
     let place = |names: &[&str]| {
         let mut fields = fields.iter();
         fields.position(|f| names.contains(&f.name().as_str()) && is_whole(f.data_type()))

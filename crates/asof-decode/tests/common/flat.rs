@@ -73,12 +73,7 @@ fn put(value: &Flat, out: &mut Vec<u8>) -> usize {
         Flat::Bytes(bytes) => vector(bytes, bytes.len(), 1, out),
         Flat::Numbers(items) => {
             let bytes: Vec<u8> = items.iter().filter_map(inline).flatten().collect();
-            vector(
-                &bytes,
-                items.len(),
-                items.first().map_or(1, alignment),
-                out,
-            )
+            vector(&bytes, items.len(), items.first().map_or(1, alignment), out)
         }
         Flat::Tables(items) => {
             let place = vector(&vec![0; 4 * items.len()], items.len(), 4, out);
@@ -117,7 +112,9 @@ fn table(fields: &[Option<Flat>], out: &mut Vec<u8>) -> usize {
         .collect();
     pad(out, 2);
     let slots = out.len();
-    let words = [4 + 2 * fields.len(), size].into_iter().chain(places.clone());
+    let words = [4 + 2 * fields.len(), size]
+        .into_iter()
+        .chain(places.clone());
     words.for_each(|word| out.extend((word as u16).to_le_bytes()));
     pad(out, 8);
     let start = out.len();

@@ -37,7 +37,8 @@ fn channels() -> Vec<(Channel, Vec<u8>)> {
     ));
     let idl = "union U switch (long) { case 1: long a; default: string b; };\
         @mutable struct M { U u; @optional sequence<U> v; map<long, string> m; wstring w; long g[2][3]; };";
-    let plain = "module p { module msg { struct S { double x; sequence<long, 4> n; string<8> s; }; }; };";
+    let plain =
+        "module p { module msg { struct S { double x; sequence<long, 4> n; string<8> s; }; }; };";
     let plain_payload = [&[0, 1, 0, 0][..], &[0; 16], &[1, 0, 0, 0, 0]].concat();
     all.push((
         channel("/i", "cdr", "M", "omgidl", idl.as_bytes()),
@@ -56,7 +57,10 @@ fn channels() -> Vec<(Channel, Vec<u8>)> {
         (channel, payload.to_vec())
     };
     all.push(without_schema("cbor", b"\xa2\x61a\x01\x61b\x82\x02\x03"));
-    all.push(without_schema("json", br#"{"a":1,"b":[2,{"c":"d"}],"e":null}"#));
+    all.push(without_schema(
+        "json",
+        br#"{"a":1,"b":[2,{"c":"d"}],"e":null}"#,
+    ));
     all.push((recursive(), vec![0x1a, 4, 0x1a, 2, 0x10, 9]));
     all
 }
@@ -69,16 +73,15 @@ fn recursive() -> Channel {
         DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
         FileDescriptorProto, FileDescriptorSet, MessageOptions,
     };
-    let field = |name: &str, number, kind: Type, type_name: &str, label: Label| {
-        FieldDescriptorProto {
+    let field =
+        |name: &str, number, kind: Type, type_name: &str, label: Label| FieldDescriptorProto {
             name: Some(name.into()),
             number: Some(number),
             r#type: Some(kind as i32),
             type_name: (!type_name.is_empty()).then(|| type_name.into()),
             label: Some(label as i32),
             ..Default::default()
-        }
-    };
+        };
     let one = Label::Optional;
     let many = Label::Repeated;
     let file = FileDescriptorProto {
