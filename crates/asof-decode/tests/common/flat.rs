@@ -123,12 +123,11 @@ fn table(fields: &[Option<Flat>], out: &mut Vec<u8>) -> usize {
     for (field, place) in fields.iter().zip(places) {
         let Some(field) = field else { continue };
         let at = start + place;
-        match inline(field) {
-            Some(bytes) => out[at..at + bytes.len()].copy_from_slice(&bytes),
-            None => {
-                let inner = put(field, out);
-                point(out, at, inner);
-            }
+        if let Some(bytes) = inline(field) {
+            out[at..at + bytes.len()].copy_from_slice(&bytes);
+        } else {
+            let inner = put(field, out);
+            point(out, at, inner);
         }
     }
     start

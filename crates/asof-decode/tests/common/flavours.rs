@@ -206,7 +206,9 @@ impl Types {
                     }
                     return;
                 }
-                values.iter().for_each(|v| put_number(item, v, &mut inner));
+                for value in values {
+                    put_number(item, value, &mut inner);
+                }
             }
             (Kind::Struct(name), value) => self.put_protobuf(name, value, &mut inner),
             (_, Value::Time(seconds, nanos)) => {
@@ -339,12 +341,16 @@ impl Types {
             (_, Value::Time(sec, nsec)) => {
                 list('{', '}', vec![format!("\"sec\":{sec},\"nsec\":{nsec}")]);
             }
-            (_, Value::Text(text)) => out.push_str(&format!("{text:?}")),
+            (_, Value::Text(text)) => {
+                let _ = write!(out, "{text:?}");
+            }
             (_, Value::Bytes(bytes)) => {
                 let text = base64::engine::general_purpose::STANDARD.encode(bytes);
-                out.push_str(&format!("\"{text}\""));
+                let _ = write!(out, "\"{text}\"");
             }
-            (_, Value::Float(float)) => out.push_str(&format!("{float:?}")),
+            (_, Value::Float(float)) => {
+                let _ = write!(out, "{float:?}");
+            }
             (_, Value::Integer(integer)) if is_bool => {
                 out.push_str(if *integer == 0 { "false" } else { "true" });
             }
@@ -531,7 +537,9 @@ impl Ros<'_> {
                 if fixed.is_none() {
                     self.len(values.len());
                 }
-                values.iter().for_each(|value| self.put(item, value));
+                for value in values {
+                    self.put(item, value);
+                }
             }
             (_, Value::Bytes(bytes)) => {
                 self.len(bytes.len());

@@ -240,6 +240,7 @@ impl Export {
             layers,
             projection: self.projection(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
+            bytes: BATCH_BYTES,
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -397,7 +398,11 @@ impl Export {
 }
 
 /// What Parquet may hold back of all tables until it is written.
-const HELD_BYTES: usize = 24 << 20;
+const HELD_BYTES: usize = 10 << 20;
+/// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
+const PAGE_ROWS: usize = 4 << 10;
+/// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
+const BATCH_BYTES: usize = 2 << 20;
 
 /// Writes down the row groups of the largest tables, so that memory does not grow with the recording.
 fn close_row_groups(writers: &mut BTreeMap<(String, usize), TableFile>) -> anyhow::Result<()> {
@@ -458,6 +463,7 @@ impl TableFile {
         let writer = if format == Format::Parquet {
             let properties = parquet::file::properties::WriterProperties::builder()
                 .set_compression(parquet::basic::Compression::SNAPPY)
+                .set_data_page_row_count_limit(PAGE_ROWS)
                 .build();
             Writer::Parquet(Box::new(parquet::arrow::ArrowWriter::try_new(
                 out,
