@@ -12,6 +12,9 @@ use asof_decode::{Layers, Projection, TableOptions, Tables, Timeline, TopicBatch
 use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::basic::{Encoding, LogicalType};
+use parquet::file::properties::WriterProperties;
 
 use super::Outcome;
 use super::cat::tell_problems;
@@ -444,6 +447,30 @@ fn file_name(topic: &str, number: usize, format: Format) -> String {
         .to_string()
 }
 
+/// How a table of this schema is written to Parquet.
+///
+/// Dictionaries are for texts alone: each takes 70 KB from its first value on, a message has hundreds of columns,
+/// and a sensor seldom says a number twice. Times grow by about as much from row to row.
+fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterProperties> {
+    let columns = ArrowSchemaConverter::new().convert(schema)?;
+    let properties = WriterProperties::builder()
+        .set_compression(parquet::basic::Compression::SNAPPY)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_dictionary_enabled(false);
+    let columns = columns.columns().iter();
+    let properties = columns.fold(properties, |properties, column| {
+        let path = column.path().clone();
+        match column.logical_type_ref() {
+            Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
+            Some(LogicalType::Timestamp { .. }) => {
+                properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
+            _ => properties,
+        }
+    });
+    Ok(properties.build())
+}
+
 /// A table in the making.
 struct TableFile {
     new: NewFile,
@@ -461,10 +488,7 @@ impl TableFile {
         let schema = batch.schema();
         let out = new.writer()?;
         let writer = if format == Format::Parquet {
-            let properties = parquet::file::properties::WriterProperties::builder()
-                .set_compression(parquet::basic::Compression::SNAPPY)
-                .set_data_page_row_count_limit(PAGE_ROWS)
-                .build();
+            let properties = parquet_properties(&schema)?;
             Writer::Parquet(Box::new(parquet::arrow::ArrowWriter::try_new(
                 out,
                 schema.clone(),
