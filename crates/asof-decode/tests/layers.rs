@@ -272,3 +272,27 @@ fn times_are_chosen_by_their_names() {
         .collect();
     assert_eq!(names, ["log_time", "value"]);
 }
+
+#[test]
+fn byte_fields_stay_in_their_chunk_or_come_alone_as_is_asked() {
+    let large = ros2("/large", "p/msg/Large", "uint8[] data\n");
+    let bytes = |len: u32| {
+        let body = [&len.to_le_bytes()[..], &vec![7; len as usize]].concat();
+        cdr(&body)
+    };
+    let file = recording(&[(&large, bytes(100_000))]);
+    let held = |shares_buffers| {
+        let options = TableOptions {
+            shares_buffers,
+            ..TableOptions::default()
+        };
+        let mut tables =
+            asof_decode::Tables::read(&file, &asof_core::Query::all(), options).expect("reads");
+        let batch = tables.next().expect("a batch").expect("a batch").batch;
+        let data = batch.column_by_name("data").expect("data").as_binary_view();
+        assert_eq!(data.value(0), [7; 100_000]);
+        data.data_buffers()[0].len()
+    };
+    assert_eq!(held(false), 100_000);
+    assert_eq!(held(true), 0, "nothing is copied");
+}

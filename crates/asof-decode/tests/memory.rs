@@ -22,7 +22,7 @@ const THREADS: usize = 2;
 /// What is promised: 64 MB, and two chunks for each thread.
 const ALLOWED: usize = (64 << 20) + 2 * THREADS * CHUNK_SIZE;
 /// Decompressed, the recording is several times as large.
-const PAYLOAD: usize = 320 << 20;
+const PAYLOAD: usize = 200 << 20;
 
 /// Pictures beside small messages, as on a robot.
 fn write(file: File) -> u64 {

@@ -244,6 +244,8 @@ impl Export {
             projection: self.projection(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
             bytes: BATCH_BYTES,
+            // Arrow's files hold buffers as they are, and these would be whole chunks.
+            shares_buffers: self.format != Format::Arrow,
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -401,7 +403,7 @@ impl Export {
 }
 
 /// What Parquet may hold back of all tables until it is written.
-const HELD_BYTES: usize = 10 << 20;
+const HELD_BYTES: usize = 6 << 20;
 /// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
 const PAGE_ROWS: usize = 4 << 10;
 /// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
