@@ -13,8 +13,8 @@ use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::basic::{Encoding, LogicalType};
-use parquet::file::properties::WriterProperties;
+use parquet::basic::{Encoding, LogicalType, Type};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::Outcome;
 use super::cat::tell_problems;
@@ -466,6 +466,10 @@ fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterPro
             Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
             Some(LogicalType::Timestamp { .. }) => {
                 properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
+            // The smallest and the largest picture help nobody, and are held until they are known.
+            None if column.physical_type() == Type::BYTE_ARRAY => {
+                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }
             _ => properties,
         }
