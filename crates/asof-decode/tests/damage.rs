@@ -442,3 +442,26 @@ fn one_thread_and_two_give_the_same_batches() {
     assert!(one.len() > 10);
     assert_eq!(one, two);
 }
+
+#[test]
+fn a_flatbuffer_schema_with_vectors_of_vectors_is_refused() {
+    use common::flat::{Flat, buffer};
+    let text = |text: &str| Some(Flat::Text(text.to_owned()));
+    // A vector (14) whose elements are vectors: without end, since both are one type.
+    let kind = Flat::Table(vec![Some(Flat::U8(14)), Some(Flat::U8(14))]);
+    let field = Flat::Table(vec![text("deep"), Some(kind)]);
+    let object = Flat::Table(vec![text("T"), Some(Flat::Tables(vec![field]))]);
+    let schema = Flat::Table(vec![
+        Some(Flat::Tables(vec![object])),
+        Some(Flat::Tables(Vec::new())),
+        None,
+        None,
+        Some(Flat::Table(vec![text("T")])),
+    ]);
+    let bfbs = buffer(&schema, *b"BFBS");
+    let deep = channel("/deep", "flatbuffer", "T", "flatbuffer", &bfbs);
+    let error = Decoder::new(&deep, &Projection::All, &[])
+        .err()
+        .expect("refused");
+    assert!(matches!(error, SchemaError::Unreadable { .. }), "{error}");
+}
