@@ -290,7 +290,7 @@ fn byte_fields_stay_in_their_chunk_or_come_alone_as_is_asked() {
             asof_decode::Tables::read(&file, &asof_core::Query::all(), options).expect("reads");
         let batch = tables.next().expect("a batch").expect("a batch").batch;
         let data = batch.column_by_name("data").expect("data").as_binary_view();
-        assert_eq!(data.value(0), [7; 100_000]);
+        assert!(data.value(0) == vec![7; 100_000]);
         data.data_buffers()[0].len()
     };
     assert_eq!(held(false), 100_000);
