@@ -126,6 +126,27 @@ impl Blobs {
         self.views.push(view(bytes, 0, offset));
     }
 
+    /// Keeps the first `len`, and what they need.
+    pub fn truncate(&mut self, len: usize) {
+        // Each lies behind those before it, so the first that goes says where the kept ones end.
+        let gone = self.views.get(len..).unwrap_or_default();
+        let mut places = gone
+            .iter()
+            .filter(|view| **view as u32 > 12)
+            .map(|view| ((view >> 64) as u32 as usize, (view >> 96) as u32 as usize));
+        let own = places.clone().find(|(buffer, _)| *buffer == 0);
+        if let Some((_, offset)) = own {
+            self.own.truncate(offset);
+        }
+        // The first buffer of those that go may be one of those that stay, too.
+        if let Some((first, _)) = places.find(|(buffer, _)| *buffer > 0) {
+            let kept = if len == 0 { 0 } else { first };
+            let dropped = self.shared.drain(kept.min(self.shared.len())..);
+            self.pinned -= dropped.map(|buffer| buffer.len()).sum::<usize>();
+        }
+        self.views.truncate(len);
+    }
+
     pub fn get(&self, index: usize) -> &[u8] {
         Blobs::resolve(&self.views[index], &self.own, &self.shared)
     }
@@ -217,5 +238,30 @@ impl Columns {
             .map(|blobs| 16 * blobs.views.len() + blobs.own.len() + blobs.pinned)
             .sum();
         words + texts + blobs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blobs_that_go_take_their_bytes_with_them() {
+        let owner = Bytes::from(vec![3; 64 << 10]);
+        let place = |owner| Place { owner };
+        let mut blobs = Blobs::default();
+        blobs.push(&[1; 20], 0, place(None));
+        blobs.push(&[2; 3], 0, place(None));
+        for _ in 0..100 {
+            blobs.push(&[9; 500], 0, place(None));
+            blobs.push(&owner[..40 << 10], 0, place(Some((&owner, 0))));
+            blobs.push(&[9; 500], 0, place(None));
+            blobs.truncate(2);
+        }
+        assert_eq!(blobs.own.len(), 20);
+        assert!(blobs.shared.len() <= 1 && blobs.pinned <= owner.len());
+        assert_eq!((blobs.get(0), blobs.get(1)), (&[1; 20][..], &[2; 3][..]));
+        blobs.truncate(0);
+        assert!(blobs.own.is_empty());
     }
 }

@@ -477,7 +477,7 @@ impl Node {
             Shape::Scalar(scalar, column) => truncate_words(columns, *scalar, *column, len),
             Shape::Enum(names, column) => truncate_words(columns, names.scalar(), *column, len),
             Shape::Text(column) | Shape::Json(column) => columns.texts[*column].truncate(len),
-            Shape::Blob(column) => columns.blobs[*column].views.truncate(len),
+            Shape::Blob(column) => columns.blobs[*column].truncate(len),
             Shape::FixedBlob(size, column) => columns.w1[*column].truncate(len * *size as usize),
             Shape::Struct(group) => group.truncate(columns, len),
             Shape::List(ends, item) => {

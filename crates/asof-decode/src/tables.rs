@@ -22,8 +22,12 @@ pub struct TableOptions {
     pub timelines: Vec<Timeline>,
     /// A batch is closed at this many rows.
     pub rows: usize,
-    /// A batch is closed when it holds this many bytes.
+    /// A batch is closed when it holds this many bytes; earlier where there are many tables, so that all of them
+    /// together hold half as much again.
     pub bytes: usize,
+    /// Whether large byte fields stay where they are, in buffers that hold whole chunks of a file. For those who
+    /// look at a batch and drop it; who writes its buffers down, or keeps it, wants the fields alone.
+    pub shares_buffers: bool,
     /// Threads that decode; with 1, the reader does it itself. The result is the same.
     pub threads: usize,
 }
@@ -37,6 +41,7 @@ impl Default for TableOptions {
             timelines: vec![Timeline::LogTime, Timeline::PublishTime, Timeline::Stamp],
             rows: 64 << 10,
             bytes: 8 << 20,
+            shares_buffers: true,
             threads: std::thread::available_parallelism()
                 .map_or(1, usize::from)
                 .min(8),
@@ -92,8 +97,6 @@ pub struct ChannelReport {
 
 /// Failures that are told in full for each channel; the rest is counted.
 const FAILURES_KEPT: usize = 8;
-/// What all tables together may hold, if there are many.
-const BYTES_OF_ALL: usize = 12 << 20;
 /// A table is not closed below this, however many there are.
 const BYTES_AT_LEAST: usize = 256 << 10;
 /// Rows that tell how large a whole batch will be.
@@ -228,6 +231,7 @@ impl Tables {
         let mut places = vec![usize::MAX; channels.len()];
         let mut runs: Vec<Vec<Timed<'_>>> = Vec::new();
         let mut payload_bytes = 0;
+        let shares_buffers = self.options.shares_buffers;
         for row in batch.rows() {
             let buffer = &batch.buffers()[row.buffer as usize];
             let bytes = &buffer[row.offset as usize..(row.offset + row.len) as usize];
@@ -241,7 +245,7 @@ impl Tables {
             payload_bytes += row.len;
             let payload = Payload {
                 bytes,
-                owner: Some((buffer, row.offset as usize)),
+                owner: shares_buffers.then_some((buffer, row.offset as usize)),
             };
             runs[*place].push((row.log_time, row.publish_time, payload));
         }
@@ -250,7 +254,7 @@ impl Tables {
             bytes: self
                 .options
                 .bytes
-                .min(BYTES_OF_ALL / self.states.len().max(1))
+                .min((self.options.bytes + self.options.bytes / 2) / self.states.len().max(1))
                 .max(BYTES_AT_LEAST),
         };
         let busy = runs.iter().filter(|run| !run.is_empty()).count();

@@ -205,6 +205,7 @@ fn records(bytes: &[u8]) -> Vec<(u8, usize, usize)> {
     found
 }
 
+const CHANNEL: u8 = 4;
 const CHUNK: u8 = 6;
 const DATA_END: u8 = 15;
 
@@ -282,7 +283,7 @@ fn a_bad_checksum_is_reported_and_the_rows_are_kept() {
     assert!(start < end);
     let (rows, problems) = rows_of(bytes);
     assert_eq!(rows, 200);
-    assert!(problems > 0);
+    assert_eq!(problems, 1, "each is counted");
 }
 
 #[test]
@@ -297,15 +298,13 @@ fn a_file_without_a_summary_is_decoded_all_the_same() {
     assert_eq!(rows, 200);
 }
 
-#[test]
-fn messages_outside_of_chunks_are_decoded_beside_a_summary() {
-    let schema = b"int32 data\n";
-    let mut writer = mcap::WriteOptions::new()
-        .use_chunks(false)
+/// Two hundred messages by another writer, with what it is told to write.
+fn written_with(options: mcap::WriteOptions) -> Vec<u8> {
+    let mut writer = options
         .create(std::io::Cursor::new(Vec::new()))
         .expect("a writer");
     let id = writer
-        .add_schema("std_msgs/msg/Int32", "ros2msg", schema)
+        .add_schema("std_msgs/msg/Int32", "ros2msg", b"int32 data\n")
         .expect("a schema");
     let id = writer
         .add_channel(id, "/n", "cdr", &std::collections::BTreeMap::default())
@@ -322,7 +321,61 @@ fn messages_outside_of_chunks_are_decoded_beside_a_summary() {
             .expect("writes");
     }
     writer.finish().expect("finishes");
-    assert_eq!(rows_of(writer.into_inner().into_inner()).0, 200);
+    writer.into_inner().into_inner()
+}
+
+#[test]
+fn messages_outside_of_chunks_are_decoded_beside_a_summary() {
+    let bytes = written_with(mcap::WriteOptions::new().use_chunks(false));
+    assert_eq!(rows_of(bytes).0, 200);
+}
+
+#[test]
+fn messages_outside_of_chunks_are_decoded_without_a_summary() {
+    let bytes = written_with(mcap::WriteOptions::new().use_chunks(false));
+    let end = records(&bytes)
+        .into_iter()
+        .find(|r| r.0 == DATA_END)
+        .expect("an end");
+    assert_eq!(rows_of(bytes[..end.2].to_vec()).0, 200);
+    // And up to a cut within one of them.
+    let (rows, problems) = rows_of(bytes[..end.1 - 5].to_vec());
+    assert_eq!(rows, 199);
+    assert!(problems > 0);
+}
+
+#[test]
+fn messages_between_chunks_are_decoded_beside_those_within() {
+    let bytes = two_hundred(Compression::Zstd);
+    let chunks: Vec<_> = records(&bytes)
+        .into_iter()
+        .filter(|r| r.0 == CHUNK)
+        .collect();
+    // Channel 1, sequence 0, both times in the middle, and a number; the indexes know nothing of it.
+    let channel = bytes_of_first_channel(&bytes);
+    let mut body = channel.to_le_bytes().to_vec();
+    body.extend(0u32.to_le_bytes());
+    body.extend(100u64.to_le_bytes());
+    body.extend(100u64.to_le_bytes());
+    body.extend(cdr(&7i32.to_le_bytes()));
+    let mut bare = vec![5];
+    bare.extend((body.len() as u64).to_le_bytes());
+    bare.extend(body);
+    let cut = chunks[6].2;
+    let mut mixed = bytes[..chunks[3].2].to_vec();
+    mixed.extend(&bare);
+    mixed.extend(&bytes[chunks[3].2..cut]);
+    let without = rows_of(bytes[..cut].to_vec()).0;
+    assert_eq!(rows_of(mixed).0, without + 1);
+}
+
+/// The id of the first channel, as the summary repeats it.
+fn bytes_of_first_channel(bytes: &[u8]) -> u16 {
+    let (_, start, _) = *records(bytes)
+        .iter()
+        .find(|r| r.0 == CHANNEL)
+        .expect("a channel");
+    u16::from_le_bytes([bytes[start + 9], bytes[start + 10]])
 }
 
 #[test]
@@ -333,34 +386,14 @@ fn indexes_and_statistics_may_be_left_out() {
         (false, false, false),
         (true, true, false),
     ] {
-        let mut writer = mcap::WriteOptions::new()
+        let options = mcap::WriteOptions::new()
             .chunk_size(Some(1000))
             .emit_chunk_indexes(has_index)
             .emit_message_indexes(has_index && has_statistics)
             .emit_statistics(has_statistics)
             .repeat_channels(has_channels)
-            .repeat_schemas(has_channels)
-            .create(std::io::Cursor::new(Vec::new()))
-            .expect("a writer");
-        let id = writer
-            .add_schema("std_msgs/msg/Int32", "ros2msg", b"int32 data\n")
-            .expect("a schema");
-        let id = writer
-            .add_channel(id, "/n", "cdr", &std::collections::BTreeMap::default())
-            .expect("a channel");
-        for n in 0..200u32 {
-            let header = mcap::records::MessageHeader {
-                channel_id: id,
-                sequence: n,
-                log_time: u64::from(n),
-                publish_time: u64::from(n),
-            };
-            writer
-                .write_to_known_channel(&header, &cdr(&n.to_le_bytes()))
-                .expect("writes");
-        }
-        writer.finish().expect("finishes");
-        let (rows, _) = rows_of(writer.into_inner().into_inner());
+            .repeat_schemas(has_channels);
+        let (rows, _) = rows_of(written_with(options));
         assert_eq!(rows, 200, "{has_index} {has_statistics} {has_channels}");
     }
 }
@@ -408,4 +441,27 @@ fn one_thread_and_two_give_the_same_batches() {
     let (one, two) = (with(1), with(2));
     assert!(one.len() > 10);
     assert_eq!(one, two);
+}
+
+#[test]
+fn a_flatbuffer_schema_with_vectors_of_vectors_is_refused() {
+    use common::flat::{Flat, buffer};
+    let text = |text: &str| Some(Flat::Text(text.to_owned()));
+    // A vector (14) whose elements are vectors: without end, since both are one type.
+    let kind = Flat::Table(vec![Some(Flat::U8(14)), Some(Flat::U8(14))]);
+    let field = Flat::Table(vec![text("deep"), Some(kind)]);
+    let object = Flat::Table(vec![text("T"), Some(Flat::Tables(vec![field]))]);
+    let schema = Flat::Table(vec![
+        Some(Flat::Tables(vec![object])),
+        Some(Flat::Tables(Vec::new())),
+        None,
+        None,
+        Some(Flat::Table(vec![text("T")])),
+    ]);
+    let bfbs = buffer(&schema, *b"BFBS");
+    let deep = channel("/deep", "flatbuffer", "T", "flatbuffer", &bfbs);
+    let error = Decoder::new(&deep, &Projection::All, &[])
+        .err()
+        .expect("refused");
+    assert!(matches!(error, SchemaError::Unreadable { .. }), "{error}");
 }

@@ -184,3 +184,25 @@ fn arrays_of_fixed_length_stay_so_in_arrow() {
     assert!(kinds[2].starts_with("FixedSizeList(9"), "{kinds:?}");
     assert!(kinds[3].starts_with("FixedSizeBinary(16"), "{kinds:?}");
 }
+
+#[test]
+fn messages_that_are_shown_and_forgotten_leave_nothing_behind() {
+    let bytes = ros2("/b", "p/msg/B", "uint8[] data\nstring[] names\n");
+    let mut payload = vec![0, 1, 0, 0];
+    payload.extend(1000u32.to_le_bytes());
+    payload.extend([7; 1000]);
+    payload.extend(1u32.to_le_bytes());
+    payload.extend(2u32.to_le_bytes());
+    payload.extend(b"a\0");
+    let mut decoder = Decoder::new(&bytes, &Projection::All, &[]).expect("a schema");
+    decoder.json(&payload).expect("decodes");
+    let before = decoder.bytes();
+    for _ in 0..100 {
+        decoder.json(&payload).expect("decodes");
+        decoder
+            .write_csv(&payload, &mut Vec::new())
+            .expect("decodes");
+        decoder.json(&payload[..900]).expect_err("it is cut");
+    }
+    assert_eq!(decoder.bytes(), before);
+}

@@ -13,9 +13,10 @@ pub(crate) struct BufferPool {
     free: Mutex<Vec<Vec<u8>>>,
 }
 
-/// What the pool may keep while nobody uses it.
+/// What the pool may keep while nobody uses it: about as much as a reader has in flight, so that buffers come and
+/// go without the allocator, which keeps more of what it is given back than it is asked for again.
 const KEPT_BUFFERS: usize = 8;
-const KEPT_BYTES: usize = 8 << 20;
+const KEPT_BYTES: usize = 24 << 20;
 /// Buffers are made of steps of this: chunks of about one size fit into each other's.
 const STEP: usize = 1 << 20;
 

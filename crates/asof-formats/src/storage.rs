@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use asof_core::SourceError;
 use bytes::Bytes;
 
+use crate::buffers::BufferPool;
+
 /// Bytes that can be read anywhere, by several readers at once.
 ///
 /// Readers ask for exactly the ranges that they need, so the same reader serves a mapped file, a
@@ -71,6 +73,8 @@ struct Map {
 
 /// Slices from this size on give up their pages when they go.
 const A_LARGE_SLICE: usize = 16 << 10;
+/// Pieces from this size on are read into buffers that are used again.
+const WORTH_POOLING: usize = 512 << 10;
 /// The system maps pages around one that is looked at, up to so many bytes.
 const STRETCH: usize = 64 << 10;
 /// What small slices may keep resident.
@@ -253,6 +257,9 @@ pub struct Plain {
     name: String,
     file: File,
     size: u64,
+    /// What large pieces are read into. Handed back to the system and asked for again, they would leave holes
+    /// that the process keeps.
+    pool: Arc<BufferPool>,
 }
 
 impl Plain {
@@ -266,6 +273,7 @@ impl Plain {
             name: path.display().to_string(),
             size: file.metadata()?.len(),
             file,
+            pool: Arc::default(),
         })
     }
 
@@ -309,16 +317,25 @@ impl Storage for Plain {
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
         let start = offset.min(self.size);
         let len = len.min(self.size - start);
-        let mut bytes = vec![0; len as usize];
+        let len = len as usize;
+        let is_large = len >= WORTH_POOLING;
+        let mut bytes = if is_large {
+            self.pool.take(len)
+        } else {
+            vec![0; len]
+        };
         let mut filled = 0;
-        while filled < bytes.len() {
-            match read_at(&self.file, &mut bytes[filled..], start + filled as u64) {
+        while filled < len {
+            match read_at(&self.file, &mut bytes[filled..len], start + filled as u64) {
                 // Someone cut the file after it was opened.
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+        }
+        if is_large {
+            return Ok(self.pool.seal(bytes, filled));
         }
         bytes.truncate(filled);
         Ok(bytes.into())

@@ -174,3 +174,97 @@ fn export_writes_the_times_that_are_chosen() {
     assert!(first.get("publish_time").is_none() && first["log_time"].is_i64());
     assert!(first["linear"]["x"].is_number());
 }
+
+fn names_in(folder: &Folder, name: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path(name)).expect(name);
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| name.into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn export_writes_what_the_file_says_about_itself_when_asked() {
+    let folder = Folder::with_attachment(b"wheels: 4");
+    folder.stdout("export with.mcap -o tables --format arrow --file-tables");
+    assert_eq!(
+        names_in(&folder, "tables"),
+        [
+            "_attachments.arrow",
+            "_channels.arrow",
+            "_recording.arrow",
+            "_statistics.arrow",
+            "chatter.arrow"
+        ]
+    );
+    let table = folder.read("tables/_attachments.arrow");
+    assert!(table.windows(9).any(|bytes| bytes == b"wheels: 4"));
+    let output = folder.output("export with.mcap -o lines --format csv --file-tables");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_layer_is_switched_off_or_taken_alone_by_its_name() {
+    let folder = Folder::with_attachment(b"wheels: 4");
+    folder.stdout("export with.mcap -o alone --only attachments");
+    assert_eq!(names_in(&folder, "alone"), ["_attachments.parquet"]);
+    folder.stdout("export with.mcap -o without --file-tables --without attachments,statistics");
+    assert_eq!(
+        names_in(&folder, "without"),
+        ["_channels.parquet", "_recording.parquet", "chatter.parquet"]
+    );
+    let output = folder.output("export with.mcap -o none --only nonsense");
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert!(text.contains("semantic, reflection, raw"), "{text}");
+}
+
+#[test]
+fn info_lists_the_layers_of_topics_and_of_the_file() {
+    let folder = Folder::with_demo();
+    let layer_of = |flags: &str, topic: &str| {
+        let lines = objects(&folder.stdout(&format!("info run.mcap --layers --json {flags}")));
+        let line = lines.into_iter().find(|line| line["topic"] == topic);
+        line.expect(topic)["layer"].as_str().map(str::to_owned)
+    };
+    assert_eq!(layer_of("", "/odom").as_deref(), Some("semantic"));
+    let reflected = layer_of("--without semantic", "/odom");
+    assert_eq!(reflected.as_deref(), Some("reflection"));
+    assert_eq!(layer_of("--only raw", "/odom").as_deref(), Some("raw"));
+    let text = folder.stdout("info run.mcap --layers");
+    assert!(text.contains("(the file)  recording: 1 row"), "{text}");
+}
+
+#[test]
+fn export_of_a_damaged_file_writes_what_is_left_and_exits_with_3() {
+    let folder = Folder::with_cut_demo();
+    for format in ["parquet", "arrow", "csv", "ndjson"] {
+        let line = format!("export cut.mcap -o {format} --format {format}");
+        let output = folder.output(&line);
+        assert_eq!(output.status.code(), Some(3), "{format}");
+        assert!(!output.stderr.is_empty(), "{format}");
+        assert!(names_in(&folder, format).len() > 3, "{format}");
+    }
+}
+
+#[test]
+fn a_chunk_of_an_unknown_codec_is_left_out_and_the_exit_code_says_so() {
+    let folder = Folder::with_demo();
+    let mut bytes = folder.read("run.mcap");
+    // Every chunk and its index names its codec; that of the last chunk is made another.
+    let places: Vec<usize> = bytes
+        .windows(8)
+        .enumerate()
+        .filter(|(_, bytes)| bytes == b"\x04\0\0\0zstd")
+        .map(|(at, _)| at)
+        .collect();
+    let codec = places[places.len() / 2 - 1] + 4;
+    bytes[codec..codec + 4].copy_from_slice(b"zstq");
+    std::fs::write(folder.path("odd.mcap"), bytes).expect("writes");
+    let output = folder.output("export odd.mcap -o tables");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("zstq"), "{told}");
+}

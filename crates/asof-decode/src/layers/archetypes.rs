@@ -35,6 +35,11 @@ pub(crate) enum View {
 }
 
 impl Archetype {
+    /// Every archetype that is known. A name may come twice, for messages of one and messages of many.
+    pub const fn all() -> &'static [Archetype] {
+        ALL
+    }
+
     /// The paths of everything that is seen as a vector, whichever flavour has it.
     pub(crate) fn vectors(&self) -> Vec<String> {
         let columns = self.columns.iter();
@@ -241,7 +246,7 @@ pub(crate) const ALL: &[Archetype] = &[
     ),
     archetype(
         "CompressedVideo",
-        &["foxglove/CompressedVideo", "foxglove_msgs/CompressedVideo"],
+        &["foxglove/CompressedVideo"],
         &[FRAME, same("format", &["format"]), same("data", &["data"])],
     ),
     archetype(

@@ -1,27 +1,70 @@
 //! What a source says about itself, as tables.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::builder::{LargeBinaryBuilder, MapBuilder, StringBuilder};
 use arrow_array::{
     ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
-use asof_core::{Source, SourceError, Stamp, Summary};
+use asof_core::{AttachmentEntry, MetadataEntry, Source, SourceError, Stamp, Summary};
+use bytes::Bytes;
 
 use super::FileLayer;
 
-/// A file layer that needs the summary alone.
-struct FromSummary {
-    name: &'static str,
-    columns: fn(&Summary) -> Vec<(&'static str, ArrayRef)>,
+/// What lies beside the messages of a source: the contents of what its summary lists.
+///
+/// `()` is it for sources that have nothing there: their tables have no contents.
+pub trait Beside {
+    /// The contents of an attachment.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError>;
+
+    /// The contents of a named set of text.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError>;
 }
 
-impl FileLayer for FromSummary {
+impl Beside for () {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(no_contents(&entry.name))
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        Err(no_contents(&entry.name))
+    }
+}
+
+fn no_contents(name: &str) -> SourceError {
+    SourceError::Unreadable {
+        place: name.to_owned(),
+        reason: "its source gives no contents".to_owned(),
+    }
+}
+
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+/// A file layer of this crate.
+struct Known {
+    name: &'static str,
+    columns: fn(&Summary, &dyn Beside) -> Columns,
+}
+
+impl FileLayer for Known {
     fn name(&self) -> &str {
         self.name
     }
 
-    fn table(&self, source: &dyn Source) -> Result<Option<RecordBatch>, SourceError> {
-        let columns = (self.columns)(&source.summary());
+    fn table(
+        &self,
+        source: &dyn Source,
+        beside: &dyn Beside,
+    ) -> Result<Option<RecordBatch>, SourceError> {
+        let columns = (self.columns)(&source.summary(), beside);
         if columns.iter().all(|(_, array)| array.is_empty()) {
             return Ok(None);
         }
@@ -34,33 +77,16 @@ impl FileLayer for FromSummary {
     }
 }
 
-/// Recording info, channels with their schemas, statistics, metadata, attachments, problems.
+/// Recording info, channels with their schemas, statistics, metadata, attachments.
 pub(super) fn all() -> Vec<Arc<dyn FileLayer>> {
-    [
-        FromSummary {
-            name: "recording",
-            columns: recording,
-        },
-        FromSummary {
-            name: "channels",
-            columns: channels,
-        },
-        FromSummary {
-            name: "statistics",
-            columns: statistics,
-        },
-        FromSummary {
-            name: "metadata",
-            columns: metadata,
-        },
-        FromSummary {
-            name: "attachments",
-            columns: attachments,
-        },
+    let known = |name, columns| Arc::new(Known { name, columns }) as Arc<dyn FileLayer>;
+    vec![
+        known("recording", |summary, _| recording(summary)),
+        known("channels", |summary, _| channels(summary)),
+        known("statistics", |summary, _| statistics(summary)),
+        known("metadata", metadata),
+        known("attachments", attachments),
     ]
-    .into_iter()
-    .map(|layer| Arc::new(layer) as Arc<dyn FileLayer>)
-    .collect()
 }
 
 fn times(stamps: impl Iterator<Item = Option<Stamp>>) -> ArrayRef {
@@ -72,7 +98,7 @@ fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(texts))
 }
 
-fn recording(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
+fn recording(summary: &Summary) -> Columns {
     let ends = (summary.range.start <= summary.range.end).then_some(summary.range);
     vec![
         ("format", texts([summary.format.as_str()].into_iter())),
@@ -84,7 +110,7 @@ fn recording(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-fn statistics(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
+fn statistics(summary: &Summary) -> Columns {
     let count = |count: usize| -> ArrayRef { Arc::new(UInt64Array::from(vec![count as u64])) };
     vec![
         (
@@ -99,7 +125,7 @@ fn statistics(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-fn channels(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
+fn channels(summary: &Summary) -> Columns {
     let all = || summary.channels.iter().map(|entry| &entry.channel);
     let schema = |part: fn(&asof_core::Schema) -> &str| {
         texts(all().map(move |channel| channel.schema.as_deref().map_or("", part)))
@@ -129,19 +155,38 @@ fn channels(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-fn metadata(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
-    let all = || summary.metadata.iter();
+/// One row for each set of text; what cannot be read has its reason in its place.
+fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
+    let all = &summary.metadata;
+    let mut entries = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+    let mut errors = StringBuilder::new();
+    for entry in all {
+        let contents = beside.metadata(entry);
+        for (key, value) in contents.iter().flatten() {
+            entries.keys().append_value(key);
+            entries.values().append_value(value);
+        }
+        // Keys and values come in pairs, so there is nothing that it could refuse.
+        let _ = entries.append(contents.is_ok());
+        errors.append_option(contents.err().map(|error| error.to_string()));
+    }
     vec![
-        ("name", texts(all().map(|entry| entry.name.as_str()))),
-        (
-            "offset",
-            Arc::new(UInt64Array::from_iter_values(all().map(|e| e.offset))),
-        ),
+        ("name", texts(all.iter().map(|entry| entry.name.as_str()))),
+        ("entries", Arc::new(entries.finish())),
+        ("error", Arc::new(errors.finish())),
     ]
 }
 
-fn attachments(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
+/// One row for each attachment, its contents as `data`.
+fn attachments(summary: &Summary, beside: &dyn Beside) -> Columns {
     let all = || summary.attachments.iter();
+    let mut data = LargeBinaryBuilder::new();
+    let mut errors = StringBuilder::new();
+    for entry in all() {
+        let contents = beside.attachment(entry);
+        data.append_option(contents.as_ref().ok());
+        errors.append_option(contents.err().map(|error| error.to_string()));
+    }
     vec![
         ("name", texts(all().map(|entry| entry.name.as_str()))),
         (
@@ -154,9 +199,7 @@ fn attachments(summary: &Summary) -> Vec<(&'static str, ArrayRef)> {
             "size",
             Arc::new(UInt64Array::from_iter_values(all().map(|e| e.size))),
         ),
-        (
-            "offset",
-            Arc::new(UInt64Array::from_iter_values(all().map(|e| e.offset))),
-        ),
+        ("data", Arc::new(data.finish())),
+        ("error", Arc::new(errors.finish())),
     ]
 }

@@ -19,6 +19,7 @@ use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub use archetypes::Archetype;
 pub(crate) use archetypes::has_between;
+pub use file::Beside;
 
 /// Rows of one channel in the making.
 pub trait Table: Send {
@@ -104,7 +105,11 @@ pub trait FileLayer: Send + Sync {
     ///
     /// # Errors
     /// When the source cannot be read.
-    fn table(&self, source: &dyn Source) -> Result<Option<RecordBatch>, SourceError>;
+    fn table(
+        &self,
+        source: &dyn Source,
+        beside: &dyn Beside,
+    ) -> Result<Option<RecordBatch>, SourceError>;
 }
 
 /// Reflection: the columns are the message's own fields.
@@ -253,21 +258,22 @@ impl Layers {
         (assignment, None)
     }
 
-    /// Runs the file layers; each table comes with its layer's name.
-    ///
-    /// # Errors
-    /// When the source cannot be read.
-    pub fn file_tables(
-        &self,
-        source: &dyn Source,
-    ) -> Result<Vec<(String, RecordBatch)>, SourceError> {
-        let mut tables = Vec::new();
-        for layer in &self.files {
-            if let Some(table) = layer.table(source)? {
-                tables.push((layer.name().to_owned(), table));
-            }
-        }
-        Ok(tables)
+    /// The names of the file layers, in order.
+    pub fn file_names(&self) -> Vec<&str> {
+        self.files.iter().map(|layer| layer.name()).collect()
+    }
+
+    /// Runs the file layers, one after the other; each table comes with its layer's name. A layer that has
+    /// nothing to tell has none.
+    pub fn file_tables<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        beside: &'a dyn Beside,
+    ) -> impl Iterator<Item = Result<(&'a str, RecordBatch), SourceError>> {
+        self.files.iter().filter_map(move |layer| {
+            let table = layer.table(source, beside).transpose()?;
+            Some(table.map(|table| (layer.name(), table)))
+        })
     }
 }
 

@@ -290,10 +290,11 @@ fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
     let DataType::Struct(fields) = kind else {
         return None;
     };
+    let is_whole =
+        |kind: &DataType| matches!(kind, DataType::Int32 | DataType::UInt32 | DataType::Int64);
     let place = |names: &[&str]| {
-        fields
-            .iter()
-            .position(|f| names.contains(&f.name().as_str()))
+        let mut fields = fields.iter();
+        fields.position(|f| names.contains(&f.name().as_str()) && is_whole(f.data_type()))
     };
     Some((
         place(&["sec", "seconds"])?,

@@ -175,6 +175,12 @@ impl Reader<'_> {
             VECTOR | ARRAY => {
                 let element = kind.u8(1);
                 let len = u32::from(kind.u16(3));
+                if matches!(element, VECTOR | ARRAY) {
+                    return Err(SchemaError::Unreadable {
+                        language: LANGUAGE,
+                        reason: "a vector of vectors, which cannot be".to_owned(),
+                    });
+                }
                 // A vector of bytes that no enum names is bytes.
                 if element == 4 && index < 0 {
                     return Ok(if base == VECTOR {

@@ -32,14 +32,21 @@ pub(crate) struct ProtoTypes {
 }
 
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<ProtoTypes, SchemaError> {
-    let unreadable = |reason: String| SchemaError::Unreadable {
+    // prost-reflect can panic over a damaged set, also while it describes what is wrong with it; that is an
+    // error as well.
+    std::panic::catch_unwind(|| read(name, data))
+        .unwrap_or_else(|_| Err(unreadable("it is damaged".to_owned())))
+}
+
+fn unreadable(reason: String) -> SchemaError {
+    SchemaError::Unreadable {
         language: "protobuf",
         reason,
-    };
-    // prost-reflect can panic while it describes an error in a damaged set; that is an error as well.
-    let pool = std::panic::catch_unwind(|| DescriptorPool::decode(data))
-        .map_err(|_| unreadable("it is damaged".to_owned()))?
-        .map_err(|error| unreadable(error.to_string()))?;
+    }
+}
+
+fn read(name: &str, data: &[u8]) -> Result<ProtoTypes, SchemaError> {
+    let pool = DescriptorPool::decode(data).map_err(|error| unreadable(error.to_string()))?;
     let root = pool
         .get_message_by_name(name.trim_start_matches('.'))
         .ok_or_else(|| unreadable(format!("it does not define the message '{name}'")))?;

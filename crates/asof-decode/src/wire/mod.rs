@@ -8,7 +8,9 @@ pub(crate) mod flat_table;
 pub(crate) mod flatbuffer;
 pub(crate) mod json;
 pub(crate) mod protobuf;
+mod protobuf_plan;
 mod protobuf_quick;
+mod protobuf_wire;
 
 use crate::columns::{Columns, Payload};
 use crate::error::PayloadError;

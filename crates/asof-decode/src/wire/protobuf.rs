@@ -6,12 +6,12 @@
 
 use crate::columns::{Columns, Payload, Place};
 use crate::error::{PayloadError, SchemaError};
-use crate::layout::{Asked, Group, Layout, Node, Projection, Recursion, Shape};
-use crate::model::Kind;
+use crate::layout::{Asked, Layout, Projection, Recursion};
 use crate::schema::proto::{ProtoTypes, WireKind};
 
 use super::WireDecoder;
 use super::cdr::Fault;
+use super::protobuf_plan::{Act, Plan, Slot, Target, Vector, compile};
 use super::protobuf_quick::{self, Quick};
 
 /// Decodes the messages of one type.
@@ -27,64 +27,11 @@ pub(crate) struct ProtobufDecoder {
     scratch: Scratch,
 }
 
-/// What to do with each field of one struct.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub slots: Vec<Slot>,
-    /// Slot by field number, plus one; numbers beyond it are searched in `far`.
-    near: Vec<u32>,
-    far: rustc_hash::FxHashMap<u32, u32>,
-    has_oneof: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Slot {
-    pub number: u32,
-    pub wire: WireKind,
-    pub act: Act,
-    pub presence: Option<usize>,
-    pub oneof: Option<u32>,
-    /// What the slot's columns are, for filling in and taking back.
-    pub node: Option<Node>,
-}
-
-#[derive(Debug)]
-pub(super) enum Act {
-    Skip,
-    One(Target),
-    /// Column of ends, and what an element is.
-    Many(usize, Target),
-    Map(usize, Box<Plan>),
-}
-
-#[derive(Debug)]
-pub(super) enum Target {
-    W1(usize),
-    W4(usize),
-    W8(usize),
-    Text(usize),
-    Blob(usize),
-    Message(Box<Plan>),
-    /// A message of floats that becomes one array.
-    Vector(Vector),
-    /// A message of the struct with this number, as JSON text.
-    Json(usize, usize),
-}
-
-/// A message of floats: the numbers of its fields, in the order in which the array has them.
-#[derive(Debug)]
-pub(super) struct Vector {
-    pub numbers: Vec<u32>,
-    pub is_double: bool,
-    pub column: usize,
-}
-
 /// Messages within messages that are followed, where a type contains itself.
-const DEEPEST: usize = 64;
-const NEAR_AT_MOST: u32 = 128;
+pub(super) const DEEPEST: usize = 64;
 
 #[derive(Default)]
-struct Scratch {
+pub(super) struct Scratch {
     /// For each open message and each of its slots: how often it came.
     seen: Vec<u32>,
     /// Decoders of types that contain themselves.
@@ -184,126 +131,10 @@ impl ProtobufDecoder {
     }
 }
 
-fn compile(types: &ProtoTypes, group: &Group) -> Plan {
-    let declared = &types.types.structs[group.id];
-    let mut slots = Vec::with_capacity(declared.fields.len());
-    for (at, field) in declared.fields.iter().enumerate() {
-        let node = group.fields[at].as_ref();
-        let wire = types.wires[group.id][at];
-        let act = match (&field.kind, node) {
-            (_, None) => Act::Skip,
-            (Kind::List(item), Some(node)) => match &node.shape {
-                Shape::List(ends, inner) => Act::Many(*ends, target(types, item, inner)),
-                _ => Act::Skip,
-            },
-            (Kind::Map(key, value), Some(node)) => match &node.shape {
-                Shape::Map(ends, key_node, value_node) => {
-                    let (key_wire, value_wire) = types
-                        .maps
-                        .get(&(group.id, at))
-                        .copied()
-                        .unwrap_or((WireKind::Bytes, WireKind::Bytes));
-                    let entry = Plan::new(vec![
-                        Slot::single(1, key_wire, target(types, key, key_node), key_node),
-                        Slot::single(2, value_wire, target(types, value, value_node), value_node),
-                    ]);
-                    Act::Map(*ends, Box::new(entry))
-                }
-                _ => Act::Skip,
-            },
-            (kind, Some(node)) => Act::One(target(types, kind, node)),
-        };
-        slots.push(Slot {
-            number: field.number,
-            wire,
-            act,
-            presence: node.and_then(|node| node.presence),
-            oneof: field.oneof,
-            node: node.cloned(),
-        });
-    }
-    Plan::new(slots)
-}
-
-fn target(types: &ProtoTypes, kind: &Kind, node: &Node) -> Target {
-    match (&node.shape, kind) {
-        (Shape::Scalar(scalar, column), _) => match scalar.width() {
-            1 => Target::W1(*column),
-            4 => Target::W4(*column),
-            _ => Target::W8(*column),
-        },
-        (Shape::Enum(_, column), _) => Target::W4(*column),
-        (Shape::Text(column), _) => Target::Text(*column),
-        (Shape::Blob(column), _) => Target::Blob(*column),
-        (Shape::Json(column), Kind::Struct(id)) => Target::Json(*column, *id),
-        (Shape::Array(_, item), Kind::Struct(id)) => Target::Vector(Vector {
-            numbers: types.types.structs[*id]
-                .fields
-                .iter()
-                .map(|field| field.number)
-                .collect(),
-            is_double: item.width() == Some(8),
-            column: item.column().unwrap_or(0),
-        }),
-        (Shape::Struct(group), _) => Target::Message(Box::new(compile(types, group))),
-        // No other shape comes from a protobuf schema.
-        (_, _) => Target::Text(node.column().unwrap_or(0)),
-    }
-}
-
-impl Slot {
-    fn single(number: u32, wire: WireKind, target: Target, node: &Node) -> Self {
-        Slot {
-            number,
-            wire,
-            act: Act::One(target),
-            presence: None,
-            oneof: None,
-            node: Some(node.clone()),
-        }
-    }
-}
-
-impl Plan {
-    fn new(slots: Vec<Slot>) -> Self {
-        let mut near = vec![0; 16];
-        let mut far = rustc_hash::FxHashMap::default();
-        for (at, slot) in slots.iter().enumerate() {
-            let place = at as u32 + 1;
-            if slot.number < NEAR_AT_MOST {
-                let number = slot.number as usize;
-                if near.len() <= number {
-                    near.resize(number + 1, 0);
-                }
-                near[number] = place;
-            } else {
-                far.insert(slot.number, place);
-            }
-        }
-        let has_oneof = slots.iter().any(|slot| slot.oneof.is_some());
-        Plan {
-            slots,
-            near,
-            far,
-            has_oneof,
-        }
-    }
-
-    #[inline]
-    fn slot(&self, number: u32) -> Option<usize> {
-        let place = match self.near.get(number as usize) {
-            Some(&place) => place,
-            None if self.far.is_empty() => 0,
-            None => self.far.get(&number).copied().unwrap_or(0),
-        };
-        (place as usize).checked_sub(1)
-    }
-}
-
 /// A place in a payload.
-struct Wire<'a, 's> {
-    payload: Payload<'a>,
-    pos: usize,
+pub(super) struct Wire<'a, 's> {
+    pub payload: Payload<'a>,
+    pub pos: usize,
     types: &'a std::sync::Arc<ProtoTypes>,
     scratch: &'s mut Scratch,
 }
@@ -686,140 +517,5 @@ impl Wire<'_, '_> {
         self.scratch.inner.entry(id).or_default().push(decoder);
         self.pos = end;
         Ok(())
-    }
-
-    #[cold]
-    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
-    fn malformed(&self, reason: &str) -> Fault {
-        Box::new(PayloadError::malformed(self.pos, reason))
-    }
-
-    #[cold]
-    #[allow(clippy::unnecessary_box_returns, clippy::unused_self)]
-    fn short(&self, what: &'static str) -> Fault {
-        Box::new(PayloadError::Short {
-            what,
-            at: self.pos,
-            len: self.payload.bytes.len(),
-        })
-    }
-
-    #[inline]
-    fn varint(&mut self, end: usize) -> Result<u64, Fault> {
-        let bytes = &self.payload.bytes[self.pos..end];
-        match bytes.first() {
-            Some(&byte) if byte < 0x80 => {
-                self.pos += 1;
-                return Ok(u64::from(byte));
-            }
-            None => return Err(self.short("a varint")),
-            _ => {}
-        }
-        let mut value = 0u64;
-        for (at, &byte) in bytes.iter().enumerate().take(10) {
-            value |= u64::from(byte & 0x7f) << (7 * at);
-            if byte < 0x80 {
-                self.pos += at + 1;
-                return Ok(value);
-            }
-        }
-        if bytes.len() >= 10 {
-            Err(self.malformed("a varint of more than ten bytes"))
-        } else {
-            Err(self.short("a varint"))
-        }
-    }
-
-    #[inline]
-    fn word64(&mut self, wire: WireKind, end: usize) -> Result<u64, Fault> {
-        let value = self.varint(end)?;
-        Ok(match wire {
-            WireKind::Zigzag64 => (value >> 1) ^ (value & 1).wrapping_neg(),
-            _ => value,
-        })
-    }
-
-    #[inline]
-    fn word32(&mut self, wire: WireKind, end: usize) -> Result<u32, Fault> {
-        let value = self.varint(end)? as u32;
-        Ok(match wire {
-            WireKind::Zigzag32 => (value >> 1) ^ (value & 1).wrapping_neg(),
-            _ => value,
-        })
-    }
-
-    #[inline]
-    fn fixed64(&mut self, end: usize) -> Result<u64, Fault> {
-        match self.payload.bytes[self.pos..end].first_chunk() {
-            Some(bytes) => {
-                self.pos += 8;
-                Ok(u64::from_le_bytes(*bytes))
-            }
-            None => Err(self.short("a number")),
-        }
-    }
-
-    #[inline]
-    fn fixed32(&mut self, end: usize) -> Result<u32, Fault> {
-        match self.payload.bytes[self.pos..end].first_chunk() {
-            Some(bytes) => {
-                self.pos += 4;
-                Ok(u32::from_le_bytes(*bytes))
-            }
-            None => Err(self.short("a number")),
-        }
-    }
-
-    /// The end of what a length before it spans.
-    #[inline]
-    fn delimited(&mut self, end: usize) -> Result<usize, Fault> {
-        let len = self.varint(end)?;
-        if len > (end - self.pos) as u64 {
-            return Err(self.short("a delimited value"));
-        }
-        Ok(self.pos + len as usize)
-    }
-
-    /// The end of a group's contents, and of the group.
-    fn group(&mut self, number: u32, end: usize) -> Result<(usize, usize), Fault> {
-        let start = self.pos;
-        loop {
-            let before = self.pos;
-            let tag = self.varint(end)?;
-            if tag == u64::from(number) << 3 | 4 {
-                let after = self.pos;
-                self.pos = start;
-                return Ok((before, after));
-            }
-            self.skip((tag & 7) as u8, (tag >> 3) as u32, end, 0)?;
-        }
-    }
-
-    fn skip(&mut self, wire_type: u8, number: u32, end: usize, depth: usize) -> Result<(), Fault> {
-        match wire_type {
-            0 => self.varint(end).map(drop),
-            1 => self.fixed64(end).map(drop),
-            5 => self.fixed32(end).map(drop),
-            2 => {
-                self.pos = self.delimited(end)?;
-                Ok(())
-            }
-            3 if depth < DEEPEST => loop {
-                let tag = self.varint(end)?;
-                if tag & 7 == 4 {
-                    break if tag >> 3 == u64::from(number) {
-                        Ok(())
-                    } else {
-                        Err(self.malformed("a group that ends as another"))
-                    };
-                }
-                self.skip((tag & 7) as u8, (tag >> 3) as u32, end, depth + 1)?;
-            },
-            3 => Err(Box::new(PayloadError::TooDeep {
-                at: self.pos,
-                limit: DEEPEST,
-            })),
-            _ => Err(self.malformed("a wire type that does not exist")),
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::columns::{Columns, Payload, Place};
 use crate::layout::Node;
 use crate::schema::proto::WireKind;
 
-use super::protobuf::{Act, Plan, Slot, Target};
+use super::protobuf_plan::{Act, Plan, Slot, Target};
 
 /// The fields of one message in the order of their numbers.
 #[derive(Debug)]

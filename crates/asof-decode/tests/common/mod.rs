@@ -1,6 +1,11 @@
 //! What the tests share.
 #![allow(dead_code)]
 
+pub mod flat;
+pub mod flavours;
+pub mod fuzz;
+pub mod types;
+
 use std::io::Cursor;
 use std::sync::Arc;
 

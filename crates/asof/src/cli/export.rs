@@ -6,15 +6,21 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use arrow_array::RecordBatch;
 use asof_core::{MessageRef, Query, Source};
 use asof_decode::{Layers, Projection, TableOptions, Tables, Timeline, TopicBatch};
 use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::basic::{Encoding, LogicalType, Type};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::Outcome;
 use super::cat::tell_problems;
 use super::decoded::{Decoders, missing_definition};
+use super::failure::Usage;
+use super::layers::{Contents, LayerChoice};
 use super::newfile::NewFile;
 use super::numbers::{bytes, counted};
 use super::place::Opening;
@@ -25,6 +31,9 @@ use super::select::Select;
 ///
 /// Each topic becomes a file in the folder, named after it. A file appears when it is complete. Parquet and
 /// Arrow keep the message's nesting and its types; CSV spreads structs over columns.
+///
+/// With --file-tables, what the file says about itself becomes tables as well: _recording, _channels,
+/// _statistics, _metadata, _attachments (with their contents).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -61,6 +70,13 @@ pub struct Export {
     /// What the columns are: the message's own fields, or those of what it means
     #[arg(long, value_enum, default_value_t)]
     layer: Layer,
+
+    #[command(flatten)]
+    choice: LayerChoice,
+
+    /// Also write what the file says about itself, in Parquet and Arrow
+    #[arg(long)]
+    file_tables: bool,
 
     /// Replace files that are there
     #[arg(long)]
@@ -115,6 +131,7 @@ impl Format {
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let layers = self.layers()?;
         let file = self.opening.open_unmapped(&self.places)?;
         let query = self.select.query(&self.places[0], &file.summary(), screen);
         std::fs::create_dir_all(&self.output)
@@ -122,7 +139,9 @@ impl Export {
         let total = file.summary().messages.unwrap_or(0);
         let progress = screen.progress(total, "{bar:30} {pos}/{len} messages  {eta} left");
         let has_damage = match self.format {
-            Format::Parquet | Format::Arrow => self.tables(&*file, &query, screen, &progress)?,
+            Format::Parquet | Format::Arrow => {
+                self.tables(layers, &*file, &query, screen, &progress)?
+            }
             Format::Csv | Format::Ndjson => self.lines(&*file, &query, screen, &progress)?,
         };
         progress.finish_and_clear();
@@ -133,6 +152,35 @@ impl Export {
         } else {
             Outcome::of(problems)
         })
+    }
+
+    /// The layers that were chosen, by what the columns are to be and by name.
+    fn layers(&self) -> anyhow::Result<Layers> {
+        let standard = Layers::standard();
+        // A layer that is asked for by its name is there whatever the columns are to be.
+        let layers = match self.layer {
+            _ if self.choice.is_one_alone() => self.choice.of(standard)?,
+            Layer::Reflection => self.choice.of(standard)?.without("semantic"),
+            Layer::Semantic => self.choice.of(standard)?,
+            Layer::Raw => self
+                .choice
+                .of(standard)?
+                .without("semantic")
+                .without("reflection"),
+        };
+        let is_of_messages = !layers.names().is_empty();
+        let is_lines = matches!(self.format, Format::Csv | Format::Ndjson);
+        if is_lines && (self.file_tables || !is_of_messages) {
+            return Err(Usage::error(
+                "what a file says about itself is written as parquet or arrow: --format parquet",
+            ));
+        }
+        if is_lines && (self.layer != Layer::Reflection || self.choice.is_one_alone()) {
+            return Err(Usage::error(
+                "CSV and JSON lines have the message's own fields; layers are chosen with --format parquet or arrow",
+            ));
+        }
+        Ok(layers)
     }
 
     fn projection(&self) -> Projection {
@@ -168,20 +216,36 @@ impl Export {
 
     fn tables(
         &self,
+        layers: Layers,
         file: &dyn Recording,
         query: &Query,
         screen: &Screen,
         progress: &ProgressBar,
     ) -> anyhow::Result<bool> {
-        let layers = Layers::standard();
+        let is_of_messages = !layers.names().is_empty();
+        let mut files = 0;
+        if self.file_tables || !is_of_messages {
+            for table in layers.file_tables(file, &Contents(file)) {
+                let (name, table) = table?;
+                let (new, _) = self.new_file(&format!("_{name}"), 0)?;
+                let mut writer = TableFile::start(new, &table, self.format)?;
+                writer.write(&table)?;
+                writer.finish()?;
+                files += 1;
+            }
+        }
+        if !is_of_messages {
+            self.tell(files, screen);
+            return Ok(false);
+        }
+        let wants_bytes = layers.names() == ["raw"];
         let options = TableOptions {
-            layers: match self.layer {
-                Layer::Reflection => layers.without("semantic"),
-                Layer::Semantic => layers,
-                Layer::Raw => layers.only("raw"),
-            },
+            layers,
             projection: self.projection(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
+            bytes: BATCH_BYTES,
+            // Arrow's files hold buffers as they are, and these would be whole chunks.
+            shares_buffers: self.format != Format::Arrow,
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -193,7 +257,7 @@ impl Export {
             drop(batch);
             close_row_groups(&mut writers)?;
         }
-        let files = writers.len() as u64;
+        files += writers.len() as u64;
         for (_, writer) in writers {
             writer.finish()?;
         }
@@ -207,7 +271,13 @@ impl Export {
                     "{what} on {topic} not decoded; the first: at {at}, {error}"
                 ));
             }
-            if report.assignment.layer.as_deref() == Some("raw") && self.layer != Layer::Raw {
+            if report.assignment.layer.is_none() {
+                let what = counted(report.messages, "message");
+                screen.note(format_args!(
+                    "{what} on {topic} left out: no chosen layer takes them"
+                ));
+            }
+            if report.assignment.layer.as_deref() == Some("raw") && !wants_bytes {
                 let reason = report.assignment.declined.last();
                 let reason = reason.map_or("", |(_, reason)| reason.as_str());
                 let lacking = missing_definition(&report.assignment.channel);
@@ -236,10 +306,13 @@ impl Export {
         };
         if !writers.contains_key(&key) {
             let (new, _) = self.new_file(topic, number)?;
-            writers.insert(key.clone(), TableFile::start(new, batch, self.format)?);
+            writers.insert(
+                key.clone(),
+                TableFile::start(new, &batch.batch, self.format)?,
+            );
         }
         match writers.get_mut(&key) {
-            Some(writer) => writer.write(batch),
+            Some(writer) => writer.write(&batch.batch),
             None => Ok(()),
         }
     }
@@ -330,7 +403,11 @@ impl Export {
 }
 
 /// What Parquet may hold back of all tables until it is written.
-const HELD_BYTES: usize = 24 << 20;
+const HELD_BYTES: usize = 6 << 20;
+/// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
+const PAGE_ROWS: usize = 4 << 10;
+/// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
+const BATCH_BYTES: usize = 2 << 20;
 
 /// Writes down the row groups of the largest tables, so that memory does not grow with the recording.
 fn close_row_groups(writers: &mut BTreeMap<(String, usize), TableFile>) -> anyhow::Result<()> {
@@ -372,6 +449,34 @@ fn file_name(topic: &str, number: usize, format: Format) -> String {
         .to_string()
 }
 
+/// How a table of this schema is written to Parquet.
+///
+/// Dictionaries are for texts alone: each takes 70 KB from its first value on, a message has hundreds of columns,
+/// and a sensor seldom says a number twice. Times grow by about as much from row to row.
+fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterProperties> {
+    let columns = ArrowSchemaConverter::new().convert(schema)?;
+    let properties = WriterProperties::builder()
+        .set_compression(parquet::basic::Compression::SNAPPY)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_dictionary_enabled(false);
+    let columns = columns.columns().iter();
+    let properties = columns.fold(properties, |properties, column| {
+        let path = column.path().clone();
+        match column.logical_type_ref() {
+            Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
+            Some(LogicalType::Timestamp { .. }) => {
+                properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
+            // The smallest and the largest picture help nobody, and are held until they are known.
+            None if column.physical_type() == Type::BYTE_ARRAY => {
+                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
+            }
+            _ => properties,
+        }
+    });
+    Ok(properties.build())
+}
+
 /// A table in the making.
 struct TableFile {
     new: NewFile,
@@ -385,13 +490,11 @@ enum Writer {
 }
 
 impl TableFile {
-    fn start(new: NewFile, batch: &TopicBatch, format: Format) -> anyhow::Result<Self> {
-        let schema = batch.batch.schema();
+    fn start(new: NewFile, batch: &RecordBatch, format: Format) -> anyhow::Result<Self> {
+        let schema = batch.schema();
         let out = new.writer()?;
         let writer = if format == Format::Parquet {
-            let properties = parquet::file::properties::WriterProperties::builder()
-                .set_compression(parquet::basic::Compression::SNAPPY)
-                .build();
+            let properties = parquet_properties(&schema)?;
             Writer::Parquet(Box::new(parquet::arrow::ArrowWriter::try_new(
                 out,
                 schema.clone(),
@@ -413,10 +516,10 @@ impl TableFile {
         self.schema.fields() == batch.batch.schema_ref().fields()
     }
 
-    fn write(&mut self, batch: &TopicBatch) -> anyhow::Result<()> {
+    fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
         match &mut self.writer {
-            Writer::Parquet(writer) => writer.write(&batch.batch)?,
-            Writer::Arrow(writer) => writer.write(&batch.batch)?,
+            Writer::Parquet(writer) => writer.write(batch)?,
+            Writer::Arrow(writer) => writer.write(batch)?,
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use asof_core::Stamp;
 use clap::Args;
 
 use super::Outcome;
+use super::layers::LayerChoice;
 use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
 use super::place::Opening;
 use super::report::{Report, TopicReport};
@@ -38,9 +39,12 @@ pub struct Info {
     #[command(flatten)]
     opening: Opening,
 
-    /// Say which layer takes which topic, and why
+    /// Say which layer takes which topic, and why; and what the layers of the file have
     #[arg(long)]
     layers: bool,
+
+    #[command(flatten)]
+    choice: LayerChoice,
 
     /// Print JSON
     #[arg(long)]
@@ -86,8 +90,9 @@ impl Info {
         let file = self.opening.open(std::slice::from_ref(place))?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
+        let layers = self.choice.of(asof_decode::Layers::standard())?;
         let mut out = output();
-        for assignment in asof_decode::Layers::standard().plan(&summary) {
+        for assignment in layers.plan(&summary) {
             let topic = &assignment.channel.topic;
             if !query.topics.contains(topic) {
                 continue;
@@ -114,6 +119,19 @@ impl Info {
             )?;
             for (layer, reason) in &assignment.declined {
                 writeln!(out, "    not {layer}: {}", shown(reason))?;
+            }
+        }
+        // Contents are not looked at: attachments can be large.
+        for table in layers.file_tables(&*file, &()) {
+            let (layer, table) = table?;
+            let reason = counted(table.num_rows() as u64, "row");
+            if self.json {
+                let line = serde_json::json!({
+                    "topic": null, "type": null, "layer": layer, "reason": reason, "declined": [],
+                });
+                writeln!(out, "{line}")?;
+            } else {
+                writeln!(out, "(the file)  {layer}: {reason}")?;
             }
         }
         Ok(out.flush()?)

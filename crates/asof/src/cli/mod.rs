@@ -11,6 +11,7 @@ mod export;
 mod failure;
 mod info;
 mod join;
+mod layers;
 mod lines;
 mod live;
 mod newfile;

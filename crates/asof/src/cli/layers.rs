@@ -1,0 +1,65 @@
+//! Which layers a verb uses, by their names; and what they see of a recording.
+
+use std::collections::BTreeMap;
+
+use asof_core::{AttachmentEntry, MetadataEntry, SourceError};
+use asof_decode::{Beside, Layers};
+use asof_formats::Recording;
+use bytes::Bytes;
+use clap::Args;
+
+use super::failure::Usage;
+
+/// The flags that choose among the layers.
+#[derive(Debug, Args)]
+pub struct LayerChoice {
+    /// This layer alone: semantic, reflection, raw; or of the file: recording, channels, statistics, metadata,
+    /// attachments
+    #[arg(long, value_name = "NAME", conflicts_with = "without")]
+    only: Option<String>,
+
+    /// Without these layers, with commas between their names
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    without: Vec<String>,
+}
+
+impl LayerChoice {
+    /// Whether one layer was asked for, and all others are off.
+    pub fn is_one_alone(&self) -> bool {
+        self.only.is_some()
+    }
+
+    /// The chosen ones of these layers.
+    pub fn of(&self, layers: Layers) -> anyhow::Result<Layers> {
+        for name in self.only.iter().chain(&self.without) {
+            let known = [layers.names(), layers.file_names()].concat();
+            if !known.contains(&name.as_str()) {
+                return Err(Usage::error(format!(
+                    "there is no layer '{name}'; there are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        let layers = match &self.only {
+            Some(name) => layers.only(name),
+            None => layers,
+        };
+        Ok(self
+            .without
+            .iter()
+            .fold(layers, |layers, name| layers.without(name)))
+    }
+}
+
+/// What lies beside the messages of a recording.
+pub struct Contents<'a>(pub &'a dyn Recording);
+
+impl Beside for Contents<'_> {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        self.0.attachment(entry)
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        self.0.metadata(entry)
+    }
+}

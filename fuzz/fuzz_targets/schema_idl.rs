@@ -1,0 +1,8 @@
+//! Any bytes at all, as IDL: the channel has columns, or its bytes alone.
+
+#![no_main]
+
+#[path = "../../crates/asof-decode/tests/common/mod.rs"]
+mod common;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| common::fuzz::any_schema(&["ros2idl", "omgidl"], bytes));
