@@ -1,6 +1,6 @@
 //! A robot drives a circle while it turns its lidar; where did the lidar see a point?
 //!
-//! `cargo run -p asof-tf --example drive`
+//! `cargo run -p asof-tf --example turning_lidar`
 
 use std::error::Error;
 use std::time::Duration;
