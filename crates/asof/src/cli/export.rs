@@ -13,7 +13,7 @@ use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::basic::{Encoding, LogicalType, Type};
+use parquet::basic::{LogicalType, Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::Outcome;
@@ -452,7 +452,8 @@ fn file_name(topic: &str, number: usize, format: Format) -> String {
 /// How a table of this schema is written to Parquet.
 ///
 /// Dictionaries are for texts alone: each takes 70 KB from its first value on, a message has hundreds of columns,
-/// and a sensor seldom says a number twice. Times grow by about as much from row to row.
+/// and a sensor seldom says a number twice. Times are not written as differences: that encoder takes a megabyte for
+/// each column, whatever is in it.
 fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterProperties> {
     let columns = ArrowSchemaConverter::new().convert(schema)?;
     let properties = WriterProperties::builder()
@@ -464,9 +465,6 @@ fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterPro
         let path = column.path().clone();
         match column.logical_type_ref() {
             Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
-            Some(LogicalType::Timestamp { .. }) => {
-                properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
-            }
             // The smallest and the largest picture help nobody, and are held until they are known.
             None if column.physical_type() == Type::BYTE_ARRAY => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
