@@ -161,6 +161,39 @@ fn json_keeps_its_numbers_and_the_order_of_its_names() {
 }
 
 #[test]
+fn json_may_have_a_field_of_the_name_that_is_ours() {
+    let declared = br#"{"properties":{"_other":{"type":"number"},"in":{"properties":{"_other":{"type":"number"}}}}}"#;
+    for schema in [None, Some(&declared[..])] {
+        let channel = asof_core::Channel {
+            topic: "/j".into(),
+            message_encoding: "json".into(),
+            schema: schema.map(|data| {
+                std::sync::Arc::new(asof_core::Schema {
+                    name: "j".into(),
+                    encoding: "jsonschema".into(),
+                    data: data.into(),
+                })
+            }),
+            ..Default::default()
+        };
+        let text: &[u8] = br#"{"_other":4.5,"in":{"_other":2}}"#;
+        let mut decoder = Decoder::new(&channel, &Projection::All, &[text]).expect("a schema");
+        let at = asof_core::Stamp::EPOCH;
+        decoder.append(&[(at, at, text.into())], |_, error| panic!("{error}"));
+        let batch = decoder.take().expect("Arrow takes it").expect("a row");
+        let inner: &arrow_array::StructArray =
+            arrow_array::cast::AsArray::as_struct(batch.column_by_name("in").expect("a column"));
+        assert!(
+            inner
+                .column_by_name("_other")
+                .is_some_and(|it| it.is_valid(0))
+        );
+        let other = batch.column_by_name("_other").expect("a column");
+        assert!(format!("{other:?}").contains("4.5"), "{other:?}");
+    }
+}
+
+#[test]
 fn only_the_chosen_fields_are_decoded() {
     let mixed = ros2("/m", "p/msg/Mixed", MIXED);
     let payload = cdr(&mixed_body(false, 8));

@@ -36,8 +36,7 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError>
     };
     let root = reader.structure(name, &document, 0);
     reader.types.root = root;
-    reader.close();
-    Ok(reader.types)
+    Ok(with_other(reader.types))
 }
 
 struct Reader<'a> {
@@ -131,15 +130,16 @@ impl<'a> Reader<'a> {
             _ => Kind::Json,
         }
     }
+}
 
-    /// Adds the field that takes what the schema does not know.
-    fn close(&mut self) {
-        let root = self.types.root;
-        let fields = &mut self.types.structs[root].fields;
-        if !fields.iter().any(|field| field.name == OTHER) {
-            fields.push(Field::new(OTHER, Kind::Json).optional());
-        }
-    }
+/// Adds the field that takes what the schema does not know. A field of the message's own that has its name goes
+/// there too, whatever it holds.
+fn with_other(mut types: MessageType) -> MessageType {
+    let root = types.root;
+    let fields = &mut types.structs[root].fields;
+    fields.retain(|field| field.name != OTHER);
+    fields.push(Field::new(OTHER, Kind::Json).optional());
+    types
 }
 
 /// What some messages have in common.
@@ -152,11 +152,7 @@ pub(crate) fn infer(name: &str, samples: &[Value]) -> MessageType {
         Shape::Object(fields) => place_object(name, fields, &mut types),
         _ => place_object(name, Vec::new(), &mut types),
     };
-    let root = types.root;
-    types.structs[root]
-        .fields
-        .push(Field::new(OTHER, Kind::Json).optional());
-    types
+    with_other(types)
 }
 
 /// What a value is, and what several values have in common.

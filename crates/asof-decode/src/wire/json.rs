@@ -181,12 +181,13 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
             path,
         } = self;
         let mut seen = vec![false; group.fields.len()];
+        let is_root = path.is_empty();
         // Fields mostly come in the schema's order.
         let mut guess = 0;
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             let is_it = |at: usize| {
                 let node = group.fields.get(at).and_then(Option::as_ref);
-                node.is_some_and(|node| node.name == name && node.name != OTHER)
+                node.is_some_and(|node| node.name == name && !(is_root && name == OTHER))
             };
             let found = if is_it(guess) {
                 Some(guess)
@@ -207,7 +208,7 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
         }
         for (at, node) in group.fields.iter().enumerate() {
             let Some(node) = node else { continue };
-            if !(seen[at] || node.name == OTHER && path.is_empty()) {
+            if !(seen[at] || is_root && node.name == OTHER) {
                 node.push_default(columns, 1);
             }
         }
