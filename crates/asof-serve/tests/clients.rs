@@ -97,9 +97,10 @@ fn a_client_that_never_reads_costs_the_others_nothing() {
 #[test]
 fn a_client_that_never_reads_is_let_go() {
     let mut strict = options();
-    strict.limits.outbox_bytes = 1 << 20;
-    strict.limits.stalled_after = Duration::from_millis(100);
-    strict.limits.dropped_after = Duration::from_millis(400);
+    // Room for less than one picture: whatever comes next makes something give way.
+    strict.limits.outbox_bytes = 4 << 10;
+    strict.limits.stalled_after = Duration::from_millis(500);
+    strict.limits.dropped_after = Duration::from_secs(1);
     let served = demo_with(4, asof_demo::Encoding::Cdr, &strict);
     let mut deaf = served.connect();
     for topic in ["/camera/image", "/imu", "/odom", "/scan"] {

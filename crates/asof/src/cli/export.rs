@@ -156,17 +156,13 @@ impl Export {
 
     /// The layers that were chosen, by what the columns are to be and by name.
     fn layers(&self) -> anyhow::Result<Layers> {
-        let standard = Layers::standard();
-        // A layer that is asked for by its name is there whatever the columns are to be.
+        let chosen = self.choice.of(Layers::standard())?;
         let layers = match self.layer {
-            _ if self.choice.is_one_alone() => self.choice.of(standard)?,
-            Layer::Reflection => self.choice.of(standard)?.without("semantic"),
-            Layer::Semantic => self.choice.of(standard)?,
-            Layer::Raw => self
-                .choice
-                .of(standard)?
-                .without("semantic")
-                .without("reflection"),
+            // A layer that is asked for by its name is there whatever the columns are to be.
+            _ if self.choice.is_one_alone() => chosen,
+            Layer::Reflection => chosen.without("semantic"),
+            Layer::Semantic => chosen,
+            Layer::Raw => chosen.without("semantic").without("reflection"),
         };
         let is_of_messages = !layers.names().is_empty();
         let is_lines = matches!(self.format, Format::Csv | Format::Ndjson);
