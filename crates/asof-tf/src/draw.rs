@@ -215,6 +215,8 @@ fn facts_of(edge: &EdgeFacts) -> Vec<String> {
     match edge.range {
         _ if edge.is_static => vec!["static".to_owned()],
         None => vec!["no samples".to_owned()],
+        // One has no rate that would mean anything to a reader.
+        Some(_) if edge.samples == 1 => vec!["1 sample".to_owned()],
         Some(range) => vec![
             format!("{} samples", edge.samples),
             format!("{:.1} Hz", edge.rate()),

@@ -305,6 +305,15 @@ fn the_tree_is_drawn_for_the_terminal() {
 }
 
 #[test]
+fn a_single_sample_is_drawn_without_a_rate() {
+    let buffer = TransformBuffer::new();
+    buffer
+        .update("odom", "base", 7.into(), pose(0.0))
+        .expect("good");
+    assert_eq!(buffer.to_tree(), "odom\n└── base  (1 sample)\n");
+}
+
+#[test]
 fn dot_and_mermaid_quote_what_they_must() {
     let dot = robot().to_dot();
     assert!(
