@@ -1,11 +1,14 @@
 //! Approximate time, as message_filters has it.
 
+mod penalty;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use asof_core::Stamp;
 
-use super::{DropReason, Event, Stamped, Synchronizer, unknown};
+use self::penalty::Penalty;
+use super::{DropReason, Event, Stamped, Synchronizer};
 
 /// Finds sets of messages that are as close together as can be, one of each topic, each message used at most once.
 ///
@@ -33,14 +36,24 @@ use super::{DropReason, Event, Stamped, Synchronizer, unknown};
 /// ```
 pub struct ApproximateTime<V> {
     topics: Vec<Topic<V>>,
+    /// The stamp of each topic's head, side by side because all are compared with every step; `i64::MAX` while it has
+    /// none.
+    heads: Vec<i64>,
+    /// The heads of a search ahead.
+    ahead: Vec<i64>,
     queue_size: usize,
-    penalty: f64,
+    penalty: Penalty,
     max_interval: i64,
     /// How many topics have a head.
     ready: usize,
     /// Whether any topic has lost a message.
     has_dropped: bool,
-    candidate: Option<Candidate>,
+    /// Counts only while `has_candidate`.
+    candidate: Candidate,
+    has_candidate: bool,
+    /// How many heads were passed since the candidate was taken, and the topic of the last of them.
+    passed: usize,
+    last_passed: usize,
 }
 
 /// Messages of one topic that wait. Those before `past` have been looked at for the present candidate, whose
@@ -48,10 +61,8 @@ pub struct ApproximateTime<V> {
 struct Topic<V> {
     queue: VecDeque<(i64, V)>,
     past: usize,
-    /// The head's stamp; `i64::MAX` while there is none.
-    head: i64,
-    /// Where `past` was before a search ahead.
-    saved: usize,
+    /// How far beyond `past` a search ahead has gone.
+    steps: usize,
     has_dropped: bool,
     lower_bound: i64,
 }
@@ -63,27 +74,34 @@ struct Candidate {
     end: i64,
     pivot: usize,
     pivot_time: i64,
+    /// How much earlier than the pivot it starts: what a later set can win at most.
+    reach: i64,
 }
 
 impl Candidate {
-    /// How much earlier than the pivot it starts: what a later set can win at most.
-    fn reach(&self) -> i64 {
-        self.pivot_time.saturating_sub(self.start)
+    fn new(start: i64, end: i64, pivot: usize, pivot_time: i64) -> Self {
+        Candidate {
+            start,
+            end,
+            pivot,
+            pivot_time,
+            reach: pivot_time.saturating_sub(start),
+        }
     }
 }
 
 impl<V> Topic<V> {
-    /// Notes the head's stamp.
+    /// The head's stamp; `i64::MAX` if there is none.
     #[inline]
-    fn look_up(&mut self) {
+    fn head(&self) -> i64 {
         let head = self.queue.get(self.past);
-        self.head = head.map_or(i64::MAX, |(stamp, _)| *stamp);
+        head.map_or(i64::MAX, |(stamp, _)| *stamp)
     }
 
-    /// The message at `past`, or the earliest that it could be.
+    /// The message that a search ahead is at, or the earliest that it could be.
     #[inline]
-    fn virtual_head(&self, pivot_time: i64) -> i64 {
-        if let Some((stamp, _)) = self.queue.get(self.past) {
+    fn head_ahead(&self, pivot_time: i64) -> i64 {
+        if let Some((stamp, _)) = self.queue.get(self.past + self.steps) {
             return *stamp;
         }
         let last = self.queue.back().map_or(pivot_time, |(stamp, _)| *stamp);
@@ -97,26 +115,30 @@ impl<V> ApproximateTime<V> {
         let topic = || Topic {
             queue: VecDeque::new(),
             past: 0,
-            head: i64::MAX,
-            saved: 0,
+            steps: 0,
             has_dropped: false,
             lower_bound: 0,
         };
         ApproximateTime {
             topics: (0..topics).map(|_| topic()).collect(),
+            heads: vec![i64::MAX; topics],
+            ahead: vec![i64::MAX; topics],
             queue_size: queue_size.max(1),
-            penalty: 0.1,
+            penalty: Penalty::new(0.1),
             max_interval: i64::MAX,
             ready: 0,
             has_dropped: false,
-            candidate: None,
+            candidate: Candidate::new(0, 0, 0, 0),
+            has_candidate: false,
+            passed: 0,
+            last_passed: 0,
         }
     }
 
     /// By how much a later set must be better than an earlier one; 0.1 unless said otherwise.
     #[must_use]
     pub fn with_age_penalty(mut self, penalty: f64) -> Self {
-        self.penalty = penalty.max(0.0);
+        self.penalty = Penalty::new(penalty.max(0.0));
         self
     }
 
@@ -141,46 +163,99 @@ impl<V> ApproximateTime<V> {
         for topic in &mut self.topics {
             topic.queue.clear();
             topic.past = 0;
-            topic.look_up();
             topic.has_dropped = false;
         }
-        self.ready = 0;
+        self.heads.fill(i64::MAX);
+        (self.ready, self.passed) = (0, 0);
         self.has_dropped = false;
-        self.candidate = None;
+        self.has_candidate = false;
     }
 
-    fn process(&mut self, emit: &mut dyn FnMut(Event<V>)) {
+    #[inline]
+    fn take_in(&mut self, topic: usize, stamp: Stamp, value: V, out: &mut impl Outlet<V>) {
+        let Some(here) = self.topics.get_mut(topic) else {
+            out.dropped(topic, stamp.nanos(), value, DropReason::UnknownTopic);
+            return;
+        };
+        here.queue.push_back((stamp.nanos(), value));
+        if here.queue.len() == here.past + 1 {
+            self.heads[topic] = stamp.nanos();
+            self.ready += 1;
+            self.process(out);
+        }
+        if self.topics[topic].queue.len() > self.queue_size {
+            self.overflow(topic, out);
+        }
+    }
+
+    /// Gives up a topic's oldest message, and starts the search anew without it.
+    #[cold]
+    fn overflow(&mut self, full: usize, out: &mut impl Outlet<V>) {
+        self.topics[full].has_dropped = true;
+        self.has_dropped = true;
+        if let Some((stamp, value)) = self.topics[full].queue.pop_front() {
+            out.dropped(full, stamp, value, DropReason::QueueFull);
+        }
+        self.start_anew();
+        if std::mem::take(&mut self.has_candidate) {
+            self.process(out);
+        }
+    }
+
+    /// Every topic's first message is its head again.
+    #[inline]
+    fn start_anew(&mut self) {
+        (self.ready, self.passed) = (0, 0);
+        for (topic, head) in self.topics.iter_mut().zip(&mut self.heads) {
+            topic.past = 0;
+            *head = topic.head();
+            self.ready += usize::from(!topic.queue.is_empty());
+        }
+    }
+
+    fn process(&mut self, out: &mut impl Outlet<V>) {
         while self.ready == self.topics.len() {
-            let (start_topic, start, end_topic, end) = self.heads();
+            let (start_topic, start, end_topic, end) = bounds(&self.heads);
             if self.has_dropped {
                 self.forgive_all_but(end_topic);
             }
-            let candidate = match self.candidate {
-                None => {
-                    let reason = if end.saturating_sub(start) > self.max_interval {
-                        Some(DropReason::IntervalTooLong)
-                    } else if self.topics[end_topic].has_dropped {
-                        Some(DropReason::AfterLoss)
-                    } else {
-                        None
-                    };
-                    if let Some(reason) = reason {
-                        self.drop_head(start_topic, reason, emit);
-                        continue;
-                    }
-                    self.take_candidate(start, end, end_topic, end, emit)
+            let mut is_best = false;
+            if self.has_candidate {
+                let best = &mut self.candidate;
+                let grown = end.saturating_sub(best.end);
+                let won = start.saturating_sub(best.start);
+                if self.penalty.outweighs(grown, won) {
+                    is_best = self.penalty.outweighs(grown, best.reach);
+                } else {
+                    *best = Candidate::new(start, end, best.pivot, best.pivot_time);
+                    self.drop_passed(out);
                 }
-                Some(best) if !self.outgrows(end, best.end, start.saturating_sub(best.start)) => {
-                    self.take_candidate(start, end, best.pivot, best.pivot_time, emit)
-                }
-                Some(best) => best,
-            };
-            self.pass_head(start_topic);
-            let is_exhausted = start_topic == candidate.pivot;
-            let is_best = is_exhausted || self.outgrows(end, candidate.end, candidate.reach());
-            if is_best || (self.ready < self.topics.len() && self.is_provably_best(candidate)) {
-                self.publish(emit);
+            } else if let Some(reason) = self.obstacle(start, end, end_topic) {
+                self.drop_head(start_topic, reason, out);
+                continue;
+            } else {
+                // Nothing has been passed yet, so nothing is dropped.
+                self.candidate = Candidate::new(start, end, end_topic, end);
+                self.has_candidate = true;
             }
+            self.pass_head(start_topic);
+            // One that was taken just now has not grown: a later set can only win.
+            is_best |= start_topic == self.candidate.pivot || self.candidate.reach <= 0;
+            if is_best || (self.ready < self.topics.len() && self.is_provably_best()) {
+                self.publish(out);
+            }
+        }
+    }
+
+    /// Why the heads cannot be a candidate.
+    #[inline]
+    fn obstacle(&self, start: i64, end: i64, end_topic: usize) -> Option<DropReason> {
+        if end.saturating_sub(start) > self.max_interval {
+            Some(DropReason::IntervalTooLong)
+        } else if self.topics[end_topic].has_dropped {
+            Some(DropReason::AfterLoss)
+        } else {
+            None
         }
     }
 
@@ -193,125 +268,89 @@ impl<V> ApproximateTime<V> {
         self.has_dropped = self.topics[end_topic].has_dropped;
     }
 
-    /// Earliest and latest head: the first topic of those that share the earliest, the last of those that share the
-    /// latest.
+    /// Drops what the candidate leaves behind.
     #[inline]
-    fn heads(&self) -> (usize, i64, usize, i64) {
-        bounds(self.topics.iter().map(|topic| topic.head))
+    fn drop_passed(&mut self, out: &mut impl Outlet<V>) {
+        if std::mem::take(&mut self.passed) == 1 {
+            // As a rule: the messages before a rare topic's give way one after the other.
+            let number = self.last_passed;
+            let topic = &mut self.topics[number];
+            topic.past = 0;
+            if let Some((stamp, value)) = topic.queue.pop_front() {
+                out.dropped(number, stamp, value, DropReason::BetterMatch);
+            }
+        } else {
+            self.drop_all_passed(out);
+        }
     }
 
-    fn take_candidate(
-        &mut self,
-        start: i64,
-        end: i64,
-        pivot: usize,
-        pivot_time: i64,
-        emit: &mut dyn FnMut(Event<V>),
-    ) -> Candidate {
+    fn drop_all_passed(&mut self, out: &mut impl Outlet<V>) {
         for (number, topic) in self.topics.iter_mut().enumerate() {
             // One by one: a drain costs more than the few that it takes out.
             while topic.past > 0 {
                 topic.past -= 1;
                 if let Some((stamp, value)) = topic.queue.pop_front() {
-                    emit(dropped(number, stamp, value, DropReason::BetterMatch));
+                    out.dropped(number, stamp, value, DropReason::BetterMatch);
                 }
             }
         }
-        let candidate = Candidate {
-            start,
-            end,
-            pivot,
-            pivot_time,
-        };
-        self.candidate = Some(candidate);
-        candidate
     }
 
     #[inline]
-    fn pass_head(&mut self, topic: usize) {
-        let topic = &mut self.topics[topic];
+    fn pass_head(&mut self, number: usize) {
+        let topic = &mut self.topics[number];
         topic.past += 1;
-        topic.look_up();
+        self.passed += 1;
+        self.last_passed = number;
+        self.heads[number] = topic.head();
         self.ready -= usize::from(topic.past == topic.queue.len());
     }
 
-    fn drop_head(&mut self, number: usize, reason: DropReason, emit: &mut dyn FnMut(Event<V>)) {
+    fn drop_head(&mut self, number: usize, reason: DropReason, out: &mut impl Outlet<V>) {
         let topic = &mut self.topics[number];
         if let Some((stamp, value)) = topic.queue.pop_front() {
-            emit(dropped(number, stamp, value, reason));
+            out.dropped(number, stamp, value, reason);
         }
-        topic.look_up();
+        self.heads[number] = topic.head();
         self.ready -= usize::from(topic.queue.is_empty());
     }
 
     /// Whether even the best that the missing heads could bring is no better.
-    fn is_provably_best(&mut self, candidate: Candidate) -> bool {
+    fn is_provably_best(&mut self) -> bool {
+        let candidate = self.candidate;
         let pivot_time = candidate.pivot_time;
-        // At most as many steps as there are heads before the pivot; they are taken back afterwards.
-        for topic in &mut self.topics {
-            topic.saved = topic.past;
+        for (topic, head) in self.topics.iter_mut().zip(&mut self.ahead) {
+            topic.steps = 0;
+            *head = topic.head_ahead(pivot_time);
         }
-        let is_best = loop {
-            let heads = self.topics.iter();
-            let (start_topic, start, _, end) =
-                bounds(heads.map(|topic| topic.virtual_head(pivot_time)));
-            if self.outgrows(end, candidate.end, candidate.reach()) {
-                break true;
+        // At most as many steps as there are heads before the pivot.
+        loop {
+            let (start_topic, start, _, end) = bounds(&self.ahead);
+            let grown = end.saturating_sub(candidate.end);
+            if self.penalty.outweighs(grown, candidate.reach) {
+                return true;
             }
-            if !self.outgrows(end, candidate.end, start.saturating_sub(candidate.start)) {
-                break false;
+            let won = start.saturating_sub(candidate.start);
+            if !self.penalty.outweighs(grown, won) {
+                return false;
             }
             // Not the pivot: with it as the start, one of the two tests above is true.
-            self.topics[start_topic].past += 1;
-        };
-        for topic in &mut self.topics {
-            topic.past = topic.saved;
+            let topic = &mut self.topics[start_topic];
+            topic.steps += 1;
+            self.ahead[start_topic] = topic.head_ahead(pivot_time);
         }
-        is_best
     }
 
-    fn publish(&mut self, emit: &mut dyn FnMut(Event<V>)) {
+    fn publish(&mut self, out: &mut impl Outlet<V>) {
         let mut set = Vec::with_capacity(self.topics.len());
-        self.ready = 0;
         for topic in &mut self.topics {
-            topic.past = 0;
             if let Some((stamp, value)) = topic.queue.pop_front() {
                 set.push(Stamped::new(stamp.into(), value));
             }
-            topic.look_up();
-            self.ready += usize::from(!topic.queue.is_empty());
         }
-        self.candidate = None;
-        emit(Event::Matched(set));
-    }
-
-    /// Whether a set that ends at `end` instead of `best` has lost, by the age penalty, what it won at its start.
-    #[inline]
-    fn outgrows(&self, end: i64, best: i64, won: i64) -> bool {
-        let grown = end.saturating_sub(best);
-        let surplus = grown as f64 * (1.0 + self.penalty) - won as f64;
-        // Far from equal, rounding does not matter.
-        if surplus.abs() > 16.0 + grown.unsigned_abs() as f64 * 1e-9 {
-            return surplus > 0.0;
-        }
-        self.penalized(grown) >= won
-    }
-
-    /// `nanos * (1 + penalty)`, rounded as `ros::Duration` rounds it: the same sets to the last nanosecond.
-    #[inline]
-    fn penalized(&self, nanos: i64) -> i64 {
-        if nanos == 0 {
-            return 0;
-        }
-        let (seconds, rest) = (
-            nanos.div_euclid(1_000_000_000),
-            nanos.rem_euclid(1_000_000_000),
-        );
-        let scaled = (seconds as f64 + 1e-9 * rest as f64) * (1.0 + self.penalty);
-        let whole = scaled.floor();
-        (whole as i64)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(((scaled - whole) * 1e9).round() as i64)
+        self.start_anew();
+        self.has_candidate = false;
+        out.matched(set);
     }
 }
 
@@ -321,46 +360,66 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
     }
 
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
-        let Some(here) = self.topics.get_mut(topic) else {
-            emit(unknown(topic, stamp, value));
-            return;
-        };
-        here.queue.push_back((stamp.nanos(), value));
-        if here.queue.len() == here.past + 1 {
-            here.head = stamp.nanos();
-            self.ready += 1;
-            self.process(emit);
-        }
-        let here = &self.topics[topic];
-        if here.queue.len() <= self.queue_size {
-            return;
-        }
-        // The search starts anew without the oldest message.
-        for topic in &mut self.topics {
-            topic.past = 0;
-            topic.look_up();
-        }
-        self.ready = self
-            .topics
-            .iter()
-            .filter(|topic| !topic.queue.is_empty())
-            .count();
-        self.topics[topic].has_dropped = true;
-        self.has_dropped = true;
-        if let Some((stamp, value)) = self.topics[topic].queue.pop_front() {
-            emit(dropped(topic, stamp, value, DropReason::QueueFull));
-        }
-        self.topics[topic].look_up();
-        if self.candidate.take().is_some() {
-            self.process(emit);
-        }
+        self.take_in(topic, stamp, value, &mut Everything(emit));
+    }
+
+    #[inline]
+    fn add_for_sets(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        found: &mut dyn FnMut(Vec<Stamped<V>>),
+        gone: &mut Vec<V>,
+    ) {
+        self.take_in(topic, stamp, value, &mut Sets { found, gone });
     }
 }
 
+/// Where it says what it has to say. Most messages end up in no set: telling of one nobody asks about must cost
+/// no more than putting it away.
+trait Outlet<V> {
+    fn matched(&mut self, set: Vec<Stamped<V>>);
+    fn dropped(&mut self, topic: usize, stamp: i64, value: V, reason: DropReason);
+}
+
+struct Everything<'a, V>(&'a mut dyn FnMut(Event<V>));
+
+impl<V> Outlet<V> for Everything<'_, V> {
+    fn matched(&mut self, set: Vec<Stamped<V>>) {
+        (self.0)(Event::Matched(set));
+    }
+
+    fn dropped(&mut self, topic: usize, stamp: i64, value: V, reason: DropReason) {
+        (self.0)(Event::Dropped {
+            topic,
+            message: Stamped::new(stamp.into(), value),
+            reason,
+        });
+    }
+}
+
+struct Sets<'a, V> {
+    found: &'a mut dyn FnMut(Vec<Stamped<V>>),
+    gone: &'a mut Vec<V>,
+}
+
+impl<V> Outlet<V> for Sets<'_, V> {
+    fn matched(&mut self, set: Vec<Stamped<V>>) {
+        (self.found)(set);
+    }
+
+    #[inline]
+    fn dropped(&mut self, _: usize, _: i64, value: V, _: DropReason) {
+        self.gone.push(value);
+    }
+}
+
+/// Earliest and latest head: the first topic of those that share the earliest, the last of those that share the latest.
 #[inline]
-fn bounds(heads: impl Iterator<Item = i64>) -> (usize, i64, usize, i64) {
+fn bounds(heads: &[i64]) -> (usize, i64, usize, i64) {
     let (mut start_topic, mut start, mut end_topic, mut end) = (0, i64::MAX, 0, i64::MIN);
-    for (number, head) in heads.enumerate() {
+    for (number, &head) in heads.iter().enumerate() {
         if head < start {
             (start_topic, start) = (number, head);
         }
@@ -369,14 +428,6 @@ fn bounds(heads: impl Iterator<Item = i64>) -> (usize, i64, usize, i64) {
         }
     }
     (start_topic, start, end_topic, end)
-}
-
-fn dropped<V>(topic: usize, stamp: i64, value: V, reason: DropReason) -> Event<V> {
-    Event::Dropped {
-        topic,
-        message: Stamped::new(stamp.into(), value),
-        reason,
-    }
 }
 
 fn nanos(duration: Duration) -> i64 {

@@ -101,6 +101,22 @@ pub trait Synchronizer<V> {
 
     /// Takes in a message of topic `topic`, counted from zero, and calls `emit` with whatever follows from it.
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>));
+
+    /// The same for one who wants the sets and nothing else: calls `found` with every set, and puts whatever is in
+    /// none behind `gone`, to be dropped where it suits the caller.
+    fn add_for_sets(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        found: &mut dyn FnMut(Vec<Stamped<V>>),
+        gone: &mut Vec<V>,
+    ) {
+        self.add(topic, stamp, value, &mut |event| match event {
+            Event::Matched(set) => found(set),
+            Event::Dropped { message, .. } => gone.push(message.value),
+        });
+    }
 }
 
 fn unknown<V>(topic: usize, stamp: Stamp, value: V) -> Event<V> {

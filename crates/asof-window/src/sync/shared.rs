@@ -25,8 +25,9 @@ struct Inner<V, S> {
 struct State<V, S> {
     synchronizer: S,
     outbox: VecDeque<Event<V>>,
-    /// Messages in no set that nobody wants to know of. Each thread that adds takes a few along and drops them behind
-    /// the lock: what a message does then is not for others to wait for.
+    /// Messages in no set that nobody wants to know of. Each thread that adds takes one along and drops it behind the
+    /// lock: what a message does then is not for others to wait for. One in, one out: together with those that wait
+    /// they are never more than the queues hold, and the allocator gets its memory back as evenly as it gave it.
     gone: Vec<V>,
     is_delivering: bool,
     wants_drops: bool,
@@ -75,18 +76,19 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
     /// Takes in a message of topic `topic`, counted from zero.
     pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
         // Declared before the lock is taken, so dropped behind it.
-        let mut few_gone: [Option<V>; 3] = [const { None }; 3];
+        let _one_gone;
         let mut guard = self.inner.state.lock();
         let state = &mut *guard;
         let (outbox, gone) = (&mut state.outbox, &mut state.gone);
-        let wants_drops = state.wants_drops;
-        state
-            .synchronizer
-            .add(topic, stamp, value, &mut |event| match event {
-                Event::Dropped { message, .. } if !wants_drops => gone.push(message.value),
-                event => outbox.push_back(event),
-            });
-        few_gone.fill_with(|| gone.pop());
+        if state.wants_drops {
+            let mut emit = |event| outbox.push_back(event);
+            state.synchronizer.add(topic, stamp, value, &mut emit);
+        } else {
+            let mut found = |set| outbox.push_back(Event::Matched(set));
+            let synchronizer = &mut state.synchronizer;
+            synchronizer.add_for_sets(topic, stamp, value, &mut found, gone);
+        }
+        _one_gone = state.gone.pop();
         // Whoever delivers already will find these, in order.
         if state.is_delivering || state.outbox.is_empty() {
             return;
