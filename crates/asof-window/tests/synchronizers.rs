@@ -1,38 +1,22 @@
 //! What the synchronizers promise, one fact each.
 
+mod common;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_window::sync::{
     Align, ApproximateTime, Chain, Delta, DropReason, Event, ExactTime, Filter, LatestTime, Match,
-    Missing, Of3, PassThrough, Rule, SharedSynchronizer, Stamped, Synchronizer, Throttle,
-    TimeSequencer, Track, Typed,
+    Missing, Of3, PassThrough, Rule, SharedSynchronizer, Stamped, Throttle, TimeSequencer, Track,
+    Typed,
 };
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
 
-type Exact = SharedSynchronizer<i64, ExactTime<i64>>;
-type Sets = Vec<Vec<i64>>;
-type Drops = Vec<(usize, i64, DropReason)>;
+use common::feed;
 
-fn feed(
-    sync: &mut impl Synchronizer<i64>,
-    messages: impl IntoIterator<Item = (usize, i64)>,
-) -> (Sets, Drops) {
-    let (mut sets, mut drops) = (Vec::new(), Vec::new());
-    for (topic, stamp) in messages {
-        sync.add(topic, stamp.into(), stamp, &mut |event| match event {
-            Event::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
-            Event::Dropped {
-                topic,
-                message,
-                reason,
-            } => drops.push((topic, message.value, reason)),
-        });
-    }
-    (sets, drops)
-}
+type Exact = SharedSynchronizer<i64, ExactTime<i64>>;
 
 #[test]
 fn exact_time_matches_equal_stamps_and_drops_what_is_older() {

@@ -1,32 +1,18 @@
 //! Synchronizers of every size: two to nine topics and more, with types and without, and every reason for a drop.
 
+mod common;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use asof_window::sync::{
     ApproximateTime, DropReason, Event, ExactTime, LatestTime, Of2, Of3, Of4, Of5, Of6, Of7, Of8,
-    Of9, Stamped, Synchronizer, TimeSequencer, Typed,
+    Of9, SharedSynchronizer, Stamped, Synchronizer, TimeSequencer, Typed,
 };
 
-type Make = fn() -> Box<dyn Synchronizer<i64>>;
-type Drops = Vec<(usize, i64, DropReason)>;
+use common::{Drops, Sets, feed};
 
-fn feed(
-    sync: &mut dyn Synchronizer<i64>,
-    messages: impl IntoIterator<Item = (usize, i64)>,
-) -> (Vec<Vec<i64>>, Drops) {
-    let (mut sets, mut drops) = (Vec::new(), Vec::new());
-    for (topic, stamp) in messages {
-        sync.add(topic, stamp.into(), stamp, &mut |event| match event {
-            Event::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
-            Event::Dropped {
-                topic,
-                message,
-                reason,
-            } => drops.push((topic, message.value, reason)),
-        });
-    }
-    (sets, drops)
-}
+type Make = fn() -> Box<dyn Synchronizer<i64>>;
 
 /// Every topic at 10 Hz, each a millisecond after the one before it.
 fn staggered(topics: usize, rounds: i64) -> Vec<(usize, i64)> {
@@ -210,4 +196,61 @@ fn the_same_arrival_order_gives_the_same_sets_and_drops() {
 fn a_topic_that_is_not_there_is_given_back_with_its_stamp() {
     let (_, drops) = feed(&mut LatestTime::new(2), [(2, 5)]);
     assert_eq!(drops, [(2, 5, DropReason::UnknownTopic)]);
+}
+
+/// Streams of three topics with jitter and losses; values are counted up, so that each is told from the others.
+fn uneven() -> Vec<(usize, i64)> {
+    let mut random = 7u64;
+    let mut below = move |limit: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % limit) as i64
+    };
+    let mut next = [0, 3, 5];
+    let mut messages = Vec::new();
+    while messages.len() < 5_000 {
+        let topic = (0..3).min_by_key(|&topic| next[topic]).unwrap_or(0);
+        let stamp = next[topic];
+        next[topic] += [33, 10, 5][topic] + below(4);
+        if below(20) > 0 {
+            messages.push((topic, stamp));
+        }
+    }
+    messages
+}
+
+#[test]
+fn who_wants_sets_only_gets_the_same_ones_and_every_other_message_back() {
+    let makes: [Make; 3] = [
+        || Box::new(ApproximateTime::new(3, 10)),
+        || Box::new(ApproximateTime::new(3, 2)),
+        || Box::new(ExactTime::new(3, 10)),
+    ];
+    for make in makes {
+        let (sets, drops) = feed(&mut *make(), uneven());
+        let (mut found, mut gone) = (Sets::new(), Vec::new());
+        let mut sync = make();
+        for (topic, stamp) in uneven() {
+            let mut take = |set: Vec<Stamped<i64>>| {
+                found.push(set.into_iter().map(|message| message.value).collect());
+            };
+            sync.add_for_sets(topic, stamp.into(), stamp, &mut take, &mut gone);
+        }
+        assert!(sets.len() > 3 && drops.len() > 3);
+        assert_eq!(found, sets);
+        let dropped: Vec<i64> = drops.into_iter().map(|(_, value, _)| value).collect();
+        assert_eq!(gone, dropped);
+    }
+}
+
+/// As one who keeps an eye on memory sees it: the handles that are still held.
+#[test]
+fn a_shared_synchronizer_holds_no_more_messages_than_its_queues() {
+    let value = Arc::new(());
+    let sync = SharedSynchronizer::sets(ApproximateTime::new(3, 10), drop);
+    for (topic, stamp) in uneven() {
+        sync.add(topic, stamp.into(), Arc::clone(&value));
+        assert!(Arc::strong_count(&value) <= 1 + 3 * 10);
+    }
 }
