@@ -14,7 +14,7 @@ use std::sync::Arc as Lent;
 #[cfg(loom)]
 use loom::sync::Arc as Lent;
 
-use crate::search::count_below;
+use crate::search::{count_below, gallop};
 
 /// A run is split when it holds this many.
 const RUN_MAX: usize = if cfg!(loom) { 4 } else { 128 };
@@ -116,7 +116,33 @@ impl<T> Run<T> {
     pub(crate) fn first_from(&self, from: usize, to: usize, t: i64, guess: usize) -> usize {
         let slots = &self.slots[from..to];
         let guess = guess.saturating_sub(from);
-        from + count_below(slots.len(), t, guess, |index| slots[index].stamp)
+        from + gallop(slots.len(), t, guess, |index| slots[index].stamp)
+    }
+
+    /// The first place whose stamp is not below `t`, and the message nearest to `t`, if the guess is nearly right and
+    /// both are well inside of the run: as a rule. Nobody can predict by how much the guess is off, nor on which side
+    /// the nearest is, so neither is a branch.
+    #[inline]
+    fn nearest_around(&self, t: i64, guess: usize) -> Option<(usize, (i64, &Arc<T>))> {
+        let low = guess.wrapping_sub(3);
+        if low < self.start {
+            return None;
+        }
+        let five: &[Slot<T>; 5] = self.slots.get(low..)?.first_chunk()?;
+        if five[1].stamp >= t || t > five[4].stamp {
+            return None;
+        }
+        let before = 1 + usize::from(five[2].stamp < t) + usize::from(five[3].stamp < t);
+        let to_before = t.wrapping_sub(five[before].stamp) as u64;
+        let to_after = five[before + 1].stamp.wrapping_sub(t) as u64;
+        let nearest = before + usize::from(to_after < to_before);
+        let found = &five[nearest];
+        // Of equal ones it is the first, which then lies further back.
+        if five[nearest - 1].stamp == found.stamp {
+            return None;
+        }
+        let message = (found.stamp, found.value.as_ref()?);
+        Some((low + before + 1, message))
     }
 
     #[inline]
@@ -256,8 +282,25 @@ pub(crate) struct Shelf<T> {
 /// How densely messages lie, for a first guess: taken when a run is started, so a guess costs a multiplication.
 #[derive(Clone, Copy, Default)]
 struct Pace {
-    runs_per_nano: f64,
-    messages_per_nano: f64,
+    runs: Density,
+    messages: Density,
+}
+
+/// How many there are in a nanosecond, with a fixed point before the first of 64 bits: no more than one.
+#[derive(Clone, Copy, Default)]
+struct Density(u64);
+
+impl Density {
+    fn new(count: usize, nanos: f64) -> Self {
+        // A conversion that saturates.
+        Density((count as f64 / nanos * 2f64.powi(64)) as u64)
+    }
+
+    /// How many there are in so many nanoseconds.
+    #[inline]
+    fn within(self, nanos: u64) -> usize {
+        ((u128::from(nanos) * u128::from(self.0)) >> 64) as usize
+    }
 }
 
 impl<T> Shelf<T> {
@@ -317,17 +360,19 @@ impl<T> Shelf<T> {
         };
         let span = last.abs_diff(first).max(1) as f64;
         self.pace = Pace {
-            runs_per_nano: (self.firsts.len() - 1) as f64 / span,
-            messages_per_nano: (self.len - 1) as f64 / span,
+            runs: Density::new(self.firsts.len() - 1, span),
+            messages: Density::new(self.len - 1, span),
         };
     }
 
     /// Where in a run `t` would be if messages came evenly.
     #[inline]
     fn guess_in(&self, run: &Run<T>, t: i64) -> usize {
-        let ahead = t.wrapping_sub(run.stamp(run.start)) as f64 * self.pace.messages_per_nano;
+        let ahead = t.wrapping_sub(run.stamp(run.start)) as u64;
         // From the first not below t: a stamp exactly there is one place on.
-        run.start + (ahead as usize).saturating_add(1)
+        run.start
+            .saturating_add(self.pace.messages.within(ahead))
+            .saturating_add(1)
     }
 
     fn insert_late(&mut self, stamp: i64, held: Held<T>) {
@@ -392,9 +437,9 @@ impl<T> Shelf<T> {
             return firsts.len();
         }
         // Counted from the end: the first run moves with every eviction, the last one stays.
-        let back = last.wrapping_sub(t) as f64 * self.pace.runs_per_nano;
-        let guess = firsts.len().saturating_sub(1 + back as usize);
-        count_below(firsts.len(), t, guess, |index| firsts[index])
+        let back = self.pace.runs.within(last.wrapping_sub(t) as u64);
+        let guess = (firsts.len() - 1).saturating_sub(back);
+        count_below(firsts, t, guess)
     }
 
     /// The first message at `t` or later; the end if there is none.
@@ -433,24 +478,53 @@ impl<T> Shelf<T> {
     /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
     #[inline]
     pub(crate) fn nearest(&self, t: i64) -> Option<(i64, &Arc<T>)> {
-        self.nearest_of(t, self.split(t))
-    }
-
-    /// The same, searched from where the last search ended.
-    #[inline]
-    pub(crate) fn nearest_near(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
-        self.nearest_of(t, self.split_near(t, hint))
-    }
-
-    #[inline]
-    fn nearest_of<'a>(
-        &'a self,
-        t: i64,
-        split: Option<(usize, &'a Run<T>, usize)>,
-    ) -> Option<(i64, &'a Arc<T>)> {
-        let Some((number, run, index)) = split else {
+        let number = self.runs_before(t).wrapping_sub(1);
+        let Some(place) = self.places.get(number) else {
             return self.get(self.begin());
         };
+        let run = place.run();
+        let guess = self.guess_in(run, t);
+        if let Some((_, message)) = run.nearest_around(t, guess) {
+            return Some(message);
+        }
+        let index = run.first_from(run.start, run.end(), t, guess);
+        self.nearest_of(t, number, index)
+    }
+
+    /// The same for one who asks again and again for instants that rise: searched about as far from the last place as
+    /// that was from the one before.
+    #[inline]
+    pub(crate) fn nearest_near(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
+        let firsts = self.firsts.as_slice();
+        let is_here = firsts.get(hint.run).is_some_and(|&first| first < t)
+            && firsts.get(hint.run + 1).is_none_or(|&next| t <= next);
+        if !is_here {
+            return self.nearest_elsewhere(t, hint);
+        }
+        let run = self.places[hint.run].run();
+        let guess = hint.index + hint.stride;
+        if let Some((index, message)) = run.nearest_around(t, guess) {
+            hint.stride = index.saturating_sub(hint.index);
+            hint.index = index;
+            return Some(message);
+        }
+        let index = run.first_from(run.start, run.end(), t, guess);
+        hint.stride = index.saturating_sub(hint.index);
+        hint.index = index;
+        self.nearest_of(t, hint.run, index)
+    }
+
+    fn nearest_elsewhere(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
+        let Some((number, _, index)) = self.split(t) else {
+            return self.get(self.begin());
+        };
+        (hint.run, hint.index) = (number, index);
+        self.nearest_of(t, number, index)
+    }
+
+    /// The nearest, where `index` of the run `number` is the first that is not below `t`.
+    fn nearest_of(&self, t: i64, number: usize, index: usize) -> Option<(i64, &Arc<T>)> {
+        let run = self.places[number].run();
         let before = run.stamp(index - 1);
         if index == run.end() {
             let is_after = self
@@ -464,7 +538,6 @@ impl<T> Shelf<T> {
             };
             return self.get(self.first_from(stamp));
         }
-        // Which of the two it is nobody can predict either: an addition instead of a branch.
         let is_after = run.stamp(index).abs_diff(t) < before.abs_diff(t);
         let index = index - usize::from(!is_after);
         let found = run.message(index);
@@ -482,26 +555,6 @@ impl<T> Shelf<T> {
         let run = self.places[number].run();
         let index = run.first_from(run.start, run.end(), t, self.guess_in(run, t));
         Some((number, run, index))
-    }
-
-    /// The same, for one who asks again and again for instants that rise: about as far from the last place as that
-    /// was from the one before.
-    #[inline]
-    fn split_near(&self, t: i64, hint: &mut Hint) -> Option<(usize, &Run<T>, usize)> {
-        let firsts = self.firsts.as_slice();
-        let is_here = firsts.get(hint.run).is_some_and(|&first| first < t)
-            && firsts.get(hint.run + 1).is_none_or(|&next| t <= next);
-        if !is_here {
-            let (number, run, index) = self.split(t)?;
-            (hint.run, hint.index) = (number, index);
-            return Some((number, run, index));
-        }
-        let run = self.places[hint.run].run();
-        let guess = hint.index + hint.stride;
-        let index = run.first_from(run.start, run.end(), t, guess);
-        hint.stride = index.saturating_sub(hint.index);
-        hint.index = index;
-        Some((hint.run, run, index))
     }
 
     /// The first message after `t`; the end if there is none.

@@ -188,12 +188,17 @@ impl<T> Window<T> {
     /// ```
     #[inline]
     pub fn pick(&self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
+        if rule.pick != Pick::Nearest {
+            return self.pick_side(t, rule);
+        }
+        let state = self.lock();
+        within(rule, t.nanos(), state.shelf.nearest(t.nanos()))
+    }
+
+    fn pick_side(&self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
         let state = self.lock();
         let shelf = &state.shelf;
         let nanos = t.nanos();
-        if rule.pick == Pick::Nearest {
-            return within(rule, nanos, shelf.nearest(nanos));
-        }
         let after = if rule.pick == Pick::Last {
             // The last of several that are exactly there.
             shelf.first_after(nanos)

@@ -83,11 +83,23 @@ impl<'a, T> Cursor<'a, T> {
     /// What the track has for the instant `t`, by a rule.
     #[inline]
     pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
+        if rule.pick != Pick::Nearest {
+            return self.pick_side(t, rule);
+        }
+        let Some(message) = self.nearest(t) else {
+            return Match::Missing(Missing::Nothing);
+        };
+        let distance = message.stamp.nanos().abs_diff(t.nanos());
+        if distance <= rule.tolerance {
+            Match::Found(message)
+        } else {
+            Match::Missing(Missing::TooFar(distance))
+        }
+    }
+
+    fn pick_side(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
         let (track, stamps) = (self.track, &self.track.stamps);
         self.move_to(t.nanos());
-        if rule.pick == Pick::Nearest {
-            return self.pick_nearest(t.nanos(), rule.tolerance);
-        }
         let mut split = self.place;
         if rule.pick == Pick::Last {
             // The last of several that are exactly there.
@@ -108,41 +120,41 @@ impl<'a, T> Cursor<'a, T> {
     /// The message nearest to `t`; the earlier of two that are equally far.
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Stamped<&'a T>> {
-        self.move_to(t.nanos());
-        self.track.message(self.index_of_nearest(t.nanos())?)
-    }
-
-    #[inline]
-    fn pick_nearest(&self, t: i64, tolerance: u64) -> Match<&'a T> {
-        let index = self.index_of_nearest(t);
-        let Some(message) = index.and_then(|index| self.track.message(index)) else {
-            return Match::Missing(Missing::Nothing);
-        };
-        let distance = message.stamp.nanos().abs_diff(t);
-        if distance <= tolerance {
-            Match::Found(message)
-        } else {
-            Match::Missing(Missing::TooFar(distance))
+        let (t, low) = (t.nanos(), (self.place + self.stride).wrapping_sub(2));
+        // As a rule it is about as far as the last time; by how much it is not, nobody can predict.
+        if let Some(four) = self.track.stamps.get(low..).and_then(<[i64]>::first_chunk)
+            && let &[a, b, c, d] = four
+            && a < t
+            && t <= d
+        {
+            let before = usize::from(b < t) + usize::from(c < t);
+            let to_before = t.wrapping_sub(four[before]) as u64;
+            let is_after = (four[before + 1].wrapping_sub(t) as u64) < to_before;
+            let nearest = before + usize::from(is_after);
+            self.stride = (low + before + 1).saturating_sub(self.place);
+            self.place = low + before + 1;
+            let value = self.track.values.get(low + nearest)?;
+            return Some(Stamped::new(four[nearest].into(), value));
         }
+        self.nearest_afar(t)
     }
 
-    /// On which side the nearest is nobody can predict: an addition instead of a branch.
-    #[inline]
-    fn index_of_nearest(&self, t: i64) -> Option<usize> {
+    #[cold]
+    fn nearest_afar(&mut self, t: i64) -> Option<Stamped<&'a T>> {
+        self.move_to(t);
         let stamps = self.track.stamps.as_slice();
         let last = stamps.len().checked_sub(1)?;
         let before = self.place.saturating_sub(1);
         // At the ends the two are one and the same, which is no nearer than itself.
         let after = self.place.min(last);
         let is_after = stamps[after].abs_diff(t) < stamps[before].abs_diff(t);
-        Some(before + usize::from(is_after))
+        self.track.message(before + usize::from(is_after))
     }
 
-    #[inline]
     fn move_to(&mut self, t: i64) {
         let stamps = self.track.stamps.as_slice();
         let old = self.place;
-        self.place = count_below(stamps.len(), t, old + self.stride, |index| stamps[index]);
+        self.place = count_below(stamps, t, old + self.stride);
         self.stride = self.place.saturating_sub(old);
     }
 }
