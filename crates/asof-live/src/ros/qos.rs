@@ -49,6 +49,8 @@ pub struct QosError {
 }
 
 const DEFAULT_DEPTH: usize = 42;
+/// ROS 2's own number for a policy that a node does not know: its publisher is heard all the same.
+const UNKNOWN: &str = "3";
 
 impl Default for QosProfile {
     fn default() -> Self {
@@ -80,19 +82,19 @@ impl QosProfile {
         let mut fields = text.split(':');
         let mut next = || fields.next().ok_or_else(|| error("fields are missing"));
         let reliability = match next()? {
-            "" | "0" | "1" => Reliability::Reliable,
+            "" | "0" | "1" | UNKNOWN => Reliability::Reliable,
             "2" => Reliability::BestEffort,
             _ => return Err(error("its reliability is unknown")),
         };
         let durability = match next()? {
             "1" => Durability::TransientLocal,
-            "" | "0" | "2" => Durability::Volatile,
+            "" | "0" | "2" | UNKNOWN => Durability::Volatile,
             _ => return Err(error("its durability is unknown")),
         };
         let history = next()?;
         let (history, depth) = history.split_once(',').unwrap_or((history, ""));
         let history = match history {
-            "" | "0" | "1" => History::KeepLast,
+            "" | "0" | "1" | UNKNOWN => History::KeepLast,
             "2" => History::KeepAll,
             _ => return Err(error("its history is unknown")),
         };
@@ -147,6 +149,14 @@ mod tests {
         assert_eq!(
             QosProfile::parse("2::1,7:,:,:,,").map(|qos| qos.depth),
             Ok(7)
+        );
+    }
+
+    #[test]
+    fn a_policy_that_the_node_itself_does_not_know_is_the_default() {
+        assert_eq!(
+            QosProfile::parse("3:3:3,:,:,:,,"),
+            Ok(QosProfile::default())
         );
     }
 

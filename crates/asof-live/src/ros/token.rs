@@ -201,11 +201,50 @@ mod tests {
         assert_eq!(subscriber.topic_key(), None);
     }
 
+    /// From the design document of rmw_zenoh for Jazzy and Kilted.
+    const CHATTER: &str = "@ros2_lv/0/8b20917502ee955ac4476e0266340d5c/0/10/MP/%/%/talker/%chatter/\
+        std_msgs::msg::dds_::String_/RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18/::,7:,:,:,,";
+
     #[test]
-    fn what_newer_versions_append_is_noticed() {
-        let newer = Token::parse(&format!("{IMU}/cpu:")).expect("a token");
-        let has = |token: Token| token.topic.is_some_and(|topic| topic.has_buffers);
-        assert!(has(newer) && !has(Token::parse(IMU).expect("a token")));
+    fn the_example_of_its_design_document_is_read() {
+        let token = Token::parse(CHATTER).expect("a token");
+        assert_eq!(
+            (token.domain, token.kind, token.node.as_str()),
+            (0, EntityKind::Publisher, "/talker")
+        );
+        assert_eq!(
+            token.topic_key().expect("a publisher").to_string(),
+            "0/chatter/std_msgs::msg::dds_::String_/\
+            RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18"
+        );
+        let topic = token.topic.expect("a topic");
+        assert_eq!((topic.qos.depth, topic.has_buffers), (7, false));
+        assert_eq!(topic.qos.to_text(), "::,7:,:,:,,");
+    }
+
+    #[test]
+    fn a_node_of_humble_has_no_hash_and_may_have_namespace_and_enclave() {
+        let text = "@ros2_lv/7/1c2d/3/12/MP/%talker_listener%talker/%robots%one/driver/%robots%one%scan/\
+            sensor_msgs::msg::dds_::LaserScan_/TypeHashNotSupported/2:1:2,5:10,0:,:1,,";
+        let token = Token::parse(text).expect("a token");
+        assert_eq!(token.node, "/robots/one/driver");
+        assert_eq!(
+            token.topic_key().expect("a publisher").to_string(),
+            "7/robots/one/scan/sensor_msgs::msg::dds_::LaserScan_/TypeHashNotSupported"
+        );
+    }
+
+    #[test]
+    fn buffers_that_publishers_since_lyrical_append_are_noticed() {
+        let newer = Token::parse(&format!("{CHATTER}/backends:cpu:;cuda:device%3A0"));
+        let newer = newer.expect("a token").topic.expect("a topic");
+        let older = Token::parse(CHATTER).expect("a token").topic;
+        assert!(newer.has_buffers);
+        assert_eq!(
+            Some(newer.qos),
+            older.map(|topic| topic.qos),
+            "the rest is as it was"
+        );
     }
 
     #[test]
