@@ -4,9 +4,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,13 @@ impl Talking {
     fn said(&self) -> u64 {
         self.said.load(Ordering::Relaxed)
     }
+
+    /// Says nothing more, and stays.
+    fn fall_silent(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.as_ref();
+        eventually("silence", || thread.is_none_or(JoinHandle::is_finished));
+    }
 }
 
 impl Drop for Talking {
@@ -141,6 +149,78 @@ fn start(folder: &Folder, line: &str) -> Child {
         .expect("started")
 }
 
+/// A run whose words are read as they come, so that a test can wait for them: how long a run takes to say something
+/// is the machine's affair.
+struct Run {
+    child: Child,
+    out: Heard,
+    err: Heard,
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<String>>);
+
+impl Heard {
+    fn of(pipe: impl Read + Send + 'static) -> Self {
+        let heard = Heard::default();
+        let text = heard.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                *text.0.lock().expect("no panic") += &format!("{line}\n");
+            }
+        });
+        heard
+    }
+
+    fn so_far(&self) -> String {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) {
+        eventually(what, || is_there(&self.so_far()));
+    }
+}
+
+impl Run {
+    fn new(folder: &Folder, line: &str) -> Self {
+        let mut child = start(folder, line);
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        Run {
+            out: Heard::of(out.expect("an output")),
+            err: Heard::of(err.expect("an output")),
+            child,
+        }
+    }
+
+    /// Ends it by a signal; its exit code and all that it said. What is in a pipe when a process ends is read a
+    /// moment later.
+    fn end(mut self, name: &str) -> (Option<i32>, String, String) {
+        signal(&self.child, name);
+        let code = self.child.wait().expect("ended").code();
+        for heard in [&self.out, &self.err] {
+            eventually("the end of its words", || Arc::strong_count(&heard.0) == 1);
+        }
+        (code, self.out.so_far(), self.err.so_far())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Records until the first chunk is in the file, then ends it by Ctrl-C; what it said on stderr.
+fn record_some(folder: &Folder, line: &str, name: &str) -> String {
+    let run = Run::new(folder, line);
+    until_recording(folder, name);
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(0), "{notes}");
+    notes
+}
+
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
         .args([&format!("-{name}"), &child.id().to_string()])
@@ -181,24 +261,30 @@ fn live_has_rate_bandwidth_jitter_age_and_drops_of_every_topic() {
     let topics = [("/chatter", STRING), ("/odd.näme-1", STRING)];
     let _robot = Talking::new(&format!("zenoh://?listen=127.0.0.1:{port}"), &topics);
     let folder = Folder::empty();
-    let line = format!("live zenoh://127.0.0.1:{port} --json --interval 0.5 --for 6");
-    let output = start(&folder, &line).wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = lines(&output);
+    let line = format!("live zenoh://127.0.0.1:{port} --json --interval 0.5");
+    let run = Run::new(&folder, &line);
+    let rows = |said: &str| -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).expect("JSON");
+        said.lines().map(parse).collect()
+    };
+    let is_seen = |row: &Value, topic: &str| {
+        let is_more = |name: &str, least: f64| row[name].as_f64().is_some_and(|n| n > least);
+        row["topic"] == topic
+            && row["type"] == "std_msgs/msg/String"
+            && is_more("messages", 10.0)
+            && is_more("hz", 0.0)
+            && is_more("bytes_per_second", 0.0)
+            && is_more("jitter", 0.0)
+            && is_more("age", 0.0)
+            && row["drops"].is_u64()
+    };
     for (topic, _) in topics {
-        let last = rows
-            .iter()
-            .rev()
-            .find(|row| row["topic"] == topic)
-            .expect(topic);
-        assert_eq!(last["type"], "std_msgs/msg/String");
-        assert!(last["messages"].as_u64().expect("a count") > 10, "{last}");
-        assert!(last["hz"].as_f64().expect("a rate") > 5.0, "{last}");
-        assert!(last["bytes_per_second"].as_f64().expect("bytes") > 50.0);
-        assert!(last["jitter"].as_f64().expect("jitter") < 1.0);
-        assert!(last["age"].as_f64().expect("an age") < 5.0);
-        assert!(last["drops"].is_u64());
+        run.out.until(topic, |said| {
+            rows(said).iter().any(|row| is_seen(row, topic))
+        });
     }
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(0), "{notes}");
 }
 
 #[test]
@@ -207,17 +293,16 @@ fn live_prints_lines_in_a_pipe_and_ends_by_a_signal() {
     let address = format!("zenoh://?listen=127.0.0.1:{port}");
     let _robot = Talking::new(&address, &[("/chatter", STRING)]);
     let folder = Folder::empty();
-    let child = start(
+    let run = Run::new(
         &folder,
         &format!("live zenoh://127.0.0.1:{port} --interval 0.5"),
     );
-    thread::sleep(Duration::from_secs(4));
-    signal(&child, "TERM");
-    let output = child.wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    run.out.until("a line of the topic", |said| {
+        said.contains("/chatter  std_msgs/msg/String")
+    });
+    let (code, said, notes) = run.end("TERM");
+    assert_eq!(code, Some(0), "{notes}");
     assert!(said.starts_with("topic"), "{said}");
-    assert!(said.contains("/chatter  std_msgs/msg/String"), "{said}");
 }
 
 #[test]
@@ -247,7 +332,7 @@ fn a_recording_that_is_ended_by_a_signal_is_whole_and_decodes() {
 }
 
 #[test]
-fn a_killed_recording_lacks_the_last_second_or_so_at_most() {
+fn what_was_received_is_on_the_disk_soon_so_a_killed_recording_lacks_the_last_moment_only() {
     let port = free_port();
     let address = format!("zenoh://?listen=127.0.0.1:{port}");
     let robot = Talking::new(&address, &[("/chatter", STRING)]);
@@ -257,8 +342,11 @@ fn a_killed_recording_lacks_the_last_second_or_so_at_most() {
         &format!("record zenoh://127.0.0.1:{port} -o cut.mcap"),
     );
     until_recording(&folder, "cut.mcap");
-    thread::sleep(Duration::from_secs(3));
-    let said_by_then = robot.said();
+    robot.fall_silent();
+    // Nothing comes any more that could push the last words onto the disk: they go there by themselves.
+    eventually("the last word on the disk", || {
+        last_sequence(&folder, "cut.mcap") == Some(robot.said())
+    });
     child.kill().expect("SIGKILL");
     child.wait().expect("ended");
     let cut = info(&folder, "cut.mcap");
@@ -272,13 +360,14 @@ fn a_killed_recording_lacks_the_last_second_or_so_at_most() {
         info(&folder, "whole.mcap")["problems"],
         serde_json::json!([])
     );
-    let said = folder.stdout("cat whole.mcap --json");
-    let last = said.lines().last().expect("a message");
-    let last: Value = serde_json::from_str(last).expect("JSON");
-    let number = last["sequence"].as_u64().expect("a number");
-    // It says a hundred a second, or fewer where the machine is busy.
-    let lost = said_by_then.saturating_sub(number);
-    assert!(lost <= 150, "{number} of {said_by_then}");
+    assert_eq!(last_sequence(&folder, "whole.mcap"), Some(robot.said()));
+}
+
+/// The number of the last message in a file, which may still be growing.
+fn last_sequence(folder: &Folder, name: &str) -> Option<u64> {
+    let said = folder.stdout(&format!("cat {name} --json"));
+    let last: Value = serde_json::from_str(said.lines().last()?).ok()?;
+    last["sequence"].as_u64()
 }
 
 #[test]
@@ -297,12 +386,12 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
         let mut pipe = std::fs::File::open(pipe).expect("the other end");
         let (mut all, mut part) = (Vec::new(), vec![0; 1 << 14]);
         loop {
-            let count = std::io::Read::read(&mut pipe, &mut part).expect("read");
+            let count = Read::read(&mut pipe, &mut part).expect("read");
             all.extend_from_slice(&part[..count]);
             if count == 0 {
                 return all;
             }
-            if slow.load(Ordering::Relaxed) {
+            while slow.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(50));
             }
         }
@@ -310,29 +399,26 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
     let line = format!(
         "record zenoh://127.0.0.1:{port} -o pipe --force --queue 1 --compression none --json"
     );
-    let child = start(&folder, &line);
+    let run = Run::new(&folder, &line);
     let key = format!("0/chatter/{STRING}/{HASH}");
     let large = String::from_utf8(vec![b'x'; 50_000]).expect("text");
-    let end = Instant::now() + Duration::from_secs(8);
-    while Instant::now() < end {
+    eventually("a complaint", || {
         let mut cdr = vec![0, 1, 0, 0];
         cdr.extend((large.len() as u32 + 1).to_le_bytes());
         cdr.extend(large.bytes());
         cdr.push(0);
         let put = robot.session().put(key.clone(), cdr);
         put.wait().expect("published");
-        thread::sleep(Duration::from_millis(10));
-    }
-    signal(&child, "INT");
+        let said = run.err.so_far();
+        said.contains("the disk is slower than the robot")
+    });
     is_slow.store(false, Ordering::Relaxed);
-    let output = child.wait_with_output().expect("ended");
+    let (code, said_out, said) = run.end("INT");
     let written = disk.join().expect("read");
-    let told = lines(&output).remove(0);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_str(&said_out).expect("JSON");
+    assert_eq!(code, Some(3), "{said}");
     assert_eq!(told["topics"][0]["topic"], "/chatter");
     assert!(told["topics"][0]["dropped"].as_u64() > Some(0), "{told}");
-    let said = text(&output.stderr);
-    assert!(said.contains("the disk is slower than the robot"), "{said}");
     assert!(said.contains("of /chatter dropped"), "{said}");
     // What was written is whole, all the same.
     std::fs::write(folder.path("read.mcap"), written).expect("kept");
@@ -350,7 +436,7 @@ fn serve_shows_a_robot_and_ends_by_a_signal() {
     let line = format!("serve zenoh://127.0.0.1:{port} --window 2s --listen 0 --no-open");
     let mut child = start(&folder, &line);
     let out = child.stdout.take().expect("an output");
-    let lines = std::io::BufRead::lines(std::io::BufReader::new(out));
+    let lines = BufRead::lines(BufReader::new(out));
     let url = lines
         .map_while(Result::ok)
         .find_map(|line| {
@@ -366,7 +452,7 @@ fn serve_shows_a_robot_and_ends_by_a_signal() {
         let ask = format!("GET /api/summary HTTP/1.0\r\nhost: {url}\r\n\r\n");
         std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asked");
         let mut answer = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut answer).expect("answered");
+        Read::read_to_string(&mut stream, &mut answer).expect("answered");
         let body = answer.split("\r\n\r\n").nth(1).expect("a body");
         serde_json::from_str::<Value>(body).expect("JSON")
     };
@@ -396,10 +482,12 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
     let folder = Folder::empty();
     let line = format!("record zenoh://127.0.0.1:{port}?mode=client -o out.mcap --json");
     let first = Talking::new(&address, &[("/chatter", STRING)]);
-    let child = start(&folder, &line);
+    let run = Run::new(&folder, &line);
     until_recording(&folder, "out.mcap");
     drop(first);
-    thread::sleep(Duration::from_secs(4));
+    run.err.until("a word about it", |said| {
+        said.contains("is lost; trying again")
+    });
     let mut second = None;
     eventually("the port to be free again", || {
         second = std::panic::catch_unwind(|| Talking::new(&address, &[("/chatter", STRING)])).ok();
@@ -408,30 +496,17 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
     let size = || std::fs::metadata(folder.path("out.mcap")).map_or(0, |found| found.len());
     let before = size();
     eventually("more of the recording", || size() > before + 200);
-    signal(&child, "INT");
-    let output = child.wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(
-        text(&output.stderr).contains("is lost; trying again"),
-        "{}",
-        text(&output.stderr)
-    );
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(0), "{notes}");
     let said = folder.stdout("cat out.mcap --json");
     let times: Vec<i64> = said
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
         .map(|message| message["log_time"].as_i64().expect("a time"))
         .collect();
-    let is_gap = |pair: &[i64]| pair[1] - pair[0] > 3_000_000_000;
-    let gap = times
-        .windows(2)
-        .position(is_gap)
-        .expect("the router was away");
-    assert!(
-        gap > 10 && times.len() - gap > 10,
-        "{gap} of {}",
-        times.len()
-    );
+    // It is told of when it has lasted two seconds.
+    let is_gap = |pair: &[i64]| pair[1] - pair[0] > 1_900_000_000;
+    assert!(times.windows(2).any(is_gap), "the router was away");
 }
 
 /// A response of the type description service, as a node gives it.
@@ -504,11 +579,10 @@ fn a_type_that_only_its_node_knows_is_described_by_it() {
         let said = line["data"]["text"].as_str().expect("decoded");
         assert!(said.starts_with("word "), "{line}");
     }
-    let line = format!("record zenoh://127.0.0.1:{port} -o said.mcap --for 4");
-    let output = start(&folder, &line).wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let line = format!("record zenoh://127.0.0.1:{port} -o said.mcap");
+    record_some(&folder, &line, "said.mcap");
     let said = folder.stdout("cat said.mcap --json");
-    assert!(said.lines().count() > 10);
+    assert!(said.lines().count() > 0);
     assert!(
         said.lines().all(|line| line.contains("{\"text\":\"word ")),
         "{said}"
@@ -521,35 +595,22 @@ fn a_type_that_nobody_knows_is_recorded_and_said_and_a_folder_helps() {
     let address = format!("zenoh://?listen=127.0.0.1:{port}");
     let _robot = Talking::new(&address, &[("/said", "my_msgs::msg::dds_::Said_")]);
     let folder = Folder::empty();
-    let line = format!("record zenoh://127.0.0.1:{port} --for 5 -o");
-    let output = start(&folder, &format!("{line} a.mcap"))
-        .wait_with_output()
-        .expect("ended");
-    let notes = text(&output.stderr);
-    assert!(
-        output.status.success() && notes.contains("--msg-path"),
-        "{notes}"
-    );
-    assert!(
-        info(&folder, "a.mcap")["messages"]
-            .as_u64()
-            .expect("a count")
-            > 10
-    );
+    let record = |name: &str, more: &str| {
+        let line = format!("record zenoh://127.0.0.1:{port} -o {name} {more}");
+        record_some(&folder, &line, name)
+    };
+    let notes = record("a.mcap", "");
+    assert!(notes.contains("--msg-path"), "{notes}");
+    let found = info(&folder, "a.mcap");
+    assert!(found["messages"].as_u64() > Some(0), "{found}");
     let package = folder.path("defs/my_msgs/msg");
     std::fs::create_dir_all(&package).expect("a folder");
     std::fs::write(package.join("Said.msg"), "string text\nint32 more\n").expect("a file");
-    let other = start(&folder, &format!("{line} other.mcap --msg-path defs"));
-    let other = text(&other.wait_with_output().expect("ended").stderr);
+    let other = record("other.mcap", "--msg-path defs");
     assert!(other.contains("their hashes differ"), "{other}");
     std::fs::write(package.join("Said.msg"), SAID.1).expect("a file");
-    let output = start(&folder, &format!("{line} b.mcap --msg-path defs"));
-    let output = output.wait_with_output().expect("ended");
-    assert!(
-        !text(&output.stderr).contains("--msg-path"),
-        "{}",
-        text(&output.stderr)
-    );
+    let notes = record("b.mcap", "--msg-path defs");
+    assert!(!notes.contains("--msg-path"), "{notes}");
     let said = folder.stdout("cat b.mcap --json --limit 1");
     assert!(said.contains("{\"text\":\"word "), "{said}");
 }
@@ -563,13 +624,14 @@ fn messages_that_are_none_are_said_and_never_end_it() {
     let odd = ["@ros2_lv/0/x", "@ros2_lv/0/a/b/c/MP/%/%/n/%t/a::b/h/9:9:9"];
     let _odd = odd.map(|key| robot.session().liveliness().declare_token(key).wait());
     let folder = Folder::empty();
-    let child = start(
+    let run = Run::new(
         &folder,
-        &format!("record zenoh://127.0.0.1:{port} -o out.mcap --for 6"),
+        &format!("record zenoh://127.0.0.1:{port} -o out.mcap"),
     );
     let key = format!("0/chatter/{STRING}/{HASH}");
-    let end = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < end {
+    let size = || std::fs::metadata(folder.path("out.mcap")).map_or(0, |found| found.len());
+    let mut rounds_since = 0;
+    eventually("a recording of some rounds", || {
         // No attachment, one that is garbage, and bytes that are no CDR.
         let put = |payload: Vec<u8>| robot.session().put(key.clone(), payload);
         put(words(1)).wait().expect("published");
@@ -579,10 +641,11 @@ fn messages_that_are_none_are_said_and_never_end_it() {
             .expect("published");
         put(vec![0xff; 7]).wait().expect("published");
         put(Vec::new()).wait().expect("published");
-        thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+        rounds_since += usize::from(size() > 200);
+        rounds_since > 20
+    });
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(0), "{notes}");
     assert_eq!(info(&folder, "out.mcap")["problems"], serde_json::json!([]));
     assert_eq!(folder.exit_code("cat out.mcap --json"), 3);
     let said = folder.stdout("cat out.mcap --json");
@@ -613,16 +676,14 @@ fn a_robot_that_is_not_there_is_waited_for() {
     let port = free_port();
     let folder = Folder::empty();
     for mode in ["peer", "client"] {
-        let line = format!("live zenoh://127.0.0.1:{port}?mode={mode} --plain --for 4");
-        let output = start(&folder, &line).wait_with_output().expect("ended");
-        let notes = text(&output.stderr);
-        assert!(notes.contains("nobody answers at tcp/127.0.0.1"), "{notes}");
+        let line = format!("live zenoh://127.0.0.1:{port}?mode={mode} --plain");
+        let run = Run::new(&folder, &line);
+        run.err.until("a word about it", |said| {
+            said.contains("nobody answers at tcp/127.0.0.1")
+        });
+        let (code, _, notes) = run.end("INT");
         // A client has no session to end in order.
-        assert_eq!(
-            output.status.code(),
-            Some(i32::from(mode == "client")),
-            "{notes}"
-        );
+        assert_eq!(code, Some(i32::from(mode == "client")), "{notes}");
     }
 }
 
