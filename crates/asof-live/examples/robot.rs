@@ -36,11 +36,15 @@ fn main() -> zenoh::Result<()> {
         publishers.insert(channel.topic.clone(), declared);
     }
     let began = Instant::now();
-    for (message, sequence) in demo.messages().zip(1..) {
+    // Each publisher counts its own messages: a gap in its count is a message that was lost.
+    let mut counts: HashMap<String, i64> = HashMap::new();
+    for message in demo.messages() {
         let due = message.log_time.since(demo.options().start).max(0);
         sleep(Duration::from_nanos(due as u64).saturating_sub(began.elapsed()));
+        let count = counts.entry(message.channel.topic.clone()).or_default();
+        *count += 1;
         let attachment = Attachment {
-            sequence,
+            sequence: *count,
             source_timestamp: message.publish_time,
             gid: [7; 16],
         };

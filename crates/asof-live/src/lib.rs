@@ -50,3 +50,8 @@ pub use window::{FromSample, LiveWindow, WindowBuilder};
 pub fn connect(address: &str) -> Result<Robot, LiveError> {
     Robot::open(&address.parse()?)
 }
+
+/// The examples of the README compile, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -41,3 +41,8 @@ pub use stamping::{
 pub use view::View;
 pub use wait::{Changed, Reached, WaitError};
 pub use window::{Counters, Insertion, Window};
+
+/// The examples of the README run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

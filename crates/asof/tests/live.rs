@@ -688,6 +688,39 @@ fn a_robot_that_is_not_there_is_waited_for() {
 }
 
 #[test]
+fn a_file_that_cannot_be_made_is_told_before_a_robot_is_waited_for() {
+    let folder = Folder::empty();
+    let port = free_port();
+    let line = format!("record zenoh://127.0.0.1:{port}?mode=client -o none/run.mcap");
+    let output = start(&folder, &line).wait_with_output().expect("ended");
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{notes}");
+    assert!(
+        notes.contains("there is no such folder") && !notes.contains("nobody answers"),
+        "{notes}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_called_by_its_name() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    // A disk that is always full.
+    std::os::unix::fs::symlink("/dev/full", folder.path("full.mcap")).expect("a link");
+    let line = format!("record zenoh://127.0.0.1:{port} -o full.mcap --force");
+    let output = start(&folder, &line).wait_with_output().expect("ended");
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{notes}");
+    assert!(
+        notes.contains("No space left on device") && notes.contains("asof recover"),
+        "{notes}"
+    );
+}
+
+#[test]
 fn a_file_that_exists_is_not_recorded_over() {
     let folder = Folder::with_demo();
     let port = free_port();

@@ -11,6 +11,9 @@ use crate::cli::screen::Palette;
 /// What a column is called.
 pub const HEAD: [&str; 7] = ["topic", "type", "Hz", "bandwidth", "jitter", "age", "drops"];
 
+/// No column is wider: one topic with a very long name must not push the numbers of all others out of sight.
+const WIDEST: usize = 60;
+
 /// The cells of a topic, in the order of [`HEAD`].
 pub fn cells(rate: &TopicRate, now: Stamp) -> [String; 7] {
     let known = rate.messages > 1;
@@ -74,7 +77,7 @@ impl Plain {
         let rows: Vec<_> = rates.iter().map(|rate| cells(rate, now)).collect();
         for row in &rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(cell.chars().count().min(WIDEST));
             }
         }
         let names: Vec<_> = rates.iter().map(|rate| rate.topic.clone()).collect();
@@ -115,9 +118,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn names_stand_above_when_topics_are_new() {
-        let rate = |topic: &str| TopicRate {
+    fn rate(topic: &str) -> TopicRate {
+        TopicRate {
             topic: topic.to_owned(),
             type_name: String::new(),
             messages: 9,
@@ -127,7 +129,23 @@ mod tests {
             jitter: 0.001,
             last: Some(Stamp::from_nanos(0)),
             lost: 2,
-        };
+        }
+    }
+
+    #[test]
+    fn a_very_long_name_makes_its_own_line_long_and_no_other() {
+        let mut plain = Plain::new(Palette::plain());
+        let mut out = Vec::new();
+        let rates = [rate("/a"), rate(&"/long".repeat(1000))];
+        let now = Stamp::from_nanos(50_000_000);
+        plain.print(&mut out, &rates, now).expect("written");
+        let text = String::from_utf8(out).expect("text");
+        let lengths: Vec<_> = text.lines().map(str::len).collect();
+        assert!(lengths[1] < 130 && lengths[2] > 5_000, "{lengths:?}");
+    }
+
+    #[test]
+    fn names_stand_above_when_topics_are_new() {
         let mut plain = Plain::new(Palette::plain());
         let mut out = Vec::new();
         let now = Stamp::from_nanos(50_000_000);

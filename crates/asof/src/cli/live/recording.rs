@@ -24,6 +24,8 @@ const COMPLAINT: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
+    // Before anybody waits for a robot that may come much later.
+    check(&verb.output, verb.force)?;
     let mut session = verb.connection.open(screen)?;
     // Written in place from the start: whatever happens, what was recorded is where it was asked for.
     let file = create(&verb.output, verb.force)?;
@@ -226,29 +228,53 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     } else {
         options.create_new(true);
     }
-    options.open(path).map_err(|error| {
-        let shown = path.display();
-        let line = match error.kind() {
-            ErrorKind::AlreadyExists => format!(
-                "{shown} exists already; name another file with -o, or replace it with --force"
-            ),
-            ErrorKind::NotFound => {
-                format!("cannot write {shown}: there is no such folder; make it first")
-            }
-            ErrorKind::PermissionDenied => {
-                format!("cannot write {shown}: permission denied; choose another folder with -o")
-            }
-            _ => format!("cannot write {shown}: {error}"),
-        };
-        anyhow!(error).context(line)
-    })
+    options.open(path).map_err(|error| refused(path, error))
+}
+
+/// What can be known to be in the way without making the file.
+fn check(path: &Path, force: bool) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let in_the_way = if folder.is_some_and(|folder| !folder.exists()) {
+        ErrorKind::NotFound
+    } else if !force && path.exists() {
+        ErrorKind::AlreadyExists
+    } else {
+        return Ok(());
+    };
+    Err(refused(path, in_the_way.into()))
+}
+
+fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
+    let shown = path.display();
+    let line = match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{shown} exists already; name another file with -o, or replace it with --force")
+        }
+        ErrorKind::NotFound => {
+            format!("cannot write {shown}: there is no such folder; make it first")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot write {shown}: permission denied; choose another folder with -o")
+        }
+        _ => format!("cannot write {shown}: {error}"),
+    };
+    anyhow!(error).context(line)
 }
 
 /// What was written before the disk failed is there all the same.
 fn broken(verb: &Record, error: LiveError) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    // The disk's own words say most: it is full, or gone.
+    let mut causes = error.chain();
+    let reason = match causes.find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
+        Some(cause) => format!("cannot write the recording: {cause}"),
+        None => error.to_string(),
+    };
     let line = format!(
-        "{error}; what came before is in {}: `asof recover` makes it whole",
+        "{reason}; what came before is in {}: `asof recover` makes it whole",
         quoted(&verb.output)
     );
-    anyhow::Error::new(error).context(line)
+    error.context(line)
 }
