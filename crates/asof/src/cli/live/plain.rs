@@ -12,7 +12,7 @@ use crate::cli::screen::Palette;
 pub const HEAD: [&str; 7] = ["topic", "type", "Hz", "bandwidth", "jitter", "age", "drops"];
 
 /// No column is wider: one topic with a very long name must not push the numbers of all others out of sight.
-const WIDEST: usize = 60;
+pub const WIDEST: usize = 60;
 
 /// The cells of a topic, in the order of [`HEAD`].
 pub fn cells(rate: &TopicRate, now: Stamp) -> [String; 7] {
