@@ -167,7 +167,9 @@ impl Heard {
         thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line);
-                *text.0.lock().expect("no panic") += &format!("{line}\n");
+                let mut text = text.0.lock().expect("no panic");
+                text.push_str(&line);
+                text.push('\n');
             }
         });
         heard
