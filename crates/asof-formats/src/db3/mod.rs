@@ -390,6 +390,68 @@ mod tests {
         assert!(sections.iter().all(|section| section.bytes < 8 << 20));
     }
 
+    /// A file that is worth its index, and says that it has so many messages on its two topics.
+    fn large(path: &Path, said: [u64; 2]) -> Db3File {
+        scattered(path);
+        let [a, b] = said;
+        execute(
+            path,
+            &format!(
+                "INSERT INTO messages VALUES (5000, 1, 9000, randomblob(10000000)), (5001, 1, 9001, randomblob(9000000));
+                 CREATE TABLE metadata(id INTEGER PRIMARY KEY, metadata_version INTEGER, metadata TEXT);
+                 INSERT INTO metadata VALUES (1, 8, 'topics_with_message_count:
+  - {{topic_metadata: {{name: /a}}, message_count: {a}}}
+  - {{topic_metadata: {{name: /b}}, message_count: {b}}}');"
+            ),
+        );
+        let shared = Db3Shared::open(path, "run".into(), &OpenOptions::default()).expect("opens");
+        let shared = Arc::new(shared);
+        Db3File { shared }
+    }
+
+    fn is_unseen(file: &Db3File) -> bool {
+        let mut sections = file.shared.directory.sections.iter();
+        sections.all(|section| section.topics.get().is_none())
+    }
+
+    #[test]
+    fn opening_a_large_file_looks_at_no_message_and_reading_it_learns_its_topics() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2002, 2000]);
+        assert!(is_unseen(&file));
+        let summary = file.summary();
+        assert_eq!(summary.messages, Some(4002));
+        assert_eq!(summary.channels[1].messages, Some(2000));
+        assert_eq!(summary.range.end, 9001.into());
+        assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
+        assert!(!is_unseen(&file));
+        let only_a = Query {
+            topics: Topics::named(["/a"]),
+            ..Query::all()
+        };
+        assert_eq!(payloads(&file.shared, &only_a).len(), 2002);
+    }
+
+    #[test]
+    fn a_recorder_that_miscounted_is_not_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2002, 1000]);
+        assert!(!is_unseen(&file));
+        assert_eq!(file.summary().messages, Some(4002));
+    }
+
+    #[test]
+    fn a_recorder_that_mixed_up_its_topics_is_found_out_by_a_check() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2003, 1999]);
+        let found = file.check(&mut |_, _| {}).expect("reads");
+        let topics: Vec<_> = found
+            .iter()
+            .map(|problem| problem.topic.as_deref())
+            .collect();
+        assert_eq!(topics, [Some("/a"), Some("/b")]);
+    }
+
     #[test]
     fn an_index_that_lies_is_reported_and_no_message_is_lost() {
         let folder = tempfile::tempdir().expect("a folder");
