@@ -194,7 +194,11 @@ fn open_file(
 fn open_folder(folder: &Path, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
     let mut problems = Vec::new();
     let files = match parts_by_metadata(folder)? {
-        Some(listed) => existing(folder, listed, &mut problems),
+        Some(listed) => match existing(folder, listed, &mut problems) {
+            // Somebody gave the recording another name.
+            none if none.is_empty() => recordings_in(folder, 0)?,
+            found => found,
+        },
         None => recordings_in(folder, 3)?,
     };
     let mut parts = Vec::new();
@@ -212,7 +216,13 @@ fn open_folder(folder: &Path, options: &OpenOptions) -> Result<Box<dyn Recording
     if parts.is_empty() {
         return Err(last_error.unwrap_or_else(|| SourceError::Unreadable {
             place: folder.display().to_string(),
-            reason: "there is no recording in this folder".into(),
+            reason: match problems.first() {
+                Some(missing) => format!(
+                    "there is no recording in this folder: {}; copy it here from where the bag was recorded",
+                    missing.message
+                ),
+                None => "there is no recording in this folder".into(),
+            },
         }));
     }
     if parts.len() == 1 && problems.is_empty() {

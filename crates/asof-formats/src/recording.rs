@@ -1,6 +1,6 @@
 //! What every recording can do, whatever its format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use asof_core::{
@@ -79,7 +79,7 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
     }
 }
 
-/// Reads every message, for formats whose reader meets all that can be wrong; and holds the summary's count
+/// Reads every message, for formats whose reader meets all that can be wrong; and holds the summary's counts
 /// against what came.
 pub(crate) fn check_by_reading(
     recording: &dyn Recording,
@@ -88,10 +88,15 @@ pub(crate) fn check_by_reading(
     let before = recording.summary();
     let mut messages = 0;
     let mut bytes = 0;
+    let mut by_channel: HashMap<*const Channel, u64> = HashMap::new();
     for batch in recording.read_in_file_order(&Query::all())? {
         let batch = batch?;
         messages += batch.len() as u64;
         bytes += batch.payload_bytes();
+        for row in batch.rows() {
+            let channel = Arc::as_ptr(&batch.channels()[row.channel as usize]);
+            *by_channel.entry(channel).or_default() += 1;
+        }
         progress(bytes.min(before.size), before.size);
     }
     progress(before.size, before.size);
@@ -99,6 +104,17 @@ pub(crate) fn check_by_reading(
     if let Some(declared) = before.messages.filter(|&declared| declared != messages) {
         let message = format!("the index counts {declared} messages, but {messages} can be read");
         problems.push(Problem::whole(ProblemKind::BadStatistics, message));
+        return Ok(problems);
+    }
+    for entry in &before.channels {
+        let read = by_channel.get(&Arc::as_ptr(&entry.channel)).copied();
+        let read = read.unwrap_or(0);
+        if let Some(declared) = entry.messages.filter(|&declared| declared != read) {
+            let message =
+                format!("{declared} messages are said to be on it, but {read} can be read");
+            let problem = Problem::whole(ProblemKind::BadStatistics, message);
+            problems.push(problem.on_topic(&entry.channel.topic));
+        }
     }
     Ok(problems)
 }

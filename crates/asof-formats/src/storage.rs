@@ -77,6 +77,8 @@ const A_LARGE_SLICE: usize = 16 << 10;
 const WORTH_POOLING: usize = 512 << 10;
 /// The system maps pages around one that is looked at, up to so many bytes.
 const STRETCH: usize = 64 << 10;
+/// Pages so near to a large slice are given up with it.
+pub(crate) const GOES_WITH_ITS_NEIGHBOUR: usize = STRETCH;
 /// What small slices may keep resident.
 const KEPT_BYTES: usize = 16 << 20;
 
@@ -128,15 +130,36 @@ impl Mapped {
         })
     }
 
-    /// All of it, to look at in place. Who walks it tells where with [`look_at`](Mapped::look_at).
+    /// All of it, to look at in place. Who walks it tells where with a [`walk`](Mapped::walk).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Something small at `offset` was looked at in place.
-    pub(crate) fn look_at(&self, offset: usize) {
-        if let Some(map) = &self.map {
-            map.count(offset);
+    /// Begins to look at small things in place. Each thread has a walk of its own: between two that take turns in
+    /// one, every step would be into another stretch.
+    pub(crate) fn walk(&self) -> Walk<'_> {
+        Walk {
+            map: self.map.as_deref(),
+            last_stretch: usize::MAX,
+        }
+    }
+}
+
+/// Where one thread looks at small things in a mapped file.
+pub(crate) struct Walk<'a> {
+    map: Option<&'a Map>,
+    last_stretch: usize,
+}
+
+impl Walk<'_> {
+    /// Something small at `offset` was looked at.
+    pub fn look_at(&mut self, offset: usize) {
+        let stretch = offset / STRETCH;
+        if stretch != self.last_stretch {
+            self.last_stretch = stretch;
+            if let Some(map) = self.map {
+                map.count_stretch();
+            }
         }
     }
 }
@@ -157,9 +180,12 @@ impl Map {
     /// A small slice begins at `offset`.
     fn count(&self, offset: usize) {
         let stretch = offset / STRETCH;
-        if self.last_stretch.swap(stretch, Relaxed) == stretch {
-            return;
+        if self.last_stretch.swap(stretch, Relaxed) != stretch {
+            self.count_stretch();
         }
+    }
+
+    fn count_stretch(&self) {
         if self.stretches.fetch_add(1, Relaxed) >= self.many {
             self.stretches.store(0, Relaxed);
             self.release(&(0..self.file.len()));

@@ -129,6 +129,67 @@ fn a_folder_without_a_recording_is_refused_in_a_sentence() {
     assert!(open_all(&nothing, &asof_formats::OpenOptions::default()).is_err());
 }
 
+fn list_files(folder: &Path, names: &[&str]) {
+    let mut text = "rosbag2_bagfile_information:\n  relative_file_paths:\n".to_owned();
+    for name in names {
+        text += &format!("    - {name}\n");
+    }
+    std::fs::write(folder.join("metadata.yaml"), text).expect("writes");
+}
+
+#[test]
+fn a_folder_whose_files_are_missing_says_which_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    list_files(folder.path(), &["run_0.db3", "run_1.db3"]);
+    let error = open(folder.path()).map(|_| ()).expect_err("is refused");
+    let told = error.to_string();
+    assert!(
+        told.contains("lists run_0.db3") && told.contains("copy it here"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_split_bag_without_one_of_its_parts_opens_and_says_which_is_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    list_files(folder.path(), &["run_0.mcap", "run_1.mcap"]);
+    write_mcap(&folder.path().join("run_1.mcap"));
+    let bag = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*bag), ["in mcap"]);
+    let problems = bag.summary().problems.clone();
+    assert!(problems[0].message.contains("run_0.mcap"), "{problems:?}");
+}
+
+#[test]
+fn a_split_bag_with_a_part_that_is_no_recording_opens_and_says_which() {
+    let folder = tempfile::tempdir().expect("a folder");
+    list_files(folder.path(), &["run_0.db3", "run_1.mcap"]);
+    std::fs::write(
+        folder.path().join("run_0.db3"),
+        "SQLite format 3\0 and then nothing",
+    )
+    .expect("writes");
+    write_mcap(&folder.path().join("run_1.mcap"));
+    let bag = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*bag), ["in mcap"]);
+    let problems = bag.summary().problems.clone();
+    assert!(problems[0].message.contains("run_0.db3"), "{problems:?}");
+}
+
+#[test]
+fn a_recording_that_was_renamed_is_found_in_its_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    list_files(folder.path(), &["rosbag2_2024_0.mcap"]);
+    write_mcap(&folder.path().join("monday.mcap"));
+    let bag = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*bag), ["in mcap"]);
+    assert!(
+        bag.summary().problems[0]
+            .message
+            .contains("rosbag2_2024_0.mcap")
+    );
+}
+
 #[test]
 fn the_parts_of_a_split_bag_hold_what_the_whole_holds() {
     let Some(data) = common::test_data() else {

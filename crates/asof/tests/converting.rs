@@ -126,6 +126,29 @@ fn attachments_and_metadata_come_along_unless_they_are_not_wanted() {
 }
 
 #[test]
+fn metadata_comes_along_unless_it_is_not_wanted() {
+    let folder = Folder::empty();
+    let options = McapWriterOptions::default();
+    let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("creates");
+    let said = [("name".to_owned(), "tortoise".to_owned())].into();
+    writer.write_metadata("robot", said).expect("writes");
+    writer.finish().expect("finishes");
+    let names = |flags: &str| {
+        let done = json(&folder.stdout(&format!(
+            "convert run.mcap -o out.mcap --force --json {flags}"
+        )));
+        let info = json(&folder.stdout("info out.mcap --json"));
+        let listed = info["metadata"].as_array().expect("a list").clone();
+        assert_eq!(done["metadata"], listed.len());
+        listed.len()
+    };
+    assert_eq!(names(""), 1);
+    assert_eq!(names("--include-metadata"), 1);
+    assert_eq!(names("--no-metadata"), 0);
+    assert_eq!(names("--no-metadata --include-metadata"), 1);
+}
+
+#[test]
 fn the_summary_says_what_was_done_and_the_output_agrees() {
     let folder = Folder::with_demo();
     let line = "convert run.mcap -o out.mcap --start +0.4s --end -0.2s --rename /odom=/wheels --exclude /scan --json";

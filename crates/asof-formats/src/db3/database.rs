@@ -354,6 +354,26 @@ fn metadata(connection: &Connection) -> Result<Vec<(u64, String)>, rusqlite::Err
     rows.collect()
 }
 
+/// How many messages the recorder says there are, by the file's numbers for topics; `None` where it does not
+/// say it in a way that leaves no doubt.
+pub(crate) fn declared_counts(metadata: &str, topics: &[Topic]) -> Option<BTreeMap<i64, u64>> {
+    let documents = yaml_rust2::YamlLoader::load_from_str(metadata).ok()?;
+    let described = documents.first()?["topics_with_message_count"].as_vec()?;
+    let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+    for entry in described {
+        let name = entry["topic_metadata"]["name"].as_str()?;
+        let count = u64::try_from(entry["message_count"].as_i64()?).ok()?;
+        let mut named = topics.iter().filter(|topic| topic.channel.topic == name);
+        let (Some(topic), None) = (named.next(), named.next()) else {
+            return None;
+        };
+        if counts.insert(topic.id, count).is_some() {
+            return None;
+        }
+    }
+    Some(counts)
+}
+
 fn distribution(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
     connection.query_row("SELECT ros_distro FROM schema", [], |row| row.get(0))
 }

@@ -1,6 +1,8 @@
-//! Which messages lie where: one look at topic, time and length of each.
+//! Which messages lie where: by the index of times, or by one look at topic, time and length of each.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
 use rusqlite::Connection;
@@ -8,13 +10,15 @@ use rusqlite::Connection;
 use super::database::Database;
 use super::filling::ZSTD;
 use super::mapped::{MappedMessages, Unusable};
-use super::pages::{PageRow, Payload};
+use super::pages::{PageError, PageRow, Payload};
 use crate::problems::Problems;
 
 /// The messages of a file in parts that are loaded at once, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     pub sections: Vec<Section>,
+    /// How many messages there are, by the file's numbers for topics.
+    pub counts: BTreeMap<i64, u64>,
 }
 
 /// Messages whose ids follow each other.
@@ -22,16 +26,14 @@ pub(crate) struct Directory {
 pub(crate) struct Section {
     pub first: i64,
     pub last: i64,
+    /// Places within the section are counted from this id.
+    pub base: i64,
     pub range: TimeRange,
-    /// Topics by the file's numbers, sorted, with the count of messages.
-    pub topics: Vec<(i64, u64)>,
-    /// Bytes of payload, as stored.
+    /// Topics by the file's numbers, sorted, with the count of messages; not there while nobody has looked.
+    pub topics: OnceLock<Vec<(i64, u64)>>,
+    /// Bytes of payload, as stored; about, where nobody has looked.
     pub bytes: u64,
     pub rows: u64,
-    /// Bytes of payload that cannot be handed out where they lie, as far as the scan could tell.
-    pub apart: u64,
-    /// Its messages, where the scan could keep them: their pages need no second look then.
-    pub found: Option<Vec<Found>>,
 }
 
 /// A message, and where its payload is.
@@ -62,14 +64,73 @@ impl Found {
 /// A section is closed at this many bytes, or messages.
 const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
-/// So many messages are kept in memory, of 56 bytes each; those beyond are found again when they are read.
-const KEPT_ROWS: usize = 1 << 19;
 /// Files from this size on are scanned by several threads.
 const WORTH_A_THREAD: usize = 4 << 20;
+/// Files from this size on are opened by their index of times, where that is enough; a smaller one is looked
+/// through as fast, and more is known of it then.
+const WORTH_AN_INDEX: usize = 16 << 20;
 
 impl Directory {
-    /// Looks at every message, in the mapped pages where that goes.
-    pub fn scan(
+    /// The messages of a file. `declared` is how many there are by topic, if the file says so.
+    ///
+    /// A large file that says so and has an index of times is not looked at any further; of others every message
+    /// is, in the mapped pages where that goes.
+    pub fn of(
+        database: &Database,
+        mapped: &mut Option<MappedMessages>,
+        declared: Option<BTreeMap<i64, u64>>,
+        threads: usize,
+        problems: &mut Problems,
+    ) -> Result<Self, SourceError> {
+        let large = mapped
+            .as_ref()
+            .filter(|pages| pages.map().bytes().len() >= WORTH_AN_INDEX);
+        if let (Some(pages), Some(counts)) = (large, declared) {
+            match Self::by_index(database, pages, counts, threads) {
+                Ok(directory) => return Ok(directory),
+                Err(reason) => {
+                    tracing::debug!(place = database.name(), %reason, "every message is looked at");
+                }
+            }
+        }
+        Self::scan(database, mapped, threads, problems)
+    }
+
+    /// Looks at the pages above the messages, and at the index of times.
+    pub fn by_index(
+        database: &Database,
+        pages: &MappedMessages,
+        counts: BTreeMap<i64, u64>,
+        threads: usize,
+    ) -> Result<Self, Unusable> {
+        let root = pages.times().ok_or(Unusable::NoIndex)?;
+        let look = || {
+            if !pages.is_unchanged() {
+                return Err(Unusable::Changed);
+            }
+            let mut sections = sections_by_leaves(pages)?;
+            let parts = threads.max(1);
+            let each: Vec<usize> = (0..parts).collect();
+            let found = in_threads(&each, |&part| times_of(pages, root, &sections, part, parts));
+            for times in found {
+                for (section, times) in sections.iter_mut().zip(times?) {
+                    section.rows += times.rows;
+                    section.base = section.base.min(times.first);
+                    section.range = section.range.cover(times.range);
+                }
+            }
+            let rows = sections.iter().map(|section| section.rows).sum::<u64>();
+            let has_all = sections.iter().all(|section| section.rows > 0);
+            if !has_all || counts.values().sum::<u64>() != rows {
+                return Err(Unusable::Stale);
+            }
+            Ok(Directory { sections, counts })
+        };
+        database.unchanging(look)?
+    }
+
+    /// Looks at every message.
+    fn scan(
         database: &Database,
         mapped: &mut Option<MappedMessages>,
         threads: usize,
@@ -78,7 +139,7 @@ impl Directory {
         let by_pages = mapped
             .as_ref()
             .map(|pages| Self::scan_pages(database, pages, threads));
-        let (directory, odd) = match by_pages {
+        let (mut directory, odd) = match by_pages {
             Some(Ok(scanned)) => scanned,
             by_pages => {
                 if let Some(Err(reason)) = by_pages {
@@ -92,6 +153,13 @@ impl Directory {
             let message =
                 format!("{odd} messages have no number as topic or time; they are left out");
             problems.push(Problem::whole(ProblemKind::BadRecord, message));
+        }
+        let sections = directory.sections.iter();
+        for &(topic, count) in sections
+            .filter_map(|section| section.topics.get())
+            .flatten()
+        {
+            *directory.counts.entry(topic).or_default() += count;
         }
         Ok(directory)
     }
@@ -109,21 +177,7 @@ impl Directory {
             }
             let threads = threads.min(file.len() / WORTH_A_THREAD).max(1);
             let parts = pages.table().parts(file, threads);
-            let keep = KEPT_ROWS / parts.len();
-            let scanned: Vec<Result<PartialScan, Unusable>> = std::thread::scope(|scope| {
-                let (own, others) = parts
-                    .split_last()
-                    .map_or((None, &[][..]), |(own, others)| (Some(own), others));
-                let others: Vec<_> = others
-                    .iter()
-                    .map(|part| scope.spawn(move || PartialScan::run(pages, part, keep)))
-                    .collect();
-                let own = own.map(|part| PartialScan::run(pages, part, keep));
-                let others = others
-                    .into_iter()
-                    .map(|other| other.join().unwrap_or(Err(Unusable::Panicked)));
-                others.chain(own).collect()
-            });
+            let scanned = in_threads(&parts, |part| PartialScan::run(pages, part));
             let (mut directory, mut odd, mut overflow) = (Directory::default(), 0, 0);
             for part in scanned {
                 let part = part?;
@@ -162,34 +216,157 @@ impl Directory {
         Ok((directory, odd))
     }
 
-    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) -> Option<&mut Section> {
-        let is_full = self
-            .sections
-            .last()
-            .is_none_or(|last| last.bytes >= SECTION_BYTES || last.rows >= SECTION_ROWS);
-        if is_full {
-            self.sections.push(Section {
-                first: id,
-                last: id,
-                range: TimeRange::EMPTY,
-                topics: Vec::new(),
-                bytes: 0,
-                rows: 0,
-                apart: 0,
-                found: None,
-            });
-        }
-        let section = self.sections.last_mut()?;
+    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {
+        let last = self.sections.last_mut().filter(|last| !last.is_full());
+        let section = if let Some(last) = last {
+            last
+        } else {
+            self.sections.push(Section::from(id));
+            let last = self.sections.len() - 1;
+            &mut self.sections[last]
+        };
         section.last = id;
         section.rows += 1;
         section.bytes = section.bytes.saturating_add(bytes);
         section.range = section.range.cover_stamp(time);
-        match section.topics.binary_search_by_key(&topic, |&(id, _)| id) {
-            Ok(place) => section.topics[place].1 += 1,
-            Err(place) => section.topics.insert(place, (topic, 1)),
+        section.topics.get_or_init(Vec::new);
+        let Some(topics) = section.topics.get_mut() else {
+            return;
+        };
+        match topics.binary_search_by_key(&topic, |&(id, _)| id) {
+            Ok(place) => topics[place].1 += 1,
+            Err(place) => topics.insert(place, (topic, 1)),
         }
-        Some(section)
     }
+}
+
+impl Section {
+    /// A section without messages yet.
+    fn from(first: i64) -> Self {
+        Section {
+            first,
+            last: first,
+            base: first,
+            range: TimeRange::EMPTY,
+            topics: OnceLock::new(),
+            bytes: 0,
+            rows: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= SECTION_BYTES || self.rows >= SECTION_ROWS
+    }
+}
+
+/// Sections of whole leaves, without their messages yet. SQLite writes what does not fit on a leaf before or behind
+/// it, so the next leaf is as far as there are bytes; only where it is far are the rows of a leaf divided too.
+fn sections_by_leaves(pages: &MappedMessages) -> Result<Vec<Section>, PageError> {
+    let (table, file) = (pages.table(), pages.map().bytes());
+    let leaves = table.leaves(file)?;
+    let page_size = table.place_of(1).len() as u64;
+    let bytes_between = |one: u32, other: u32| u64::from(one.abs_diff(other)) * page_size;
+    let mut sections: Vec<Section> = Vec::new();
+    let (mut first, mut before) = (i64::MIN, table.root());
+    let mut close = |first: &mut i64, last: i64, bytes: u64| {
+        sections.push(Section {
+            last,
+            base: i64::MAX,
+            bytes,
+            ..Section::from(*first)
+        });
+        *first = last.saturating_add(1);
+    };
+    let mut bytes = 0;
+    for (index, leaf) in leaves.iter().enumerate() {
+        let behind = leaves
+            .get(index + 1)
+            .map_or(table.pages(), |next| next.page);
+        let around = [
+            bytes_between(before, leaf.page),
+            bytes_between(leaf.page, behind),
+        ];
+        before = leaf.page;
+        if around.iter().all(|&bytes| bytes < SECTION_BYTES) {
+            bytes += around[1];
+        } else {
+            for row in table.rows(file, first, leaf.last) {
+                let row = row?;
+                if bytes >= SECTION_BYTES {
+                    close(&mut first, row.id.saturating_sub(1), bytes);
+                    bytes = 0;
+                }
+                bytes += u64::from(row.payload.len);
+            }
+        }
+        let is_last = index + 1 == leaves.len();
+        if bytes >= SECTION_BYTES || is_last {
+            close(&mut first, leaf.last, bytes);
+            bytes = 0;
+        }
+    }
+    Ok(sections)
+}
+
+/// Runs `work` on each part, on threads of their own but for the last.
+fn in_threads<P: Sync, T: Send>(
+    parts: &[P],
+    work: impl Fn(&P) -> Result<T, Unusable> + Sync,
+) -> Vec<Result<T, Unusable>> {
+    let Some((own, others)) = parts.split_last() else {
+        return Vec::new();
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let others: Vec<_> = others
+            .iter()
+            .map(|part| scope.spawn(move || work(part)))
+            .collect();
+        let own = work(own);
+        let others = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or(Err(Unusable::Panicked)));
+        others.chain([own]).collect()
+    })
+}
+
+/// What the index of times says about a section.
+#[derive(Clone, Copy)]
+struct Times {
+    range: TimeRange,
+    rows: u64,
+    first: i64,
+}
+
+/// What one part of the index says about each section.
+fn times_of(
+    pages: &MappedMessages,
+    root: u32,
+    sections: &[Section],
+    part: usize,
+    parts: usize,
+) -> Result<Vec<Times>, Unusable> {
+    let nothing = Times {
+        range: TimeRange::EMPTY,
+        rows: 0,
+        first: i64::MAX,
+    };
+    let mut found = vec![nothing; sections.len()];
+    let mut at = 0;
+    let visit = |time, id| {
+        let is_here = |section: &Section| section.first <= id && id <= section.last;
+        if !sections.get(at).is_some_and(is_here) {
+            at = sections.partition_point(|section| section.last < id);
+        }
+        let times: &mut Times = found.get_mut(at).ok_or("an id is of no section")?;
+        times.rows += 1;
+        times.first = times.first.min(id);
+        times.range = times.range.cover_stamp(Stamp::from_nanos(time));
+        Ok(())
+    };
+    let file = pages.map().bytes();
+    pages.table().times(file, root, part, parts, visit)?;
+    Ok(found)
 }
 
 /// What one thread finds out about its part of the messages.
@@ -203,20 +380,17 @@ struct PartialScan {
 }
 
 impl PartialScan {
-    fn run(
-        pages: &MappedMessages,
-        part: &RangeInclusive<i64>,
-        mut keep: usize,
-    ) -> Result<Self, Unusable> {
+    fn run(pages: &MappedMessages, part: &RangeInclusive<i64>) -> Result<Self, Unusable> {
         let file = pages.map().bytes();
         let mut scan = PartialScan::default();
-        let (mut last_page, mut last_rows) = (0, 0);
+        let mut last_page = 0;
+        let mut walk = pages.map().walk();
         let mut rows = pages.rows(*part.start(), *part.end());
         while let Some(row) = rows.next() {
             let row = row?;
             if rows.page() != last_page {
                 last_page = rows.page();
-                pages.map().look_at(pages.table().place_of(last_page).start);
+                walk.look_at(pages.table().place_of(last_page).start);
             }
             // No two messages share a page of overflow, so all of them together fit into the file. That bounds
             // what reading it costs, whatever its chains are.
@@ -224,25 +398,13 @@ impl PartialScan {
             if scan.overflow > file.len() as u64 {
                 return Err(Unusable::TooMuch);
             }
-            let Some(found) = Found::new(&row, file) else {
+            let (Some(topic), Some(time)) = (row.topic, row.time) else {
                 scan.odd += 1;
                 continue;
             };
-            let len = found.payload.len.into();
-            let section = scan.directory.add(found.id, found.topic, found.time, len);
-            let Some(section) = section else { continue };
-            if !found.is_plain {
-                section.apart += u64::from(found.payload.len);
-            }
-            if section.rows == 1 && keep > 0 {
-                // Neighbours are about alike.
-                section.found = Some(Vec::with_capacity(last_rows));
-            }
-            last_rows = section.rows as usize + 16;
-            if let Some(list) = &mut section.found {
-                list.push(found);
-                keep = keep.saturating_sub(1);
-            }
+            let time = Stamp::from_nanos(time);
+            let len = row.payload.len.into();
+            scan.directory.add(row.id, topic, time, len);
         }
         Ok(scan)
     }

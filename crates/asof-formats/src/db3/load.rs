@@ -7,12 +7,12 @@ use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use rusqlite::types::ValueRef;
 
 use super::Db3Shared;
-use super::directory::{Found, for_each};
+use super::directory::{Found, Section, for_each};
 use super::filling::{Filling, ZSTD};
 use super::mapped::{MappedMessages, Unusable};
-use super::pages::{PageError, Payload};
+use super::pages::{PageError, PageRow, Payload};
 use crate::sections::{Loaded, Wanted, order_of};
-use crate::storage::Storage;
+use crate::storage::{GOES_WITH_ITS_NEIGHBOUR, Storage};
 
 /// A stretch of the file is handed out as it is while it is not much more than its messages.
 const FITTING: u64 = 4;
@@ -47,18 +47,14 @@ impl Db3Shared {
             let mut gathered = Gathered {
                 shared: self,
                 pages,
-                section: index,
+                section,
+                index,
                 rows: Vec::with_capacity(section.rows as usize),
+                apart: Vec::new(),
                 stretch: 0..0,
                 touched: 0..0,
-                filling: Filling::new(&self.pool, section.apart),
+                seen: Seen::new(self.topics.len()),
             };
-            if let Some(found) = &section.found {
-                for found in found {
-                    gathered.meet(found, wanted)?;
-                }
-                return Ok(gathered.finish());
-            }
             let mut rows = pages.rows(section.first, section.last);
             let mut last_page = 0;
             while let Some(row) = rows.next() {
@@ -67,11 +63,9 @@ impl Db3Shared {
                     last_page = rows.page();
                     gathered.touch(last_page);
                 }
-                if let Some(found) = Found::new(&row, pages.map().bytes()) {
-                    gathered.meet(&found, wanted)?;
-                }
+                gathered.meet(&row, wanted)?;
             }
-            Ok(gathered.finish())
+            gathered.finish()
         })?
     }
 
@@ -120,16 +114,47 @@ impl Db3Shared {
 
     /// A message without its payload.
     fn row(&self, section: usize, id: i64, channel: u32, log_time: Stamp) -> Row {
-        let first = self.directory.sections[section].first;
+        let base = self.directory.sections[section].base;
         Row {
             log_time,
             publish_time: log_time,
-            order: order_of(section, id.wrapping_sub(first) as u64),
+            order: order_of(section, id.saturating_sub(base).max(0) as u64),
             offset: 0,
             len: 0,
             sequence: 0,
             channel,
             buffer: 0,
+        }
+    }
+
+    /// Remembers which topics a section has, and reports what does not fit what was known of it.
+    fn take_note(&self, index: usize, seen: &Seen) {
+        let section = &self.directory.sections[index];
+        let is_news = section.topics.get().is_none();
+        section.topics.get_or_init(|| {
+            let counts = self.topics.iter().copied().zip(seen.counts.iter().copied());
+            counts.filter(|&(_, count)| count > 0).collect()
+        });
+        let rows = seen.counts.iter().sum::<u64>() + seen.unknown;
+        let (first, last) = (section.first, section.last);
+        let report = |kind, count: u64, what: &str| {
+            if count > 0 {
+                let message = format!("{count} messages with ids from {first} to {last} {what}");
+                self.report(Problem::whole(kind, message));
+            }
+        };
+        let what =
+            "are earlier or later than the index of times has them, and may come out of order";
+        report(ProblemKind::BadIndex, seen.outside, what);
+        // A scan has reported these already.
+        if is_news {
+            let what = "have no number as topic or time; they are left out";
+            report(ProblemKind::BadRecord, seen.odd, what);
+            let what = "are on topics that nobody defined; they are left out";
+            report(ProblemKind::UnknownReference, seen.unknown, what);
+            let difference = rows.abs_diff(section.rows);
+            let what = "are in the index of times or in the file, but not in both";
+            report(ProblemKind::BadIndex, difference, what);
         }
     }
 
@@ -198,57 +223,85 @@ fn literal(stamp: Stamp) -> String {
 struct Gathered<'a> {
     shared: &'a Db3Shared,
     pages: &'a MappedMessages,
-    section: usize,
+    section: &'a Section,
+    index: usize,
     /// Those of buffer [`ON_PAGES`] have their offset in the file.
     rows: Vec<Row>,
-    /// Where in the file they lie.
+    /// Which of them have to be put together or decompressed.
+    apart: Vec<(usize, Found)>,
+    /// Where in the file the others lie.
     stretch: Range<usize>,
     /// Where in the file anything was looked at.
     touched: Range<usize>,
-    filling: Filling<'a>,
+    seen: Seen,
 }
 
 /// The buffers of a section: a stretch of the file, and what was put together.
 const ON_PAGES: u32 = 0;
 const FILLED: u32 = 1;
 
+/// What a walk over all messages of a section has met.
+struct Seen {
+    /// By channel.
+    counts: Vec<u64>,
+    /// Bytes of pages that payloads continue on.
+    overflow: u64,
+    /// Messages without a number as topic or time.
+    odd: u64,
+    /// On topics that nobody defined.
+    unknown: u64,
+    /// Earlier or later than the section is said to be.
+    outside: u64,
+}
+
+impl Seen {
+    fn new(channels: usize) -> Self {
+        Seen {
+            counts: vec![0; channels],
+            overflow: 0,
+            odd: 0,
+            unknown: 0,
+            outside: 0,
+        }
+    }
+}
+
 impl Gathered<'_> {
     fn touch(&mut self, page: u32) {
         self.touched = union(&self.touched, &self.pages.table().place_of(page));
     }
 
-    /// Takes a message in, if it is wanted.
-    fn meet(&mut self, found: &Found, wanted: &Wanted) -> Result<(), PageError> {
-        let &Found {
-            id, time, payload, ..
-        } = found;
+    /// Takes a row in, if it is a message that is wanted.
+    #[inline]
+    fn meet(&mut self, row: &PageRow, wanted: &Wanted) -> Result<(), Unusable> {
+        let file = self.pages.map().bytes();
+        // As in the scan of a whole file.
+        self.seen.overflow += self.pages.table().overflow_bytes(&row.payload);
+        if self.seen.overflow > file.len() as u64 {
+            return Err(Unusable::TooMuch);
+        }
+        let Some(found) = Found::new(row, file) else {
+            self.seen.odd += 1;
+            return Ok(());
+        };
         let Some(channel) = self.shared.channel_of(found.topic) else {
+            self.seen.unknown += 1;
             return Ok(());
         };
-        if !wanted.wants(channel, &self.shared.channels) || !wanted.range.contains(time) {
+        self.seen.counts[channel as usize] += 1;
+        self.seen.outside += u64::from(!self.section.range.contains(found.time));
+        if !wanted.wants(channel, &self.shared.channels) || !wanted.range.contains(found.time) {
             return Ok(());
         }
-        let mut row = self.shared.row(self.section, id, channel, time);
-        if found.is_plain && self.stretch_to(&payload) {
-            row.offset = payload.offset as u64;
-            row.len = payload.len.into();
-            self.rows.push(row);
-            return Ok(());
+        let mut row = self.shared.row(self.index, found.id, channel, found.time);
+        if found.is_plain && self.stretch_to(&found.payload) {
+            row.offset = found.payload.offset as u64;
+            row.len = found.payload.len.into();
+        } else {
+            row.buffer = FILLED;
+            self.apart.push((self.rows.len(), found));
         }
-        let start = self.filling.used;
-        let filled = match payload.on_one_page(self.pages.map().bytes()) {
-            Some(bytes) => self.filling.push(bytes),
-            None => self.assemble(&payload)?,
-        };
-        match filled {
-            Ok(()) => {
-                row.buffer = FILLED;
-                row.offset = start as u64;
-                row.len = (self.filling.used - start) as u64;
-                self.rows.push(row);
-            }
-            Err(fault) => self.shared.report_message(id, &fault),
-        }
+        self.rows.push(row);
         Ok(())
     }
 
@@ -256,8 +309,11 @@ impl Gathered<'_> {
     fn stretch_to(&mut self, payload: &Payload) -> bool {
         let place = payload.offset..payload.offset + payload.len as usize;
         let stretched = union(&self.stretch, &place);
-        let bytes = self.shared.directory.sections[self.section].bytes;
-        let most = bytes.saturating_mul(FITTING).saturating_add(FITTING_AND);
+        let most = self
+            .section
+            .bytes
+            .saturating_mul(FITTING)
+            .saturating_add(FITTING_AND);
         let is_fitting = stretched.len() as u64 <= most;
         if is_fitting {
             self.stretch = stretched;
@@ -265,45 +321,74 @@ impl Gathered<'_> {
         is_fitting
     }
 
-    /// Puts the parts of a payload together.
-    fn assemble(&mut self, payload: &Payload) -> Result<Result<(), String>, PageError> {
-        let (table, file) = (self.pages.table(), self.pages.map().bytes());
-        let mut touched = self.touched.clone();
-        let start = self.filling.used;
-        let room = match self.filling.room(payload.len as usize) {
-            Ok(room) => room,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        table.assemble(file, payload, room, |page| {
-            touched = union(&touched, &table.place_of(page));
-        })?;
-        self.touched = touched;
-        if !room.starts_with(&ZSTD) {
-            self.filling.used = start + payload.len as usize;
-            return Ok(Ok(()));
+    fn finish(mut self) -> Result<Loaded, Unusable> {
+        let lens = self
+            .apart
+            .iter()
+            .map(|(_, found)| u64::from(found.payload.len));
+        let mut filling = Filling::new(&self.shared.pool, lens.sum());
+        let mut lost = Vec::new();
+        for (place, found) in std::mem::take(&mut self.apart) {
+            let start = filling.used;
+            if let Err(fault) = self.fill(&mut filling, &found.payload)? {
+                self.shared.report_message(found.id, &fault);
+                lost.push(place);
+            }
+            self.rows[place].offset = start as u64;
+            self.rows[place].len = (filling.used - start) as u64;
         }
-        let compressed = room.to_vec();
-        Ok(self.filling.push(&compressed))
-    }
-
-    fn finish(mut self) -> Loaded {
+        for place in lost.into_iter().rev() {
+            self.rows.remove(place);
+        }
+        self.shared.take_note(self.index, &self.seen);
         let fetch = |range: &Range<usize>| {
             let map = self.pages.map();
             map.fetch(range.start as u64, range.len() as u64)
                 .unwrap_or_default()
         };
         let stretch = fetch(&self.stretch);
-        // The pages of what is dropped here leave this process; the others go with the stretch.
-        drop(fetch(&(self.touched.start..self.stretch.start)));
-        drop(fetch(&(self.stretch.end..self.touched.end)));
+        // The pages of what is dropped here leave this process; those near the stretch go with it.
+        for around in [
+            self.touched.start..self.stretch.start,
+            self.stretch.end..self.touched.end,
+        ] {
+            if self.stretch.is_empty() || around.len() > GOES_WITH_ITS_NEIGHBOUR {
+                drop(fetch(&around));
+            }
+        }
         for row in self.rows.iter_mut().filter(|row| row.buffer == ON_PAGES) {
             row.offset -= self.stretch.start as u64;
         }
         put_in_order(&mut self.rows);
-        Loaded {
-            buffers: vec![stretch, self.filling.seal()],
+        Ok(Loaded {
+            buffers: vec![stretch, filling.seal()],
             rows: self.rows,
+        })
+    }
+
+    /// Puts the parts of a payload together, and decompresses what was compressed by itself.
+    fn fill(
+        &mut self,
+        filling: &mut Filling<'_>,
+        payload: &Payload,
+    ) -> Result<Result<(), String>, PageError> {
+        let (table, file) = (self.pages.table(), self.pages.map().bytes());
+        if let Some(bytes) = payload.on_one_page(file) {
+            return Ok(filling.push(bytes));
         }
+        let room = match filling.room(payload.len as usize) {
+            Ok(room) => room,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        table.assemble(file, payload, room, |page| {
+            self.touched = union(&self.touched, &table.place_of(page));
+        })?;
+        if !room.starts_with(&ZSTD) {
+            filling.used += payload.len as usize;
+            return Ok(Ok(()));
+        }
+        let compressed = room.to_vec();
+        Ok(filling.push(&compressed))
     }
 }
 

@@ -18,6 +18,8 @@ use crate::storage::Mapped;
 pub(crate) struct MappedMessages {
     map: Mapped,
     table: Table,
+    /// The first page of the index of times.
+    times: Option<u32>,
     change_counter: [u8; 4],
     /// Closing any handle of a file gives up all locks that this process has on it, those of SQLite
     /// included; so it stays open.
@@ -36,7 +38,11 @@ impl MappedMessages {
         if !database.is_all_in_one_file() {
             return Err("there is a journal beside it, or it is written to in WAL mode".into());
         }
-        let (root, columns) = database
+        let Place {
+            root,
+            columns,
+            times,
+        } = database
             .with(|connection| Ok(table(connection)))
             .and_then(|found| found.map_err(|error| database.failed(&error)))
             .map_err(|error| error.to_string())?
@@ -55,6 +61,7 @@ impl MappedMessages {
         Ok(MappedMessages {
             map,
             table,
+            times,
             change_counter,
             _file: file,
         })
@@ -67,6 +74,11 @@ impl MappedMessages {
 
     pub fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// The first page of an index that has the time of every message, if there is one.
+    pub fn times(&self) -> Option<u32> {
+        self.times
     }
 
     pub fn map(&self) -> &Mapped {
@@ -83,8 +95,17 @@ fn change_counter(map: &Mapped) -> Option<[u8; 4]> {
     map.bytes().get(24..)?.first_chunk().copied()
 }
 
-/// The first page of the table `messages`, and its columns; `None` where a record does not hold them as they are.
-fn table(connection: &Connection) -> Result<Option<(u32, Columns)>, rusqlite::Error> {
+/// Where a file has its messages.
+struct Place {
+    /// The first page of the table.
+    root: u32,
+    columns: Columns,
+    /// The first page of the index of times.
+    times: Option<u32>,
+}
+
+/// Where the messages are; `None` where a record does not hold the columns as they are.
+fn table(connection: &Connection) -> Result<Option<Place>, rusqlite::Error> {
     let is_plain: bool = connection.query_row(
         "SELECT count(*) = 1 FROM pragma_table_list('messages') WHERE schema = 'main' AND type = 'table' AND wr = 0",
         [],
@@ -129,7 +150,24 @@ fn table(connection: &Connection) -> Result<Option<(u32, Columns)>, rusqlite::Er
     };
     let has_hidden = columns.iter().any(|column| column.hidden != 0);
     let columns = Columns { topic, time, data };
-    Ok((is_plain && !is_keyed_apart && !has_hidden).then_some((root, columns)))
+    let times = index_of_times(connection)?;
+    Ok(
+        (is_plain && !is_keyed_apart && !has_hidden).then_some(Place {
+            root,
+            columns,
+            times,
+        }),
+    )
+}
+
+/// The first page of an index of all messages by time alone.
+fn index_of_times(connection: &Connection) -> Result<Option<u32>, rusqlite::Error> {
+    let sql = "SELECT rootpage FROM sqlite_master JOIN pragma_index_list('messages') AS list ON sqlite_master.name = list.name
+        WHERE sqlite_master.type = 'index' AND NOT list.partial
+        AND (SELECT count(*) = 1 AND max(name) = 'timestamp' FROM pragma_index_xinfo(list.name) WHERE key)";
+    let mut statement = connection.prepare(sql)?;
+    let roots = statement.query_map([], |row| row.get(0))?;
+    roots.take(1).next().transpose()
 }
 
 struct Column {
@@ -146,6 +184,10 @@ pub(crate) enum Unusable {
     Changed,
     #[error("{0}")]
     Page(#[from] PageError),
+    #[error("it has no index of times")]
+    NoIndex,
+    #[error("its index of times or its own description does not fit its messages")]
+    Stale,
     #[error("the thread that looked at it failed")]
     Panicked,
     #[error("its payloads are more than the file")]

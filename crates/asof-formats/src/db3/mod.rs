@@ -29,9 +29,10 @@ use mapped::MappedMessages;
 
 /// A `.db3` file as a [`Source`].
 ///
-/// SQLite holds the messages in the order of their ids; opening looks at each message's topic, time and
-/// length (not at its payload) and divides them into sections. From there on it is read like any other
-/// recording: only the sections that a query needs, ahead of the reader, on connections of their own.
+/// SQLite holds the messages in the order of their ids, and opening divides them into sections. Of a large file
+/// that says how many messages each topic has, it looks at the index of times only; of others at each message's
+/// topic, time and length (not at its payload). From there on it is read like any other recording: only the
+/// sections that a query needs, ahead of the reader, on connections of their own.
 ///
 /// The messages of a file that nobody writes to are read from its mapped pages, many times faster than SQLite
 /// steps through them, and most payloads are handed out without a copy; SQLite reads everything else, and
@@ -172,9 +173,11 @@ impl Sections for Db3Shared {
     fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
         let section = &self.directory.sections[section];
         wanted.range.overlaps(section.range)
-            && section.topics.iter().any(|&(topic, _)| {
-                self.channel_of(topic)
-                    .is_some_and(|channel| wanted.wants(channel, &self.channels))
+            && section.topics.get().is_none_or(|topics| {
+                topics.iter().any(|&(topic, _)| {
+                    self.channel_of(topic)
+                        .is_some_and(|channel| wanted.wants(channel, &self.channels))
+                })
             })
     }
 
@@ -214,7 +217,9 @@ impl Db3Shared {
         let mut mapped = MappedMessages::open(&database, path, map)
             .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
             .ok();
-        let directory = Directory::scan(&database, &mut mapped, threads, &mut problems)?;
+        let text = layout.metadata.last().map(|(_, text)| text.as_str());
+        let declared = text.and_then(|text| database::declared_counts(text, &topics));
+        let directory = Directory::of(&database, &mut mapped, declared, threads, &mut problems)?;
         let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
         let shared = Db3Shared {
             name,
@@ -240,14 +245,11 @@ impl Db3Shared {
         summary.profile = "ros2".into();
         summary.library = library;
         summary.size = self.database.size();
-        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for section in &self.directory.sections {
             summary.range = summary.range.cover(section.range);
-            for &(topic, count) in &section.topics {
-                *counts.entry(topic).or_default() += count;
-            }
         }
-        summary.channels = counted_channels(&self.topics, &self.channels, &counts);
+        let counts = &self.directory.counts;
+        summary.channels = counted_channels(&self.topics, &self.channels, counts);
         summary.messages = summary.channels.iter().map(|entry| entry.messages).sum();
         summary.metadata = self
             .metadata
@@ -304,7 +306,8 @@ mod tests {
                 "PRAGMA page_size=1024; PRAGMA synchronous=OFF; BEGIN;
                  CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
                  INSERT INTO topics VALUES (1, '/a', 'std_msgs/msg/String', 'cdr'), (2, '/b', 'std_msgs/msg/String', 'cdr');
-                 CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);",
+                 CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+                 CREATE INDEX timestamp_idx ON messages (timestamp ASC);",
             )
             .expect("creates");
         let mut insert = database
@@ -318,25 +321,30 @@ mod tests {
         database.execute_batch("COMMIT").expect("commits");
     }
 
+    /// The same file, opened by its index of times.
+    fn by_index(path: &Path) -> Result<Arc<Db3Shared>, mapped::Unusable> {
+        let mut shared =
+            Db3Shared::open(path, "run".into(), &OpenOptions::default()).expect("opens");
+        let pages = shared.mapped.as_ref().expect("mapped");
+        let counts = shared.directory.counts.clone();
+        shared.directory = Directory::by_index(&shared.database, pages, counts, 2)?;
+        Ok(Arc::new(shared))
+    }
+
+    fn execute(path: &Path, sql: &str) {
+        let database = rusqlite::Connection::open(path).expect("opens");
+        database.execute_batch(sql).expect("executes");
+    }
+
     #[test]
-    fn kept_rows_rows_found_again_and_sqlite_give_the_same_messages() {
+    fn a_scan_the_index_of_times_and_sqlite_give_the_same_messages() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.db3");
         scattered(&path);
         let open = || Db3Shared::open(&path, "run".into(), &OpenOptions::default()).expect("opens");
-        let kept = Arc::new(open());
-        assert!(kept.mapped.is_some());
-        assert!(
-            kept.directory
-                .sections
-                .iter()
-                .all(|section| section.found.is_some())
-        );
-        let mut again = open();
-        for section in &mut again.directory.sections {
-            section.found = None;
-        }
-        let again = Arc::new(again);
+        let scanned = Arc::new(open());
+        assert!(scanned.mapped.is_some());
+        let indexed = by_index(&path).expect("has an index");
         let mut by_sqlite = open();
         by_sqlite.mapped = None;
         let by_sqlite = Arc::new(by_sqlite);
@@ -348,9 +356,162 @@ mod tests {
         for query in [everything, some] {
             let wanted = payloads(&by_sqlite, &query);
             assert!(wanted.len() > 1000);
-            assert!(payloads(&kept, &query) == wanted);
-            assert!(payloads(&again, &query) == wanted);
+            assert!(payloads(&scanned, &query) == wanted);
+            assert!(payloads(&indexed, &query) == wanted);
         }
+        assert!(indexed.report.summary().problems.is_empty());
+        let last = |shared: &Db3Shared| {
+            let found = sections::backfill(shared, &Topics::All, 4000.into()).expect("reads");
+            let rows = found.iter().map(|m| (m.log_time, m.payload.to_vec()));
+            rows.collect::<Vec<_>>()
+        };
+        assert!(last(&indexed) == last(&by_sqlite));
+    }
+
+    #[test]
+    fn sections_by_the_index_are_bounded_however_large_messages_are() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        execute(
+            &path,
+            "WITH RECURSIVE n(i) AS (SELECT 5000 UNION ALL SELECT i + 1 FROM n WHERE i < 5011)
+             INSERT INTO messages SELECT i, 1, i, randomblob(3000000) FROM n",
+        );
+        let shared = by_index(&path).expect("has an index");
+        let sections = &shared.directory.sections;
+        let large: Vec<u64> = sections
+            .iter()
+            .filter(|section| section.base >= 5000)
+            .map(|section| section.rows)
+            .collect();
+        // The first of them may share a section with the small ones before it.
+        assert!(large == [1; 12] || large == [1; 11], "{large:?}");
+        assert!(sections.iter().all(|section| section.bytes < 8 << 20));
+    }
+
+    /// A file that is worth its index, and says that it has so many messages on its two topics.
+    fn large(path: &Path, said: [u64; 2]) -> Db3File {
+        scattered(path);
+        let [a, b] = said;
+        execute(
+            path,
+            &format!(
+                "INSERT INTO messages VALUES (5000, 1, 9000, randomblob(10000000)), (5001, 1, 9001, randomblob(9000000));
+                 CREATE TABLE metadata(id INTEGER PRIMARY KEY, metadata_version INTEGER, metadata TEXT);
+                 INSERT INTO metadata VALUES (1, 8, 'topics_with_message_count:
+  - {{topic_metadata: {{name: /a}}, message_count: {a}}}
+  - {{topic_metadata: {{name: /b}}, message_count: {b}}}');"
+            ),
+        );
+        let shared = Db3Shared::open(path, "run".into(), &OpenOptions::default()).expect("opens");
+        let shared = Arc::new(shared);
+        Db3File { shared }
+    }
+
+    fn is_unseen(file: &Db3File) -> bool {
+        let mut sections = file.shared.directory.sections.iter();
+        sections.all(|section| section.topics.get().is_none())
+    }
+
+    #[test]
+    fn opening_a_large_file_looks_at_no_message_and_reading_it_learns_its_topics() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2002, 2000]);
+        assert!(is_unseen(&file));
+        let summary = file.summary();
+        assert_eq!(summary.messages, Some(4002));
+        assert_eq!(summary.channels[1].messages, Some(2000));
+        assert_eq!(summary.range.end, 9001.into());
+        assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
+        assert!(!is_unseen(&file));
+        let only_a = Query {
+            topics: Topics::named(["/a"]),
+            ..Query::all()
+        };
+        assert_eq!(payloads(&file.shared, &only_a).len(), 2002);
+    }
+
+    #[test]
+    fn a_recorder_that_miscounted_is_not_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2002, 1000]);
+        assert!(!is_unseen(&file));
+        assert_eq!(file.summary().messages, Some(4002));
+    }
+
+    #[test]
+    fn a_recorder_that_mixed_up_its_topics_is_found_out_by_a_check() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = large(&folder.path().join("run.db3"), [2003, 1999]);
+        let found = file.check(&mut |_, _| {}).expect("reads");
+        let topics: Vec<_> = found
+            .iter()
+            .map(|problem| problem.topic.as_deref())
+            .collect();
+        assert_eq!(topics, [Some("/a"), Some("/b")]);
+    }
+
+    #[test]
+    fn an_index_that_lies_is_reported_and_no_message_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        // An index of other times, under the name of the true one.
+        execute(
+            &path,
+            "CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER);
+             INSERT INTO other SELECT id, id FROM messages;
+             CREATE INDEX other_idx ON other(timestamp);
+             PRAGMA writable_schema=ON;
+             UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_idx') WHERE name = 'timestamp_idx';",
+        );
+        let shared = by_index(&path).expect("has an index");
+        assert_eq!(payloads(&shared, &Query::all()).len(), 4000);
+        let problems = shared.report.summary().problems.clone();
+        assert!(
+            problems
+                .iter()
+                .any(|problem| problem.kind == ProblemKind::BadIndex),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn an_index_that_misses_messages_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        execute(
+            &path,
+            "CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER);
+             INSERT INTO other SELECT id, timestamp FROM messages WHERE id <> 77;
+             CREATE INDEX other_idx ON other(timestamp);
+             PRAGMA writable_schema=ON;
+             UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_idx') WHERE name = 'timestamp_idx';",
+        );
+        assert!(by_index(&path).is_err());
+    }
+
+    #[test]
+    fn what_the_recorder_says_is_believed_of_topics_that_it_names_once() {
+        let topic = |id, name: &str| Topic {
+            id,
+            channel: Channel {
+                topic: name.into(),
+                ..Channel::default()
+            },
+        };
+        let said = "topics_with_message_count:\n  - topic_metadata:\n      name: /a\n    message_count: 5\n";
+        let counts = |text: &str, topics: &[Topic]| database::declared_counts(text, topics);
+        assert_eq!(
+            counts(said, &[topic(3, "/a"), topic(4, "/b")]),
+            Some([(3, 5)].into())
+        );
+        assert_eq!(counts(said, &[topic(3, "/a"), topic(4, "/a")]), None);
+        assert_eq!(counts(said, &[topic(3, "/c")]), None);
+        assert_eq!(counts("", &[]), None);
+        assert_eq!(counts("topics_with_message_count: 7", &[]), None);
     }
 
     #[test]

@@ -249,7 +249,10 @@ impl Remote {
         }
         let bytes = found.bytes().await.map_err(|error| Fault::of(&error))?;
         if bytes.len() as u64 != wanted {
-            let message = format!("{} of {wanted} bytes came", bytes.len());
+            let message = format!(
+                "{} of {wanted} bytes came: the server, or something on the way, cuts or compresses what it sends; download the file",
+                bytes.len()
+            );
             return Err(Fault::Passing(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 message,
@@ -302,8 +305,20 @@ fn explained(error: &object_store::Error) -> String {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
             "access was denied; check the keys in the environment".to_owned()
         }
-        other => format!("the server cannot be read: {other}"),
+        other => format!(
+            "the server cannot be read: {}; check the address and the network, or try again later",
+            first_cause(other)
+        ),
     }
+}
+
+/// What started it: the rest of the chain says who passed it on.
+fn first_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 /// Two threads for every remote file of the process: they wait, and do little else.
@@ -355,6 +370,17 @@ fn wait<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_is_told_by_what_started_it() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let told = explained(&object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(io::Error::other(refused)),
+        });
+        let expected = "the server cannot be read: connection refused; check the address and the network, or try again later";
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn requests_are_signed_only_where_there_is_something_to_sign_with() {

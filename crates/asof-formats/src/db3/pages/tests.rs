@@ -77,6 +77,32 @@ fn assert_same(path: &Path, first: i64, last: i64) {
     }
 }
 
+/// Times and ids, in order of ids.
+fn assert_same_times(path: &Path, parts: usize) {
+    let connection = Connection::open(path).expect("opens");
+    let sql = "SELECT id, timestamp FROM messages ORDER BY id";
+    let mut statement = connection.prepare(sql).expect("prepares");
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let expected: Result<Vec<(i64, i64)>, _> = rows.expect("queries").collect();
+    let messages = mapped(path).expect("its pages are read");
+    let root = messages.times().expect("has an index");
+    let mut found = Vec::new();
+    let mut walk = |part| {
+        let file = messages.map().bytes();
+        messages.table().times(file, root, part, parts, |time, id| {
+            found.push((id, time));
+            Ok(())
+        })
+    };
+    let walked = (0..parts).try_for_each(&mut walk);
+    // A time that is no number is for a closer look.
+    assert_eq!(walked.is_ok(), expected.is_ok());
+    if let Ok(expected) = expected {
+        found.sort_unstable();
+        assert!(found == expected);
+    }
+}
+
 /// Lengths from nothing to several megabytes: most are small, as on a robot, and some are just at a page's edge.
 fn lengths(page_size: u32) -> impl Strategy<Value = usize> {
     let page = page_size as usize;
@@ -174,6 +200,11 @@ proptest! {
         assert_eq!((sound.as_str(), std::fs::read(&path).expect("reads")[20]), ("ok", reserved));
         assert_same(&path, i64::MIN, i64::MAX);
         assert_same(&path, window.0, window.1);
+        assert_same_times(&path, 1);
+        assert_same_times(&path, 3);
+        let messages = mapped(&path).expect("opens");
+        let leaves = messages.table().leaves(messages.map().bytes()).expect("has leaves");
+        assert_eq!(leaves.last().expect("has one").last, i64::MAX);
     }
 }
 
@@ -182,7 +213,9 @@ fn a_tree_of_several_levels_is_walked_from_any_row_to_any_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.db3");
     let connection = create(&path, 512, PLAIN);
-    connection.execute_batch("BEGIN").expect("begins");
+    connection
+        .execute_batch("CREATE INDEX timestamp_idx ON messages (timestamp ASC); BEGIN")
+        .expect("begins");
     for id in 0..20_000i64 {
         insert(
             &connection,
@@ -210,6 +243,47 @@ fn a_tree_of_several_levels_is_walked_from_any_row_to_any_other() {
     );
     for first in [0, 1, 2, 3, 29_999, 30_000, 59_997, 60_000] {
         assert_same(&path, first, first + 700);
+    }
+    assert_same_times(&path, 1);
+    assert_same_times(&path, 4);
+}
+
+#[test]
+fn the_pages_above_the_leaves_say_which_rows_are_on_each() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bytes, root, columns, _) = varied(&folder.path().join("run.db3"));
+    let table = Table::new(&bytes, root, columns).expect("a header");
+    let leaves = table.leaves(&bytes).expect("has leaves");
+    let mut rows = table.rows(&bytes, i64::MIN, i64::MAX);
+    let mut on = Vec::new();
+    while let Some(row) = rows.next() {
+        let id = row.expect("a row").id;
+        let leaf = leaves.partition_point(|leaf| leaf.last < id);
+        assert_eq!(leaves[leaf].page, rows.page());
+        on.push(leaf);
+    }
+    on.dedup();
+    assert!(on.len() > 10 && on.len() == leaves.len());
+}
+
+#[test]
+fn only_an_index_of_all_times_and_nothing_else_is_taken_for_one() {
+    let indexes = [
+        ("CREATE INDEX a ON messages (timestamp DESC)", true),
+        ("CREATE INDEX a ON messages (topic_id)", false),
+        ("CREATE INDEX a ON messages (timestamp, topic_id)", false),
+        (
+            "CREATE INDEX a ON messages (timestamp) WHERE timestamp > 3",
+            false,
+        ),
+        ("CREATE INDEX a ON messages (timestamp + 1)", false),
+    ];
+    for (index, is_taken) in indexes {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        drop(create(&path, 4096, &format!("{PLAIN}; {index}")));
+        let messages = mapped(&path).expect("opens");
+        assert_eq!(messages.times().is_some(), is_taken, "{index}");
     }
 }
 
@@ -269,10 +343,12 @@ fn a_column_that_was_added_later_is_left_to_sqlite() {
     assert!(matches!(first, Some(Err(_))), "{first:?}");
 }
 
-/// A file with every kind of page, and where its table begins.
-fn varied(path: &Path) -> (Vec<u8>, u32, Columns) {
+/// A file with every kind of page, and where its table and its index of times begin.
+fn varied(path: &Path) -> (Vec<u8>, u32, Columns, u32) {
     let connection = create(path, 512, PLAIN);
-    connection.execute_batch("BEGIN").expect("begins");
+    connection
+        .execute_batch("CREATE INDEX timestamp_idx ON messages (timestamp ASC); BEGIN")
+        .expect("begins");
     for id in 0..400i64 {
         let len = [10, 100, 470, 700, 3000][(id % 5) as usize];
         insert(
@@ -284,7 +360,8 @@ fn varied(path: &Path) -> (Vec<u8>, u32, Columns) {
     drop(connection);
     let messages = mapped(path).expect("opens");
     let Table { root, columns, .. } = *messages.table();
-    (std::fs::read(path).expect("reads"), root, columns)
+    let times = messages.times().expect("has an index");
+    (std::fs::read(path).expect("reads"), root, columns, times)
 }
 
 /// Splitmix64: a test must give the same files tomorrow.
@@ -309,7 +386,7 @@ fn no_damage_makes_the_page_reader_panic_or_hang() {
         3_000
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let (whole, root, columns) = varied(&folder.path().join("run.db3"));
+    let (whole, root, columns, times) = varied(&folder.path().join("run.db3"));
     let mut random = Random(4);
     let (mut good, mut refused) = (0, 0);
     for _ in 0..rounds {
@@ -343,6 +420,14 @@ fn no_damage_makes_the_page_reader_panic_or_hang() {
             Ok(rows) => good += rows.len(),
             Err(_) => refused += 1,
         }
+        let mut entries = 0;
+        let walked = table.times(&bytes, times, 0, 1, |_, _| {
+            entries += 1;
+            Ok(())
+        });
+        assert!(walked.is_err() || entries <= bytes.len());
+        let leaves = table.leaves(&bytes).map_or(0, |leaves| leaves.len());
+        assert!(leaves <= bytes.len() / 512);
     }
     assert!(
         good > 0 && refused > 0,
@@ -353,11 +438,15 @@ fn no_damage_makes_the_page_reader_panic_or_hang() {
 #[test]
 fn a_page_that_is_its_own_child_is_no_endless_walk() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut bytes, root, columns) = varied(&folder.path().join("run.db3"));
+    let (mut bytes, root, columns, times) = varied(&folder.path().join("run.db3"));
     let start = (root as usize - 1) * 512;
     assert_eq!(bytes[start], INTERIOR);
     bytes[start + 8..start + 12].copy_from_slice(&root.to_be_bytes());
     let table = Table::new(&bytes, root, columns).expect("a header");
     let error = by_pages(&table, &bytes, i64::MIN, i64::MAX).expect_err("is refused");
     assert!(!error.to_string().is_empty());
+    assert!(table.leaves(&bytes).is_err());
+    let start = (times as usize - 1) * 512;
+    bytes[start + 8..start + 12].copy_from_slice(&times.to_be_bytes());
+    assert!(table.times(&bytes, times, 0, 1, |_, _| Ok(())).is_err());
 }
