@@ -211,7 +211,8 @@ fn commands_that_are_none_are_answered_and_the_client_stays() {
     for text in [
         "",
         "{}",
-        "[]",
+        "[1]",
+        "[{\"op\":\"play\"}, {}]",
         "{\"op\":\"fly\"}",
         "{\"op\":\"seek\"}",
         "{\"op\":\"seek\",\"t\":1e99}",
