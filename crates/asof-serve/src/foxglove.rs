@@ -223,17 +223,16 @@ impl Client for Session {
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
-        let feed = match &app.retained {
-            Some(retained) => Feed::Live(Head::new(retained, app.start)),
-            None => {
-                let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
-                if !has_controls {
-                    // A client of the older protocol has no controls: it sees the recording played over and over.
-                    player.set_loop(true);
-                    player.play();
-                }
-                Feed::Recorded(player)
+        let feed = if let Some(retained) = &app.retained {
+            Feed::Live(Head::new(retained, app.start))
+        } else {
+            let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+            if !has_controls {
+                // A client of the older protocol has no controls: it sees the recording played over and over.
+                player.set_loop(true);
+                player.play();
             }
+            Feed::Recorded(player)
         };
         Ok(Session {
             app: Arc::clone(app),
