@@ -15,7 +15,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 /// Long enough for any machine to answer, however busy it is.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// A second, in nanoseconds.
 pub const SECOND: i64 = 1_000_000_000;
@@ -32,10 +32,12 @@ pub fn demo(seconds: u64) -> Served {
 }
 
 pub fn options() -> ServeOptions {
-    ServeOptions {
+    let mut options = ServeOptions {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         ..ServeOptions::default()
-    }
+    };
+    options.limits.dropped_after = PATIENCE;
+    options
 }
 
 pub fn demo_with(seconds: u64, encoding: Encoding, options: &ServeOptions) -> Served {
