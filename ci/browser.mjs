@@ -6,6 +6,7 @@ import net from "node:net";
 import path from "node:path";
 import readline from "node:readline";
 import { chromium } from "playwright-core";
+import { mcap } from "./mcap.mjs";
 
 const { ASOF_BIN, ASOF_CHROMIUM, ASOF_FOLDER, ASOF_TEST_DATA, ASOF_PICTURES, ASOF_ROBOT } = process.env;
 const wants = (flag) => process.argv.includes(flag);
@@ -82,6 +83,25 @@ const pixels = (page, selector) =>
     const context = small.getContext("2d");
     context.drawImage(canvas, 0, 0, 64, 64);
     return Array.from(context.getImageData(0, 0, 64, 64).data).join("").slice(0, 40000);
+  }, selector);
+
+/** How much of a drawing is red, green and blue, of 256 x 256 pixels. */
+const hues = (page, selector) =>
+  page.evaluate((selector) => {
+    const canvas = document.querySelector(selector);
+    const count = { red: 0, green: 0, blue: 0 };
+    if (!canvas || canvas.width === 0) return count;
+    const small = new OffscreenCanvas(256, 256);
+    const context = small.getContext("2d");
+    context.drawImage(canvas, 0, 0, 256, 256);
+    const { data } = context.getImageData(0, 0, 256, 256);
+    for (let at = 0; at < data.length; at += 4) {
+      const [red, green, blue] = data.slice(at, at + 3);
+      if (red > 60 && red > 2 * green && red > 2 * blue) count.red++;
+      if (green > 60 && green > 2 * red && green > 2 * blue) count.green++;
+      if (blue > 60 && blue > 2 * red && blue > 2 * green) count.blue++;
+    }
+    return count;
   }, selector);
 
 execFileSync(ASOF_BIN, ["demo", "-o", "asof-demo.mcap", "--no-serve", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
@@ -229,6 +249,45 @@ await step("an empty recording says that it is", async () => {
   await nothing.page.getByText("This recording has no messages").waitFor();
   assert.deepEqual(nothing.complaints, []);
   await nothing.close();
+});
+
+await step("markers and scenes are drawn, and what is not is named", async () => {
+  const corner = (x, y) => ({ x, y, z: 0 });
+  const color = (r, g, b) => ({ r, g, b, a: 1 });
+  const header = { frame_id: "map" };
+  const markers = {
+    markers: [
+      // A colour for each corner, and none that is the marker's own.
+      { header, id: 1, type: 11, scale: { x: 4, y: 4, z: 1 }, points: [corner(0, 0), corner(1, 0), corner(0, 1)], colors: Array(3).fill(color(1, 0, 0)), color: color(0, 0, 0) },
+      { header, id: 2, type: 6, scale: { x: 1, y: 1, z: 1 }, points: [corner(-2, 0), corner(-2, 3)], color: color(0, 0, 1) },
+      { header, id: 3, type: 10, mesh_resource: "package://robot/base.stl" },
+    ],
+  };
+  const words = { pose: { position: { x: 1, y: -3, z: 1 } }, text: "MMMMMM", font_size: 1.5, color: color(0, 1, 0) };
+  const schema = { type: "object" };
+  const marked = (t) => ({ topic: "/markers", type: "visualization_msgs/MarkerArray", schema, t, data: markers });
+  const scene = (t, data) => ({ topic: "/scene", type: "foxglove.SceneUpdate", schema, t, data });
+  const messages = [
+    marked(1e9), scene(1e9, { entities: [{ id: "sign", frame_id: "map", texts: [words], models: [{}] }], deletions: [] }),
+    scene(3e9, { entities: [], deletions: [{ type: 0, id: "sign" }] }), marked(4e9),
+  ];
+  fs.writeFileSync(path.join(ASOF_FOLDER, "markers.mcap"), mcap(messages));
+  const { url } = await serve("serve", "markers.mcap");
+  const marks = await open(`${url}#t=1`);
+  let seen;
+  const shows = (test) => async () => test((seen = await hues(marks.page, ".scene canvas")));
+  try {
+    await until("triangles in red, a sign in green, boxes in blue", shows(({ red, green, blue }) => red > 50 && green > 20 && blue > 50));
+    await marks.page.locator(".scene", { hasText: "not drawn: 1 mesh files" }).waitFor();
+    await marks.page.locator(".scene", { hasText: "not drawn: 1 3D models" }).waitFor();
+    await marks.page.evaluate(() => (location.hash = "t=2.5"));
+    await until("the sign is taken away", shows(({ red, green, blue }) => red > 50 && green === 0 && blue > 50));
+  } catch (error) {
+    throw new Error(`${error.message}; seen ${JSON.stringify(seen)}`);
+  }
+  if (wants("--shots")) await marks.page.screenshot({ path: path.join(process.env.ASOF_SHOTS, "markers.png") });
+  assert.deepEqual(marks.complaints, []);
+  await marks.close();
 });
 
 for (const [name, expected] of [

@@ -35,6 +35,7 @@ export class Connection {
   private pendingSeek?: number;
   private isSeeking = false;
   private wait = 250;
+  private unsent: object[] = [];
 
   connect(): void {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -75,8 +76,19 @@ export class Connection {
     return Math.min(t + ahead, this.summary?.duration ?? t);
   }
 
+  /** What is said in one go goes out in one go: the server reads for all of it at once. */
   send(command: object): void {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(command));
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    if (this.unsent.push(command) > 1) return;
+    const socket = this.socket;
+    queueMicrotask(() => {
+      const unsent = this.unsent.splice(0);
+      // The server takes no message beyond 64 kB.
+      for (let first = 0; first < unsent.length; first += 100) {
+        const some = unsent.slice(first, first + 100);
+        if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(some.length > 1 ? some : some[0]));
+      }
+    });
   }
 
   /** The first seek of a frame goes out at once; of those that follow in it, the last counts. */

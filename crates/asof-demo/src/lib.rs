@@ -27,6 +27,7 @@ mod house;
 mod mapper;
 mod navigator;
 mod paint;
+mod pictures;
 mod pose;
 mod random;
 mod readings;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use asof_core::{Channel, Message, Stamp};
 use bytes::Bytes;
 
-use crate::camera::Camera;
 use crate::drive::{Drive, Event};
 use crate::mapper::Mapper;
 use crate::navigator::START;
+use crate::pictures::Pictures;
 use crate::random::Random;
 use crate::readings::{Level, Log, Reading, Topic};
 use crate::{DemoOptions, Encoding, foxglove, ros2, sensors};
@@ -29,7 +29,7 @@ pub struct Messages {
     steps: u64,
     drive: Drive,
     mapper: Mapper,
-    camera: Camera,
+    pictures: Pictures,
     chance: Chance,
     sequences: [u32; Topic::ALL.len()],
     /// Sent, but not yet recorded: later messages may still overtake them.
@@ -64,7 +64,7 @@ impl Messages {
             steps: (nanos as u64).div_ceil(STEP_NANOS as u64),
             drive: Drive::new(options),
             mapper: Mapper::new(),
-            camera: Camera::new(),
+            pictures: Pictures::new(options),
             chance: Chance {
                 latency: stream(10),
                 scan: stream(11),
@@ -121,8 +121,8 @@ impl Messages {
             let map = sensors::map(&self.mapper, self.start);
             self.say(Topic::Map, &Reading::Map(map));
         }
-        if step % 20 == 13 {
-            let picture = self.camera.picture(&self.drive.house, robot.truth);
+        if Pictures::is_due(step) {
+            let picture = self.pictures.next(&self.drive);
             self.say(Topic::Image, &Reading::Image(picture));
         }
         if step % 200 == 102 {

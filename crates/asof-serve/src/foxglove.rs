@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Channel, Source, Stamp, Topics};
@@ -20,11 +19,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::client::{self, Client};
 use crate::guard::Refusal;
 use crate::head::Head;
 use crate::outbox::{Key, Outbox};
 use crate::retained::Retained;
-use crate::wire::{Incoming, Wire};
 
 /// The subprotocols, from the newest.
 pub(crate) const PROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
@@ -98,56 +97,142 @@ const PLAYBACK_CONTROL: u8 = 3;
 
 /// Serves one client until it goes.
 pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
-    // A client of the older protocol has no controls: it sees the recording played over and over.
     let is_new = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
     let has_controls = is_new && app.retained.is_none();
-    let mut over = app.over.subscribe();
-    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
-    let mut session = match Session::new(&app, &outbox, has_controls) {
-        Ok(session) => session,
-        Err(error) => {
-            tracing::warn!("no player for a client: {error}");
-            return;
+    let start = |app: &_, outbox: &_| Session::new(app, outbox, has_controls);
+    client::serve(app, socket, start).await;
+}
+
+impl Client for Session {
+    fn greet(&mut self) {
+        let range = self.app.cache.summary().range;
+        let mut info = json!({
+            "op": "serverInfo",
+            "name": format!("asof: {}", self.app.name),
+            "capabilities": if self.has_controls { &["time", "playbackControl"][..] } else { &["time"] },
+            "supportedEncodings": [],
+            "metadata": {},
+            "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
+        });
+        if !range.is_empty() && self.app.retained.is_none() {
+            info["dataStartTime"] = seconds(range.start);
+            info["dataEndTime"] = seconds(range.end);
         }
-    };
-    let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
-    session.greet();
-    if let (Feed::Recorded(player), false) = (&mut session.feed, has_controls) {
-        player.set_loop(true);
-        player.play();
+        self.say(&info);
+        self.advertise();
     }
-    loop {
-        tokio::select! {
-            incoming = wire.next() => match incoming {
-                Incoming::Text(text) => session.obey(&text),
-                Incoming::Binary(bytes) => session.control(&bytes),
-                Incoming::Broken(refusal) => {
-                    app.refusals.note(refusal, "a WebSocket");
-                    break;
+
+    fn obey(&mut self, text: &str) {
+        match serde_json::from_str(text) {
+            Ok(Command::Subscribe { subscriptions }) => {
+                for wanted in subscriptions {
+                    self.subscribe(&wanted);
                 }
-                Incoming::Gone => break,
-            },
-            () = tokio::time::sleep(session.pause_until_next()) => {}
-            _ = over.changed() => break,
-        }
-        if wire.is_lost() {
-            break;
-        }
-        if !wire.is_stalled() {
-            tokio::task::block_in_place(|| session.tick());
+            }
+            Ok(Command::Unsubscribe { subscription_ids }) => {
+                for id in subscription_ids {
+                    self.has_new_topics |= self.subscriptions.remove(&id).is_some();
+                }
+            }
+            Ok(Command::Unknown) => self.complain("this server does not do that"),
+            Err(error) => {
+                self.app.refusals.note(Refusal::Malformed, text);
+                self.complain(&format!("this is no message of the protocol: {error}"));
+            }
         }
     }
-    let dropped: u64 = outbox.dropped().values().sum();
-    app.dropped.fetch_add(dropped, Ordering::Relaxed);
-    tokio::task::spawn_blocking(move || drop(session));
+
+    fn obey_bytes(&mut self, bytes: &[u8]) {
+        let Some(request) = PlaybackRequest::parse(bytes) else {
+            self.app
+                .refusals
+                .note(Refusal::Malformed, "a binary message");
+            return self.complain("this is no request that the server knows");
+        };
+        let Feed::Recorded(player) = &mut self.feed else {
+            return self.complain("this is a running robot: it cannot be played");
+        };
+        player.set_speed(Speed::Times(f64::from(request.speed)));
+        if let Some(seek) = request.seek {
+            let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
+            player.seek(at);
+        }
+        if request.is_playing {
+            player.play();
+        } else {
+            player.pause();
+        }
+        self.tell_state(Some(&request));
+    }
+
+    fn tick(&mut self) {
+        if self.app.retained.is_some() {
+            self.advertise();
+        }
+        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
+        match &mut self.feed {
+            Feed::Live(head) => {
+                let known = topics.map(|topics| head.set_topics(topics));
+                let tail = head.take();
+                for (topic, count) in &tail.missed {
+                    self.outbox.missed(topic, *count);
+                }
+                if let Some(known) = known {
+                    self.send(&known);
+                }
+                self.send(&tail.batch);
+            }
+            Feed::Recorded(player) => {
+                if let Some(topics) = topics {
+                    player.set_topics(Topics::Named(topics));
+                }
+                for event in player.tick(Instant::now()) {
+                    match event {
+                        Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
+                        Event::Failed(error) => self.complain(&error.to_string()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let position = self.position();
+        if self.told_time != Some(position) {
+            self.told_time = Some(position);
+            let mut bytes = vec![TIME];
+            bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
+            self.outbox
+                .push(Key::Frames, None, Frame::Binary(bytes.into()));
+        }
+        self.tell_state(None);
+    }
+
+    fn pause(&self) -> Duration {
+        if self.has_new_topics {
+            return Duration::ZERO;
+        }
+        let Feed::Recorded(player) = &self.feed else {
+            return Duration::from_millis(5);
+        };
+        match player.state() {
+            PlayState::Playing | PlayState::Buffering => Duration::from_millis(10),
+            PlayState::Paused | PlayState::Ended => Duration::from_millis(25),
+        }
+    }
 }
 
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
-        let feed = match &app.retained {
-            Some(retained) => Feed::Live(Head::new(retained, app.start)),
-            None => Feed::Recorded(Player::new(&app.cache, Topics::Named(Vec::new()))?),
+        let feed = if let Some(retained) = &app.retained {
+            Feed::Live(Head::new(retained, app.start))
+        } else {
+            let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+            if !has_controls {
+                // A client of the older protocol has no controls: it sees the recording played over and over.
+                player.set_loop(true);
+                player.play();
+            }
+            Feed::Recorded(player)
         };
         Ok(Session {
             app: Arc::clone(app),
@@ -165,24 +250,6 @@ impl Session {
             told_state: None,
             told_time: None,
         })
-    }
-
-    fn greet(&mut self) {
-        let range = self.app.cache.summary().range;
-        let mut info = json!({
-            "op": "serverInfo",
-            "name": format!("asof: {}", self.app.name),
-            "capabilities": if self.has_controls { &["time", "playbackControl"][..] } else { &["time"] },
-            "supportedEncodings": [],
-            "metadata": {},
-            "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
-        });
-        if !range.is_empty() && self.app.retained.is_none() {
-            info["dataStartTime"] = seconds(range.start);
-            info["dataEndTime"] = seconds(range.end);
-        }
-        self.say(&info);
-        self.advertise();
     }
 
     /// Tells of channels that are new, and of those that have gone.
@@ -232,26 +299,6 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, text: &str) {
-        match serde_json::from_str(text) {
-            Ok(Command::Subscribe { subscriptions }) => {
-                for wanted in subscriptions {
-                    self.subscribe(&wanted);
-                }
-            }
-            Ok(Command::Unsubscribe { subscription_ids }) => {
-                for id in subscription_ids {
-                    self.has_new_topics |= self.subscriptions.remove(&id).is_some();
-                }
-            }
-            Ok(Command::Unknown) => self.complain("this server does not do that"),
-            Err(error) => {
-                self.app.refusals.note(Refusal::Malformed, text);
-                self.complain(&format!("this is no message of the protocol: {error}"));
-            }
-        }
-    }
-
     fn subscribe(&mut self, wanted: &Subscribe) {
         let channel = usize::try_from(wanted.channel_id).unwrap_or(usize::MAX);
         if channel >= self.channels.len() || self.gone.contains(&channel) {
@@ -268,83 +315,6 @@ impl Session {
             self.complain(&format!("subscription {} was used twice", wanted.id));
         }
         self.has_new_topics = true;
-    }
-
-    fn control(&mut self, bytes: &[u8]) {
-        let Some(request) = PlaybackRequest::parse(bytes) else {
-            self.app
-                .refusals
-                .note(Refusal::Malformed, "a binary message");
-            return self.complain("this is no request that the server knows");
-        };
-        let Feed::Recorded(player) = &mut self.feed else {
-            return self.complain("this is a running robot: it cannot be played");
-        };
-        player.set_speed(Speed::Times(f64::from(request.speed)));
-        if let Some(seek) = request.seek {
-            let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
-            player.seek(at);
-        }
-        if request.is_playing {
-            player.play();
-        } else {
-            player.pause();
-        }
-        self.tell_state(Some(&request));
-    }
-
-    fn pause_until_next(&self) -> Duration {
-        if self.has_new_topics {
-            return Duration::ZERO;
-        }
-        let Feed::Recorded(player) = &self.feed else {
-            return Duration::from_millis(5);
-        };
-        match player.state() {
-            PlayState::Playing | PlayState::Buffering => Duration::from_millis(10),
-            PlayState::Paused | PlayState::Ended => Duration::from_millis(25),
-        }
-    }
-
-    fn tick(&mut self) {
-        if self.app.retained.is_some() {
-            self.advertise();
-        }
-        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
-        match &mut self.feed {
-            Feed::Live(head) => {
-                let known = topics.map(|topics| head.set_topics(topics));
-                let tail = head.take();
-                for (topic, count) in &tail.missed {
-                    self.outbox.missed(topic, *count);
-                }
-                if let Some(known) = known {
-                    self.send(&known);
-                }
-                self.send(&tail.batch);
-            }
-            Feed::Recorded(player) => {
-                if let Some(topics) = topics {
-                    player.set_topics(Topics::Named(topics));
-                }
-                for event in player.tick(Instant::now()) {
-                    match event {
-                        Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
-                        Event::Failed(error) => self.complain(&error.to_string()),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        let position = self.position();
-        if self.told_time != Some(position) {
-            self.told_time = Some(position);
-            let mut bytes = vec![TIME];
-            bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
-            self.outbox
-                .push(Key::Frames, None, Frame::Binary(bytes.into()));
-        }
-        self.tell_state(None);
     }
 
     /// The topics that are subscribed, each once.

@@ -35,6 +35,7 @@
 //! ```
 
 mod app;
+mod client;
 mod foxglove;
 mod frames;
 mod guard;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use asof_blocks::RangeWatch;
@@ -14,13 +13,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::app::{App, Together, problems};
+use crate::client::{self, Client};
 use crate::guard::Refusal;
 use crate::head::Head;
 use crate::outbox::{Key, Outbox};
 use crate::record::Decoders;
 use crate::retained::Retained;
 use crate::show::Form;
-use crate::wire::{Incoming, Wire};
 
 /// The name of the page's own protocol.
 pub(crate) const PROTOCOL: &str = "asof.v1";
@@ -80,6 +79,8 @@ struct Session {
     id: u64,
     app: Arc<App>,
     outbox: Arc<Outbox>,
+    /// What those who play together do.
+    together: watch::Receiver<Together>,
     player: Player,
     decoders: Decoders,
     /// By topic and form.
@@ -111,45 +112,77 @@ struct Subscription {
 
 /// Serves one page until it goes.
 pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
-    let mut over = app.over.subscribe();
-    let mut together = app.together.subscribe();
-    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
-    let mut session = match Session::new(&app, &outbox) {
-        Ok(session) => session,
-        Err(error) => {
-            tracing::warn!("no player for a client: {error}");
-            return;
-        }
-    };
-    let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
-    session.greet();
-    loop {
-        let pause = session.pause_until_next();
-        tokio::select! {
-            incoming = wire.next() => match incoming {
-                Incoming::Text(text) => session.obey(&text),
-                Incoming::Binary(_) => app.refusals.note(Refusal::Malformed, "a binary message"),
-                Incoming::Broken(refusal) => {
-                    app.refusals.note(refusal, "a WebSocket");
-                    break;
-                }
-                Incoming::Gone => break,
-            },
-            () = tokio::time::sleep(pause) => {}
-            _ = together.changed() => session.follow(&mut together),
-            _ = over.changed() => break,
-        }
-        if wire.is_lost() {
-            break;
-        }
-        if !wire.is_stalled() {
-            tokio::task::block_in_place(|| session.tick());
+    client::serve(app, socket, Session::new).await;
+}
+
+impl Client for Session {
+    fn greet(&mut self) {
+        let hello = json!({ "op": "hello", "session": self.id, "summary": self.app.summary() });
+        self.say(Key::None, &hello);
+        self.told_problems = Some(self.app.cache.summary().problems.len());
+    }
+
+    fn obey(&mut self, text: &str) {
+        match commands(text) {
+            Ok(commands) => commands.into_iter().for_each(|one| self.do_one(one)),
+            Err(error) => {
+                self.app.refusals.note(Refusal::Malformed, text);
+                self.fail(&error.to_string());
+            }
         }
     }
-    let dropped: u64 = outbox.dropped().values().sum();
-    app.dropped.fetch_add(dropped, Ordering::Relaxed);
-    // Its thread is waited for, which must not hold up the others.
-    tokio::task::spawn_blocking(move || drop(session));
+
+    fn obey_bytes(&mut self, _: &[u8]) {
+        let refused = "a binary message";
+        self.app.refusals.note(Refusal::Malformed, refused);
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.together.has_changed().is_ok_and(|has| has) {
+            self.follow();
+        }
+        if self.head.is_some() {
+            self.take_newest();
+        } else {
+            self.take_played(now);
+        }
+        self.tell_state();
+        self.tell_frames();
+        if now.duration_since(self.looked) >= Duration::from_millis(100) {
+            self.looked = now;
+            if self.app.retained.is_some() {
+                self.tell_window(now);
+            } else if let Some(loaded) = self.watch.changed(now) {
+                let loaded = json!({ "op": "loaded", "ranges": loaded.fractions });
+                self.say(Key::Loaded, &loaded);
+            }
+            let summary = self.app.cache.summary();
+            if self.told_problems != Some(summary.problems.len()) {
+                self.told_problems = Some(summary.problems.len());
+                self.say(
+                    Key::Problems,
+                    &json!({ "op": "problems", "problems": problems(&summary) }),
+                );
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        if self.has_new_topics {
+            return Duration::ZERO;
+        }
+        if self.awaits_backfill {
+            return Duration::from_millis(2);
+        }
+        if self.head.is_some() {
+            return Duration::from_millis(16);
+        }
+        match self.player.state() {
+            PlayState::Playing | PlayState::Buffering => Duration::from_millis(16),
+            PlayState::Paused | PlayState::Ended => Duration::from_millis(100),
+        }
+    }
 }
 
 impl Session {
@@ -161,6 +194,7 @@ impl Session {
             id: app.next_session(),
             app: Arc::clone(app),
             outbox: Arc::clone(outbox),
+            together: app.together.subscribe(),
             player,
             head: app.retained.as_ref().map(|all| Head::new(all, app.start)),
             told_channels: app.retained.as_ref().map_or(0, Retained::channels_version),
@@ -182,38 +216,7 @@ impl Session {
         })
     }
 
-    fn greet(&mut self) {
-        let hello = json!({ "op": "hello", "session": self.id, "summary": self.app.summary() });
-        self.say(Key::None, &hello);
-        self.told_problems = Some(self.app.cache.summary().problems.len());
-    }
-
-    /// How long nothing has to be looked at, unless the client says something.
-    fn pause_until_next(&self) -> Duration {
-        if self.has_new_topics {
-            return Duration::ZERO;
-        }
-        if self.awaits_backfill {
-            return Duration::from_millis(2);
-        }
-        if self.head.is_some() {
-            return Duration::from_millis(16);
-        }
-        match self.player.state() {
-            PlayState::Playing | PlayState::Buffering => Duration::from_millis(16),
-            PlayState::Paused | PlayState::Ended => Duration::from_millis(100),
-        }
-    }
-
-    fn obey(&mut self, text: &str) {
-        let command = match serde_json::from_str::<Command>(text) {
-            Ok(command) => command,
-            Err(error) => {
-                self.app.refusals.note(Refusal::Malformed, text);
-                let error = json!({ "op": "error", "message": error.to_string() });
-                return self.say(Key::None, &error);
-            }
-        };
+    fn do_one(&mut self, command: Command) {
         let is_control = matches!(
             command,
             Command::Play
@@ -380,8 +383,8 @@ impl Session {
     }
 
     /// Does what another of those who play together has done.
-    fn follow(&mut self, together: &mut watch::Receiver<Together>) {
-        let other = *together.borrow_and_update();
+    fn follow(&mut self) {
+        let other = *self.together.borrow_and_update();
         if !self.is_together || other.by == self.id {
             return;
         }
@@ -450,34 +453,6 @@ impl Session {
         } else if self.player.position() < range.start {
             // What it would play has left.
             self.seek(range.start);
-        }
-    }
-
-    fn tick(&mut self) {
-        let now = Instant::now();
-        if self.head.is_some() {
-            self.take_newest();
-        } else {
-            self.take_played(now);
-        }
-        self.tell_state();
-        self.tell_frames();
-        if now.duration_since(self.looked) >= Duration::from_millis(100) {
-            self.looked = now;
-            if self.app.retained.is_some() {
-                self.tell_window(now);
-            } else if let Some(loaded) = self.watch.changed(now) {
-                let loaded = json!({ "op": "loaded", "ranges": loaded.fractions });
-                self.say(Key::Loaded, &loaded);
-            }
-            let summary = self.app.cache.summary();
-            if self.told_problems != Some(summary.problems.len()) {
-                self.told_problems = Some(summary.problems.len());
-                self.say(
-                    Key::Problems,
-                    &json!({ "op": "problems", "problems": problems(&summary) }),
-                );
-            }
         }
     }
 
@@ -678,6 +653,15 @@ impl Session {
     fn say(&self, key: Key, value: &Value) {
         self.outbox
             .push(key, None, Frame::Text(value.to_string().into()));
+    }
+}
+
+/// One command, or several that belong together.
+fn commands(text: &str) -> Result<Vec<Command>, serde_json::Error> {
+    if text.starts_with('[') {
+        serde_json::from_str(text)
+    } else {
+        serde_json::from_str(text).map(|one| vec![one])
     }
 }
 

@@ -32,6 +32,8 @@
 //!
 //! The command `asof` is built from this crate too, with the feature `cli`, which is on by default.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 
 pub use asof_core::{

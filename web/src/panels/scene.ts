@@ -69,6 +69,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     placed?: { root: string; matrix: three.Matrix4 };
     stop: () => void;
     error?: string;
+    /** What the last message held that is not drawn. */
+    missing?: string;
     /** When the last message came. */
     t?: number;
   }
@@ -244,7 +246,13 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     layer.t = shown.t;
     if (topic.role === "pose") arrow(layer.object, poseOf(data), arrowSize);
     else if (topic.role === "path") path(layer.object, data);
-    else if (topic.role === "marker") markers(layer.object, data, (frame) => (layer.frame = frame));
+    else if (topic.role === "marker") {
+      const left = markers(layer.object, data, (frame) => (layer.frame = frame));
+      const missing = [...left].map(([kind, count]) => `${count} ${kind}`).join(", ");
+      if (missing === (layer.missing ?? "")) return;
+      layer.missing = missing;
+      drawLayers();
+    }
   };
 
   /** Where a pose went over the whole recording, as a line. */
@@ -299,7 +307,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
         context.save();
       });
       const error = layers.get(name)?.error;
-      return h("label", { title: error ?? name }, box, text, error ? h("em", {}, " !") : null);
+      const missing = layers.get(name)?.missing;
+      return h("label", { title: error ?? name }, box, text, error ? h("em", {}, " !") : null, missing ? h("em", {}, ` (not drawn: ${missing})`) : null);
     };
     layerBox.replaceChildren(
       entry("frames", "frames"),

@@ -14,6 +14,9 @@ use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
+/// Long enough for any machine to answer, however busy it is.
+pub const PATIENCE: Duration = Duration::from_mins(3);
+
 /// A second, in nanoseconds.
 pub const SECOND: i64 = 1_000_000_000;
 
@@ -29,10 +32,12 @@ pub fn demo(seconds: u64) -> Served {
 }
 
 pub fn options() -> ServeOptions {
-    ServeOptions {
+    let mut options = ServeOptions {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         ..ServeOptions::default()
-    }
+    };
+    options.limits.dropped_after = PATIENCE;
+    options
 }
 
 pub fn demo_with(seconds: u64, encoding: Encoding, options: &ServeOptions) -> Served {
@@ -107,9 +112,7 @@ impl Served {
 
     pub fn send(&self, request: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address()).expect("connect");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         stream.write_all(request).expect("send");
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).expect("read");
@@ -159,9 +162,7 @@ impl Served {
                 .insert(*name, value.parse().expect("a value"));
         }
         let stream = TcpStream::connect(self.address()).expect("connect");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         let (socket, _) =
             tungstenite::client(request, stream).map_err(|error| error.to_string())?;
         Ok(Client { socket })
@@ -212,7 +213,7 @@ impl Client {
 
     /// The first message for which this holds.
     pub fn find(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let message = self.next();
             if is_meant(&message) {

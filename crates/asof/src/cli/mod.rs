@@ -14,6 +14,7 @@ mod join;
 mod layers;
 mod lines;
 mod live;
+mod memory;
 mod newfile;
 mod numbers;
 mod place;

@@ -14,6 +14,7 @@ use clap::Args;
 use super::Outcome;
 use super::failure::Usage;
 use super::live::{self, is_robot};
+use super::memory;
 use super::place::Opening;
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
@@ -145,6 +146,7 @@ impl Serving {
         start: impl FnOnce(&ServeOptions) -> Result<Server, ServeError>,
     ) -> anyhow::Result<Server> {
         start_log(screen);
+        memory::give_back_what_is_large();
         let defaults = ServeOptions::default();
         let options = ServeOptions {
             listen: self.listen.unwrap_or(defaults.listen),
