@@ -18,14 +18,14 @@ use super::newfile::NewFile;
 use super::writing::folder_of;
 
 /// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
-pub const BATCH_BYTES: usize = 2 << 20;
+pub const BATCH_BYTES: usize = 1 << 20;
 /// What rows that wait for their row group may hold in memory, over all tables.
-const HELD_BYTES: usize = 4 << 20;
+const HELD_BYTES: usize = 2 << 20;
 /// A row group is written when this much of it waits. Readers open a file by its row groups: many small ones
 /// cost each of them dearly.
 const GROUP_BYTES: usize = 32 << 20;
-/// What is encoded of a row group until it is written.
-const ENCODED_BYTES: usize = 16 << 20;
+/// What is encoded of a row group until it is written, at the latest.
+const ENCODED_BYTES: usize = 8 << 20;
 /// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
 const PAGE_ROWS: usize = 4 << 10;
 
@@ -320,8 +320,8 @@ mod tests {
 
     #[test]
     fn tables_beside_each_other_have_few_row_groups_and_all_rows_in_order() {
-        const TABLES: i64 = 5;
-        const BATCHES: i64 = 70;
+        const TABLES: i64 = 2;
+        const BATCHES: i64 = 12;
         let folder = tempfile::tempdir().expect("a folder");
         let mut tables: BTreeMap<i64, TableFile> = (0..TABLES)
             .map(|at| (at, table(folder.path(), &format!("{at}.parquet"))))
@@ -344,7 +344,7 @@ mod tests {
                 .expect("Parquet")
                 .metadata()
                 .num_row_groups();
-            assert!((2..=6).contains(&groups), "{groups} row groups");
+            assert!((1..=3).contains(&groups), "{groups} row groups");
             let reader =
                 parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(file, 1000)
                     .expect("Parquet");
