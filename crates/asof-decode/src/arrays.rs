@@ -13,10 +13,10 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 
-use crate::columns::{Blobs, Columns, Texts};
+use crate::columns::{Columns, Texts};
 use crate::layout::{Group, Node, Shape};
 use crate::model::Scalar;
-use crate::recycle::{Word, buffer_of, room_for};
+use crate::recycle::{Word, buffer_of};
 
 impl Group {
     /// Takes the first `len` rows of every field out of the columns, which are empty then.
@@ -31,29 +31,17 @@ impl Group {
 
 impl Node {
     pub fn take(&self, columns: &mut Columns, len: usize) -> Result<ArrayRef, ArrowError> {
-        let nulls = self.presence.map(|column| {
-            let present = take_words(&mut columns.w1[column]);
-            NullBuffer::from(bits_of(&present))
-        });
+        let nulls = self
+            .presence
+            .map(|column| NullBuffer::from(take_bits(&mut columns.w1[column])));
         Ok(match &self.shape {
             Shape::Scalar(scalar, column) => scalar_array(columns, *scalar, *column, nulls),
             Shape::Enum(names, column) => scalar_array(columns, names.scalar(), *column, nulls),
             Shape::Text(column) | Shape::Json(column) => {
-                let fresh = Texts {
-                    ends: room_for(columns.texts[*column].ends.len()),
-                    data: room_for(columns.texts[*column].data.len()),
-                };
-                let texts = std::mem::replace(&mut columns.texts[*column], fresh);
-                columns.texts[*column].ends.push(0);
-                text_array(texts, nulls)?
+                text_array(std::mem::take(&mut columns.texts[*column]), nulls)?
             }
             Shape::Blob(column) => {
-                let fresh = Blobs {
-                    views: room_for(columns.blobs[*column].views.len()),
-                    own: room_for(columns.blobs[*column].own.len()),
-                    ..Blobs::default()
-                };
-                let blobs = std::mem::replace(&mut columns.blobs[*column], fresh);
+                let blobs = std::mem::take(&mut columns.blobs[*column]);
                 let (views, buffers) = blobs.into_parts();
                 let len = views.len();
                 Arc::new(BinaryViewArray::try_new(
@@ -63,7 +51,7 @@ impl Node {
                 )?)
             }
             Shape::FixedBlob(size, column) => {
-                let data = buffer_of(take_words(&mut columns.w1[*column]));
+                let data = buffer_of(std::mem::take(&mut columns.w1[*column]));
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(
                     *size as i32,
                     data,
@@ -117,16 +105,8 @@ impl Node {
     }
 }
 
-/// Takes a column's words and leaves room for as many again.
-fn take_words<T: Word>(column: &mut Vec<T>) -> Vec<T> {
-    let room = room_for(column.len());
-    std::mem::replace(column, room)
-}
-
 fn take_ends(column: &mut Vec<i32>) -> OffsetBuffer<i32> {
-    let ends = take_words(column);
-    column.push(0);
-    offsets_of(ends)
+    offsets_of(std::mem::replace(column, vec![0]))
 }
 
 fn offsets_of(ends: Vec<i32>) -> OffsetBuffer<i32> {
@@ -138,8 +118,11 @@ fn last_of(ends: &OffsetBuffer<i32>) -> usize {
     ends.last().copied().unwrap_or(0) as usize
 }
 
-fn bits_of(bytes: &[u8]) -> BooleanBuffer {
-    BooleanBuffer::collect_bool(bytes.len(), |at| bytes[at] != 0)
+/// A column of truth values as bits. Its memory stays, since nobody else needs it.
+fn take_bits(column: &mut Vec<u8>) -> BooleanBuffer {
+    let bits = BooleanBuffer::collect_bool(column.len(), |at| column[at] != 0);
+    column.clear();
+    bits
 }
 
 fn scalar_array(
@@ -150,7 +133,7 @@ fn scalar_array(
 ) -> ArrayRef {
     match scalar {
         Scalar::Bool => {
-            let bits = bits_of(&take_words(&mut columns.w1[column]));
+            let bits = take_bits(&mut columns.w1[column]);
             Arc::new(BooleanArray::new(bits, nulls))
         }
         Scalar::Int8 => words::<Int8Type, u8>(&mut columns.w1[column], nulls),
@@ -171,7 +154,7 @@ fn words<A: ArrowPrimitiveType, T: Word>(
     column: &mut Vec<T>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
-    let words = take_words(column);
+    let words = std::mem::take(column);
     let len = words.len();
     let buffer = ScalarBuffer::<A::Native>::new(buffer_of(words), 0, len);
     Arc::new(PrimitiveArray::<A>::new(buffer, nulls))

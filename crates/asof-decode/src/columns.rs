@@ -7,6 +7,8 @@
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 
+use crate::recycle::{Word, room_for};
+
 /// Columns of every width.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
@@ -190,7 +192,61 @@ fn inline(view: &u128, len: usize) -> &[u8] {
     &bytes[4..4 + len]
 }
 
+/// How much a batch had in each column.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes(Vec<usize>);
+
 impl Columns {
+    /// What is in the columns now, for [`make_room`](Self::make_room) when it is gone.
+    pub fn sizes(&self, sizes: &mut Sizes) {
+        let sizes = &mut sizes.0;
+        sizes.clear();
+        sizes.extend(self.w1.iter().map(Vec::len));
+        sizes.extend(self.w2.iter().map(Vec::len));
+        sizes.extend(self.w4.iter().map(Vec::len));
+        sizes.extend(self.w8.iter().map(Vec::len));
+        sizes.extend(self.ends.iter().map(Vec::len));
+        for texts in &self.texts {
+            sizes.extend([texts.ends.len(), texts.data.len()]);
+        }
+        for blobs in &self.blobs {
+            sizes.extend([blobs.views.len(), blobs.own.len()]);
+        }
+    }
+
+    /// Makes room in empty columns for another batch of the size of an earlier one.
+    ///
+    /// Done when the first row comes, not when the last batch is taken: by then that batch is mostly gone, and
+    /// its memory is used again while it is still in the caches.
+    pub fn make_room(&mut self, sizes: &Sizes) {
+        fn words<T: Word>(column: &mut Vec<T>, len: usize) {
+            if column.capacity() < len {
+                *column = room_for(len);
+            }
+        }
+        fn ends(column: &mut Vec<i32>, len: usize) {
+            words(column, len);
+            if column.is_empty() {
+                column.push(0);
+            }
+        }
+        let mut sizes = sizes.0.iter().copied();
+        let mut next = || sizes.next().unwrap_or(0);
+        self.w1.iter_mut().for_each(|column| words(column, next()));
+        self.w2.iter_mut().for_each(|column| words(column, next()));
+        self.w4.iter_mut().for_each(|column| words(column, next()));
+        self.w8.iter_mut().for_each(|column| words(column, next()));
+        self.ends.iter_mut().for_each(|column| ends(column, next()));
+        for texts in &mut self.texts {
+            ends(&mut texts.ends, next());
+            words(&mut texts.data, next());
+        }
+        for blobs in &mut self.blobs {
+            words(&mut blobs.views, next());
+            words(&mut blobs.own, next());
+        }
+    }
+
     /// Makes room for `more` rows like the `rows` that there are.
     pub fn reserve(&mut self, rows: usize, more: usize) {
         fn grow<T>(column: &mut Vec<T>, rows: usize, more: usize) {

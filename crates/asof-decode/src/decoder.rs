@@ -8,7 +8,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use asof_core::{Channel, Stamp};
 
-use crate::columns::{Columns, Payload};
+use crate::columns::{Columns, Payload, Sizes};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Asked, Group, Node, Projection, Shape};
 use crate::model::Scalar;
@@ -58,6 +58,9 @@ pub struct Decoder {
     /// Nanoseconds, the sign in the highest bit as Arrow has it.
     log_times: Vec<u64>,
     publish_times: Vec<u64>,
+    /// Rows of the batch that was taken last, if there is no room for another one yet, and what it had.
+    last_rows: usize,
+    last_sizes: Sizes,
     schema: SchemaRef,
     /// The places of the message's own fields that go out, in the order of the schema.
     shown: Vec<usize>,
@@ -128,6 +131,8 @@ impl Decoder {
             wire,
             log_times: Vec::new(),
             publish_times: Vec::new(),
+            last_rows: 0,
+            last_sizes: Sizes::default(),
             schema,
             shown,
             stamp,
@@ -173,6 +178,9 @@ impl Decoder {
             None => run.iter().map(|(_, _, payload)| *payload).collect(),
         };
         let rows = self.rows();
+        if rows == 0 && self.last_rows > 0 {
+            self.make_room();
+        }
         if payloads.iter().all(|p| p.bytes.len() <= LARGEST_PAYLOAD) {
             self.wire
                 .decode(&payloads, &mut self.columns, rows, &mut errors);
@@ -199,6 +207,14 @@ impl Decoder {
         self.failed = errors;
     }
 
+    /// Makes room for a batch like the last one, once.
+    fn make_room(&mut self) {
+        self.columns.make_room(&self.last_sizes);
+        self.log_times = room_for(self.last_rows);
+        self.publish_times = room_for(self.last_rows);
+        self.last_rows = 0;
+    }
+
     /// Takes the rows as a batch; `None` where there are none.
     ///
     /// # Errors
@@ -208,16 +224,15 @@ impl Decoder {
         if rows == 0 {
             return Ok(None);
         }
+        self.last_rows = rows;
+        self.columns.sizes(&mut self.last_sizes);
         let stamp = self
             .stamp
             .as_ref()
             .map(|stamp| stamp.array(&self.columns, rows));
         let mut arrays: Vec<ArrayRef> = vec![
-            times_array(std::mem::replace(&mut self.log_times, room_for(rows)), None),
-            times_array(
-                std::mem::replace(&mut self.publish_times, room_for(rows)),
-                None,
-            ),
+            times_array(std::mem::take(&mut self.log_times), None),
+            times_array(std::mem::take(&mut self.publish_times), None),
         ];
         arrays.extend(stamp);
         let root = &self.wire.layout().root;

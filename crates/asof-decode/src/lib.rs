@@ -42,7 +42,9 @@ mod wire;
 pub use columns::Payload;
 pub use decoder::{Decoder, Timed};
 pub use error::{PayloadError, SchemaError};
-pub use layers::{Archetype, Assignment, Beside, Claim, FileLayer, Layers, MessageLayer, Table};
+pub use layers::{
+    Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
+};
 pub use layout::Projection;
 pub use model::{
     Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use arrow_buffer::{ArrowNativeType, Buffer, ToByteSlice};
 use bytes::Bytes;
 
-/// What may lie unused, in bytes, over all columns of the process.
-const KEPT_BYTES: usize = 6 << 20;
+/// What may lie unused, in bytes, over all columns of the process: a batch of the usual size.
+const KEPT_BYTES: usize = 9 << 20;
 /// Less than this is had from the allocator as quickly.
 const WORTH_KEEPING: usize = 16 << 10;
 

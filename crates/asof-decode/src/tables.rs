@@ -229,6 +229,10 @@ impl Tables {
     fn decode(&mut self, batch: &Batch) -> Result<(), TableError> {
         let channels = batch.channels();
         let mut places = vec![usize::MAX; channels.len()];
+        let mut counts = vec![0; channels.len()];
+        for row in batch.rows() {
+            counts[row.channel as usize] += 1;
+        }
         let mut runs: Vec<Vec<Timed<'_>>> = Vec::new();
         let mut payload_bytes = 0;
         let shares_buffers = self.options.shares_buffers;
@@ -238,9 +242,10 @@ impl Tables {
             let place = &mut places[row.channel as usize];
             if *place == usize::MAX {
                 *place = self.place_of(&channels[row.channel as usize], bytes);
-            }
-            if runs.len() <= *place {
-                runs.resize_with(*place + 1, Vec::new);
+                if runs.len() <= *place {
+                    runs.resize_with(*place + 1, Vec::new);
+                }
+                runs[*place].reserve_exact(counts[row.channel as usize]);
             }
             payload_bytes += row.len;
             let payload = Payload {

@@ -8,7 +8,7 @@ use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions};
 use common::{cdr, channel, decode, message, recording, ros2};
 use prost_types::field_descriptor_proto::{Label, Type};
 
-fn enum_schema() -> Vec<u8> {
+fn enum_schema(syntax: &str) -> Vec<u8> {
     use prost::Message;
     use prost_types::{
         DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
@@ -32,7 +32,7 @@ fn enum_schema() -> Vec<u8> {
     let file = FileDescriptorProto {
         name: Some("t.proto".into()),
         package: Some("t".into()),
-        syntax: Some("proto3".into()),
+        syntax: Some(syntax.into()),
         enum_type: vec![EnumDescriptorProto {
             name: Some("Color".into()),
             value: vec![value("RED", 0), value("GREEN", 1)],
@@ -55,7 +55,29 @@ fn enum_schema() -> Vec<u8> {
 }
 
 fn thing() -> asof_core::Channel {
-    channel("/thing", "protobuf", "t.Thing", "protobuf", &enum_schema())
+    thing_in("proto3")
+}
+
+fn thing_in(syntax: &str) -> asof_core::Channel {
+    channel(
+        "/thing",
+        "protobuf",
+        "t.Thing",
+        "protobuf",
+        &enum_schema(syntax),
+    )
+}
+
+#[test]
+fn a_protobuf_syntax_that_is_not_known_is_named_and_falls_to_raw() {
+    for syntax in ["editions", ""] {
+        let error = Decoder::new(&thing_in(syntax), &Projection::All, &[]);
+        let error = error.err().expect("refused").to_string();
+        assert!(error.contains(&format!("'{syntax}'")), "{error}");
+        let channel = thing_in(syntax).into();
+        let (assignment, _) = Layers::standard().assign(&channel, &Projection::All, &[]);
+        assert_eq!(assignment.layer.as_deref(), Some("raw"));
+    }
 }
 
 #[test]

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use asof_core::{AttachmentEntry, Channel, MetadataEntry, Source, SourceError};
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Query, Source, SourceError, Stamp,
+    Summary, Topics,
+};
 use asof_decode::{
-    Beside, Claim, Decoder, FileLayer, Layers, MessageLayer, Projection, TableOptions,
+    Beside, Claim, Decoder, FileLayer, FileTable, Layers, MessageLayer, Projection, TableOptions,
 };
 use asof_formats::{McapFile, Recording};
 use bytes::Bytes;
@@ -114,6 +117,72 @@ fn attachments_come_with_their_contents() {
     assert!(table.column_by_name("error").expect("errors").is_null(0));
 }
 
+/// Attachments of these sizes, listed by a source that has nothing else.
+struct Listed(Vec<u64>);
+
+impl Source for Listed {
+    fn summary(&self) -> Arc<Summary> {
+        let entry = |(at, &size): (usize, &u64)| AttachmentEntry {
+            name: format!("{at}.bin"),
+            media_type: String::new(),
+            log_time: None,
+            create_time: None,
+            size,
+            offset: 0,
+        };
+        Arc::new(Summary {
+            attachments: self.0.iter().enumerate().map(entry).collect(),
+            ..Summary::empty("none")
+        })
+    }
+
+    fn read(&self, _: &Query) -> Result<Batches, SourceError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    fn backfill(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+        Ok(Batch::default())
+    }
+}
+
+impl Beside for Listed {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Ok(vec![7; entry.size as usize].into())
+    }
+
+    fn metadata(&self, _: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        Ok(BTreeMap::new())
+    }
+}
+
+#[test]
+fn attachments_come_a_few_at_a_time_and_what_is_too_large_is_told() {
+    let source = Listed(vec![300_000, 300_000, 5_000_000, 10, 3 << 30, 20]);
+    let layers = Layers::standard().only("attachments");
+    let batches: Vec<RecordBatch> = layers
+        .file_tables(&source, &source)
+        .map(|batch| batch.expect("a batch").1)
+        .collect();
+    let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows, [2, 1, 1, 1, 1]);
+    assert!(
+        batches
+            .iter()
+            .all(|batch| batch.schema() == batches[0].schema())
+    );
+    let data = batches[1].column_by_name("data").expect("data");
+    assert_eq!(data.as_binary::<i64>().value(0).len(), 5_000_000);
+    let large = &batches[3];
+    assert!(large.column_by_name("data").expect("data").is_null(0));
+    let error = large.column_by_name("error").expect("errors");
+    assert!(
+        error
+            .as_string::<i32>()
+            .value(0)
+            .contains("4.bin has 3221225472 bytes")
+    );
+}
+
 #[test]
 fn metadata_of_one_name_is_all_kept() {
     let file = McapFile::from_bytes("test", with_extras()).expect("opens");
@@ -206,14 +275,14 @@ impl FileLayer for Count {
         "count"
     }
 
-    fn table(
-        &self,
-        source: &dyn Source,
-        _: &dyn Beside,
-    ) -> Result<Option<RecordBatch>, SourceError> {
+    fn table<'a>(&'a self, source: &'a dyn Source, _: &'a dyn Beside) -> FileTable<'a> {
         let count = source.summary().channels.len() as u64;
         let column: arrow_array::ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![count]));
-        Ok(RecordBatch::try_from_iter([("count", column)]).ok())
+        Box::new(
+            RecordBatch::try_from_iter([("count", column)])
+                .map(Ok)
+                .into_iter(),
+        )
     }
 }
 
@@ -261,8 +330,7 @@ fn times_are_chosen_by_their_names() {
         timelines: vec![asof_decode::Timeline::LogTime],
         ..TableOptions::default()
     };
-    let mut tables =
-        asof_decode::Tables::read(&file, &asof_core::Query::all(), options).expect("reads");
+    let mut tables = asof_decode::Tables::read(&file, &Query::all(), options).expect("reads");
     let batch = tables.next().expect("a batch").expect("a batch").batch;
     let names: Vec<_> = batch
         .schema()
@@ -286,8 +354,7 @@ fn byte_fields_stay_in_their_chunk_or_come_alone_as_is_asked() {
             shares_buffers,
             ..TableOptions::default()
         };
-        let mut tables =
-            asof_decode::Tables::read(&file, &asof_core::Query::all(), options).expect("reads");
+        let mut tables = asof_decode::Tables::read(&file, &Query::all(), options).expect("reads");
         let batch = tables.next().expect("a batch").expect("a batch").batch;
         let data = batch.column_by_name("data").expect("data").as_binary_view();
         assert!(data.value(0) == vec![7; 100_000]);

@@ -10,7 +10,7 @@ use arrow_array::{
 use asof_core::{AttachmentEntry, MetadataEntry, Source, SourceError, Stamp, Summary};
 use bytes::Bytes;
 
-use super::FileLayer;
+use super::{FileLayer, FileTable};
 
 /// What lies beside the messages of a source: the contents of what its summary lists.
 ///
@@ -48,7 +48,7 @@ fn no_contents(name: &str) -> SourceError {
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// A file layer of this crate.
+/// A file layer of this crate, whose table is small.
 struct Known {
     name: &'static str,
     columns: fn(&Summary, &dyn Beside) -> Columns,
@@ -59,21 +59,10 @@ impl FileLayer for Known {
         self.name
     }
 
-    fn table(
-        &self,
-        source: &dyn Source,
-        beside: &dyn Beside,
-    ) -> Result<Option<RecordBatch>, SourceError> {
+    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a> {
         let columns = (self.columns)(&source.summary(), beside);
-        if columns.iter().all(|(_, array)| array.is_empty()) {
-            return Ok(None);
-        }
-        RecordBatch::try_from_iter(columns)
-            .map(Some)
-            .map_err(|error| SourceError::Unreadable {
-                place: self.name.to_owned(),
-                reason: error.to_string(),
-            })
+        let is_empty = columns.iter().all(|(_, array)| array.is_empty());
+        Box::new((!is_empty).then(|| batch(self.name, columns)).into_iter())
     }
 }
 
@@ -85,8 +74,17 @@ pub(super) fn all() -> Vec<Arc<dyn FileLayer>> {
         known("channels", |summary, _| channels(summary)),
         known("statistics", |summary, _| statistics(summary)),
         known("metadata", metadata),
-        known("attachments", attachments),
+        Arc::new(Attachments),
     ]
+}
+
+fn batch(layer: &str, columns: Columns) -> Result<RecordBatch, SourceError> {
+    // Whether a column may have nulls must not depend on whether it has any: a table's batches are of one schema.
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(|error| SourceError::Unreadable {
+        place: layer.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 fn times(stamps: impl Iterator<Item = Option<Stamp>>) -> ArrayRef {
@@ -177,15 +175,53 @@ fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
     ]
 }
 
-/// One row for each attachment, its contents as `data`.
-fn attachments(summary: &Summary, beside: &dyn Beside) -> Columns {
-    let all = || summary.attachments.iter();
+/// What attachments of one batch may hold; a larger one is alone in its batch.
+const ATTACHED_BYTES: u64 = 1 << 20;
+/// A larger attachment comes without its contents: a value of a table has to be in memory as a whole, several
+/// times over while it is encoded.
+const LARGEST_ATTACHMENT: u64 = 64 << 20;
+
+/// One row for each attachment, its contents as `data`. Only those of one batch are in memory.
+struct Attachments;
+
+impl FileLayer for Attachments {
+    fn name(&self) -> &'static str {
+        "attachments"
+    }
+
+    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a> {
+        let summary = source.summary();
+        let mut done = 0;
+        Box::new(std::iter::from_fn(move || {
+            let rest = summary.attachments.get(done..)?;
+            let mut bytes = 0;
+            let fitting = rest.iter().take_while(|entry| {
+                bytes += entry.size;
+                bytes <= ATTACHED_BYTES
+            });
+            let count = fitting.count().max(1).min(rest.len());
+            done += count;
+            (count > 0).then(|| batch("attachments", attachments(&rest[..count], beside)))
+        }))
+    }
+}
+
+fn attachments(entries: &[AttachmentEntry], beside: &dyn Beside) -> Columns {
+    let all = || entries.iter();
     let mut data = LargeBinaryBuilder::new();
     let mut errors = StringBuilder::new();
     for entry in all() {
-        let contents = beside.attachment(entry);
+        let contents = if entry.size > LARGEST_ATTACHMENT {
+            Err(format!(
+                "{} has {} bytes, which is too large for a table: at most {LARGEST_ATTACHMENT} are put there",
+                entry.name, entry.size
+            ))
+        } else {
+            let contents = beside.attachment(entry);
+            contents.map_err(|error| error.to_string())
+        };
         data.append_option(contents.as_ref().ok());
-        errors.append_option(contents.err().map(|error| error.to_string()));
+        errors.append_option(contents.err());
     }
     vec![
         ("name", texts(all().map(|entry| entry.name.as_str()))),

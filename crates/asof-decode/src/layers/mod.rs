@@ -101,16 +101,13 @@ pub trait FileLayer: Send + Sync {
     /// The name by which it is switched on and off.
     fn name(&self) -> &str;
 
-    /// The table; `None` where there is nothing to tell.
-    ///
-    /// # Errors
-    /// When the source cannot be read.
-    fn table(
-        &self,
-        source: &dyn Source,
-        beside: &dyn Beside,
-    ) -> Result<Option<RecordBatch>, SourceError>;
+    /// The table, batch by batch; none where there is nothing to tell.
+    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a>;
 }
+
+/// The batches of a file layer's table, all of one schema. They are made as they are asked for: what lies
+/// beside the messages can be larger than memory.
+pub type FileTable<'a> = Box<dyn Iterator<Item = Result<RecordBatch, SourceError>> + 'a>;
 
 /// Reflection: the columns are the message's own fields.
 struct Reflection;
@@ -263,16 +260,16 @@ impl Layers {
         self.files.iter().map(|layer| layer.name()).collect()
     }
 
-    /// Runs the file layers, one after the other; each table comes with its layer's name. A layer that has
-    /// nothing to tell has none.
+    /// Runs the file layers, one after the other; each batch of a table comes with its layer's name. A layer
+    /// that has nothing to tell has none.
     pub fn file_tables<'a>(
         &'a self,
         source: &'a dyn Source,
         beside: &'a dyn Beside,
     ) -> impl Iterator<Item = Result<(&'a str, RecordBatch), SourceError>> {
-        self.files.iter().filter_map(move |layer| {
-            let table = layer.table(source, beside).transpose()?;
-            Some(table.map(|table| (layer.name(), table)))
+        self.files.iter().flat_map(move |layer| {
+            let batches = layer.table(source, beside);
+            batches.map(|batch| batch.map(|batch| (layer.name(), batch)))
         })
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use prost_reflect::prost::Message;
+use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDescriptor};
 
 use crate::error::SchemaError;
@@ -32,10 +34,25 @@ pub(crate) struct ProtoTypes {
 }
 
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<ProtoTypes, SchemaError> {
-    // prost-reflect can panic over a damaged set, also while it describes what is wrong with it; that is an
-    // error as well.
+    check_syntax(data)?;
+    // Should prost-reflect panic over a damaged set, that is an error as well.
     std::panic::catch_unwind(|| read(name, data))
         .unwrap_or_else(|_| Err(unreadable("it is damaged".to_owned())))
+}
+
+/// Refuses what is neither proto2 nor proto3: prost-reflect panics while it describes that error.
+fn check_syntax(data: &[u8]) -> Result<(), SchemaError> {
+    let set = FileDescriptorSet::decode(data).map_err(|error| unreadable(error.to_string()))?;
+    let is_known = |syntax| matches!(syntax, None | Some("proto2" | "proto3"));
+    let mut files = set.file.iter();
+    match files.find(|file| !is_known(file.syntax.as_deref())) {
+        Some(file) => Err(unreadable(format!(
+            "its file '{}' has the syntax '{}'; proto2 and proto3 can be read",
+            file.name(),
+            file.syntax()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn unreadable(reason: String) -> SchemaError {

@@ -271,28 +271,28 @@ impl Span {
     }
 }
 
-/// Short texts are copied in blocks of one length, which needs no call; what is too much of a block is
-/// written over by the next one.
+/// Short texts are copied in blocks of one length, which needs no call; what is too much of a block is cut off.
 const BLOCK: usize = 32;
 
 fn move_texts(texts: &mut Texts, spans: &[Span], run: &[Payload<'_>]) {
     let each: usize = spans.iter().map(|span| span.len as usize).sum();
-    let (mut at, end) = (texts.data.len(), texts.data.len() + each * run.len());
-    texts.data.resize(end + BLOCK, 0);
+    texts.data.reserve(each * run.len() + BLOCK);
     texts.ends.reserve(spans.len() * run.len());
     for payload in run {
         for span in spans {
             let (from, len) = (span.at as usize, span.len as usize);
+            let end = texts.data.len() + len;
             let block = payload.bytes[from..].first_chunk::<BLOCK>();
             match block.filter(|_| len <= BLOCK) {
-                Some(block) => texts.data[at..at + BLOCK].copy_from_slice(block),
-                None => texts.data[at..at + len].copy_from_slice(span.of(payload.bytes, 1)),
+                Some(block) => {
+                    texts.data.extend_from_slice(block);
+                    texts.data.truncate(end);
+                }
+                None => texts.data.extend_from_slice(span.of(payload.bytes, 1)),
             }
-            at += len;
-            texts.ends.push(at as i32);
+            texts.ends.push(end as i32);
         }
     }
-    texts.data.truncate(end);
 }
 
 fn move_bytes(column: &mut Vec<u8>, spans: &[Span], run: &[Payload<'_>]) {

@@ -1,20 +1,19 @@
 //! `asof export`
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
 use asof_core::{MessageRef, Query, Source};
 use asof_decode::{Layers, Projection, TableOptions, Tables, Timeline, TopicBatch};
 use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use parquet::arrow::ArrowSchemaConverter;
-use parquet::basic::{LogicalType, Type};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::Outcome;
 use super::cat::tell_problems;
@@ -26,6 +25,7 @@ use super::numbers::{bytes, counted};
 use super::place::Opening;
 use super::screen::Screen;
 use super::select::Select;
+use super::table_file::{BATCH_BYTES, Container, TableFile, keep_within_memory};
 
 /// Write one table per topic: Parquet, Arrow, CSV or JSON lines
 ///
@@ -33,7 +33,7 @@ use super::select::Select;
 /// Arrow keep the message's nesting and its types; CSV spreads structs over columns.
 ///
 /// With --file-tables, what the file says about itself becomes tables as well: _recording, _channels,
-/// _statistics, _metadata, _attachments (with their contents).
+/// _statistics, _metadata, _attachments (with their contents, up to 64 MB each).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -203,11 +203,26 @@ impl Export {
             .map(|(_, name, nanos)| (name, nanos))
     }
 
-    /// The file of a topic: slashes become points, and what no file name may have an underscore.
-    fn new_file(&self, topic: &str, number: usize) -> anyhow::Result<(NewFile, PathBuf)> {
-        let path = self.output.join(file_name(topic, number, self.format));
+    /// Starts the file of a topic.
+    fn new_file(&self, topic: &str, names: &mut Names) -> anyhow::Result<(NewFile, PathBuf)> {
+        let name = format!("{}.{}", names.of(topic), self.format.extension());
+        let path = self.output.join(name);
         let new = NewFile::create(&path, |_| self.force)?;
         Ok((new, path))
+    }
+
+    fn new_table(
+        &self,
+        topic: &str,
+        batch: &RecordBatch,
+        names: &mut Names,
+    ) -> anyhow::Result<TableFile> {
+        let (new, path) = self.new_file(topic, names)?;
+        let container = match self.format {
+            Format::Arrow => Container::Arrow,
+            _ => Container::Parquet,
+        };
+        TableFile::start(new, path, batch.schema_ref(), container)
     }
 
     fn tables(
@@ -219,20 +234,15 @@ impl Export {
         progress: &ProgressBar,
     ) -> anyhow::Result<bool> {
         let is_of_messages = !layers.names().is_empty();
+        let mut names = Names::default();
         let mut files = 0;
+        let mut has_damage = false;
         if self.file_tables || !is_of_messages {
-            for table in layers.file_tables(file, &Contents(file)) {
-                let (name, table) = table?;
-                let (new, _) = self.new_file(&format!("_{name}"), 0)?;
-                let mut writer = TableFile::start(new, &table, self.format)?;
-                writer.write(&table)?;
-                writer.finish()?;
-                files += 1;
-            }
+            files += self.file_tables(&layers, file, &mut names, screen, &mut has_damage)?;
         }
         if !is_of_messages {
             self.tell(files, screen);
-            return Ok(false);
+            return Ok(has_damage);
         }
         let wants_bytes = layers.names() == ["raw"];
         let options = TableOptions {
@@ -240,8 +250,8 @@ impl Export {
             projection: self.projection(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
             bytes: BATCH_BYTES,
-            // Arrow's files hold buffers as they are, and these would be whole chunks.
-            shares_buffers: self.format != Format::Arrow,
+            // What is written down, or set aside, are buffers as they are, and these would be whole chunks.
+            shares_buffers: false,
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -249,15 +259,13 @@ impl Export {
         for batch in &mut tables {
             let batch = batch?;
             progress.inc(batch.batch.num_rows() as u64);
-            self.write(&batch, &mut writers)?;
-            drop(batch);
-            close_row_groups(&mut writers)?;
+            self.write(batch, &mut writers, &mut names)?;
+            keep_within_memory(&mut writers)?;
         }
         files += writers.len() as u64;
         for (_, writer) in writers {
             writer.finish()?;
         }
-        let mut has_damage = false;
         for report in tables.report() {
             let topic = &report.assignment.channel.topic;
             if let Some((at, error)) = report.failures.first() {
@@ -285,10 +293,47 @@ impl Export {
         Ok(has_damage)
     }
 
+    /// Writes what the file says about itself; how many tables that made.
+    fn file_tables(
+        &self,
+        layers: &Layers,
+        file: &dyn Recording,
+        names: &mut Names,
+        screen: &Screen,
+        has_damage: &mut bool,
+    ) -> anyhow::Result<u64> {
+        let mut files = 0;
+        let mut current: Option<(String, TableFile)> = None;
+        for batch in layers.file_tables(file, &Contents(file)) {
+            let (layer, batch) = batch?;
+            for reason in errors_of(&batch) {
+                *has_damage = true;
+                screen.warning(format_args!("{layer}: {reason}"));
+            }
+            let table = match &mut current {
+                Some((name, table)) if name == layer => table,
+                _ => {
+                    if let Some((_, table)) = current.take() {
+                        table.finish()?;
+                    }
+                    files += 1;
+                    let table = self.new_table(&format!("_{layer}"), &batch, names)?;
+                    &mut current.insert((layer.to_owned(), table)).1
+                }
+            };
+            table.write(batch)?;
+        }
+        if let Some((_, table)) = current {
+            table.finish()?;
+        }
+        Ok(files)
+    }
+
     fn write(
         &self,
-        batch: &TopicBatch,
+        batch: TopicBatch,
         writers: &mut BTreeMap<(String, usize), TableFile>,
+        names: &mut Names,
     ) -> anyhow::Result<()> {
         let topic = &batch.channel.topic;
         // Two channels of one topic share a file if their tables are alike.
@@ -296,21 +341,15 @@ impl Export {
         let key = loop {
             let key = (topic.clone(), number);
             match writers.get(&key) {
-                Some(writer) if !writer.fits(batch) => number += 1,
+                Some(writer) if !writer.fits(&batch.batch) => number += 1,
                 _ => break key,
             }
         };
-        if !writers.contains_key(&key) {
-            let (new, _) = self.new_file(topic, number)?;
-            writers.insert(
-                key.clone(),
-                TableFile::start(new, &batch.batch, self.format)?,
-            );
-        }
-        match writers.get_mut(&key) {
-            Some(writer) => writer.write(&batch.batch),
-            None => Ok(()),
-        }
+        let writer = match writers.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.new_table(topic, &batch.batch, names)?),
+        };
+        writer.write(batch.batch)
     }
 
     fn lines(
@@ -322,6 +361,7 @@ impl Export {
     ) -> anyhow::Result<bool> {
         let mut decoders = Decoders::new(self.projection());
         let mut files: BTreeMap<String, (NewFile, BufWriter<File>)> = BTreeMap::new();
+        let mut names = Names::default();
         let mut line = Vec::new();
         for batch in file.read(query)? {
             let batch = batch?;
@@ -355,7 +395,7 @@ impl Export {
                 }
                 line.push(b'\n');
                 if !files.contains_key(topic) {
-                    let (new, _) = self.new_file(topic, 0)?;
+                    let (new, _) = self.new_file(topic, &mut names)?;
                     let mut writer = new.writer()?;
                     if self.format == Format::Csv {
                         let times = self.times_of(message);
@@ -398,149 +438,71 @@ impl Export {
     }
 }
 
-/// What Parquet may hold back of all tables until it is written.
-const HELD_BYTES: usize = 6 << 20;
-/// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
-const PAGE_ROWS: usize = 4 << 10;
-/// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
-const BATCH_BYTES: usize = 2 << 20;
-
-/// Writes down the row groups of the largest tables, so that memory does not grow with the recording.
-fn close_row_groups(writers: &mut BTreeMap<(String, usize), TableFile>) -> anyhow::Result<()> {
-    while writers.values().map(TableFile::held).sum::<usize>() > HELD_BYTES {
-        let Some(largest) = writers.values_mut().max_by_key(|writer| writer.held()) else {
-            break;
-        };
-        let before = largest.held();
-        largest.close_row_group()?;
-        if largest.held() >= before {
-            break;
-        }
-    }
-    Ok(())
+/// What a table of the file says of what it could not read.
+fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
+    let column = batch.column_by_name("error");
+    let texts = column.and_then(|column| column.as_string_opt::<i32>());
+    texts.into_iter().flat_map(|texts| texts.iter().flatten())
 }
 
-fn file_name(topic: &str, number: usize, format: Format) -> String {
-    let name: String = topic
-        .trim_start_matches('/')
-        .chars()
-        .map(|c| match c {
-            '/' => '.',
-            c if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') => c,
-            _ => '_',
-        })
-        .collect();
-    let name = if name.is_empty() {
-        "topic".to_owned()
-    } else {
-        name
-    };
-    let number = if number == 0 {
-        String::new()
-    } else {
-        format!("-{}", number + 1)
-    };
-    Path::new(&format!("{name}{number}.{}", format.extension()))
-        .display()
-        .to_string()
+/// The names of the files that were started.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    /// The name of a topic's file, without its extension: slashes become points, and what no file name may have
+    /// an underscore. Topics that differ in nothing else, and a second table of one, have a number behind it.
+    fn of(&mut self, topic: &str) -> String {
+        let mut name: String = topic
+            .trim_start_matches('/')
+            .chars()
+            .map(|c| match c {
+                '/' => '.',
+                c if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') => c,
+                _ => '_',
+            })
+            .collect();
+        if name.is_empty() {
+            "topic".clone_into(&mut name);
+        }
+        // A file name has room for 255 bytes, a number and an extension among them.
+        let end = name.floor_char_boundary(LONGEST_NAME);
+        name.truncate(end);
+        let mut numbers = 2..;
+        let mut free = name.clone();
+        // Some disks do not tell capital letters from small ones.
+        while !self.0.insert(free.to_lowercase()) {
+            free = format!("{name}-{}", numbers.next().unwrap_or(u64::MAX));
+        }
+        free
+    }
 }
 
-/// How a table of this schema is written to Parquet.
-///
-/// Dictionaries are for texts alone: each takes 70 KB from its first value on, a message has hundreds of columns,
-/// and a sensor seldom says a number twice. Times are not written as differences: that encoder takes a megabyte for
-/// each column, whatever is in it.
-fn parquet_properties(schema: &arrow_schema::Schema) -> anyhow::Result<WriterProperties> {
-    let columns = ArrowSchemaConverter::new().convert(schema)?;
-    let properties = WriterProperties::builder()
-        .set_compression(parquet::basic::Compression::SNAPPY)
-        .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_dictionary_enabled(false);
-    let columns = columns.columns().iter();
-    let properties = columns.fold(properties, |properties, column| {
-        let path = column.path().clone();
-        match column.logical_type_ref() {
-            Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
-            // The smallest and the largest picture help nobody, and are held until they are known.
-            None if column.physical_type() == Type::BYTE_ARRAY => {
-                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
-            }
-            _ => properties,
-        }
-    });
-    Ok(properties.build())
-}
+const LONGEST_NAME: usize = 200;
 
-/// A table in the making.
-struct TableFile {
-    new: NewFile,
-    writer: Writer,
-    schema: arrow_schema::SchemaRef,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-enum Writer {
-    Parquet(Box<parquet::arrow::ArrowWriter<BufWriter<File>>>),
-    Arrow(Box<arrow_ipc::writer::FileWriter<BufWriter<File>>>),
-}
-
-impl TableFile {
-    fn start(new: NewFile, batch: &RecordBatch, format: Format) -> anyhow::Result<Self> {
-        let schema = batch.schema();
-        let out = new.writer()?;
-        let writer = if format == Format::Parquet {
-            let properties = parquet_properties(&schema)?;
-            Writer::Parquet(Box::new(parquet::arrow::ArrowWriter::try_new(
-                out,
-                schema.clone(),
-                Some(properties),
-            )?))
-        } else {
-            Writer::Arrow(Box::new(arrow_ipc::writer::FileWriter::try_new(
-                out, &schema,
-            )?))
-        };
-        Ok(TableFile {
-            new,
-            writer,
-            schema,
-        })
+    #[test]
+    fn every_table_has_a_file_name_of_its_own() {
+        let mut names = Names::default();
+        let topics = [
+            "/a/b", "/a_b", "/a.b", "/a b", "/A/b", "a/b", "/", "/a.b-2", "/..",
+        ];
+        let found: Vec<String> = topics.iter().map(|topic| names.of(topic)).collect();
+        let wanted = [
+            "a.b", "a_b", "a.b-2", "a_b-2", "A.b-3", "a.b-4", "topic", "a.b-2-2", "..",
+        ];
+        assert_eq!(found, wanted);
     }
 
-    fn fits(&self, batch: &TopicBatch) -> bool {
-        self.schema.fields() == batch.batch.schema_ref().fields()
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        match &mut self.writer {
-            Writer::Parquet(writer) => writer.write(batch)?,
-            Writer::Arrow(writer) => writer.write(batch)?,
+    #[test]
+    fn a_long_topic_has_a_name_that_a_disk_can_hold() {
+        let mut names = Names::default();
+        let long = "/ä".repeat(400);
+        for _ in 0..2 {
+            assert!(names.of(&long).len() < 210);
         }
-        Ok(())
-    }
-
-    /// Bytes that wait for the row group to be closed.
-    fn held(&self) -> usize {
-        match &self.writer {
-            Writer::Parquet(writer) => writer.memory_size(),
-            Writer::Arrow(_) => 0,
-        }
-    }
-
-    fn close_row_group(&mut self) -> anyhow::Result<()> {
-        match &mut self.writer {
-            Writer::Parquet(writer) => Ok(writer.flush()?),
-            Writer::Arrow(_) => Ok(()),
-        }
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        match self.writer {
-            Writer::Parquet(writer) => writer.into_inner()?.flush()?,
-            Writer::Arrow(mut writer) => {
-                writer.finish()?;
-                writer.into_inner()?.flush()?;
-            }
-        }
-        self.new.finish()
     }
 }

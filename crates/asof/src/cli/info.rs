@@ -122,9 +122,17 @@ impl Info {
             }
         }
         // Contents are not looked at: attachments can be large.
-        for table in layers.file_tables(&*file, &()) {
-            let (layer, table) = table?;
-            let reason = counted(table.num_rows() as u64, "row");
+        let mut tables: Vec<(&str, u64)> = Vec::new();
+        for batch in layers.file_tables(&*file, &()) {
+            let (layer, batch) = batch?;
+            let rows = batch.num_rows() as u64;
+            match tables.last_mut() {
+                Some((last, count)) if *last == layer => *count += rows,
+                _ => tables.push((layer, rows)),
+            }
+        }
+        for (layer, rows) in tables {
+            let reason = counted(rows, "row");
             if self.json {
                 let line = serde_json::json!({
                     "topic": null, "type": null, "layer": layer, "reason": reason, "declined": [],

@@ -24,6 +24,7 @@ mod screen;
 mod select;
 mod serve;
 mod split;
+mod table_file;
 mod tf;
 mod writing;
 

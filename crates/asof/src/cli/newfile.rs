@@ -149,9 +149,9 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// The file that an interrupt must not leave behind. Locked while it is made, so that there is no moment
+/// The files that an interrupt must not leave behind. Locked while one is made, so that there is no moment
 /// in which it exists and is not known here.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.
 fn removed_on_interrupt(
@@ -159,14 +159,14 @@ fn removed_on_interrupt(
 ) -> io::Result<NamedTempFile> {
     let unfinished = || UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = ctrlc::set_handler(move || {
-        if let Some(path) = unfinished().take() {
+        for path in unfinished().drain(..) {
             let _ = fs::remove_file(path);
         }
         std::process::exit(130);
     });
     let mut known = unfinished();
     let made = make()?;
-    *known = Some(made.path().to_owned());
+    known.push(made.path().to_owned());
     Ok(made)
 }
 
