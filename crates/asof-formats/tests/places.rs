@@ -130,10 +130,9 @@ fn a_folder_without_a_recording_is_refused_in_a_sentence() {
 }
 
 fn list_files(folder: &Path, names: &[&str]) {
-    let mut text = "rosbag2_bagfile_information:\n  relative_file_paths:\n".to_owned();
-    for name in names {
-        text += &format!("    - {name}\n");
-    }
+    let lines: Vec<String> = names.iter().map(|name| format!("    - {name}")).collect();
+    let head = "rosbag2_bagfile_information:\n  relative_file_paths:";
+    let text = format!("{head}\n{}\n", lines.join("\n"));
     std::fs::write(folder.join("metadata.yaml"), text).expect("writes");
 }
 
