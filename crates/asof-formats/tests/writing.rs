@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{Cursor, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp};
 use asof_formats::{Compression, McapFile, McapWriteError, McapWriter, McapWriterOptions};
@@ -94,12 +94,10 @@ fn write_until_killed() {
         ..McapWriterOptions::default()
     };
     let mut writer = McapWriter::create(path, options).expect("a file");
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(20) {
-        let now = i64::try_from(start.elapsed().as_nanos()).expect("seconds");
+    // Should the other test end without killing this, nobody hears it any more.
+    for now in (0..).step_by(1_000_000) {
         writer.write(&message(now)).expect("written");
         writeln!(std::io::stderr(), "wrote {now}").expect("a reader");
-        std::thread::sleep(Duration::from_micros(500));
     }
 }
 
@@ -125,19 +123,18 @@ fn a_killed_writer_leaves_everything_up_to_its_last_closed_chunk() {
         line.strip_prefix("wrote ")
             .and_then(|time| time.parse::<i64>().ok())
     };
-    let last = lines
-        .map_while(Result::ok)
-        .filter_map(wrote)
-        .nth(1500)
-        .expect("1500 messages");
+    // Kept to the end: a child that nobody hears ends by itself.
+    let mut written = lines.map_while(Result::ok).filter_map(wrote);
+    let last = written.nth(1500).expect("1500 messages");
     child.kill().expect("killed");
     child.wait().expect("gone");
+    drop(written);
 
     let file = McapFile::open(&path).expect("opens");
     let found = common::messages(&file, &Query::all());
     let reached = found.last().expect("messages").log_time.nanos();
-    // Chunks are closed after 50 ms of log time: no more than that, and what one message takes, may be missing.
-    assert!(reached > last - 200_000_000, "{reached} of {last}");
+    // Chunks are closed after 50 ms of log time: no more than that may be missing.
+    assert!(reached >= last - 51_000_000, "{reached} of {last}");
     assert!(found.is_sorted_by_key(|m| m.log_time));
     assert!(
         !file.summary().problems.is_empty(),

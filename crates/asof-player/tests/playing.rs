@@ -221,7 +221,7 @@ impl Desk {
 
     fn settle(&self) {
         assert!(
-            self.player.wait_ready(Duration::from_secs(20)),
+            self.player.wait_ready(Duration::from_mins(2)),
             "the reader is stuck"
         );
     }
