@@ -7,7 +7,8 @@
 /// server with a cache of 300 MB took a third more than it held.
 const LARGE: i32 = 512 << 10;
 
-/// Keeps what a long life with large messages takes close to what it holds.
+/// Keeps what large messages that come and go take close to what is held of them. Each then costs a call of the
+/// system, so it is for where memory counts more than that.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(
     unsafe_code,
