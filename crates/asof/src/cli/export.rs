@@ -134,7 +134,7 @@ impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let layers = self.layers()?;
         if self.format == Format::Parquet {
-            // Its encoders take and leave blocks of all sizes: 77 MB instead of 90 for a recording of 1.7 GB.
+            // Its encoders take and leave blocks of all sizes: about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
         let file = self.opening.open_unmapped(&self.places)?;
