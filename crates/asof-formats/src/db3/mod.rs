@@ -452,20 +452,26 @@ mod tests {
         assert_eq!(topics, [Some("/a"), Some("/b")]);
     }
 
+    /// Puts an index of other ids and times in the place of the true one.
+    fn swap_index(path: &Path, ids_and_times: &str) {
+        execute(
+            path,
+            &format!(
+                "CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER);
+                 INSERT INTO other {ids_and_times};
+                 CREATE INDEX other_idx ON other(timestamp);
+                 PRAGMA writable_schema=ON;
+                 UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_idx') WHERE name = 'timestamp_idx';"
+            ),
+        );
+    }
+
     #[test]
     fn an_index_that_lies_is_reported_and_no_message_is_lost() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.db3");
         scattered(&path);
-        // An index of other times, under the name of the true one.
-        execute(
-            &path,
-            "CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER);
-             INSERT INTO other SELECT id, id FROM messages;
-             CREATE INDEX other_idx ON other(timestamp);
-             PRAGMA writable_schema=ON;
-             UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_idx') WHERE name = 'timestamp_idx';",
-        );
+        swap_index(&path, "SELECT id, id FROM messages");
         let shared = by_index(&path).expect("has an index");
         assert_eq!(payloads(&shared, &Query::all()).len(), 4000);
         let problems = shared.report.summary().problems.clone();
@@ -482,14 +488,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.db3");
         scattered(&path);
-        execute(
-            &path,
-            "CREATE TABLE other(id INTEGER PRIMARY KEY, timestamp INTEGER);
-             INSERT INTO other SELECT id, timestamp FROM messages WHERE id <> 77;
-             CREATE INDEX other_idx ON other(timestamp);
-             PRAGMA writable_schema=ON;
-             UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_idx') WHERE name = 'timestamp_idx';",
-        );
+        swap_index(&path, "SELECT id, timestamp FROM messages WHERE id <> 77");
         assert!(by_index(&path).is_err());
     }
 
