@@ -337,9 +337,12 @@ impl Gathered<'_> {
             self.rows[place].offset = start as u64;
             self.rows[place].len = (filling.used - start) as u64;
         }
-        for place in lost.into_iter().rev() {
-            self.rows.remove(place);
-        }
+        let (mut lost, mut places) = (lost.into_iter().peekable(), 0..);
+        self.rows.retain(|_| {
+            places
+                .next()
+                .is_none_or(|place| lost.next_if_eq(&place).is_none())
+        });
         self.shared.take_note(self.index, &self.seen);
         let fetch = |range: &Range<usize>| {
             let map = self.pages.map();
