@@ -13,6 +13,8 @@
 //! assert_eq!(imu.interval(10.into(), 20.into()).len(), 2);
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod bounds;
 mod entry;
 mod interpolate;

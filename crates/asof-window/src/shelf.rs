@@ -378,8 +378,9 @@ impl<T> Shelf<T> {
     fn insert_late(&mut self, stamp: i64, held: Held<T>) {
         // The last run that starts at or before the stamp; the first run if none does.
         let mut number = self.runs_before(stamp.saturating_add(1)).saturating_sub(1);
-        if self.places[number].run().end() >= RUN_MAX {
-            let run = self.places[number].own();
+        // Made our own before it is measured: the copy of a run that is lent out has no empty slots.
+        let run = self.places[number].own();
+        if run.end() >= RUN_MAX {
             if run.start > 0 {
                 run.compact();
             } else {

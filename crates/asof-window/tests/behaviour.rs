@@ -52,6 +52,26 @@ fn a_late_message_into_a_full_window_never_costs_a_newer_one() {
 }
 
 #[test]
+fn a_late_message_finds_its_place_while_a_reader_holds_what_an_eviction_left() {
+    // As many as a run of the store can have: what comes in order, and some late ones.
+    let mut stamps: Vec<i64> = (0..112).map(|number| number * 100).collect();
+    stamps.extend((1..=16).map(|late| 11_000 + late));
+    for left in [1, 2, 63, 64, 65, 127] {
+        let window = filled(200, &stamps);
+        window.set_bounds(Bounds::count(left));
+        let held = window.view(Stamp::MIN, Stamp::MAX);
+        let before = all(&window);
+        window.set_bounds(Bounds::count(200));
+        window.insert(at(11_050), 11_050);
+        let mut after = before.clone();
+        after.push(11_050);
+        after.sort_unstable();
+        assert_eq!(all(&window), after);
+        assert!(held.iter().map(|(_, value)| *value).eq(before));
+    }
+}
+
+#[test]
 fn a_capacity_of_zero_keeps_nothing() {
     let window = filled(0, &[1, 2]);
     assert!(window.is_empty());

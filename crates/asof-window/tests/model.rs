@@ -236,8 +236,6 @@ fn run(steps: Vec<Step>, drift: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
     #[test]
     fn random_stamps_with_many_equal_ones_agree_with_the_model(steps in steps(60)) {
         run(steps, 0);
