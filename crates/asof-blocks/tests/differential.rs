@@ -8,7 +8,6 @@ use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options, Reader};
 use asof_core::{Query, Source, TimeRange};
 use common::{Recording, Said, Seen, Shared, assert_sound, named, seen_in};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Clone)]
@@ -327,15 +326,9 @@ fn run(case: &Case) {
 }
 
 fn wanted_cases() -> u32 {
-    let asked = std::env::var("ASOF_SOAK_CASES").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(2_500)
-}
-
-/// `cargo test` tries the same cases each time; the soak tries others every time.
-fn wanted_seed() -> RngSeed {
-    match std::env::var_os("ASOF_SOAK_CASES") {
-        Some(_) => RngSeed::Random,
-        None => RngSeed::Fixed(2_500),
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default().cases,
+        None => 2_500,
     }
 }
 
@@ -372,7 +365,6 @@ fn a_source_that_fails_within_a_tie_loses_nothing_that_is_on_disk() {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: wanted_cases(),
-        rng_seed: wanted_seed(),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..ProptestConfig::default()
