@@ -437,10 +437,11 @@ const STAMP_PATHS: [&str; 3] = ["header.stamp", "stamp", "timestamp"];
 /// A projection that keeps the stamp, wherever it may be.
 fn with_stamp(projection: &Projection) -> Projection {
     match projection {
-        Projection::All | Projection::Optional(..) => projection.clone(),
-        Projection::Paths(paths) => {
-            Projection::Optional(paths.clone(), STAMP_PATHS.map(str::to_owned).to_vec())
-        }
+        Projection::All | Projection::And(..) => projection.clone(),
+        Projection::Paths(_) | Projection::AnyOf(_) => Projection::And(
+            Box::new(projection.clone()),
+            STAMP_PATHS.map(str::to_owned).to_vec(),
+        ),
     }
 }
 

@@ -71,17 +71,25 @@ pub enum Projection {
     #[default]
     All,
     /// These, by path: `pose.position.x`. A struct's path takes all that is in it, a list's all of
-    /// its elements.
+    /// its elements. Each of them has to be there.
     Paths(Vec<String>),
-    /// The first, and the second where they are there.
+    /// Those of these that a message has, by path. One that has none of them is refused as by
+    /// [`Paths`](Projection::Paths).
+    AnyOf(Vec<String>),
+    /// The fields of another projection, and more where they are there.
     #[doc(hidden)]
-    Optional(Vec<String>, Vec<String>),
+    And(Box<Projection>, Vec<String>),
 }
 
 impl Projection {
     /// Exactly these paths.
     pub fn paths<I: IntoIterator<Item = S>, S: Into<String>>(paths: I) -> Self {
         Projection::Paths(paths.into_iter().map(Into::into).collect())
+    }
+
+    /// Those of these paths that there are.
+    pub fn any_of<I: IntoIterator<Item = S>, S: Into<String>>(paths: I) -> Self {
+        Projection::AnyOf(paths.into_iter().map(Into::into).collect())
     }
 
     pub(crate) fn wants(&self, path: &str) -> bool {
@@ -97,8 +105,19 @@ impl Projection {
         };
         match self {
             Projection::All => true,
-            Projection::Paths(paths) => any(paths),
-            Projection::Optional(paths, more) => any(paths) || any(more),
+            Projection::Paths(paths) | Projection::AnyOf(paths) => any(paths),
+            Projection::And(projection, more) => projection.wants(path) || any(more),
+        }
+    }
+
+    /// A path that has to be there and is not.
+    fn missing(&self, has: impl Fn(&str) -> bool) -> Option<&str> {
+        match self {
+            Projection::All => None,
+            Projection::Paths(paths) => paths.iter().find(|path| !has(path)).map(String::as_str),
+            Projection::AnyOf(paths) if paths.iter().any(|path| has(path)) => None,
+            Projection::AnyOf(paths) => Some(paths.first().map_or("", String::as_str)),
+            Projection::And(projection, _) => projection.missing(has),
         }
     }
 }
@@ -132,6 +151,8 @@ pub(crate) enum Recursion {
 
 /// More columns than this in one message are refused.
 const COLUMNS_AT_MOST: usize = 20_000;
+/// What is nested deeper is refused: whoever walks it later, here or in another program, has a stack of some size.
+const DEEPEST: usize = 64;
 /// More elements than this in an array of fixed length are refused.
 const ARRAY_AT_MOST: u64 = 1 << 24;
 
@@ -143,6 +164,8 @@ struct Builder<'a> {
     nodes: usize,
     /// The structs that are being laid out, outermost first.
     open: Vec<usize>,
+    /// Fields, and items of lists, that the one which is being laid out is in.
+    depth: usize,
 }
 
 impl Layout {
@@ -160,21 +183,18 @@ impl Layout {
             counts: Counts::default(),
             nodes: 0,
             open: vec![types.root],
+            depth: 0,
         };
         let root = builder.group(types.root, "")?;
         let layout = Layout {
             root,
             counts: builder.counts,
         };
-        if let Projection::Paths(paths) | Projection::Optional(paths, _) = projection {
-            for path in paths {
-                if !layout.root.has(path) {
-                    return Err(SchemaError::NoSuchField {
-                        path: path.clone(),
-                        name: types.root().name.clone(),
-                    });
-                }
-            }
+        if let Some(path) = projection.missing(|path| layout.root.has(path)) {
+            return Err(SchemaError::NoSuchField {
+                path: path.to_owned(),
+                name: types.root().name.clone(),
+            });
         }
         Ok(layout)
     }
@@ -238,6 +258,24 @@ impl Builder<'_> {
     }
 
     fn node(
+        &mut self,
+        name: &str,
+        kind: &Kind,
+        is_optional: bool,
+        path: &str,
+    ) -> Result<Node, SchemaError> {
+        if self.depth == DEEPEST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("more than {DEEPEST} types in each other"),
+            });
+        }
+        self.depth += 1;
+        let node = self.node_within(name, kind, is_optional, path);
+        self.depth -= 1;
+        node
+    }
+
+    fn node_within(
         &mut self,
         name: &str,
         kind: &Kind,

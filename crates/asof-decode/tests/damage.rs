@@ -136,6 +136,28 @@ fn a_ros_type_that_contains_itself_is_refused_and_falls_to_raw() {
 }
 
 #[test]
+fn types_in_types_in_types_without_end_are_refused_and_fall_to_raw() {
+    let chain = |types: usize| {
+        let inner = (1..types).map(|i| format!("===\nMSG: a/T{i}\nT{} t\n", i + 1));
+        let text = format!(
+            "T1 t\n{}===\nMSG: a/T{types}\nint32 x\n",
+            inner.collect::<Vec<_>>().concat()
+        );
+        ros2("/chain", "a/msg/T0", &text)
+    };
+    Decoder::new(&chain(50), &Projection::All, &[]).expect("a schema");
+    for types in [100, 50_000] {
+        let error = Decoder::new(&chain(types), &Projection::All, &[])
+            .err()
+            .expect("refused");
+        assert!(matches!(error, SchemaError::TooLarge { .. }), "{error}");
+        let (assignment, _) =
+            Layers::standard().assign(&chain(types).into(), &Projection::All, &[]);
+        assert_eq!(assignment.layer.as_deref(), Some("raw"));
+    }
+}
+
+#[test]
 fn one_bad_schema_among_good_ones_costs_its_channel_its_columns_alone() {
     let good = ros2("/good", "std_msgs/msg/Int32", "int32 data\n");
     let bad = ros2("/bad", "a/msg/B", "this is ; no schema\n");

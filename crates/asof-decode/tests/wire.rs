@@ -201,7 +201,12 @@ fn only_the_chosen_fields_are_decoded() {
         Decoder::new(&mixed, &Projection::paths(["b", "e.x"]), &[]).expect("a schema");
     let expected = r#"{"b":-0.5,"e":[{"x":-9223372036854775808}]}"#;
     assert_eq!(decoder.json(&payload).expect("decodes"), expected);
-    assert!(Decoder::new(&mixed, &Projection::paths(["nothing"]), &[]).is_err());
+    assert!(Decoder::new(&mixed, &Projection::paths(["b", "nothing"]), &[]).is_err());
+
+    let mut decoder =
+        Decoder::new(&mixed, &Projection::any_of(["nothing", "b"]), &[]).expect("a schema");
+    assert_eq!(decoder.json(&payload).expect("decodes"), r#"{"b":-0.5}"#);
+    assert!(Decoder::new(&mixed, &Projection::any_of(["nothing"]), &[]).is_err());
 }
 
 #[test]

@@ -30,12 +30,19 @@ pub enum UrdfError {
     Unreadable(String),
 }
 
+/// Elements that may be in each other. A robot has a handful; some thousands would take the parser's stack.
+const DEEPEST: usize = 100;
+
 impl Robot {
     /// Reads a URDF.
     ///
     /// # Errors
     /// When the text is not a URDF.
     pub fn from_urdf(text: &str) -> Result<Self, UrdfError> {
+        if depth(text) > DEEPEST {
+            let reason = format!("more than {DEEPEST} elements are in each other");
+            return Err(UrdfError::Unreadable(reason));
+        }
         let robot = urdf_rs::read_from_string(text)
             .map_err(|error| UrdfError::Unreadable(error.to_string()))?;
         let mut moved_by: HashMap<String, Vec<usize>> = HashMap::new();
@@ -122,6 +129,48 @@ impl Robot {
     }
 }
 
+/// How many elements of an XML text are in each other at the most.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    let mut rest = text;
+    while let Some((_, tag)) = rest.split_once('<') {
+        let after = |end| tag.split_once(end).map_or("", |(_, rest)| rest);
+        if tag.starts_with("!--") {
+            rest = after("-->");
+        } else if tag.starts_with("![CDATA[") {
+            rest = after("]]>");
+        } else {
+            let end = end_of_tag(tag);
+            let inside = &tag[..end];
+            rest = &tag[end..];
+            if inside.starts_with('/') {
+                depth = depth.saturating_sub(1);
+            } else if !inside.starts_with(['!', '?']) && !inside.ends_with('/') {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+        }
+    }
+    deepest
+}
+
+/// Where the `>` of a tag is, which is none within quotes.
+fn end_of_tag(tag: &str) -> usize {
+    let mut quote = None;
+    let end = tag.bytes().position(|byte| match quote {
+        Some(open) => {
+            quote = (byte != open).then_some(open);
+            false
+        }
+        None if matches!(byte, b'"' | b'\'') => {
+            quote = Some(byte);
+            false
+        }
+        None => byte == b'>',
+    });
+    end.unwrap_or(tag.len())
+}
+
 /// `xyz`, and `rpy` about fixed axes.
 fn origin(joint: &Joint) -> Isometry3<f64> {
     let [roll, pitch, yaw] = joint.origin.rpy.0;
@@ -129,4 +178,26 @@ fn origin(joint: &Joint) -> Isometry3<f64> {
         Translation3::from(joint.origin.xyz.0),
         UnitQuaternion::from_euler_angles(roll, pitch, yaw),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_elements_and_nothing_else() {
+        let text = r#"<?xml version="1.0"?><!DOCTYPE robot><robot name="a > b"><!-- <a><a> -->
+            <link name="x"/><link name='y'><visual a="/"></visual><![CDATA[<b><b>]]></link></robot>"#;
+        assert_eq!(depth(text), 3);
+        assert_eq!(depth("no tags, 1 < 2"), 1);
+        assert_eq!(depth("<a"), 1);
+        assert_eq!(depth(""), 0);
+    }
+
+    #[test]
+    fn elements_without_end_are_refused() {
+        let text = format!("<robot name='r'>{}", "<a>".repeat(100_000));
+        let error = Robot::from_urdf(&text).err().expect("is refused");
+        assert!(error.to_string().contains("in each other"), "{error}");
+    }
 }

@@ -146,7 +146,7 @@ const FRAMES: usize = 8;
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 300 },
+        cases: if cfg!(miri) { 3 } else { ProptestConfig::default().cases },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
