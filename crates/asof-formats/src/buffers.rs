@@ -27,10 +27,11 @@ impl BufferPool {
         let fitting = free
             .iter()
             .enumerate()
+            .rev()
             .filter(|(_, buffer)| buffer.len() >= len)
             .min_by_key(|(_, b)| b.len());
         match fitting.map(|(index, _)| index) {
-            Some(index) => free.swap_remove(index),
+            Some(index) => free.remove(index),
             // What is beyond `len` is never touched, and so takes no memory.
             None if len > STEP / 2 => vec![0; len.saturating_add(len / 8).next_multiple_of(STEP)],
             None => vec![0; len],

@@ -1,5 +1,7 @@
 //! Chunk data, decompressed: all of it, or as much as can be had.
 
+mod cut_lz4;
+
 use std::cell::RefCell;
 use std::io::Read;
 use std::sync::Arc;
@@ -50,12 +52,10 @@ pub(crate) fn decompress(
                 Err(error) => failed(format!("cannot start zstd: {error}")),
             }
         }
-        "lz4" => in_steps(
-            lz4_flex::frame::FrameDecoder::new(&data[..]),
-            data,
-            declared,
-            pool,
-        ),
+        "lz4" => {
+            let reader = lz4_flex::frame::FrameDecoder::new(&data[..]);
+            with_cut_block(in_steps(reader, data, declared, pool), data, declared)
+        }
         other => Decompressed {
             bytes: Bytes::new(),
             fault: Some((
@@ -65,6 +65,20 @@ pub(crate) fn decompress(
                 ),
             )),
         },
+    }
+}
+
+/// Adds what is there of the block that LZ4 data ends in the middle of.
+fn with_cut_block(found: Decompressed, data: &[u8], declared: u64) -> Decompressed {
+    let Some(block) = found.fault.as_ref().and_then(|_| cut_lz4::cut_block(data)) else {
+        return found;
+    };
+    let mut contents = found.bytes.to_vec();
+    let limit = declared.min(likely_size(data).max(contents.len() as u64));
+    cut_lz4::append(&block, &mut contents, limit as usize);
+    Decompressed {
+        bytes: contents.into(),
+        fault: found.fault,
     }
 }
 

@@ -37,6 +37,7 @@ mod convert;
 mod db3;
 mod decompress;
 mod definitions;
+mod folder;
 mod mcap;
 mod merge;
 mod open;
@@ -49,6 +50,7 @@ mod sections;
 mod storage;
 mod ulog;
 mod unpacked;
+mod yaml;
 
 pub use bag::BagFile;
 pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
@@ -59,12 +61,13 @@ pub use mcap::{
     McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use merge::Merged;
-pub use open::{OpenOptions, open, open_all, open_with};
+pub use open::{Notices, OpenOptions, open, open_all, open_with};
 pub use recording::{Progress, Recording};
 #[cfg(feature = "remote")]
 pub use remote::RemoteFile;
 pub use storage::{Mapped, Plain, Storage};
 pub use ulog::UlogFile;
+pub use unpacked::remove_temporary_files;
 
 /// As many threads as there are cores, up to eight.
 pub(crate) fn default_threads() -> usize {

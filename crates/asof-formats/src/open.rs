@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use asof_core::{Problem, ProblemKind, SourceError};
+use asof_core::SourceError;
 
+use crate::folder::{open_described, open_folder};
 use crate::storage::{Mapped, Plain, Storage};
 use crate::unpacked::{Unpacked, unpack};
 use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Recording, UlogFile};
@@ -13,13 +15,59 @@ use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Record
 /// How places are opened.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Threads that decompress ahead of a reader; with 1, the reader does it itself.
+    /// Threads that decompress, the reader's own among them; with more than 1, some do it ahead of the reader.
     pub threads: usize,
     /// Definitions of types for recordings that have none.
     pub definitions: Definitions,
     /// Map files into memory. Without it they are read piece by piece, which is slower where pieces are read
     /// again, and takes no more memory than the pieces.
     pub map: bool,
+    /// Read the messages of a db3 from its mapped pages, also where nothing else is to be mapped: SQLite takes
+    /// longer. Of the pages at most 128 MB count as memory of this process at any time.
+    pub map_pages: bool,
+    /// Who is told, before it begins, of what takes long.
+    pub notices: Notices,
+}
+
+/// Somebody who is told of things that take long, in a sentence each; nobody by default.
+///
+/// ```
+/// let options = asof_formats::OpenOptions {
+///     notices: asof_formats::Notices::to(|sentence| eprintln!("{sentence}")),
+///     ..Default::default()
+/// };
+/// ```
+#[derive(Clone, Default)]
+pub struct Notices(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&str) + Send + Sync;
+
+impl Notices {
+    /// Tells this function.
+    pub fn to(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Notices(Some(Arc::new(listener)))
+    }
+
+    pub(crate) fn tell(&self, sentence: &str) {
+        if let Some(listener) = &self.0 {
+            listener(sentence);
+        }
+    }
+}
+
+impl std::fmt::Debug for Notices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Notices(to one)"
+        } else {
+            "Notices(to nobody)"
+        })
+    }
+}
+
+/// Whether somebody would wonder why so many bytes take so long.
+pub(crate) fn worth_telling(bytes: u64) -> bool {
+    bytes >= 64_000_000
 }
 
 impl Default for OpenOptions {
@@ -28,13 +76,16 @@ impl Default for OpenOptions {
             threads: crate::default_threads(),
             definitions: Definitions::standard(),
             map: true,
+            map_pages: true,
+            notices: Notices::default(),
         }
     }
 }
 
 /// Opens a recording, whatever its name: the first bytes decide.
 ///
-/// A folder is a ROS 2 bag where it has a `metadata.yaml`, and otherwise all recordings in it as one.
+/// A folder is a ROS 2 bag where it has a `metadata.yaml`, and otherwise all recordings in it as one; a
+/// `metadata.yaml` stands for the bag that it describes.
 ///
 /// # Errors
 /// When it cannot be read, or is nothing that asof can read; the error says what it is.
@@ -53,10 +104,13 @@ pub fn open_with(
     let path = place.as_ref();
     #[cfg(feature = "remote")]
     if let Some(address) = crate::remote::address(path) {
-        return open_remote(address, options);
+        return crate::remote::open(address, options);
     }
     if path.is_dir() {
         return open_folder(path, options);
+    }
+    if let Some(opened) = open_described(path, options) {
+        return opened;
     }
     open_file(path, path.display().to_string(), options)
 }
@@ -91,7 +145,7 @@ pub fn open_all<P: AsRef<Path>>(
 
 /// What a file is, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Mcap,
     Bag,
     Sqlite,
@@ -100,7 +154,7 @@ enum Kind {
     Unknown,
 }
 
-fn kind_of(path: &Path) -> Result<Kind, SourceError> {
+pub(crate) fn kind_of(path: &Path) -> Result<Kind, SourceError> {
     let mut front = Vec::new();
     File::open(path)
         .and_then(|file| file.take(16).read_to_end(&mut front))
@@ -108,7 +162,7 @@ fn kind_of(path: &Path) -> Result<Kind, SourceError> {
     Ok(kind_by_front(&front))
 }
 
-fn kind_by_front(front: &[u8]) -> Kind {
+pub(crate) fn kind_by_front(front: &[u8]) -> Kind {
     let starts = |magic: &[u8]| front.starts_with(magic);
     if starts(b"\x89MCAP") {
         Kind::Mcap
@@ -125,35 +179,7 @@ fn kind_by_front(front: &[u8]) -> Kind {
     }
 }
 
-/// A file on a network, read in place where its format allows that.
-#[cfg(feature = "remote")]
-fn open_remote(address: &str, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
-    let storage: Box<dyn Storage> = Box::new(crate::RemoteFile::open(address)?);
-    let threads = options.threads.max(REQUESTS_IN_FLIGHT);
-    let refused = |what: &str| {
-        Err(SourceError::Unreadable {
-            place: address.to_owned(),
-            reason: format!("{what} cannot be read in place over a network; download it first"),
-        })
-    };
-    match kind_by_front(&storage.get(0, 16)?) {
-        Kind::Bag => Ok(Box::new(BagFile::from_storage(storage, threads)?)),
-        Kind::Mcap | Kind::Unknown => Ok(Box::new(McapFile::from_storage(
-            storage,
-            McapOptions { threads },
-        )?)),
-        Kind::Sqlite => refused("an SQLite file"),
-        Kind::Zstd => refused("a file that was compressed as a whole"),
-        // It has no index, so all of it comes over the network, once; each reading after that fetches its part.
-        Kind::Ulog => Ok(Box::new(UlogFile::from_storage(storage, threads)?)),
-    }
-}
-
-/// Threads that load ahead wait for the network rather than compute, so there are more of them than cores.
-#[cfg(feature = "remote")]
-const REQUESTS_IN_FLIGHT: usize = 4;
-
-fn open_file(
+pub(crate) fn open_file(
     path: &Path,
     name: String,
     options: &OpenOptions,
@@ -171,130 +197,60 @@ fn open_file(
         Kind::Bag => Ok(Box::new(BagFile::from_storage(storage(name)?, threads)?)),
         Kind::Sqlite => Ok(Box::new(Db3File::open_as(path, name, options)?)),
         Kind::Zstd => {
-            let (file, problem) = unpack(path)?;
-            if kind_of(&file)? == Kind::Zstd {
+            let size = std::fs::metadata(path).map_or(0, |found| found.len());
+            if worth_telling(size) {
+                options
+                    .notices
+                    .tell(&format!("unpacking {name} into a temporary file"));
+            }
+            let (file, problem) = unpack(path, &name)?;
+            if kind_of(file.path())? == Kind::Zstd {
                 return Err(SourceError::Unreadable {
                     place: name,
                     reason: "this file was compressed twice; decompress it first".into(),
                 });
             }
-            let inner = open_file(&file, name, options)?;
+            let inner = open_file(file.path(), name, options)?;
             Ok(Box::new(Unpacked::new(inner, file, problem)))
         }
         Kind::Ulog => Ok(Box::new(UlogFile::from_storage(storage(name)?, threads)?)),
-        // What starts like nothing known may still be a damaged MCAP file, whose reader says what it found.
-        Kind::Mcap | Kind::Unknown => Ok(Box::new(McapFile::from_storage(
+        Kind::Mcap => Ok(Box::new(McapFile::from_storage(
             storage(name)?,
             McapOptions { threads },
         )?)),
+        // What starts like nothing known may still be a damaged MCAP file.
+        Kind::Unknown => McapFile::from_storage(storage(name)?, McapOptions { threads })
+            .map(|file| Box::new(file) as Box<dyn Recording>)
+            .map_err(|error| {
+                let is_empty = std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
+                if is_empty {
+                    error
+                } else {
+                    of_unknown_kind(path, error)
+                }
+            }),
     }
 }
 
-/// A ROS 2 bag, or all recordings in a folder and the folders in it.
-fn open_folder(folder: &Path, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
-    let mut problems = Vec::new();
-    let files = match parts_by_metadata(folder)? {
-        Some(listed) => match existing(folder, listed, &mut problems) {
-            // Somebody gave the recording another name.
-            none if none.is_empty() => recordings_in(folder, 0)?,
-            found => found,
-        },
-        None => recordings_in(folder, 3)?,
+/// Why a file cannot be opened, in words about that kind of recording that its name says it is.
+pub(crate) fn of_unknown_kind(path: &Path, error: SourceError) -> SourceError {
+    let SourceError::Unreadable { place, reason } = error else {
+        return error;
     };
-    let mut parts = Vec::new();
-    let mut last_error = None;
-    for file in files {
-        let name = file.display().to_string();
-        match open_with(&file, options) {
-            Ok(recording) => parts.push((name, recording)),
-            Err(error) => {
-                problems.push(Problem::whole(ProblemKind::Incomplete, error.to_string()));
-                last_error = Some(error);
-            }
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let reason = match extension {
+        Some("mcap") => reason,
+        Some("bag" | "active") => {
+            "this is no ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
         }
-    }
-    if parts.is_empty() {
-        return Err(last_error.unwrap_or_else(|| SourceError::Unreadable {
-            place: folder.display().to_string(),
-            reason: match problems.first() {
-                Some(missing) => format!(
-                    "there is no recording in this folder: {}; copy it here from where the bag was recorded",
-                    missing.message
-                ),
-                None => "there is no recording in this folder".into(),
-            },
-        }));
-    }
-    if parts.len() == 1 && problems.is_empty() {
-        return Ok(parts.remove(0).1);
-    }
-    Ok(Box::new(Merged::with_problems(parts, problems)))
-}
-
-/// The files that a ROS 2 bag's `metadata.yaml` lists; `None` where there is none that can be read.
-fn parts_by_metadata(folder: &Path) -> Result<Option<Vec<String>>, SourceError> {
-    let path = folder.join("metadata.yaml");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(failed(&path, cause)),
+        Some("db3") => "this is no ROS 2 bag: it does not start as SQLite files do".to_owned(),
+        Some("ulg") => "this is no PX4 log: it does not start with 'ULog'".to_owned(),
+        _ => "this is no recording that asof can read: it starts like none of MCAP, ROS 1 bags, ROS 2 bags (db3) and PX4 logs (ULog)".to_owned(),
     };
-    let Ok(documents) = yaml_rust2::YamlLoader::load_from_str(&text) else {
-        // The recordings themselves know everything that is needed.
-        return Ok(None);
-    };
-    let paths = documents.first().and_then(|document| {
-        document["rosbag2_bagfile_information"]["relative_file_paths"].as_vec()
-    });
-    let Some(paths) = paths else { return Ok(None) };
-    let names = paths.iter().filter_map(|path| path.as_str());
-    Ok(Some(names.map(str::to_owned).collect()))
+    SourceError::Unreadable { place, reason }
 }
 
-/// Where the listed files really are: early versions wrote the folder's name before them, and compression
-/// adds an ending to the name.
-fn existing(folder: &Path, listed: Vec<String>, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for name in listed {
-        let file_name = Path::new(&name).file_name().map(PathBuf::from);
-        let candidates = file_name.iter().flat_map(|file| {
-            ["", ".zstd", ".zst"].map(|ending| {
-                let mut path = folder.join(file).into_os_string();
-                path.push(ending);
-                PathBuf::from(path)
-            })
-        });
-        // Never outside of the folder, whatever the list says.
-        if let Some(path) = candidates.into_iter().find(|path| path.is_file()) {
-            found.push(path);
-        } else {
-            let message = format!("metadata.yaml lists {name}, which is not in the folder");
-            problems.push(Problem::whole(ProblemKind::Incomplete, message));
-        }
-    }
-    found
-}
-
-fn recordings_in(folder: &Path, depth: usize) -> Result<Vec<PathBuf>, SourceError> {
-    let entries = std::fs::read_dir(folder).map_err(|cause| failed(folder, cause))?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            if path.join("metadata.yaml").is_file() {
-                found.push(path);
-            } else if depth > 0 {
-                found.extend(recordings_in(&path, depth - 1).unwrap_or_default());
-            }
-        } else if kind_of(&path).is_ok_and(|kind| kind != Kind::Unknown) {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
-fn failed(path: &Path, cause: std::io::Error) -> SourceError {
+pub(crate) fn failed(path: &Path, cause: std::io::Error) -> SourceError {
     SourceError::Io {
         place: path.display().to_string(),
         offset: 0,

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::SourceError;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ impl dyn Storage + '_ {
 /// A recording in memory, or mapped into it: reading is slicing.
 ///
 /// What was read of a mapped file counts as memory of this process for as long as it is mapped, however large
-/// the file is. So larger slices give their pages up when the last of them is dropped, and after many small ones
+/// the file is. So larger slices give their pages up some time after they are dropped, and after many small ones
 /// all pages go; whoever comes again finds them in the system's cache.
 #[derive(Clone)]
 pub struct Mapped {
@@ -69,10 +69,25 @@ struct Map {
     stretches: AtomicUsize,
     /// After so many of them, all pages are given up.
     many: usize,
+    leaving: Mutex<Leaving>,
 }
 
-/// Slices from this size on give up their pages when they go.
+/// Large slices that are gone, and whose pages are still there.
+///
+/// Taking pages out of a process stops all of its threads for a moment, and the pages around them have to be mapped
+/// again; so neighbours leave together.
+#[derive(Default)]
+struct Leaving {
+    ranges: Vec<Range<usize>>,
+    bytes: usize,
+    /// Large slices that somebody still has.
+    held: usize,
+}
+
+/// Slices from this size on give up their pages when they are gone.
 const A_LARGE_SLICE: usize = 16 << 10;
+/// What large slices may leave behind while others are in use.
+const LEFT_BEHIND: usize = 8 << 20;
 /// Pieces from this size on are read into buffers that are used again.
 const WORTH_POOLING: usize = 512 << 10;
 /// The system maps pages around one that is looked at, up to so many bytes.
@@ -119,13 +134,11 @@ impl Mapped {
             last_stretch: AtomicUsize::new(usize::MAX),
             stretches: AtomicUsize::new(0),
             many: kept_bytes / STRETCH,
+            leaving: Mutex::default(),
         });
         Ok(Mapped {
             name,
-            bytes: Bytes::from_owner(MappedSlice {
-                range: 0..map.file.len(),
-                map: Arc::clone(&map),
-            }),
+            bytes: Bytes::from_owner(Whole(Arc::clone(&map))),
             map: Some(map),
         })
     }
@@ -133,6 +146,13 @@ impl Mapped {
     /// All of it, to look at in place. Who walks it tells where with a [`walk`](Mapped::walk).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Takes all of its pages out of this process.
+    pub(crate) fn give_up_pages(&self) {
+        if let Some(map) = &self.map {
+            map.release(&(0..map.file.len()));
+        }
     }
 
     /// Begins to look at small things in place. Each thread has a walk of its own: between two that take turns in
@@ -192,6 +212,44 @@ impl Map {
         }
     }
 
+    /// A large slice, whose pages leave this process with it.
+    fn slice(self: &Arc<Self>, range: Range<usize>) -> Bytes {
+        self.leaving().held += 1;
+        Bytes::from_owner(MappedSlice {
+            map: Arc::clone(self),
+            range,
+        })
+    }
+
+    /// Somebody is done with a large slice.
+    fn leave(&self, range: Range<usize>) {
+        let mut leaving = self.leaving();
+        leaving.held -= 1;
+        leaving.bytes += range.len();
+        leaving.ranges.push(range);
+        if leaving.held > 0 && leaving.bytes < LEFT_BEHIND {
+            return;
+        }
+        leaving.bytes = 0;
+        let mut ranges = std::mem::take(&mut leaving.ranges);
+        drop(leaving);
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, range| {
+            let are_neighbours = next.start <= range.end.saturating_add(GOES_WITH_ITS_NEIGHBOUR);
+            if are_neighbours {
+                range.end = range.end.max(next.end);
+            }
+            are_neighbours
+        });
+        for range in &ranges {
+            self.release(range);
+        }
+    }
+
+    fn leaving(&self) -> std::sync::MutexGuard<'_, Leaving> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes the pages of a range out of this process, and those around it, where a chunk has its indexes.
     #[cfg(unix)]
     #[allow(
@@ -216,6 +274,15 @@ impl Map {
     fn release(&self, _: &Range<usize>) {}
 }
 
+/// All of a mapped file, for small slices.
+struct Whole(Arc<Map>);
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.file
+    }
+}
+
 /// A part of a mapped file, whose pages leave this process with it.
 struct MappedSlice {
     map: Arc<Map>,
@@ -230,7 +297,7 @@ impl AsRef<[u8]> for MappedSlice {
 
 impl Drop for MappedSlice {
     fn drop(&mut self) {
-        self.map.release(&self.range);
+        self.map.leave(std::mem::take(&mut self.range));
     }
 }
 
@@ -263,8 +330,7 @@ impl Storage for Mapped {
             return Ok(self.bytes.slice(range));
         };
         if range.len() >= A_LARGE_SLICE {
-            let map = Arc::clone(map);
-            return Ok(Bytes::from_owner(MappedSlice { map, range }));
+            return Ok(map.slice(range));
         }
         map.count(range.start);
         Ok(self.bytes.slice(range))
@@ -350,22 +416,36 @@ impl Storage for Plain {
         } else {
             vec![0; len]
         };
-        let mut filled = 0;
-        while filled < len {
-            match read_at(&self.file, &mut bytes[filled..len], start + filled as u64) {
-                // Someone cut the file after it was opened.
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        // Fewer where someone cut the file after it was opened.
+        let filled = fill_at(&self.file, &mut bytes[..len], start)?;
         if is_large {
             return Ok(self.pool.seal(bytes, filled));
         }
         bytes.truncate(filled);
         Ok(bytes.into())
     }
+}
+
+/// Fills `bytes` from `offset` on.
+pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    if fill_at(file, bytes, offset)? < bytes.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+/// Fills `bytes` from `offset` on, as far as the file goes; how many that were.
+fn fill_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match read_at(file, &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 #[cfg(unix)]
@@ -376,4 +456,35 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_slices_leave_together_and_at_the_latest_with_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        File::create(&path).unwrap().set_len(40 << 20).unwrap();
+        let mapped = Mapped::open(&path).unwrap();
+        let left_behind = || mapped.map.as_ref().unwrap().leaving().bytes;
+        let slice = |at: u64| mapped.fetch(at << 20, 1 << 20).unwrap();
+
+        let held = slice(0);
+        for at in 1..8 {
+            drop(slice(at));
+        }
+        assert_eq!(left_behind(), 7 << 20);
+        drop(slice(8));
+        assert_eq!(left_behind(), 0, "enough for one go");
+        drop(slice(9));
+        assert_eq!(left_behind(), 1 << 20);
+        drop(held);
+        assert_eq!(left_behind(), 0, "nobody reads any more");
+        assert!(
+            slice(3).iter().all(|&byte| byte == 0),
+            "what left comes back"
+        );
+    }
 }

@@ -1,10 +1,11 @@
-//! Recordings that were compressed as a whole file: unpacked beside the system's other temporary files.
+//! Recordings that cannot be read where they are, such as those that were compressed as a whole file: written to a
+//! temporary file first.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof_core::{
     AttachmentEntry, Batch, Batches, MetadataEntry, Problem, ProblemKind, Query, Source,
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use tempfile::TempPath;
 
 use crate::McapCounters;
+use crate::open::{Kind, kind_by_front};
 use crate::recording::{Progress, Recording};
 
 /// A recording in a temporary file, which goes with it.
@@ -21,25 +23,89 @@ pub(crate) struct Unpacked {
     inner: Box<dyn Recording>,
     problem: Option<Problem>,
     /// Dropped after `inner`, which reads it.
-    _file: TempPath,
+    _file: TemporaryFile,
+}
+
+/// A file that goes with its owner, and is known to [`remove_temporary_files`] until then.
+pub(crate) struct TemporaryFile(TempPath);
+
+/// What there is of them. Locked while one is made, so that there is no moment in which it exists and is not known.
+static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn temporary_files() -> MutexGuard<'static, Vec<PathBuf>> {
+    TEMPORARY_FILES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the files that recordings were unpacked into. They go by themselves when a recording is closed; this is for
+/// programs that are ended by a signal, as the last thing that they do.
+pub fn remove_temporary_files() {
+    for path in temporary_files().drain(..) {
+        // Nobody is left to be told.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+impl TemporaryFile {
+    /// A new one, open for writing, for what comes from `place`.
+    pub fn create(place: &str) -> Result<(File, Self), SourceError> {
+        let mut known = temporary_files();
+        let made = tempfile::NamedTempFile::new();
+        let (file, path) = made
+            .map_err(|cause| cannot_hold(&std::env::temp_dir(), place, &cause))?
+            .into_parts();
+        known.push(path.to_path_buf());
+        Ok((file, TemporaryFile(path)))
+    }
+
+    /// What to say when writing to it fails.
+    pub fn cannot_hold(&self, place: &str, cause: &io::Error) -> SourceError {
+        let folder = self.0.parent().unwrap_or(&self.0);
+        cannot_hold(folder, place, cause)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        temporary_files().retain(|path| *path != *self.0);
+    }
+}
+
+fn cannot_hold(folder: &Path, place: &str, cause: &io::Error) -> SourceError {
+    let folder = folder.display();
+    SourceError::Unreadable {
+        place: place.to_owned(),
+        reason: format!(
+            "it has to be written to a temporary file in {folder} first, and that fails: {cause}; set TMPDIR to a folder with room"
+        ),
+    }
 }
 
 /// Decompresses a zstd file; a damaged one as far as it goes.
-pub(crate) fn unpack(path: &Path) -> Result<(TempPath, Option<Problem>), SourceError> {
+pub(crate) fn unpack(
+    path: &Path,
+    name: &str,
+) -> Result<(TemporaryFile, Option<Problem>), SourceError> {
     let failed = |cause| SourceError::Io {
-        place: path.display().to_string(),
+        place: name.to_owned(),
         offset: 0,
         cause,
     };
     let mut reader = zstd::Decoder::new(File::open(path).map_err(failed)?).map_err(failed)?;
-    let mut file = tempfile::NamedTempFile::new().map_err(failed)?;
+    let (mut file, temporary) = TemporaryFile::create(name)?;
     let mut buffer = vec![0; 1 << 20];
     let mut written = 0u64;
     let problem = loop {
         match reader.read(&mut buffer) {
             Ok(0) => break None,
             Ok(read) => {
-                file.write_all(&buffer[..read]).map_err(failed)?;
+                let kept = file.write_all(&buffer[..read]);
+                kept.map_err(|cause| temporary.cannot_hold(name, &cause))?;
                 written += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -51,11 +117,20 @@ pub(crate) fn unpack(path: &Path) -> Result<(TempPath, Option<Problem>), SourceE
             }
         }
     };
-    Ok((file.into_temp_path(), problem))
+    Ok((temporary, problem))
+}
+
+/// What a zstd file holds, by the first bytes in it.
+pub(crate) fn kind_inside(path: &Path) -> Kind {
+    let mut front = Vec::new();
+    let read = File::open(path)
+        .and_then(zstd::Decoder::new)
+        .and_then(|reader| reader.take(16).read_to_end(&mut front));
+    read.map_or(Kind::Unknown, |_| kind_by_front(&front))
 }
 
 impl Unpacked {
-    pub fn new(inner: Box<dyn Recording>, file: TempPath, problem: Option<Problem>) -> Self {
+    pub fn new(inner: Box<dyn Recording>, file: TemporaryFile, problem: Option<Problem>) -> Self {
         Unpacked {
             inner,
             problem,

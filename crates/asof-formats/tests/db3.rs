@@ -255,6 +255,24 @@ fn another_sqlite_file_is_refused_in_a_sentence() {
 }
 
 #[test]
+fn a_view_without_an_end_in_the_place_of_a_table_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let database = Connection::open(&path).expect("opens");
+    database
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+             CREATE VIEW messages AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
+             SELECT x AS id, 1 AS topic_id, x AS timestamp, x'00' AS data FROM n;",
+        )
+        .expect("creates");
+    let error = asof_formats::open(&path)
+        .map(|_| ())
+        .expect_err("is refused");
+    assert!(error.to_string().contains("no ROS 2 bag"), "{error}");
+}
+
+#[test]
 fn messages_on_topics_that_nobody_defined_are_counted_and_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.db3");
@@ -361,4 +379,27 @@ fn every_db3_of_others_keeps_the_promises_of_a_source() {
         let bag = open(&path);
         assert_keeps_its_promises(&bag, &name);
     }
+}
+
+#[test]
+#[ignore = "writes the fuzzer's first inputs; ci/fuzz does"]
+fn seeds_for_the_fuzzer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seeds = [512, 1024].map(|page_size| {
+        let path = folder.path().join(format!("{page_size}.db3"));
+        let sized = Connection::open(&path).expect("opens");
+        sized
+            .pragma_update(None, "page_size", page_size)
+            .expect("a size");
+        sized.execute_batch("VACUUM").expect("a file");
+        drop(sized);
+        let database = create(&path, &SAID);
+        insert(&database, &[(50, 1, &[7; 3000])]);
+        for time in 60..100 {
+            insert(&database, &[(time, 2, b"a robot said so")]);
+        }
+        drop(database);
+        std::fs::read(&path).expect("reads")
+    });
+    common::write_seeds("db3", 16, &seeds);
 }

@@ -214,3 +214,124 @@ fn the_parts_of_a_split_bag_hold_what_the_whole_holds() {
     let folder = open(data.join("recordings/auv-short-bag")).expect("opens");
     assert_eq!(one.summary().messages, folder.summary().messages);
 }
+
+/// A folder with `run.mcap`, which has one message.
+fn folder_with_a_run() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_mcap(&folder.path().join("run.mcap"));
+    folder
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recording_is_there_once_however_many_links_lead_to_it() {
+    use std::os::unix::fs::symlink;
+    let folder = folder_with_a_run();
+    symlink("run.mcap", folder.path().join("latest.mcap")).expect("links");
+    symlink(".", folder.path().join("again")).expect("links");
+    symlink(folder.path(), folder.path().join("and again")).expect("links");
+    symlink("nothing", folder.path().join("nowhere.mcap")).expect("links");
+    let found = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*found), ["in mcap"]);
+    assert_eq!(found.summary().problems, []);
+}
+
+#[test]
+fn hidden_files_of_a_folder_are_none_of_its_recordings() {
+    let folder = folder_with_a_run();
+    write_mcap(&folder.path().join(".asof-unfinished.part"));
+    std::fs::create_dir(folder.path().join(".trash")).expect("creates");
+    write_mcap(&folder.path().join(".trash/old.mcap"));
+    assert_eq!(payloads(&*open(folder.path()).expect("opens")), ["in mcap"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_a_folder_is_not_waited_for() {
+    let folder = folder_with_a_run();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("pipe.bag"))
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no mkfifo here");
+        return;
+    }
+    assert_eq!(payloads(&*open(folder.path()).expect("opens")), ["in mcap"]);
+}
+
+#[test]
+fn what_is_named_like_a_recording_and_is_none_is_a_problem_of_its_folder() {
+    for (name, contents, reason) in [
+        ("empty.bag", "", "the file is empty"),
+        ("text.bag", "hello, hello, hello", "no ROS 1 bag"),
+        ("text.db3", "hello, hello, hello", "no ROS 2 bag"),
+        ("text.ulg", "hello, hello, hello", "no PX4 log"),
+        ("text.mcap", "hello, hello, hello", "no MCAP file"),
+    ] {
+        let folder = folder_with_a_run();
+        std::fs::write(folder.path().join(name), contents).expect("writes");
+        let found = open(folder.path()).expect("opens");
+        assert_eq!(payloads(&*found), ["in mcap"], "{name}");
+        let problems = &found.summary().problems;
+        assert_eq!(problems.len(), 1, "{name}");
+        let told = &problems[0].message;
+        assert!(told.contains(name) && told.contains(reason), "{told}");
+    }
+}
+
+#[test]
+fn what_others_left_in_a_folder_is_no_problem() {
+    let folder = folder_with_a_run();
+    let at = |name: &str| folder.path().join(name);
+    let database = rusqlite::Connection::open(at("app.sqlite")).expect("opens");
+    database
+        .execute_batch("CREATE TABLE settings(name TEXT)")
+        .expect("creates");
+    let packed = zstd::encode_all(&b"an archive of something"[..], 3).expect("packs");
+    std::fs::write(at("backup.tar.zst"), packed).expect("writes");
+    std::fs::create_dir(at("site")).expect("creates");
+    std::fs::write(at("site/metadata.yaml"), "title: a page\n").expect("writes");
+    std::fs::write(at("notes.txt"), "hello").expect("writes");
+    let found = open(folder.path()).expect("opens");
+    assert_eq!(payloads(&*found), ["in mcap"]);
+    assert_eq!(found.summary().problems, []);
+}
+
+#[test]
+fn a_metadata_file_opens_the_bag_that_it_describes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bag = folder.path().join("bag");
+    std::fs::create_dir(&bag).expect("creates");
+    list_files(&bag, &["run_0.mcap"]);
+    write_mcap(&bag.join("run_0.mcap"));
+    write_mcap(&bag.join("other.mcap"));
+    let found = open(bag.join("metadata.yaml")).expect("opens");
+    assert_eq!(payloads(&*found), ["in mcap"]);
+}
+
+#[test]
+fn a_metadata_file_that_was_named_after_a_recording_opens_that() {
+    let folder = folder_with_a_run();
+    list_files(folder.path(), &["rosbag2_0.mcap"]);
+    let at = |name: &str| folder.path().join(name);
+    std::fs::rename(at("metadata.yaml"), at("run.metadata.yaml")).expect("renames");
+    write_mcap(&at("runner.mcap"));
+    let found = open(at("run.metadata.yaml")).expect("opens");
+    assert_eq!(payloads(&*found), ["in mcap"]);
+    assert_eq!(found.summary().problems, []);
+    std::fs::remove_file(at("run.mcap")).expect("removes");
+    let error = open(at("run.metadata.yaml")).map(|_| ()).expect_err("none");
+    assert!(error.to_string().contains("not beside it"), "{error}");
+}
+
+#[test]
+fn a_metadata_file_of_something_else_is_refused() {
+    let folder = folder_with_a_run();
+    let path = folder.path().join("metadata.yaml");
+    std::fs::write(&path, "title: a page\n").expect("writes");
+    let error = open(path).map(|_| ()).expect_err("is refused");
+    assert!(
+        error.to_string().contains("no description of a ROS 2 bag"),
+        "{error}"
+    );
+}

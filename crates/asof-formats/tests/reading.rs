@@ -50,8 +50,6 @@ fn open(bytes: Vec<u8>, threads: usize) -> McapFile {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Log times at random: chunks overlap, and messages are out of order within them.
     #[test]
     fn any_order_of_writing_is_read_in_order_of_time_and_ties_keep_file_order(

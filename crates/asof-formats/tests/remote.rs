@@ -2,144 +2,17 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Cursor, Seek, SeekFrom, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp, Topics};
 use asof_formats::{Compression, Mapped, McapFile, McapWriter, McapWriterOptions, Storage, open};
 use common::bags::BagMaker;
 use common::messages;
-
-/// How a server behaves.
-#[derive(Default)]
-struct Server {
-    /// By path: what it holds, and its version.
-    files: Mutex<BTreeMap<String, (Mapped, u64)>>,
-    latency: Duration,
-    /// Of so many requests, one fails.
-    fails_one_in: u64,
-    knows_no_ranges: bool,
-    requests: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Server {
-    fn with_file(bytes: Vec<u8>) -> Self {
-        Self::with(Mapped::from_bytes("run", bytes.into()))
-    }
-
-    fn with(file: Mapped) -> Self {
-        Server {
-            files: Mutex::new([("/run".to_owned(), (file, 1))].into()),
-            ..Server::default()
-        }
-    }
-
-    /// Starts to listen; returns the address of the file.
-    fn start(self) -> (Arc<Self>, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-        let address = format!("http://{}/run", listener.local_addr().expect("an address"));
-        let server = Arc::new(self);
-        let shared = Arc::clone(&server);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let server = Arc::clone(&shared);
-                std::thread::spawn(move || server.serve(stream));
-            }
-        });
-        (server, address)
-    }
-
-    fn swap_file(&self, bytes: Vec<u8>) {
-        self.files.lock().expect("no panic").insert(
-            "/run".to_owned(),
-            (Mapped::from_bytes("run", bytes.into()), 2),
-        );
-    }
-
-    fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    /// Answers requests on one connection until it is closed.
-    fn serve(&self, stream: TcpStream) {
-        let mut lines = BufReader::new(stream.try_clone().expect("a clone"));
-        let mut stream = stream;
-        loop {
-            let mut head = Vec::new();
-            loop {
-                let mut line = String::new();
-                if lines.read_line(&mut line).unwrap_or(0) == 0 {
-                    return;
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-                head.push(line.trim().to_owned());
-            }
-            if stream.write_all(&self.answer(&head)).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn answer(&self, head: &[String]) -> Vec<u8> {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(self.latency);
-        if self.fails_one_in > 0 && number % self.fails_one_in == self.fails_one_in - 1 {
-            return b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec();
-        }
-        let field = |name: &str| {
-            head.iter().find_map(|line| {
-                let (found, value) = line.split_once(": ")?;
-                found.eq_ignore_ascii_case(name).then(|| value.to_owned())
-            })
-        };
-        let mut words = head[0].split(' ');
-        let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let files = self.files.lock().expect("no panic");
-        let Some((file, version)) = files.get(path) else {
-            return b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec();
-        };
-        let tag = format!("\"{version}\"");
-        if field("If-Match").is_some_and(|wanted| wanted != tag) {
-            return b"HTTP/1.1 412 Changed\r\nContent-Length: 0\r\n\r\n".to_vec();
-        }
-        let last = file.size() - 1;
-        let range = field("Range")
-            .filter(|_| !self.knows_no_ranges)
-            .map(|range| {
-                let (from, to) = range["bytes=".len()..].split_once('-').expect("a range");
-                let from: u64 = from.parse().expect("a number");
-                (from, to.parse().unwrap_or(last).min(last))
-            });
-        let (status, body) = match range {
-            Some((from, to)) => (
-                format!(
-                    "206 Part\r\nContent-Range: bytes {from}-{to}/{}",
-                    file.size()
-                ),
-                file.fetch(from, to + 1 - from),
-            ),
-            None => ("200 OK".to_owned(), file.fetch(0, file.size())),
-        };
-        let body = body.expect("in memory");
-        let answer = format!(
-            "HTTP/1.1 {status}\r\nETag: {tag}\r\nLast-Modified: Tue, 01 Jul 2025 10:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let mut answer = answer.into_bytes();
-        if method == "GET" {
-            self.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
-            answer.extend_from_slice(&body);
-        }
-        answer
-    }
-}
+use common::server::Server;
 
 /// 8 MB on two topics, in 500 chunks; `/rare` is in the first of them only.
 fn recording() -> Vec<u8> {
@@ -273,6 +146,107 @@ fn an_address_without_a_file_is_told_of() {
         .map(|_| ())
         .expect_err("is refused");
     assert!(error.to_string().contains("no such file there"), "{error}");
+}
+
+#[test]
+fn a_tag_that_only_some_answers_have_or_that_is_weak_is_no_change() {
+    let behaviours: [fn(&str) -> Option<&'static str>; 4] = [
+        |method| (method == "HEAD").then_some(""),
+        |method| (method == "GET").then_some(""),
+        |_| None,
+        |method| Some(if method == "HEAD" { "W/" } else { "" }),
+    ];
+    for tags in behaviours {
+        let server = Server {
+            tags: Some(tags),
+            ..Server::with_file(recording())
+        };
+        let (_, address) = server.start();
+        let remote = open(&address).expect("opens");
+        assert_eq!(messages(&*remote, &Query::all()).len(), 8000);
+    }
+}
+
+#[test]
+fn without_tags_another_size_is_a_change() {
+    let server = Server {
+        tags: Some(|_| None),
+        ..Server::with_file(recording())
+    };
+    let (server, address) = server.start();
+    let remote = open(&address).expect("opens");
+    let mut other = recording();
+    other.push(0);
+    server.swap_file(other);
+    let mut batches = remote.read(&Query::all()).expect("reads");
+    let error = batches.find_map(Result::err).expect("an error");
+    let told = error.to_string();
+    assert!(told.contains("changed while it was being read"), "{told}");
+}
+
+#[test]
+fn a_server_that_hands_out_and_answers_no_questions_is_read() {
+    for status in ["405 Never", "403 Not signed for that"] {
+        let server = Server {
+            answers_head: Some(status),
+            ..Server::with_file(recording())
+        };
+        let (server, address) = server.start();
+        let remote = open(&address).expect("opens");
+        assert!(server.requests() <= 4, "{} requests", server.requests());
+        assert_eq!(messages(&*remote, &Query::all()).len(), 8000);
+    }
+}
+
+#[test]
+fn a_signed_address_is_asked_with_its_signature() {
+    let server = Server::with_file(recording());
+    let signed = {
+        let mut files = server.files.lock().expect("no panic");
+        let file = files.remove("/run").expect("a file");
+        files.insert("/run?signature=a%2Fb&until=5".to_owned(), file);
+        "?signature=a%2Fb&until=5"
+    };
+    let (_, address) = server.start();
+    assert!(open(&address).is_err());
+    let remote = open(format!("{address}{signed}")).expect("opens");
+    assert_eq!(remote.summary().messages, Some(8000));
+}
+
+#[test]
+fn a_refusal_is_told_and_not_asked_for_again() {
+    for (status, told) in [
+        ("401 Who", "access was denied"),
+        ("403 No", "access was denied"),
+        ("400 Bad", "refuses to hand it out (400"),
+        ("410 Gone", "refuses to hand it out (410"),
+    ] {
+        let server = Server {
+            answers: Some(status),
+            ..Server::default()
+        };
+        let (server, address) = server.start();
+        let error = open(&address).map(|_| ()).expect_err("is refused");
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(server.requests() <= 2, "{} requests", server.requests());
+    }
+}
+
+#[test]
+fn a_port_that_nobody_listens_at_is_told_of() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let address = format!("http://{}/run", listener.local_addr().expect("an address"));
+    drop(listener);
+    let error = open(&address).map(|_| ()).expect_err("is refused");
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+}
+
+#[test]
+fn a_page_that_is_no_recording_is_told_what_could_be_read() {
+    let page = b"<!doctype html><title>Index of /</title>".to_vec();
+    let (_, address) = Server::with_file(page).start();
+    let error = open(&address).map(|_| ()).expect_err("is refused");
+    assert!(error.to_string().contains("none of MCAP"), "{error}");
 }
 
 #[test]

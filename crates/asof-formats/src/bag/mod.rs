@@ -68,7 +68,7 @@ impl BagFile {
         Self::from_storage(storage, crate::default_threads())
     }
 
-    /// Opens whatever can hand out ranges of bytes; `threads` decompress ahead of a reader.
+    /// Opens whatever can hand out ranges of bytes; `threads` decompress, the reader's own among them.
     ///
     /// # Errors
     /// As [`BagFile::open`].

@@ -17,8 +17,7 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn open(storage: &dyn Storage) -> Result<Opened, SourceError> {
-    let front = storage.get(0, MAGIC.len() as u64)?;
-    refuse_other_versions(storage, &front)?;
+    refuse_other_versions(storage)?;
     let mut problems = Problems::default();
     let head = storage.get(MAGIC.len() as u64, LONGEST_HEADER)?;
     let parsed = Frame::parse(MAGIC.len() as u64, &head).and_then(|(frame, header)| {
@@ -67,11 +66,13 @@ fn walk(storage: &dyn Storage, from: u64, problems: Problems) -> Result<Opened, 
     Ok(scan.finish())
 }
 
-fn refuse_other_versions(storage: &dyn Storage, front: &[u8]) -> Result<(), SourceError> {
-    if front == MAGIC {
+fn refuse_other_versions(storage: &dyn Storage) -> Result<(), SourceError> {
+    // Older versions have longer names.
+    let front = storage.get(0, 2 * MAGIC.len() as u64)?;
+    if front.starts_with(MAGIC) {
         return Ok(());
     }
-    let line = String::from_utf8_lossy(front);
+    let line = String::from_utf8_lossy(&front);
     let line = line.lines().next().unwrap_or_default();
     let reason = if line.starts_with("#ROSBAG V") || line.starts_with("#ROSRECORD V") {
         format!(

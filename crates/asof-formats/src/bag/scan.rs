@@ -186,11 +186,11 @@ impl<'a> Scan<'a> {
         fields: &Fields<'_>,
         end: u64,
     ) -> Result<u64, SourceError> {
+        if fields.op == Some(op::CHUNK) {
+            return self.salvage_chunk(frame, fields, end);
+        }
         let next = self.find(frame.data(), end)?;
         let what = name_of(fields.op);
-        if fields.op == Some(op::CHUNK) {
-            return Ok(self.salvage_chunk(frame, fields, next, end));
-        }
         let (kind, message) = match next {
             Some(next) => (
                 ProblemKind::BadRecord,
@@ -214,9 +214,8 @@ impl<'a> Scan<'a> {
         &mut self,
         frame: Frame,
         fields: &Fields<'_>,
-        next: Option<u64>,
         end: u64,
-    ) -> u64 {
+    ) -> Result<u64, SourceError> {
         let message = format!(
             "a chunk record of {} bytes reaches past the end of the file, which holds {} of them; what is readable of it is kept",
             frame.data_len,
@@ -226,12 +225,12 @@ impl<'a> Scan<'a> {
             .push(Problem::at(ProblemKind::Truncated, frame.at, message));
         if fields.compression == Some(b"none") {
             // The records found behind its head are its own messages.
-            return frame.data();
+            return Ok(frame.data());
         }
-        let chunk_end = next.unwrap_or(end);
+        let chunk_end = self.find_behind_chunk(frame.data(), end)?.unwrap_or(end);
         let size = u64::from(fields.size.unwrap_or(0));
         self.push(SectionKind::Chunk, frame.at, chunk_end, size);
-        chunk_end
+        Ok(chunk_end)
     }
 
     fn step_over_garbage(&mut self, at: u64, end: u64) -> Result<u64, SourceError> {
@@ -242,6 +241,22 @@ impl<'a> Scan<'a> {
         self.problems
             .push(Problem::at(ProblemKind::Garbage, at, message));
         Ok(next)
+    }
+
+    /// The first record from `from` on that cannot be part of a compressed chunk. Connections and messages can: what is
+    /// compressed has some of its contents in it as they are.
+    fn find_behind_chunk(&self, from: u64, end: u64) -> Result<Option<u64>, SourceError> {
+        let mut from = from;
+        while let Some(at) = self.find(from, end)? {
+            let head = self.storage.get(at, 4 + LONGEST_HEADER.min(4096) + 4)?;
+            let parsed = Frame::parse(at, &head).and_then(|(_, header)| Fields::parse(header));
+            let found = parsed.and_then(|fields| fields.op);
+            if matches!(found, Some(op::CHUNK | op::INDEX | op::CHUNK_INFO)) {
+                return Ok(Some(at));
+            }
+            from = at + 1;
+        }
+        Ok(None)
     }
 
     /// The first place from `from` on at which a record starts beyond reasonable doubt.

@@ -25,9 +25,11 @@ pub struct ConvertOptions {
     pub query: Query,
     /// New names of topics, by their old ones.
     pub rename: BTreeMap<String, String>,
-    /// Whether standard types of ROS 1 become those of ROS 2; what has no counterpart there stays as it is, and
-    /// is counted.
+    /// Whether messages of ROS 1 become those of ROS 2, where `definitions` has their types; what has no counterpart
+    /// there stays as it is, and is counted.
     pub to_ros2: bool,
+    /// The types of ROS 2.
+    pub definitions: Definitions,
     /// Stop before the next message once the output has this many bytes; [`Converted::next`] says where.
     pub bytes: Option<u64>,
     /// Whether attachments come along.
@@ -48,6 +50,7 @@ impl Default for ConvertOptions {
             query: Query::all(),
             rename: BTreeMap::new(),
             to_ros2: false,
+            definitions: Definitions::standard(),
             bytes: None,
             attachments: true,
             metadata: true,
@@ -184,12 +187,12 @@ pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
     if !options.to_ros2 || summary.profile != "ros1" {
         return summary.profile.clone();
     }
-    let definitions = Definitions::standard();
     let mut chosen = summary.channels.iter().filter(|entry| {
         let topics = &options.query.topics;
         topics.contains(&entry.channel.topic) && entry.channel.message_encoding == "ros1"
     });
-    let is_whole = chosen.all(|entry| Transcoder::new(&entry.channel, &definitions).is_ok());
+    let is_whole =
+        chosen.all(|entry| Transcoder::new(&entry.channel, &options.definitions).is_ok());
     let profile = if is_whole { "ros2" } else { "" };
     profile.to_owned()
 }
@@ -439,7 +442,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         }
         let mut transcoder = None;
         if self.options.to_ros2 && channel.message_encoding == "ros1" {
-            match Transcoder::new(channel, &Definitions::standard()) {
+            match Transcoder::new(channel, &self.options.definitions) {
                 Ok(found) => transcoder = Some(Arc::new(found)),
                 Err(reason) => {
                     let kept = Kept {

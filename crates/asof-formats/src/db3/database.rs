@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use asof_core::{Channel, Problem, ProblemKind, Schema, SourceError};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::definitions::{Definitions, Era};
+use crate::yaml::first_document;
 
 /// A file that any number of threads may read, each on a connection of its own.
 pub(crate) struct Database {
@@ -159,7 +161,9 @@ impl Database {
 
     pub fn layout(&self) -> Result<Layout, SourceError> {
         let columns = |connection: &Connection, table: &str| {
-            let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
+            let sql = "SELECT name FROM pragma_table_info(?1) WHERE NOT EXISTS
+                (SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ?1 COLLATE NOCASE)";
+            let mut statement = connection.prepare(sql)?;
             let names = statement.query_map([table], |row| row.get::<_, String>(0))?;
             names.collect::<Result<Vec<String>, _>>()
         };
@@ -212,6 +216,9 @@ impl Database {
         };
         let connection = Connection::open_with_flags(format!("{}{query}", uri(&self.path)), flags)?;
         connection.busy_timeout(Duration::from_secs(5))?;
+        // No recorder makes views; one that stands for a table can be a program without an end.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         if self.cut.is_some() {
             // Without it SQLite reads nothing at all of a file that is shorter than it says. Nothing is written.
             connection.pragma_update(None, "writable_schema", true)?;
@@ -258,10 +265,10 @@ pub(crate) fn define(
         let schema = known.entry(name.clone()).or_insert_with(|| {
             let (encoding, data) = match embedded.get(name).filter(|(_, text)| !text.is_empty()) {
                 Some((encoding, text)) => (encoding.clone(), text.clone()),
-                None => match definitions.full_text_of(name, era) {
-                    Some(text) => ("ros2msg".to_owned(), text),
+                None => match definitions.definition_of(name, era) {
+                    Ok(found) => (found.encoding.to_owned(), found.text),
                     // As rosbag2 itself does in MCAP: the name alone.
-                    None => (String::new(), String::new()),
+                    Err(_) => (String::new(), String::new()),
                 },
             };
             Arc::new(Schema {
@@ -357,8 +364,8 @@ fn metadata(connection: &Connection) -> Result<Vec<(u64, String)>, rusqlite::Err
 /// How many messages the recorder says there are, by the file's numbers for topics; `None` where it does not
 /// say it in a way that leaves no doubt.
 pub(crate) fn declared_counts(metadata: &str, topics: &[Topic]) -> Option<BTreeMap<i64, u64>> {
-    let documents = yaml_rust2::YamlLoader::load_from_str(metadata).ok()?;
-    let described = documents.first()?["topics_with_message_count"].as_vec()?;
+    let document = first_document(metadata)?;
+    let described = document["topics_with_message_count"].as_vec()?;
     let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
     for entry in described {
         let name = entry["topic_metadata"]["name"].as_str()?;

@@ -12,6 +12,7 @@ use super::filling::ZSTD;
 use super::mapped::{MappedMessages, Unusable};
 use super::pages::{PageError, PageRow, Payload};
 use crate::problems::Problems;
+use crate::storage::read_exact_at;
 
 /// The messages of a file in parts that are loaded at once, by id.
 #[derive(Debug, Default)]
@@ -49,6 +50,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// A row, if it is a message.
+    #[inline]
     pub fn new(row: &PageRow, file: &[u8]) -> Option<Self> {
         let on_one_page = row.payload.on_one_page(file);
         Some(Found {
@@ -64,8 +66,10 @@ impl Found {
 /// A section is closed at this many bytes, or messages.
 const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
-/// Files from this size on are scanned by several threads.
-const WORTH_A_THREAD: usize = 4 << 20;
+/// So many bytes, or messages in an index, are worth a thread. A thread may start late on a busy machine, and whoever
+/// opens a file waits for it.
+const BYTES_WORTH_A_THREAD: usize = 32 << 20;
+const MESSAGES_WORTH_A_THREAD: u64 = 500_000;
 /// Files from this size on are opened by their index of times, where that is enough; a smaller one is looked
 /// through as fast, and more is known of it then.
 const WORTH_AN_INDEX: usize = 16 << 20;
@@ -109,7 +113,8 @@ impl Directory {
                 return Err(Unusable::Changed);
             }
             let mut sections = sections_by_leaves(pages)?;
-            let parts = threads.max(1);
+            let worth = counts.values().sum::<u64>() / MESSAGES_WORTH_A_THREAD;
+            let parts = threads.min(worth as usize).max(1);
             let each: Vec<usize> = (0..parts).collect();
             let found = in_threads(&each, |&part| times_of(pages, root, &sections, part, parts));
             for times in found {
@@ -175,7 +180,7 @@ impl Directory {
             if !pages.is_unchanged() {
                 return Err(Unusable::Changed);
             }
-            let threads = threads.min(file.len() / WORTH_A_THREAD).max(1);
+            let threads = threads.min(file.len() / BYTES_WORTH_A_THREAD).max(1);
             let parts = pages.table().parts(file, threads);
             let scanned = in_threads(&parts, |part| PartialScan::run(pages, part));
             let (mut directory, mut odd, mut overflow) = (Directory::default(), 0, 0);
@@ -364,8 +369,8 @@ fn times_of(
         times.range = times.range.cover_stamp(Stamp::from_nanos(time));
         Ok(())
     };
-    let file = pages.map().bytes();
-    pages.table().times(file, root, part, parts, visit)?;
+    let read = |to: &mut [u8], start| read_exact_at(pages.file(), to, start);
+    pages.table().times(read, root, part, parts, visit)?;
     Ok(found)
 }
 

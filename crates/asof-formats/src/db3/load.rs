@@ -52,6 +52,10 @@ impl Db3Shared {
                 rows: Vec::with_capacity(section.rows as usize),
                 apart: Vec::new(),
                 stretch: 0..0,
+                stretch_at_most: section
+                    .bytes
+                    .saturating_mul(FITTING)
+                    .saturating_add(FITTING_AND),
                 touched: 0..0,
                 seen: Seen::new(self.topics.len()),
             };
@@ -113,6 +117,7 @@ impl Db3Shared {
     }
 
     /// A message without its payload.
+    #[inline]
     fn row(&self, section: usize, id: i64, channel: u32, log_time: Stamp) -> Row {
         let base = self.directory.sections[section].base;
         Row {
@@ -231,6 +236,7 @@ struct Gathered<'a> {
     apart: Vec<(usize, Found)>,
     /// Where in the file the others lie.
     stretch: Range<usize>,
+    stretch_at_most: u64,
     /// Where in the file anything was looked at.
     touched: Range<usize>,
     seen: Seen,
@@ -306,15 +312,11 @@ impl Gathered<'_> {
     }
 
     /// Whether a payload can stay where it is, beside those that do already.
+    #[inline]
     fn stretch_to(&mut self, payload: &Payload) -> bool {
         let place = payload.offset..payload.offset + payload.len as usize;
         let stretched = union(&self.stretch, &place);
-        let most = self
-            .section
-            .bytes
-            .saturating_mul(FITTING)
-            .saturating_add(FITTING_AND);
-        let is_fitting = stretched.len() as u64 <= most;
+        let is_fitting = stretched.len() as u64 <= self.stretch_at_most;
         if is_fitting {
             self.stretch = stretched;
         }
@@ -337,12 +339,14 @@ impl Gathered<'_> {
             self.rows[place].offset = start as u64;
             self.rows[place].len = (filling.used - start) as u64;
         }
-        let (mut lost, mut places) = (lost.into_iter().peekable(), 0..);
-        self.rows.retain(|_| {
-            places
-                .next()
-                .is_none_or(|place| lost.next_if_eq(&place).is_none())
-        });
+        if !lost.is_empty() {
+            let (mut lost, mut places) = (lost.into_iter().peekable(), 0..);
+            self.rows.retain(|_| {
+                places
+                    .next()
+                    .is_none_or(|place| lost.next_if_eq(&place).is_none())
+            });
+        }
         self.shared.take_note(self.index, &self.seen);
         let fetch = |range: &Range<usize>| {
             let map = self.pages.map();
@@ -396,6 +400,7 @@ impl Gathered<'_> {
 }
 
 /// The smallest range that holds both.
+#[inline]
 fn union(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     if one.is_empty() {
         return other.clone();

@@ -23,7 +23,7 @@ pub(crate) struct MappedMessages {
     change_counter: [u8; 4],
     /// Closing any handle of a file gives up all locks that this process has on it, those of SQLite
     /// included; so it stays open.
-    _file: File,
+    file: File,
 }
 
 /// Opening looks at every page with messages, and reading looks at it again soon: so much may stay in memory.
@@ -63,7 +63,7 @@ impl MappedMessages {
             table,
             times,
             change_counter,
-            _file: file,
+            file,
         })
     }
 
@@ -79,6 +79,10 @@ impl MappedMessages {
     /// The first page of an index that has the time of every message, if there is one.
     pub fn times(&self) -> Option<u32> {
         self.times
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     pub fn map(&self) -> &Mapped {

@@ -3,6 +3,7 @@
 mod database;
 mod directory;
 mod filling;
+mod kept;
 mod load;
 mod mapped;
 mod pages;
@@ -25,6 +26,7 @@ use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use database::{Database, Topic};
 use directory::Directory;
+use kept::KeptPages;
 use mapped::MappedMessages;
 
 /// A `.db3` file as a [`Source`].
@@ -131,6 +133,9 @@ impl std::fmt::Debug for Db3File {
     }
 }
 
+/// Mapped sections that may be loaded before they are asked for.
+const MAPPED_AHEAD: usize = 16;
+
 /// What all readers of a file share.
 pub(crate) struct Db3Shared {
     name: String,
@@ -143,6 +148,7 @@ pub(crate) struct Db3Shared {
     directory: Directory,
     /// The messages without SQLite, where that goes.
     mapped: Option<MappedMessages>,
+    _kept: KeptPages,
     /// What the recorder wrote about the recording, by row.
     metadata: Vec<(u64, String)>,
     report: Report,
@@ -156,6 +162,16 @@ impl Sections for Db3Shared {
 
     fn threads(&self) -> usize {
         self.threads
+    }
+
+    fn sections_ahead(&self) -> usize {
+        // Mapped ones take next to no memory. The more there are, the less a thread that has to wait for the
+        // processor holds up the others.
+        if self.mapped.is_some() {
+            MAPPED_AHEAD
+        } else {
+            sections::usually_ahead(self.threads)
+        }
     }
 
     fn range_of(&self, section: usize) -> TimeRange {
@@ -196,6 +212,8 @@ impl Db3Shared {
             threads,
             ref definitions,
             map,
+            map_pages,
+            ..
         } = options;
         let database = Database::open(path, &name, map)?;
         let layout = database.layout()?;
@@ -214,12 +232,21 @@ impl Db3Shared {
         }
         problems.extend(database.missing_end());
         problems.extend(database.stale_view());
-        let mut mapped = MappedMessages::open(&database, path, map)
+        let mut mapped = MappedMessages::open(&database, path, map || map_pages)
             .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
             .ok();
         let text = layout.metadata.last().map(|(_, text)| text.as_str());
         let declared = text.and_then(|text| database::declared_counts(text, &topics));
         let directory = Directory::of(&database, &mut mapped, declared, threads, &mut problems)?;
+        let kept = match &mapped {
+            Some(pages) if map => KeptPages::of(pages.map()),
+            Some(pages) => {
+                // Whoever maps nothing else counts every page.
+                pages.map().give_up_pages();
+                KeptPages::none()
+            }
+            None => KeptPages::none(),
+        };
         let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
         let shared = Db3Shared {
             name,
@@ -231,6 +258,7 @@ impl Db3Shared {
                 .collect(),
             directory,
             mapped,
+            _kept: kept,
             metadata: layout.metadata,
             report: Report::new(problems),
             pool: Arc::default(),
@@ -273,10 +301,13 @@ impl Db3Shared {
     }
 
     fn channel_of(&self, topic: i64) -> Option<u32> {
-        self.topics
-            .binary_search(&topic)
-            .ok()
-            .map(|index| index as u32)
+        // Recorders count topics from one on.
+        let usual = topic.wrapping_sub(*self.topics.first()?) as usize;
+        if self.topics.get(usual) == Some(&topic) {
+            return Some(usual as u32);
+        }
+        let place = self.topics.binary_search(&topic);
+        place.ok().map(|place| place as u32)
     }
 
     fn report(&self, problem: Problem) {
@@ -366,6 +397,25 @@ mod tests {
             rows.collect::<Vec<_>>()
         };
         assert!(last(&indexed) == last(&by_sqlite));
+    }
+
+    #[test]
+    fn pages_are_read_unless_nothing_at_all_is_to_be_mapped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.db3");
+        scattered(&path);
+        let is_mapped = |map, map_pages| {
+            let options = OpenOptions {
+                map,
+                map_pages,
+                ..OpenOptions::default()
+            };
+            let opened = Db3Shared::open(&path, "run".into(), &options);
+            opened.expect("opens").mapped.is_some()
+        };
+        assert!(is_mapped(true, true));
+        assert!(is_mapped(false, true));
+        assert!(!is_mapped(false, false));
     }
 
     #[test]

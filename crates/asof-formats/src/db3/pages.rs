@@ -134,7 +134,7 @@ impl Table {
             leaf: Leaf::default(),
             looked_at: 0,
             behind: None,
-            state: State::NotStarted,
+            has_started: false,
         }
     }
 
@@ -238,10 +238,11 @@ impl Table {
     }
 
     /// The row in the cell at `cell` of a leaf.
+    #[inline]
     fn row(&self, page: &[u8], number: u32, cell: Cell) -> Result<PageRow, &'static str> {
         let len = usize::try_from(cell.len)
             .ok()
-            .filter(|&len| len.div_ceil(self.page_size) <= self.pages as usize)
+            .filter(|&len| len <= self.pages as usize * self.page_size)
             .ok_or("a record is larger than the file")?;
         let local = self.local(len);
         let record = page
@@ -252,9 +253,21 @@ impl Table {
         } else {
             0
         };
-        if let Some(row) = self.usual_row(record, len, number, cell, next) {
-            return Ok(row);
+        match self.usual_row(record, len, number, cell, next) {
+            Some(row) => Ok(row),
+            None => self.unusual_row(record, len, number, cell, next),
         }
+    }
+
+    /// A row of whatever values there are.
+    fn unusual_row(
+        &self,
+        record: &[u8],
+        len: usize,
+        number: u32,
+        cell: Cell,
+        next: u32,
+    ) -> Result<PageRow, &'static str> {
         let short = "a record is shorter than its columns";
         let (header_len, mut at) = varint(record, 0).ok_or(short)?;
         let header_len = usize::try_from(header_len).map_err(|_| short)?;
@@ -280,7 +293,7 @@ impl Table {
             } else if column == time {
                 row.time = integer(record, body, kind)?;
             } else if column == data && kind >= 12 {
-                let here = local.checked_sub(body).ok_or(short)?;
+                let here = record.len().checked_sub(body).ok_or(short)?;
                 row.payload = Payload {
                     offset: self.place_of(number).start + cell.start + body,
                     len: u32::try_from(size).map_err(|_| "a payload is too large")?,
@@ -348,22 +361,16 @@ pub(crate) struct Rows<'a> {
     /// Pages so far: a tree has each page once.
     looked_at: u32,
     behind: Option<i64>,
-    state: State,
+    has_started: bool,
 }
 
+/// A leaf, and the rows on it that come next.
 #[derive(Default)]
 struct Leaf<'a> {
     number: u32,
     page: &'a [u8],
-    cells: usize,
-    next: usize,
-}
-
-#[derive(PartialEq, Eq)]
-enum State {
-    NotStarted,
-    Going,
-    Over,
+    /// Where on the page each cell is, in two bytes.
+    cells: &'a [u8],
 }
 
 /// The start of a leaf's cell.
@@ -375,52 +382,62 @@ struct Cell {
     start: usize,
 }
 
-impl<'a> Rows<'a> {
+impl Rows<'_> {
     /// The page that the last row was on.
     pub fn page(&self) -> u32 {
         self.leaf.number
     }
 
-    fn step(&mut self) -> Result<Option<PageRow>, PageError> {
-        if self.state == State::NotStarted {
-            self.state = State::Going;
-            self.descend(self.table.root)?;
-        }
-        loop {
-            while self.leaf.next < self.leaf.cells {
-                let (number, page) = (self.leaf.number, self.leaf.page);
-                let refused = |what| PageError { page: number, what };
-                let cell = cell(page, self.leaf.next).ok_or(refused("a cell leaves its page"))?;
-                self.leaf.next += 1;
-                if cell.id < self.first {
-                    continue;
-                }
-                if cell.id > self.last {
-                    return Ok(None);
-                }
-                if self.behind.is_some_and(|behind| behind >= cell.id) {
-                    return Err(refused("its rows are not in order"));
-                }
-                self.behind = Some(cell.id);
-                return self
-                    .table
-                    .row(page, number, cell)
-                    .map(Some)
-                    .map_err(refused);
-            }
-            // The next leaf: the next child of the nearest page above that has one.
-            let Some((number, child)) = self.path.pop() else {
-                return Ok(None);
+    /// The next row of the leaf; `None` behind its last one, and behind the last that is wanted.
+    #[inline]
+    fn next_of_leaf(&mut self) -> Option<Result<PageRow, &'static str>> {
+        while let Some((at, rest)) = self.leaf.cells.split_first_chunk() {
+            self.leaf.cells = rest;
+            let Some(cell) = cell(self.leaf.page, u16::from_be_bytes(*at).into()) else {
+                return Some(Err("a cell leaves its page"));
             };
-            let page = self.interior(number)?;
+            if cell.id < self.first {
+                continue;
+            }
+            if cell.id > self.last {
+                self.end();
+                return None;
+            }
+            if self.behind.is_some_and(|behind| behind >= cell.id) {
+                return Some(Err("its rows are not in order"));
+            }
+            self.behind = Some(cell.id);
+            return Some(self.table.row(self.leaf.page, self.leaf.number, cell));
+        }
+        None
+    }
+
+    /// Goes on to the next leaf: the next child of the nearest page above that has one.
+    #[inline(never)]
+    fn next_leaf(&mut self) -> Result<bool, PageError> {
+        if !self.has_started {
+            self.has_started = true;
+            self.descend(self.table.root)?;
+            return Ok(true);
+        }
+        while let Some((number, child)) = self.path.pop() {
+            let page = self.table.page(self.file, number)?;
             if let Some(below) =
                 child_of(page, child).map_err(|what| PageError { page: number, what })?
             {
                 self.path.push((number, child + 1));
                 self.descend(below)?;
                 self.look_ahead(page, child);
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    fn end(&mut self) {
+        self.leaf.cells = &[];
+        self.path.clear();
+        self.has_started = true;
     }
 
     /// Has the processor fetch what the next leaves will be asked for while this one is read: no cache has seen
@@ -431,10 +448,11 @@ impl<'a> Rows<'a> {
             self.table.page(self.file, number).ok()
         };
         if let Some(page) = leaf(child + 1) {
-            touch_cells(page);
+            fetch_cells(page);
         }
-        if let Some(page) = leaf(child + 2) {
-            std::hint::black_box(page[0] ^ page[64]);
+        if let Some(page) = leaf(child + 3) {
+            fetch(page, 0);
+            fetch(page, 64);
         }
     }
 
@@ -447,19 +465,18 @@ impl<'a> Rows<'a> {
                 return Err(refused("the tree has circles"));
             }
             let page = self.table.page(self.file, number)?;
-            let cells = usize::from(be16(page, 3).unwrap_or(0));
             match page[0] {
                 LEAF => {
-                    let next = 0;
+                    let cells = cells_of(page).ok_or(refused("its cells leave it"))?;
                     self.leaf = Leaf {
                         number,
                         page,
                         cells,
-                        next,
                     };
                     return Ok(());
                 }
                 INTERIOR => {
+                    let cells = usize::from(be16(page, 3).unwrap_or(0));
                     let mut child = 0;
                     while child < cells && key(page, child).map_err(refused)? < self.first {
                         child += 1;
@@ -472,47 +489,68 @@ impl<'a> Rows<'a> {
             }
         }
     }
-
-    fn interior(&self, number: u32) -> Result<&'a [u8], PageError> {
-        self.table.page(self.file, number)
-    }
 }
 
 impl Iterator for Rows<'_> {
     type Item = Result<PageRow, PageError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Over {
-            return None;
+        loop {
+            let refused = match self.next_of_leaf() {
+                Some(Ok(row)) => return Some(Ok(row)),
+                Some(Err(what)) => PageError {
+                    page: self.leaf.number,
+                    what,
+                },
+                None => match self.next_leaf() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(refused) => refused,
+                },
+            };
+            self.end();
+            return Some(Err(refused));
         }
-        let step = self.step().transpose();
-        if !matches!(step, Some(Ok(_))) {
-            self.state = State::Over;
-        }
-        step
     }
 }
 
-/// A look at each cell without any decision between them, so that the processor waits for all at once and not for
-/// one after the other.
-fn touch_cells(page: &[u8]) {
-    let cells = usize::from(be16(page, 3).unwrap_or(0));
-    let pointers = page
-        .get(8..)
-        .unwrap_or_default()
-        .chunks_exact(2)
-        .take(cells);
-    let first_bytes = pointers.map(|at| {
-        let at = usize::from(u16::from_be_bytes([at[0], at[1]]));
-        page.get(at).copied().unwrap_or(0)
-    });
-    std::hint::black_box(first_bytes.fold(0, std::ops::BitXor::bitxor));
+/// Where the cells of a leaf are, in two bytes each.
+fn cells_of(page: &[u8]) -> Option<&[u8]> {
+    page.get(8..8 + 2 * usize::from(be16(page, 3)?))
 }
 
-/// The start of cell `index` of a leaf.
+/// Has the processor fetch the start of each cell of a leaf. Most of them end on the line that follows.
+fn fetch_cells(page: &[u8]) {
+    const START: usize = 24;
+    for at in cells_of(page).unwrap_or_default().chunks_exact(2) {
+        let at = usize::from(u16::from_be_bytes([at[0], at[1]]));
+        fetch(page, at);
+        fetch(page, at + START);
+    }
+}
+
+/// A hint that the byte at `at` is looked at soon.
 #[inline]
-fn cell(page: &[u8], index: usize) -> Option<Cell> {
-    let at = usize::from(be16(page, 8 + 2 * index)?);
+#[cfg_attr(
+    target_arch = "x86_64",
+    allow(unsafe_code, reason = "there is no safe way to say it")
+)]
+fn fetch(bytes: &[u8], at: usize) {
+    let Some(byte) = bytes.get(at) else { return };
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint to the processor, which reads nothing for us and ignores what it cannot reach.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::hint::black_box(*byte);
+}
+
+/// The start of the cell at `at` of a leaf.
+#[inline]
+fn cell(page: &[u8], at: usize) -> Option<Cell> {
     let (len, at) = varint(page, at)?;
     let (id, start) = varint(page, at)?;
     let id = id.cast_signed();
@@ -571,14 +609,17 @@ fn integer(record: &[u8], at: usize, kind: u64) -> Result<Option<i64>, &'static 
 /// A number of up to nine bytes, and what is behind it.
 #[inline]
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    // Nearly all are of one or two bytes.
-    let first = *bytes.get(at)?;
-    if first < 0x80 {
-        return Some((first.into(), at + 1));
-    }
-    let second = *bytes.get(at + 1)?;
-    if second < 0x80 {
-        return Some((u64::from(first & 0x7f) << 7 | u64::from(second), at + 2));
+    // Nearly all are of up to four bytes. Seven bits of each count; the last one has its highest bit clear.
+    if let Some(word) = be32(bytes, at) {
+        let before_last = (!word & 0x8080_8080).leading_zeros() / 8;
+        if before_last < 4 {
+            let bits = word >> (24 - 8 * before_last);
+            let value = bits & 0x7f
+                | bits >> 1 & 0x7f << 7
+                | bits >> 2 & 0x7f << 14
+                | bits >> 3 & 0x7f << 21;
+            return Some((value.into(), at + before_last as usize + 1));
+        }
     }
     long_varint(bytes, at)
 }

@@ -1,9 +1,12 @@
 //! Definitions of ROS 2 types, for recordings that do not carry their own.
 //!
 //! Bags of ROS 2 before Iron name types and do not define them. The types of the standard packages are
-//! known here; others are looked up in folders of `.msg` files.
+//! known here; others are looked up in folders of `.msg` and `.idl` files.
+
+mod idl;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -13,6 +16,18 @@ use std::sync::LazyLock;
 pub struct Definitions {
     /// `package/Type` to its file. Files come before what is built in.
     files: BTreeMap<String, PathBuf>,
+    /// The same for types that are defined in IDL; those with a `.msg` file are in both.
+    idl_files: BTreeMap<String, PathBuf>,
+    /// `Type` to a file that lies in a folder by itself, so that no package is known of it.
+    bare_files: BTreeMap<String, PathBuf>,
+}
+
+/// A definition of a type and of all that it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FullDefinition {
+    /// `ros2msg` or `ros2idl`, as MCAP calls them.
+    pub encoding: &'static str,
+    pub text: String,
 }
 
 /// Which of the standard types' layouts is meant: three of them changed.
@@ -46,7 +61,8 @@ impl Definitions {
         Definitions::default()
     }
 
-    /// The standard types, and every `package/msg/Type.msg` below these folders.
+    /// The standard types, and those that are defined below these folders: see
+    /// [`add_folder`](Definitions::add_folder).
     ///
     /// # Errors
     /// When one of the folders cannot be read.
@@ -55,22 +71,77 @@ impl Definitions {
     ) -> std::io::Result<Self> {
         let mut definitions = Definitions::default();
         for folder in folders {
-            // The outermost folder must be readable; those below are taken as they come.
-            std::fs::read_dir(folder.as_ref())?;
-            definitions.search(folder.as_ref(), DEEPEST);
+            definitions.add_folder(folder.as_ref())?;
         }
         Ok(definitions)
+    }
+
+    /// Takes in every `package/msg/Type.msg` below a folder, and `.idl` files for types that have no other; returns
+    /// how many files there were. Folders that were added earlier come first.
+    ///
+    /// A package is called what its `package.xml` says, or else like its folder. Files that lie in the given folder
+    /// itself stand in for types of whatever package, where nothing else defines them.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn add_folder(&mut self, folder: &Path) -> std::io::Result<usize> {
+        // The outermost folder must be readable; those below are taken as they come.
+        std::fs::read_dir(folder)?;
+        let folder = folder.canonicalize()?;
+        let mut search = Search {
+            definitions: self,
+            root: &folder,
+            packages: HashMap::new(),
+            files: 0,
+        };
+        search.folder(&folder, DEEPEST);
+        Ok(search.files)
     }
 
     /// The full definition of a type (`package/msg/Type` or `package/Type`): its own text, then that of
     /// every type that it needs, as MCAP's `ros2msg` wants it. `None` where one of them is not known.
     pub fn full_text(&self, name: &str) -> Option<String> {
-        self.full_text_of(name, Era::Humble)
+        self.full_text_of(name, Era::Humble).ok()
     }
 
-    pub(crate) fn full_text_of(&self, name: &str, era: Era) -> Option<String> {
-        let name = short_name(name)?;
-        let mut full = self.text(&name, era)?;
+    /// Which type keeps another from being known: itself, or one that it needs. `None` where it is known.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// std::fs::create_dir(folder.path().join("my_robot"))?;
+    /// std::fs::write(folder.path().join("my_robot/Base.msg"), "Wheel[4] wheels")?;
+    /// let definitions = asof_formats::Definitions::with_folders([folder.path()])?;
+    /// let missing = definitions.missing_for("my_robot/msg/Base");
+    /// assert_eq!(missing.as_deref(), Some("my_robot/msg/Wheel"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn missing_for(&self, name: &str) -> Option<String> {
+        self.definition_of(name, Era::Humble).err()
+    }
+
+    /// A definition in either language; the error is the type that is not known.
+    pub(crate) fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, String> {
+        let in_messages = self.full_text_of(name, era).map(|text| FullDefinition {
+            encoding: "ros2msg",
+            text,
+        });
+        in_messages.or_else(|missing| {
+            if self.idl_files.is_empty() {
+                return Err(missing);
+            }
+            let text = self.full_idl_of(name, era)?;
+            Ok(FullDefinition {
+                encoding: "ros2idl",
+                text,
+            })
+        })
+    }
+
+    /// The error is the type that is not known.
+    fn full_text_of(&self, name: &str, era: Era) -> Result<String, String> {
+        let name = short_name(name).ok_or_else(|| name.to_owned())?;
+        let known = |name: &str| self.text(name, era).ok_or_else(|| long_name(name));
+        let mut full = known(&name)?;
         let mut seen: HashSet<String> = HashSet::from([name.clone()]);
         let mut waiting: Vec<String> = needed_by(&full, &name);
         waiting.reverse();
@@ -78,32 +149,50 @@ impl Definitions {
             if !seen.insert(needed.clone()) {
                 continue;
             }
-            let text = self.text(&needed, era)?;
+            let text = known(&needed)?;
             if !full.ends_with('\n') && !full.is_empty() {
                 full.push('\n');
             }
             let _ = write!(full, "{RULE}\nMSG: {needed}\n{text}");
             waiting.extend(needed_by(&text, &needed).into_iter().rev());
         }
-        Some(full)
+        Ok(full)
     }
 
     fn text(&self, name: &str, era: Era) -> Option<String> {
         if let Some(path) = self.files.get(name) {
-            let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= LARGEST_FILE);
-            return is_small
-                .then(|| std::fs::read_to_string(path).ok())
-                .flatten();
+            return read(path);
         }
         let older = (era == Era::BeforeHumble)
             .then(|| STANDARD.get(format!("{name} before humble").as_str()))
             .flatten();
-        older
-            .or_else(|| STANDARD.get(name))
-            .map(|&text| text.to_owned())
+        let standard = older.or_else(|| STANDARD.get(name));
+        if let Some(&text) = standard {
+            return Some(text.to_owned());
+        }
+        let (_, kind) = name.split_once('/')?;
+        self.bare_files.get(kind).and_then(|path| read(path))
     }
+}
 
-    fn search(&mut self, folder: &Path, depth: usize) {
+fn read(path: &Path) -> Option<String> {
+    let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= LARGEST_FILE);
+    is_small
+        .then(|| std::fs::read_to_string(path).ok())
+        .flatten()
+}
+
+/// A walk through a folder.
+struct Search<'a> {
+    definitions: &'a mut Definitions,
+    root: &'a Path,
+    /// By folder, what a `package.xml` in it says.
+    packages: HashMap<PathBuf, Option<String>>,
+    files: usize,
+}
+
+impl Search<'_> {
+    fn folder(&mut self, folder: &Path, depth: usize) {
         let Ok(entries) = std::fs::read_dir(folder) else {
             return;
         };
@@ -112,27 +201,61 @@ impl Definitions {
         for path in paths {
             if path.is_dir() {
                 if depth > 0 {
-                    self.search(&path, depth - 1);
+                    self.folder(&path, depth - 1);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "msg")
-                && let Some(name) = name_by_path(&path)
-            {
-                self.files.entry(name).or_insert(path);
+            } else {
+                self.file(path);
             }
+        }
+    }
+
+    fn file(&mut self, path: PathBuf) {
+        let extension = path.extension().and_then(OsStr::to_str);
+        let (Some(extension @ ("msg" | "idl")), Some(name)) = (extension, self.name_by_path(&path))
+        else {
+            return;
+        };
+        self.files += 1;
+        if extension == "idl" {
+            self.definitions.idl_files.entry(name).or_insert(path);
+            return;
+        }
+        let is_bare =
+            path.parent() == Some(self.root) && self.root.file_name() != Some("msg".as_ref());
+        if let (true, Some((_, kind))) = (is_bare, name.split_once('/')) {
+            let bare = &mut self.definitions.bare_files;
+            bare.entry(kind.to_owned()).or_insert(path.clone());
+        }
+        self.definitions.files.entry(name).or_insert(path);
+    }
+
+    /// `…/package/msg/Type.msg`, or `…/package/Type.msg`.
+    fn name_by_path(&mut self, path: &Path) -> Option<String> {
+        let kind = path.file_stem()?.to_str()?;
+        let folder = path.parent()?;
+        let package = if folder.file_name()? == "msg" {
+            folder.parent()?
+        } else {
+            folder
+        };
+        let said = self
+            .packages
+            .entry(package.to_owned())
+            .or_insert_with(|| package_name(&package.join("package.xml")));
+        match said {
+            Some(said) => Some(format!("{said}/{kind}")),
+            None => Some(format!("{}/{kind}", package.file_name()?.to_str()?)),
         }
     }
 }
 
-/// `…/package/msg/Type.msg`, or `…/package/Type.msg`.
-fn name_by_path(path: &Path) -> Option<String> {
-    let kind = path.file_stem()?.to_str()?;
-    let folder = path.parent()?;
-    let package = if folder.file_name()? == "msg" {
-        folder.parent()?.file_name()?
-    } else {
-        folder.file_name()?
-    };
-    Some(format!("{}/{kind}", package.to_str()?))
+/// The name that a `package.xml` gives its package, whose folder may be called otherwise.
+fn package_name(path: &Path) -> Option<String> {
+    let text = read(path)?;
+    let (_, rest) = text.split_once("<name>")?;
+    let (name, _) = rest.split_once("</name>")?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty() && name.chars().all(is_name))
 }
 
 /// `package/Type` of `package/msg/Type` or `package/Type`.
@@ -140,6 +263,13 @@ fn short_name(name: &str) -> Option<String> {
     match *name.split('/').collect::<Vec<_>>() {
         [package, kind] | [package, "msg", kind] => Some(format!("{package}/{kind}")),
         _ => None,
+    }
+}
+
+fn long_name(name: &str) -> String {
+    match name.split_once('/') {
+        Some((package, kind)) => format!("{package}/msg/{kind}"),
+        None => name.to_owned(),
     }
 }
 
@@ -202,7 +332,9 @@ mod tests {
     fn a_marker_of_an_older_distribution_has_its_older_layout() {
         let definitions = Definitions::standard();
         let has_texture = |era| {
-            let text = definitions.full_text_of("visualization_msgs/msg/Marker", era);
+            let text = definitions
+                .full_text_of("visualization_msgs/msg/Marker", era)
+                .ok();
             text.expect("known").contains("texture_resource")
         };
         assert!(has_texture(Era::Humble));
@@ -228,5 +360,98 @@ mod tests {
         assert!(full.contains("MSG: my_robot/Wheel\nfloat64 speed"));
         assert!(full.contains("MSG: geometry_msgs/Point\n"));
         assert_eq!(definitions.full_text("my_robot/msg/Missing"), None);
+    }
+
+    /// A folder with these files.
+    fn folder_of(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("creates");
+            std::fs::write(path, text).expect("writes");
+        }
+        folder
+    }
+
+    #[test]
+    fn a_package_is_called_what_its_description_says() {
+        let folder = folder_of(&[
+            ("checkout-1.2/msg/Wheel.msg", "float64 speed"),
+            (
+                "checkout-1.2/package.xml",
+                "<package><name>my_robot</name></package>",
+            ),
+        ]);
+        let definitions = Definitions::with_folders([folder.path()]).expect("reads");
+        assert!(definitions.full_text("my_robot/msg/Wheel").is_some());
+        assert!(definitions.full_text("checkout-1.2/msg/Wheel").is_none());
+    }
+
+    #[test]
+    fn bare_files_stand_in_for_types_that_nothing_else_defines() {
+        let folder = folder_of(&[
+            ("Base.msg", "Wheel wheel"),
+            ("Wheel.msg", "float64 speed"),
+            ("Point.msg", "bool wrong"),
+            ("deeper/Motor.msg", "float64 power"),
+        ]);
+        let definitions = Definitions::with_folders([folder.path()]).expect("reads");
+        let full = definitions.full_text("my_robot/msg/Base").expect("known");
+        assert!(
+            full.contains("MSG: my_robot/Wheel\nfloat64 speed"),
+            "{full}"
+        );
+        let point = definitions.full_text("geometry_msgs/msg/Point");
+        assert!(point.is_some_and(|text| text.contains("float64 x")));
+        assert_eq!(definitions.full_text("my_robot/msg/Motor"), None);
+    }
+
+    #[test]
+    fn the_type_that_is_not_known_is_named() {
+        let folder = folder_of(&[("my_robot/msg/Base.msg", "Wheel wheel")]);
+        let definitions = Definitions::with_folders([folder.path()]).expect("reads");
+        let missing = |name| definitions.missing_for(name);
+        assert_eq!(
+            missing("my_robot/msg/Base").as_deref(),
+            Some("my_robot/msg/Wheel")
+        );
+        assert_eq!(
+            missing("my_robot/msg/Arm").as_deref(),
+            Some("my_robot/msg/Arm")
+        );
+        assert_eq!(missing("std_msgs/msg/Header"), None);
+    }
+
+    #[test]
+    fn a_folder_without_definitions_has_none() {
+        let folder = folder_of(&[("notes.txt", "hello")]);
+        let mut definitions = Definitions::standard();
+        assert_eq!(definitions.add_folder(folder.path()).expect("reads"), 0);
+        assert!(definitions.add_folder(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn what_is_defined_in_idl_alone_comes_with_all_that_it_needs() {
+        let base = "#include \"std_msgs/msg/Header.idl\"\n#include \"my_robot/msg/Wheel.idl\"\n\
+            module my_robot { module msg { struct Base { std_msgs::msg::Header header; }; }; };";
+        let folder = folder_of(&[
+            ("my_robot/msg/Base.idl", base),
+            ("my_robot/msg/Wheel.msg", "float64 speed\n"),
+        ]);
+        let definitions = Definitions::with_folders([folder.path()]).expect("reads");
+        let found = definitions.definition_of("my_robot/msg/Base", Era::Humble);
+        let FullDefinition { encoding, text } = found.expect("known");
+        assert_eq!(encoding, "ros2idl");
+        for part in [
+            "my_robot/msg/Base",
+            "std_msgs/msg/Header",
+            "my_robot/msg/Wheel",
+        ] {
+            assert_eq!(text.matches(&format!("IDL: {part}\n")).count(), 1, "{text}");
+        }
+        assert!(text.contains("double speed;"), "{text}");
+        // Where there is both, the shorter language is taken.
+        let wheel = definitions.definition_of("my_robot/msg/Wheel", Era::Humble);
+        assert_eq!(wheel.expect("known").encoding, "ros2msg");
     }
 }

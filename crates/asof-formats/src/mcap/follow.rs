@@ -176,7 +176,7 @@ impl McapFollower {
         if mcap::MAGIC.starts_with(&front) {
             return Ok(Next::Wait);
         }
-        Err(self.unreadable("only an MCAP file can be followed, and this is none"))
+        Err(self.unreadable("only an MCAP file can be followed, and this is none; without following it, what it holds by now can be read"))
     }
 
     fn chunk(&mut self, header: RecordHeader) -> Result<Next, SourceError> {

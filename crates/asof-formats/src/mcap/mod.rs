@@ -67,7 +67,7 @@ pub struct McapFile {
 /// How an MCAP file is read.
 #[derive(Debug, Clone)]
 pub struct McapOptions {
-    /// Threads that decompress ahead of a reader; with 1, the reader does it itself.
+    /// Threads that decompress, the reader's own among them; with more than 1, some do it ahead of the reader.
     pub threads: usize,
 }
 

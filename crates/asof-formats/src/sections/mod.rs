@@ -21,8 +21,13 @@ pub(crate) trait Sections: Send + Sync {
     /// What a person calls the file.
     fn name(&self) -> &str;
 
-    /// Threads that may load ahead of a reader; with 1, the reader does it itself.
+    /// Threads that load, the reader among them.
     fn threads(&self) -> usize;
+
+    /// How many sections may be loaded before the reader asks for them.
+    fn sections_ahead(&self) -> usize {
+        usually_ahead(self.threads())
+    }
 
     /// No message of the section is earlier or later than this.
     fn range_of(&self, section: usize) -> TimeRange;
@@ -53,6 +58,11 @@ pub(crate) trait Sections: Send + Sync {
 
     /// The channels known by now. Only ever grows.
     fn channels(&self) -> Arc<[Arc<Channel>]>;
+}
+
+/// How many sections may be loaded before a reader asks for them, where each takes memory of its own.
+pub(crate) fn usually_ahead(threads: usize) -> usize {
+    threads + 2
 }
 
 /// The messages that match, in order of time.

@@ -1,8 +1,8 @@
 //! Sections loaded ahead of their reader, in order.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use asof_core::SourceError;
 use bytes::Bytes;
@@ -11,15 +11,19 @@ use super::{Loaded, Sections, Wanted};
 
 /// Loads the sections of a plan, in the plan's order, on other threads where that pays.
 ///
-/// At most `threads + 2` sections, and at most [`BYTES_AHEAD`] unless a single one is larger, are loaded
-/// and not yet taken. Dropping it stops the threads after the section that each is at.
+/// The reader is one of the threads: where it would wait, it loads what nobody works on yet. So it rarely sleeps,
+/// and nobody has to be woken for a section that is wanted at once; waking takes longer than loading a small one,
+/// above all on a busy machine.
+///
+/// As many sections as the file allows, and at most [`BYTES_AHEAD`] for each thread unless a single one is larger, are
+/// loaded and not yet taken. Dropping it stops the threads after the section that each is at.
 pub(crate) struct Prefetch {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
 }
 
-/// What may lie loaded and not yet taken.
-const BYTES_AHEAD: u64 = 16 << 20;
+/// What may lie loaded and not yet taken: so much for each thread, and in all.
+const BYTES_AHEAD: u64 = 4 << 20;
+const BYTES_AHEAD_AT_MOST: u64 = 16 << 20;
 /// Plans shorter than this are not worth a thread.
 const WORTH_A_THREAD: usize = 3;
 
@@ -28,11 +32,11 @@ struct Shared {
     wanted: Wanted,
     plan: Vec<usize>,
     state: Mutex<State>,
-    /// Signalled when a section was taken, or no more are wanted.
+    /// Signalled when there is room for more sections, or no more are wanted.
     room: Condvar,
-    /// Signalled when a section was loaded, or a worker is gone.
+    /// Signalled when what the reader waits for is there.
     ready: Condvar,
-    ahead_at_most: usize,
+    bytes_ahead_at_most: u64,
 }
 
 #[derive(Default)]
@@ -43,9 +47,13 @@ struct State {
     taken: usize,
     loaded: BTreeMap<usize, Result<Loaded, SourceError>>,
     bytes_ahead: u64,
+    /// The place that the reader sleeps for.
+    waited_for: Option<usize>,
+    /// Workers that sleep until there is room.
+    idle: usize,
+    /// Workers that are at a section.
+    busy: usize,
     is_closed: bool,
-    /// A worker ended in a panic: what it worked on never comes.
-    is_broken: bool,
 }
 
 impl Prefetch {
@@ -62,21 +70,19 @@ impl Prefetch {
             state: Mutex::default(),
             room: Condvar::new(),
             ready: Condvar::new(),
-            ahead_at_most: threads + 2,
+            bytes_ahead_at_most: (threads as u64 * BYTES_AHEAD).min(BYTES_AHEAD_AT_MOST),
         });
-        let start = |_| {
-            let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name("asof-read".into())
-                .spawn(move || shared.work())
-        };
-        // A system that gives no more threads is served by those that there are, or by the reader alone.
-        let workers = if threads > 1 {
-            (0..threads).map_while(|n| start(n).ok()).collect()
-        } else {
-            Vec::new()
-        };
-        Prefetch { shared, workers }
+        for _ in 1..threads {
+            // One that starts when all is over finds nothing to hold on to, and nobody waits for it.
+            let worker = Arc::downgrade(&shared);
+            let work = move || Weak::upgrade(&worker).inspect(|shared| shared.work());
+            let name = "asof-read".to_owned();
+            if std::thread::Builder::new().name(name).spawn(work).is_err() {
+                // Those that there are will do, or the reader alone.
+                break;
+            }
+        }
+        Prefetch { shared }
     }
 
     /// The next section of the plan; `None` when all were taken.
@@ -84,34 +90,35 @@ impl Prefetch {
         let shared = &self.shared;
         let mut state = shared.lock();
         let place = state.taken;
-        let &section = shared.plan.get(place)?;
-        state.taken += 1;
-        if self.workers.is_empty() {
-            drop(state);
-            return Some(shared.file.load(section, &shared.wanted));
+        if place >= shared.plan.len() {
+            return None;
         }
+        state.taken += 1;
         loop {
             if let Some(result) = state.loaded.remove(&place) {
                 state.bytes_ahead -= shared.bytes_of(place);
-                shared.room.notify_all();
+                shared.wake_idle(&state);
                 return Some(result);
             }
-            if state.is_broken {
-                let (place, reason) = (
-                    shared.file.name().to_owned(),
-                    "a reading thread failed".to_owned(),
-                );
-                return Some(Err(SourceError::Unreadable { place, reason }));
-            }
-            state = shared
-                .ready
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = if let Some(other) = shared.claim(&mut state) {
+                drop(state);
+                let result = shared.load(other);
+                let mut state = shared.lock();
+                state.loaded.insert(other, result);
+                state
+            } else {
+                // Somebody else is at it.
+                state.waited_for = Some(place);
+                let mut state = shared
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state.waited_for = None;
+                state
+            };
         }
     }
-}
 
-impl Prefetch {
     /// The buffers of a section that was taken before, loaded again.
     pub fn reload(&self, section: usize) -> Result<Vec<Bytes>, SourceError> {
         self.shared.file.reload(section, &self.shared.wanted)
@@ -120,50 +127,84 @@ impl Prefetch {
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
+        let mut state = self.shared.lock();
+        state.is_closed = true;
         self.shared.room.notify_all();
-        for worker in self.workers.drain(..) {
-            // A panic of the worker was passed on as an error already.
-            let _ = worker.join();
+        while state.busy > 0 {
+            state = self
+                .shared
+                .ready
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl Shared {
     fn work(&self) {
-        let mut guard = PanicGuard {
-            shared: self,
-            is_armed: true,
-        };
-        while let Some(place) = self.claim() {
-            let result = self.file.load(self.plan[place], &self.wanted);
-            self.lock().loaded.insert(place, result);
-            self.ready.notify_all();
+        while let Some(place) = self.claim_with_room() {
+            let result = self.load(place);
+            let mut state = self.lock();
+            state.busy -= 1;
+            state.loaded.insert(place, result);
+            if state.waited_for == Some(place) || state.is_closed {
+                self.ready.notify_one();
+            }
         }
-        guard.is_armed = false;
     }
 
-    /// The next place to work on, once there is room for it.
-    fn claim(&self) -> Option<usize> {
+    /// A panic is an error of this section: whoever waits for it is not left waiting.
+    fn load(&self, place: usize) -> Result<Loaded, SourceError> {
+        let load = AssertUnwindSafe(|| self.file.load(self.plan[place], &self.wanted));
+        catch_unwind(load).unwrap_or_else(|_| {
+            Err(SourceError::Unreadable {
+                place: self.file.name().to_owned(),
+                reason: "reading it failed".to_owned(),
+            })
+        })
+    }
+
+    /// The next place to work on, if there is room for it.
+    fn claim(&self, state: &mut State) -> Option<usize> {
+        let place = state.next;
+        if place >= self.plan.len() {
+            return None;
+        }
+        let bytes = self.bytes_of(place);
+        // What is asked for already is loaded however large it is.
+        let is_first = place <= state.taken;
+        let has_room = place < state.taken + self.file.sections_ahead()
+            && state.bytes_ahead + bytes <= self.bytes_ahead_at_most;
+        (is_first || has_room).then(|| {
+            state.next += 1;
+            state.bytes_ahead += bytes;
+            place
+        })
+    }
+
+    /// The next place to work on, once there is room for it; `None` when there is nothing more to do.
+    fn claim_with_room(&self) -> Option<usize> {
         let mut state = self.lock();
-        loop {
-            let place = state.next;
-            if state.is_closed || place >= self.plan.len() {
-                return None;
-            }
-            let bytes = self.bytes_of(place);
-            let is_first = place <= state.taken;
-            let has_room = place < state.taken + self.ahead_at_most
-                && state.bytes_ahead + bytes <= BYTES_AHEAD;
-            if is_first || has_room {
-                state.next += 1;
-                state.bytes_ahead += bytes;
+        while !state.is_closed && state.next < self.plan.len() {
+            if let Some(place) = self.claim(&mut state) {
+                state.busy += 1;
                 return Some(place);
             }
+            state.idle += 1;
             state = self
                 .room
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+        None
+    }
+
+    /// Wakes workers when there is room for several sections: being woken for each costs more than loading it.
+    fn wake_idle(&self, state: &State) {
+        let ahead = state.next.saturating_sub(state.taken);
+        if state.idle > 0 && ahead <= self.file.sections_ahead() / 2 {
+            self.room.notify_all();
         }
     }
 
@@ -176,17 +217,122 @@ impl Shared {
     }
 }
 
-/// Tells the reader when its worker ends in a panic, so that it does not wait for ever.
-struct PanicGuard<'a> {
-    shared: &'a Shared,
-    is_armed: bool,
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
 
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if self.is_armed {
-            self.shared.lock().is_broken = true;
-            self.shared.ready.notify_all();
+    use asof_core::{Channel, Row, Stamp, TimeRange, Topics};
+
+    use super::*;
+
+    /// Sections of one message each, loaded after a while that differs; one of them panics.
+    #[derive(Default)]
+    struct Slow {
+        threads: usize,
+        bytes: u64,
+        broken: Option<usize>,
+        taken: AtomicUsize,
+        furthest: AtomicUsize,
+    }
+
+    impl Sections for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn threads(&self) -> usize {
+            self.threads
+        }
+
+        fn range_of(&self, _: usize) -> TimeRange {
+            TimeRange::ALL
+        }
+
+        fn expected_bytes(&self, _: usize) -> u64 {
+            self.bytes
+        }
+
+        fn section_count(&self) -> usize {
+            60
+        }
+
+        fn may_hold(&self, _: usize, _: &Wanted) -> bool {
+            true
+        }
+
+        fn load(&self, section: usize, _: &Wanted) -> Result<Loaded, SourceError> {
+            let ahead = section.saturating_sub(self.taken.load(SeqCst));
+            self.furthest.fetch_max(ahead, SeqCst);
+            assert_ne!(self.broken, Some(section));
+            std::thread::sleep(Duration::from_micros(section as u64 * 37 % 400));
+            let row = Row {
+                log_time: Stamp::from_nanos(section as i64),
+                publish_time: Stamp::MIN,
+                order: 0,
+                offset: 0,
+                len: 0,
+                sequence: 0,
+                channel: 0,
+                buffer: 0,
+            };
+            Ok(Loaded::of(Bytes::new(), vec![row]))
+        }
+
+        fn channels(&self) -> Arc<[Arc<Channel>]> {
+            Arc::default()
+        }
+    }
+
+    /// What comes out of each section, in order, and how far ahead of the reader anybody was.
+    fn read(file: Slow) -> (Vec<Result<i64, String>>, usize) {
+        let file = Arc::new(file);
+        let sections: Arc<dyn Sections> = Arc::<Slow>::clone(&file);
+        let wanted = Wanted::new(Topics::All, TimeRange::ALL, &[]);
+        let mut prefetch = Prefetch::new(&sections, wanted, (0..60).collect());
+        let mut found = Vec::new();
+        while let Some(loaded) = prefetch.next() {
+            file.taken.fetch_add(1, SeqCst);
+            let time = loaded.map(|loaded| loaded.rows[0].log_time.nanos());
+            found.push(time.map_err(|error| error.to_string()));
+        }
+        (found, file.furthest.load(SeqCst))
+    }
+
+    #[test]
+    fn sections_come_in_order_whoever_loads_them() {
+        for threads in 1..6 {
+            let (found, furthest) = read(Slow {
+                threads,
+                ..Slow::default()
+            });
+            assert!(found.into_iter().eq((0..60).map(Ok)));
+            assert!(furthest <= threads + 2, "{furthest} ahead");
+        }
+    }
+
+    #[test]
+    fn large_sections_are_not_heaped_up() {
+        let (found, furthest) = read(Slow {
+            threads: 4,
+            bytes: BYTES_AHEAD_AT_MOST,
+            ..Slow::default()
+        });
+        assert_eq!(found.len(), 60);
+        assert!(furthest <= 2, "{furthest} ahead");
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_its_section_alone() {
+        for threads in [1, 3] {
+            let (found, _) = read(Slow {
+                threads,
+                broken: Some(7),
+                ..Slow::default()
+            });
+            assert_eq!(found.len(), 60);
+            assert!(found[7].is_err());
+            assert_eq!(found.iter().filter(|found| found.is_err()).count(), 1);
         }
     }
 }

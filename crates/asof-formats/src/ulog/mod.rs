@@ -65,7 +65,7 @@ impl UlogFile {
         Self::from_storage(storage, crate::default_threads())
     }
 
-    /// Opens whatever can hand out ranges of bytes; `threads` read ahead of a reader.
+    /// Opens whatever can hand out ranges of bytes; `threads` read, the reader's own among them.
     ///
     /// # Errors
     /// As [`UlogFile::open`].

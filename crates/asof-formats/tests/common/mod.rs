@@ -3,12 +3,13 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod bags;
+pub mod server;
 pub mod ulogs;
 
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, Stamp, Topics};
-use asof_formats::McapFile;
+use asof_formats::{McapFile, Recording};
 
 /// The folder with recordings from elsewhere, if it is there; says so where it is not.
 pub fn test_data() -> Option<PathBuf> {
@@ -129,17 +130,22 @@ pub fn small_chunks() -> mcap::WriteOptions {
         .compression_threads(0)
 }
 
-/// Does everything that can be done with a file. Whatever the bytes are, this ends without a panic, in
+/// Does everything that can be done with an MCAP file. Whatever the bytes are, this ends without a panic, in
 /// messages or in an error.
 pub fn exercise(bytes: Vec<u8>) -> usize {
-    let Ok(file) = McapFile::from_bytes("mutated.mcap", bytes) else {
-        return 0;
-    };
+    match McapFile::from_bytes("mutated.mcap", bytes) {
+        Ok(file) => exercise_recording(&file),
+        Err(_) => 0,
+    }
+}
+
+/// Does everything that can be done with a recording that opened; how many messages it has.
+pub fn exercise_recording(file: &dyn Recording) -> usize {
     let summary = file.summary();
     let mut seen = 0;
     for batch in file
         .read(&Query::all())
-        .expect("in memory")
+        .expect("a file that opened")
         .map_while(Result::ok)
     {
         assert!(!batch.is_empty());
@@ -150,7 +156,11 @@ pub fn exercise(bytes: Vec<u8>) -> usize {
     }
     let some = Query::topics(["/odom", "/tf"])
         .between(summary.range.start..=summary.range.start.plus_nanos(1 << 29));
-    for batch in file.read(&some).expect("in memory").map_while(Result::ok) {
+    for batch in file
+        .read(&some)
+        .expect("a file that opened")
+        .map_while(Result::ok)
+    {
         assert!(
             batch
                 .iter()
@@ -163,7 +173,7 @@ pub fn exercise(bytes: Vec<u8>) -> usize {
         Stamp::MAX,
         Stamp::MIN,
     ] {
-        let known = file.backfill(&Topics::All, at).expect("in memory");
+        let known = file.backfill(&Topics::All, at).expect("a file that opened");
         assert!(known.iter().all(|m| m.log_time <= at));
     }
     for entry in &summary.attachments {
@@ -172,7 +182,7 @@ pub fn exercise(bytes: Vec<u8>) -> usize {
     for entry in &summary.metadata {
         let _ = file.metadata(entry);
     }
-    file.check(&mut |_, _| {}).expect("in memory");
+    file.check(&mut |_, _| {}).expect("a file that opened");
     seen
 }
 
@@ -247,4 +257,15 @@ pub fn mutate(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
         }
     }
     damaged
+}
+
+/// Writes what a target of `fuzz/` starts from into the folder that `ASOF_FUZZ_SEEDS` names, without the first bytes,
+/// which the target puts in front itself.
+pub fn write_seeds(target: &str, magic: usize, seeds: &[Vec<u8>]) {
+    let folder = std::env::var_os("ASOF_FUZZ_SEEDS").expect("ASOF_FUZZ_SEEDS");
+    let folder = std::path::Path::new(&folder).join(target);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for (at, seed) in seeds.iter().enumerate() {
+        std::fs::write(folder.join(format!("seed-{at}")), &seed[magic..]).expect("a file");
+    }
 }

@@ -89,10 +89,12 @@ fn assert_same_times(path: &Path, parts: usize) {
     let mut found = Vec::new();
     let mut walk = |part| {
         let file = messages.map().bytes();
-        messages.table().times(file, root, part, parts, |time, id| {
-            found.push((id, time));
-            Ok(())
-        })
+        messages
+            .table()
+            .times(copied(file), root, part, parts, |time, id| {
+                found.push((id, time));
+                Ok(())
+            })
     };
     let walked = (0..parts).try_for_each(&mut walk);
     // A time that is no number is for a closer look.
@@ -162,14 +164,30 @@ fn create_reserving(path: &Path, page_size: u32, reserved: u8) -> Connection {
     connection
 }
 
+/// Reads bytes that are in memory as others read a file.
+fn copied(bytes: &[u8]) -> impl Fn(&mut [u8], u64) -> std::io::Result<()> {
+    |to, start| {
+        let from = bytes.get(start as usize..).unwrap_or_default();
+        let from = from
+            .get(..to.len())
+            .ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        to.copy_from_slice(from);
+        Ok(())
+    }
+}
+
 fn page_sizes() -> impl Strategy<Value = u32> {
     (9..=16u32).prop_map(|bits| 1 << bits)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        if std::env::var_os("ASOF_LONG_TESTS").is_some() { 1000 } else { 24 }
-    ))]
+    #![proptest_config(ProptestConfig {
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => ProptestConfig::default().cases,
+            None => 24,
+        },
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn pages_say_what_sqlite_says(
@@ -421,7 +439,7 @@ fn no_damage_makes_the_page_reader_panic_or_hang() {
             Err(_) => refused += 1,
         }
         let mut entries = 0;
-        let walked = table.times(&bytes, times, 0, 1, |_, _| {
+        let walked = table.times(copied(&bytes), times, 0, 1, |_, _| {
             entries += 1;
             Ok(())
         });
@@ -448,5 +466,45 @@ fn a_page_that_is_its_own_child_is_no_endless_walk() {
     assert!(table.leaves(&bytes).is_err());
     let start = (times as usize - 1) * 512;
     bytes[start + 8..start + 12].copy_from_slice(&times.to_be_bytes());
-    assert!(table.times(&bytes, times, 0, 1, |_, _| Ok(())).is_err());
+    assert!(
+        table
+            .times(copied(&bytes), times, 0, 1, |_, _| Ok(()))
+            .is_err()
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_number_is_read_alike_in_the_middle_of_a_page_and_at_its_end(value: u64, shift in 0u32..64, behind: [u8; 4]) {
+        let value = value >> shift;
+        let bytes = written(value);
+        let mut page = vec![0xff; 3];
+        page.extend_from_slice(&bytes);
+        prop_assert_eq!(varint(&page, 3), Some((value, page.len())));
+        let len = page.len();
+        page.extend_from_slice(&behind);
+        prop_assert_eq!(varint(&page, 3), Some((value, len)));
+        prop_assert_eq!(varint(&page[..len - 1], 3), None);
+    }
+}
+
+/// A number as SQLite writes it.
+fn written(value: u64) -> Vec<u8> {
+    let mut groups: Vec<u8> = Vec::new();
+    let mut rest = value;
+    if value >> 56 != 0 {
+        groups.push(value as u8);
+        rest >>= 8;
+    }
+    let is_long = !groups.is_empty();
+    loop {
+        let is_last = groups.is_empty();
+        groups.push(rest as u8 & 0x7f | u8::from(!is_last) << 7);
+        rest >>= 7;
+        if rest == 0 && (!is_long || groups.len() == 9) {
+            break;
+        }
+    }
+    groups.reverse();
+    groups
 }

@@ -1,5 +1,7 @@
 //! The index of times, and which leaves a table has: what can be known of the messages without looking at them.
 
+use std::io;
+
 use super::{
     DEEPEST, INTERIOR, LEAF, PageError, Table, be16, child_of, integer, key, size_of, varint,
 };
@@ -83,9 +85,12 @@ impl Table {
     }
 
     /// Tells `visit` the time and the id of every message in one of `parts` parts of the index at `root`.
+    ///
+    /// Its pages lie all over the file, and the system maps their neighbours with each of them: it would map the whole
+    /// file for a part of it. So they are read: `read` fills bytes from a place in the file on.
     pub fn times(
         &self,
-        file: &[u8],
+        read: impl Fn(&mut [u8], u64) -> io::Result<()>,
         root: u32,
         part: usize,
         parts: usize,
@@ -93,10 +98,16 @@ impl Table {
     ) -> Result<(), PageError> {
         let mut left = vec![root];
         let mut looked_at = 0;
+        let mut page = vec![0; self.usable];
         while let Some(number) = left.pop() {
             looked_at += 1;
             let refused = |what| PageError { page: number, what };
-            let page = self.page(file, number)?;
+            if number == 0 || number > self.pages {
+                return Err(refused("it is pointed to, but outside of the file"));
+            }
+            let start = self.place_of(number).start as u64;
+            read(&mut page, start).map_err(|_| refused("it cannot be read"))?;
+            let page = page.as_slice();
             let cells = usize::from(be16(page, 3).unwrap_or(0));
             let (pointers, before) = match page[0] {
                 INDEX_LEAF => (8, 0),
@@ -132,6 +143,21 @@ impl Table {
 /// The time and the id in the entry at `at`.
 #[inline]
 fn entry(page: &[u8], at: usize) -> Result<(i64, i64), &'static str> {
+    usual_entry(page, at).map_or_else(|| unusual_entry(page, at), Ok)
+}
+
+/// An entry as nearly all are: a time of eight bytes, and an id of up to four.
+#[inline]
+fn usual_entry(page: &[u8], at: usize) -> Option<(i64, i64)> {
+    let &[len, 3, 6, kind @ 1..=4, ref values @ ..] = page.get(at..)?.first_chunk::<16>()? else {
+        return None;
+    };
+    let (time, id) = (values.first_chunk()?, values.last_chunk()?);
+    let id = i32::from_be_bytes(*id) >> (32 - 8 * u32::from(kind));
+    (len == 11 + kind).then_some((i64::from_be_bytes(*time), i64::from(id)))
+}
+
+fn unusual_entry(page: &[u8], at: usize) -> Result<(i64, i64), &'static str> {
     let short = "an entry leaves its page";
     let (len, start) = varint(page, at).ok_or(short)?;
     if len > LARGEST_ENTRY {

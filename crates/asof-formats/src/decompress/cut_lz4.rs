@@ -1,0 +1,218 @@
+//! The front of an LZ4 block whose end is missing.
+//!
+//! A block may hold a whole chunk, and decoders give a block out when all of it is there. But it is a row of literals
+//! and copies of what came before, so whatever is there of it can be read.
+
+/// The block that LZ4 frames end in the middle of.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CutBlock<'a> {
+    /// What is there of it.
+    pub data: &'a [u8],
+    /// Whether it has to be decompressed.
+    pub is_compressed: bool,
+}
+
+/// The last block of frames that were cut, if it was; `None` where anything else is wrong with them.
+pub(crate) fn cut_block(frames: &[u8]) -> Option<CutBlock<'_>> {
+    let mut rest = frames;
+    loop {
+        let checksums = take_frame_header(&mut rest)?;
+        loop {
+            let size = take_u32(&mut rest)?;
+            if size == 0 {
+                break;
+            }
+            let len = (size & 0x7fff_ffff) as usize;
+            if rest.len() < len {
+                return Some(CutBlock {
+                    data: rest,
+                    is_compressed: size >> 31 == 0,
+                });
+            }
+            rest = rest.get(len + checksums.of_block..)?;
+        }
+        rest = rest.get(checksums.of_contents..)?;
+    }
+}
+
+/// Bytes of checksum behind each block, and behind the last.
+struct Checksums {
+    of_block: usize,
+    of_contents: usize,
+}
+
+fn take_frame_header(rest: &mut &[u8]) -> Option<Checksums> {
+    const MAGIC: u32 = 0x184d_2204;
+    if take_u32(rest)? != MAGIC {
+        return None;
+    }
+    let flags = *rest.first()?;
+    let has = |bit: u8| usize::from(flags >> bit & 1);
+    // Flags, block size and checksum; the size of the contents and the dictionary where they are.
+    let len = 3 + 8 * has(3) + 4 * has(0);
+    *rest = rest.get(len..)?;
+    Some(Checksums {
+        of_block: 4 * has(4),
+        of_contents: 4 * has(2),
+    })
+}
+
+/// Decompresses as much of a block as there is, behind what came before it, up to `limit` bytes in all.
+pub(crate) fn append(block: &CutBlock<'_>, contents: &mut Vec<u8>, limit: usize) {
+    if block.is_compressed {
+        let mut rest = block.data;
+        while append_sequence(&mut rest, contents, limit).is_some() {}
+    } else {
+        push(block.data, contents, limit);
+    }
+}
+
+/// One run of literals, and the copy behind it; `None` where the data or the room ends, or the copy is of nothing.
+fn append_sequence(rest: &mut &[u8], contents: &mut Vec<u8>, limit: usize) -> Option<()> {
+    let token = take_u8(rest)?;
+    let literals = take_length(token >> 4, rest)?;
+    let (front, behind) = rest.split_at(literals.min(rest.len()));
+    push(front, contents, limit);
+    *rest = behind;
+    let offset = usize::from(u16::from_le_bytes([take_u8(rest)?, take_u8(rest)?]));
+    let len = take_length(token & 15, rest)?.saturating_add(4);
+    let mut from = contents.len().checked_sub(offset).filter(|_| offset > 0)?;
+    let end = contents.len().saturating_add(len).min(limit);
+    // A copy may reach into what it is itself writing.
+    while contents.len() < end {
+        let upto = contents.len().min(from + (end - contents.len()));
+        contents.extend_from_within(from..upto);
+        from = upto;
+    }
+    (contents.len() < limit).then_some(())
+}
+
+fn push(bytes: &[u8], contents: &mut Vec<u8>, limit: usize) {
+    let room = limit.saturating_sub(contents.len());
+    contents.extend_from_slice(&bytes[..bytes.len().min(room)]);
+}
+
+/// A length of four bits, continued in bytes where it is 15.
+fn take_length(start: u8, rest: &mut &[u8]) -> Option<usize> {
+    let mut length = usize::from(start);
+    if start == 15 {
+        loop {
+            let more = take_u8(rest)?;
+            length = length.saturating_add(usize::from(more));
+            if more != 255 {
+                break;
+            }
+        }
+    }
+    Some(length)
+}
+
+fn take_u8(rest: &mut &[u8]) -> Option<u8> {
+    let (&first, behind) = rest.split_first()?;
+    *rest = behind;
+    Some(first)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    let (&front, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u32::from_le_bytes(front))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+
+    use super::*;
+
+    fn packed(contents: &[u8], info: FrameInfo) -> Vec<u8> {
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(contents).expect("compresses");
+        encoder.finish().expect("compresses")
+    }
+
+    /// Text that repeats itself, near and far, and some that does not.
+    fn contents() -> Vec<u8> {
+        let lines =
+            (0..9000u32).map(|n| format!("{} and {};", n.wrapping_mul(2_654_435_761), n % 7));
+        let mut text = lines.collect::<String>().into_bytes();
+        text.extend(vec![b'='; 5000]);
+        text
+    }
+
+    #[test]
+    fn whatever_is_there_of_a_block_comes_out() {
+        let whole = contents();
+        let data = packed(&whole, FrameInfo::new().block_size(BlockSize::Max1MB));
+        let mut longest = 0;
+        for cut in (0..data.len()).step_by(97) {
+            let Some(block) = cut_block(&data[..cut]) else {
+                assert!(cut < 20, "{cut}");
+                continue;
+            };
+            let mut found = Vec::new();
+            append(&block, &mut found, whole.len());
+            assert!(whole.starts_with(&found), "{cut}");
+            assert!(found.len() >= longest, "{cut}");
+            longest = found.len();
+        }
+        assert!(
+            longest > whole.len() * 9 / 10,
+            "{longest} of {}",
+            whole.len()
+        );
+    }
+
+    #[test]
+    fn blocks_before_the_cut_are_stepped_over_with_their_checksums() {
+        let whole = contents();
+        for info in [
+            FrameInfo::new().block_size(BlockSize::Max64KB),
+            FrameInfo::new()
+                .block_size(BlockSize::Max64KB)
+                .block_mode(BlockMode::Linked)
+                .block_checksums(true)
+                .content_checksum(true)
+                .content_size(Some(whole.len() as u64)),
+        ] {
+            let data = packed(&whole, info);
+            // Both blocks of a frame and of the next are whole; the last block is not.
+            let twice = [&data[..], &data[..data.len() - 1000]].concat();
+            let block = cut_block(&twice).expect("a cut block");
+            let first = &whole[..whole.len() / (64 << 10) * (64 << 10)];
+            let mut found = first.to_vec();
+            append(&block, &mut found, whole.len());
+            assert!(whole.starts_with(&found));
+            assert!(found.len() > first.len());
+        }
+    }
+
+    #[test]
+    fn whole_frames_and_other_bytes_have_no_cut_block() {
+        let data = packed(&contents(), FrameInfo::new());
+        assert_eq!(cut_block(&data), None);
+        assert_eq!(cut_block(b"hello, hello, hello"), None);
+        assert_eq!(cut_block(b""), None);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_or_grow_beyond_the_limit() {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        for _ in 0..2000 {
+            let data: Vec<u8> = (0..200).map(|_| next()).collect();
+            let block = CutBlock {
+                data: &data,
+                is_compressed: true,
+            };
+            let mut found = vec![7; 10];
+            append(&block, &mut found, 1000);
+            assert!(found.len() <= 1000);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What can go wrong with a request, and whether it may go better next time.
+
+use std::error::Error as StdError;
+use std::io;
+
+use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
+
+use super::SILENCE;
+
+/// Why a request failed.
+pub(super) enum Fault {
+    /// It may go better next time.
+    Passing(io::Error),
+    /// Nobody is there. Somebody may be soon, but not for long is that worth waiting for.
+    Unreachable(io::Error),
+    /// Somebody is there and does not answer, although the client has asked for a while.
+    Unanswered(io::Error),
+    Final(io::Error),
+}
+
+impl Fault {
+    pub fn of(error: &Error) -> Self {
+        let told = || io::Error::other(explained(error));
+        match error {
+            Error::Precondition { .. } => Fault::Final(changed()),
+            Error::NotFound { .. }
+            | Error::NotSupported { .. }
+            | Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. } => Fault::Final(told()),
+            _ if is_refusal(error) => Fault::Final(told()),
+            _ if has_kind(error, HttpErrorKind::Connect) => Fault::Unreachable(told()),
+            _ if has_kind(error, HttpErrorKind::Timeout) => Fault::Unanswered(told()),
+            _ => Fault::Passing(told()),
+        }
+    }
+
+    pub fn into_error(self) -> io::Error {
+        match self {
+            Fault::Passing(error)
+            | Fault::Unreachable(error)
+            | Fault::Unanswered(error)
+            | Fault::Final(error) => error,
+        }
+    }
+}
+
+pub(super) fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was being read; open it again")
+}
+
+/// Nothing came for longer than a server takes to find what it has.
+pub(super) fn silent() -> io::Error {
+    let message = format!("the server sent nothing for {} seconds", SILENCE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+pub(super) fn is_denied(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. }
+    )
+}
+
+/// Whether a server answered, and will not answer otherwise next time.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    match status_of(error) {
+        // Too slow, and too many requests.
+        Some((408 | 429, _)) => false,
+        Some((code, _)) => (400..500).contains(&code),
+        None => matches!(error, Error::NotFound { .. }) || is_denied(error),
+    }
+}
+
+/// Whether a request failed in this way.
+fn has_kind(error: &Error, wanted: HttpErrorKind) -> bool {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(found) = cause {
+        let kind = found.downcast_ref::<HttpError>().map(HttpError::kind);
+        if kind == Some(wanted) {
+            return true;
+        }
+        cause = found.source();
+    }
+    false
+}
+
+/// The status that a server answered with, in numbers and words. The client has it in its message only.
+fn status_of(error: &Error) -> Option<(u16, String)> {
+    let cause = first_cause(error);
+    let status = cause.strip_prefix("Server returned non-2xx status code: ")?;
+    let status = status.split(':').next()?.trim();
+    let code = status.split(' ').next()?.parse().ok()?;
+    Some((code, status.to_owned()))
+}
+
+/// A failure in words for the person who gave the address.
+pub(super) fn explained(error: &Error) -> String {
+    match error {
+        Error::NotFound { .. } => "there is no such file there; check the address".to_owned(),
+        Error::NotSupported { .. } => {
+            "the server does not hand out ranges of a file (HTTP 206), which reading in place needs; download the file, or serve it with a server that does".to_owned()
+        }
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            "access was denied".to_owned()
+        }
+        other => match status_of(other) {
+            Some((400..500, status)) if is_refusal(other) => {
+                format!("the server refuses to hand it out ({status}); check the address")
+            }
+            Some((_, status)) => {
+                format!("the server cannot hand it out now ({status}); try again later")
+            }
+            None if has_kind(other, HttpErrorKind::Connect) => format!(
+                "the server cannot be reached: {}; check the address and the network",
+                first_cause(other)
+            ),
+            None => format!(
+                "the server cannot be read: {}; check the address and the network, or try again later",
+                first_cause(other)
+            ),
+        },
+    }
+}
+
+/// What started it: the rest of the chain says who passed it on.
+fn first_cause(error: &dyn StdError) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_by_what_started_it() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let told = explained(&Error::Generic {
+            store: "HTTP",
+            source: Box::new(io::Error::other(refused)),
+        });
+        let expected = "the server cannot be read: connection refused; check the address and the network, or try again later";
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,242 @@
+//! Opening an address as what is there: a recording, a ROS 2 bag, or a folder of a bucket.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use asof_core::{Problem, ProblemKind, SourceError};
+use object_store::Error;
+
+use super::RemoteFile;
+use super::place::Place;
+use crate::folder::{
+    METADATA, Part, as_one, is_hidden_name, is_named_recording, listed_in, names_of_part,
+};
+use crate::open::{Kind, kind_by_front, of_unknown_kind, open_file, worth_telling};
+use crate::storage::Storage;
+use crate::unpacked::Unpacked;
+use crate::{BagFile, McapFile, McapOptions, OpenOptions, Recording, UlogFile};
+
+/// Threads that load ahead wait for the network rather than compute, so there are more of them than cores. As many
+/// recordings of a folder are opened at once.
+const REQUESTS_IN_FLIGHT: usize = 4;
+/// No description of a bag is larger.
+const LONGEST_DESCRIPTION: u64 = 64 << 20;
+
+/// Opens what is at an address.
+pub(crate) fn open(
+    address: &str,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let place = Place::of(address)?;
+    if place.is_folder() {
+        return open_folder(&place, options);
+    }
+    let found = match place.look() {
+        Ok(found) => found,
+        Err(error @ Error::NotFound { .. }) if place.is_in_bucket() => {
+            let missing = place.unreadable(&error);
+            return match place.list() {
+                Ok(paths) if !paths.is_empty() => open_listed(&place, &paths, options),
+                _ => Err(missing),
+            };
+        }
+        Err(error) => return Err(place.unreadable(&error)),
+    };
+    let is_description = place.file_name().ends_with(METADATA);
+    let file = RemoteFile::found(&place, found);
+    if is_description && let Some(listed) = description(&file)? {
+        return open_described(&place, &listed, |name| place.address_beside(name), options);
+    }
+    open_recording(file, options)
+}
+
+/// A file, read in place where its format allows that.
+fn open_recording(
+    file: RemoteFile,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let threads = options.threads.max(REQUESTS_IN_FLIGHT);
+    let name = file.name().to_owned();
+    let front = (&file as &dyn Storage).get(0, 16)?;
+    match kind_by_front(&front) {
+        Kind::Bag => Ok(Box::new(BagFile::from_storage(Box::new(file), threads)?)),
+        kind @ (Kind::Mcap | Kind::Unknown) => {
+            let is_empty = file.size() == 0;
+            let opened = McapFile::from_storage(Box::new(file), McapOptions { threads });
+            let opened = opened.map(|file| Box::new(file) as Box<dyn Recording>);
+            opened.map_err(|error| match kind {
+                Kind::Unknown if !is_empty => {
+                    let path = name.split(['?', '#']).next().unwrap_or_default();
+                    of_unknown_kind(Path::new(path), error)
+                }
+                _ => error,
+            })
+        }
+        // It has no index, so all of it comes over the network, once; each reading after that fetches its part.
+        Kind::Ulog => Ok(Box::new(UlogFile::from_storage(Box::new(file), threads)?)),
+        Kind::Sqlite => open_fetched(file, "an SQLite file", options),
+        Kind::Zstd => open_fetched(file, "a file that was compressed as a whole", options),
+    }
+}
+
+/// What cannot be read in place is brought here.
+fn open_fetched(
+    file: RemoteFile,
+    what: &str,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let name = file.name().to_owned();
+    if worth_telling(file.size()) {
+        let megabytes = file.size() / 1_000_000;
+        options.notices.tell(&format!(
+            "fetching all of {name} ({megabytes} MB) into a temporary file: {what} cannot be read in place"
+        ));
+    }
+    let fetched = file.fetch_whole()?;
+    drop(file);
+    let inner = open_file(fetched.path(), name, options)?;
+    Ok(Box::new(Unpacked::new(inner, fetched, None)))
+}
+
+/// The files that a description of a bag lists, if it is one.
+fn description(file: &RemoteFile) -> Result<Option<Vec<String>>, SourceError> {
+    if file.size() > LONGEST_DESCRIPTION {
+        return Ok(None);
+    }
+    let text = (file as &dyn Storage).get(0, file.size())?;
+    Ok(std::str::from_utf8(&text).ok().and_then(listed_in))
+}
+
+fn open_folder(place: &Place, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
+    if place.is_in_bucket() {
+        let paths = place.list().map_err(|error| place.unreadable(&error))?;
+        return open_listed(place, &paths, options);
+    }
+    // A web server does not say what it holds; a bag's description does.
+    let file = match RemoteFile::open(&place.address_of(METADATA)) {
+        Ok(file) => file,
+        Err(SourceError::Unreadable { reason, .. }) => {
+            return Err(SourceError::Unreadable {
+                place: place.address.clone(),
+                reason: format!(
+                    "a web server does not say what is in a folder, and the {METADATA} of a ROS 2 bag is not to be had there ({reason}); name a recording"
+                ),
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    match description(&file)? {
+        Some(listed) => open_described(place, &listed, |name| place.address_of(name), options),
+        None => Err(SourceError::Unreadable {
+            place: file.name().to_owned(),
+            reason: "this is no description of a ROS 2 bag; name the recording itself".into(),
+        }),
+    }
+}
+
+/// The bag that a description on a web server or in a bucket is about.
+fn open_described(
+    place: &Place,
+    listed: &[String],
+    address_of: impl Fn(&str) -> String,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    for name in listed {
+        let mut addresses = names_of_part(name)
+            .into_iter()
+            .map(|name| address_of(&name));
+        let is_there = |address: &String| Place::of(address).is_ok_and(|part| part.look().is_ok());
+        match addresses.find(is_there) {
+            Some(address) => files.push(address),
+            None => problems.push(missing(name)),
+        }
+    }
+    as_one(opened_at_once(files, options), problems, |problems| {
+        nothing_in(&place.address, problems)
+    })
+}
+
+/// Everything in a folder of a bucket that is named like a recording.
+fn open_listed(
+    place: &Place,
+    paths: &[String],
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let mut problems = Vec::new();
+    for path in paths {
+        let Some(folder) = path
+            .strip_suffix(METADATA)
+            .filter(|folder| folder.is_empty() || folder.ends_with('/'))
+        else {
+            continue;
+        };
+        let listed = match RemoteFile::open(&place.address_of(path)).map(|file| description(&file))
+        {
+            Ok(Ok(listed)) => listed.unwrap_or_default(),
+            Ok(Err(error)) | Err(error) => {
+                let message = error.to_string();
+                problems.push(Problem::whole(ProblemKind::Incomplete, message));
+                continue;
+            }
+        };
+        let is_there = |name: &String| paths.contains(&format!("{folder}{name}"));
+        let lost = listed
+            .iter()
+            .filter(|name| !names_of_part(name).iter().any(is_there));
+        problems.extend(lost.map(|name| missing(name)));
+    }
+    let files = paths
+        .iter()
+        .filter(|path| !path.split('/').any(is_hidden_name))
+        .filter(|path| is_named_recording(Path::new(path)))
+        .map(|path| place.address_of(path));
+    let parts = opened_at_once(files.collect(), options);
+    as_one(parts, problems, |problems| {
+        nothing_in(&place.address, problems)
+    })
+}
+
+fn missing(name: &str) -> Problem {
+    let message = format!("{METADATA} lists {name}, which is not beside it");
+    Problem::whole(ProblemKind::Incomplete, message)
+}
+
+fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
+    let reason = match problems.first() {
+        Some(first) => format!("there is no recording there: {}", first.message),
+        None => "there is nothing there that is named like a recording (.mcap, .bag, .db3, .ulg); name the recording itself".to_owned(),
+    };
+    SourceError::Unreadable {
+        place: address.to_owned(),
+        reason,
+    }
+}
+
+/// Opens some files at once: most of that is waiting.
+fn opened_at_once(addresses: Vec<String>, options: &OpenOptions) -> Vec<Part> {
+    let next = AtomicUsize::new(0);
+    let opened = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..REQUESTS_IN_FLIGHT.min(addresses.len()) {
+            scope.spawn(|| {
+                while let Some((number, address)) = {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    addresses.get(number).map(|address| (number, address))
+                } {
+                    let recording = open(address, options);
+                    let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+                    opened.push((number, recording));
+                }
+            });
+        }
+    });
+    let mut opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
+    opened.sort_by_key(|(number, _)| *number);
+    let files = addresses.into_iter().map(PathBuf::from);
+    files
+        .zip(opened.into_iter().map(|(_, recording)| recording))
+        .collect()
+}

@@ -1,0 +1,193 @@
+//! What an address names: a file, or a folder of a bucket.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use asof_core::SourceError;
+use futures_util::TryStreamExt as _;
+use object_store::path::Path as ObjectPath;
+use object_store::{
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, Result,
+};
+use url::Url;
+
+use super::faults::{explained, is_denied, is_refusal};
+use super::store::{Provider, store_of};
+use super::{finish, start};
+
+/// An address, and the client that reads there.
+pub(super) struct Place {
+    pub address: String,
+    url: Url,
+    /// Whose bucket it is in; `None` for a web server.
+    provider: Option<Provider>,
+    pub store: Arc<dyn ObjectStore>,
+    pub path: ObjectPath,
+}
+
+impl Place {
+    pub fn of(address: &str) -> std::result::Result<Self, SourceError> {
+        let unreadable = |reason: String| SourceError::Unreadable {
+            place: address.to_owned(),
+            reason,
+        };
+        let url = Url::parse(address).map_err(|error| {
+            unreadable(format!("this is no address ({error}); check its spelling"))
+        })?;
+        let provider = Provider::of(url.scheme());
+        let known: Vec<(String, String)> = std::env::vars().collect();
+        let unsigned = provider.and_then(|provider| provider.unsigned(&known));
+        let options = known
+            .into_iter()
+            .chain((url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned())))
+            .chain(unsigned.map(|name| (name.to_owned(), "true".to_owned())))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let (store, path) = store_of(&url, options).map_err(|error| {
+            let hint = provider.map_or("check its spelling", Provider::hint);
+            unreadable(format!("cannot reach it: {error}; {hint}"))
+        })?;
+        Ok(Place {
+            address: address.to_owned(),
+            url,
+            provider,
+            store,
+            path,
+        })
+    }
+
+    /// Whether it is in a bucket: those say what they hold, web servers do not.
+    pub fn is_in_bucket(&self) -> bool {
+        self.provider.is_some()
+    }
+
+    /// Whether it can be nothing but a folder.
+    pub fn is_folder(&self) -> bool {
+        let ends_so = self.url.path().is_empty() || self.url.path().ends_with('/');
+        // A server may make up a file from a question.
+        ends_so && self.url.query().is_none()
+    }
+
+    /// The last part of its path.
+    pub fn file_name(&self) -> &str {
+        self.path.filename().unwrap_or_default()
+    }
+
+    /// Why it cannot be read, in words for the person who gave the address.
+    pub fn unreadable(&self, error: &Error) -> SourceError {
+        let mut reason = explained(error);
+        if is_denied(error) {
+            let hint = self.provider.map_or(
+                "where it needs a login, use an address that is signed, or download the file",
+                Provider::hint,
+            );
+            reason = format!("{reason}; {hint}");
+        }
+        SourceError::Unreadable {
+            place: self.address.clone(),
+            reason,
+        }
+    }
+
+    /// The address of something in this folder, by its path from here.
+    pub fn address_of(&self, inside: &str) -> String {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(inside.split('/'));
+        }
+        url.into()
+    }
+
+    /// The address of something that lies beside this file.
+    pub fn address_beside(&self, name: &str) -> String {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop().push(name);
+        }
+        url.into()
+    }
+
+    /// How large a file is, and which version of it this is.
+    pub fn look(&self) -> Result<ObjectMeta> {
+        let (store, path) = (Arc::clone(&self.store), self.path.clone());
+        wait(async move { look(&*store, &path).await })
+    }
+
+    /// The paths of everything in this folder and the folders in it, from here, in order.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let (store, path) = (Arc::clone(&self.store), self.path.clone());
+        let found: Vec<ObjectMeta> =
+            wait(async move { store.list(Some(&path)).try_collect().await })?;
+        let from_here = |found: ObjectMeta| -> Option<String> {
+            let parts: Vec<_> = found.location.prefix_match(&self.path)?.collect();
+            let names: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+            Some(names.join("/")).filter(|path| !path.is_empty())
+        };
+        let mut paths: Vec<String> = found.into_iter().filter_map(from_here).collect();
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// How large a file is, and which version of it this is. Some servers hand a file out and do not answer the question,
+/// such as those whose addresses are signed for reading only; they are asked for its first byte.
+async fn look(store: &dyn ObjectStore, path: &ObjectPath) -> Result<ObjectMeta> {
+    let refused = match store.head(path).await {
+        Err(error) if is_refusal(&error) => error,
+        other => return other,
+    };
+    let first_byte = GetOptions {
+        range: Some(GetRange::Bounded(0..1)),
+        ..GetOptions::default()
+    };
+    match store.get_opts(path, first_byte).await {
+        Ok(found) => Ok(found.meta),
+        Err(error @ Error::NotSupported { .. }) => Err(error),
+        Err(_) => Err(refused),
+    }
+}
+
+fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let failed = |error: std::io::Error| Error::Generic {
+        store: "network",
+        source: Box::new(error),
+    };
+    finish(start(async move { Ok(request.await) })).map_err(failed)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_folder_and_beside_a_file_has_an_address() {
+        let place = |address| Place::of(address).expect("an address");
+        let folder = place("s3://bucket/day one");
+        assert_eq!(folder.path.as_ref(), "day one");
+        assert_eq!(
+            folder.address_of("run 1/a.mcap"),
+            "s3://bucket/day%20one/run%201/a.mcap"
+        );
+        assert_eq!(
+            place("s3://bucket").address_of("a.mcap"),
+            "s3://bucket/a.mcap"
+        );
+        assert_eq!(
+            place("https://example.com/bag/").address_of("metadata.yaml"),
+            "https://example.com/bag/metadata.yaml"
+        );
+        assert_eq!(
+            place("https://example.com/bag/metadata.yaml?token=x").address_beside("a.db3"),
+            "https://example.com/bag/a.db3?token=x"
+        );
+    }
+
+    #[test]
+    fn a_folder_is_known_by_how_its_address_ends() {
+        let is_folder = |address| Place::of(address).expect("an address").is_folder();
+        assert!(is_folder("s3://bucket"));
+        assert!(is_folder("s3://bucket/day/"));
+        assert!(!is_folder("s3://bucket/day"));
+        assert!(is_folder("https://example.com/bag/"));
+        assert!(!is_folder("https://example.com/download/?id=5"));
+    }
+}
