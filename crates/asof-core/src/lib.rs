@@ -14,6 +14,8 @@
 //! # Ok::<(), asof_core::StampError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod channel;
 mod message;

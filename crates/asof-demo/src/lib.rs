@@ -20,6 +20,8 @@
 //! For benchmarks, [`small_messages`] and [`large_messages`] make as many bytes as are wanted, of
 //! the shapes that recordings of real robots have.
 
+#![forbid(unsafe_code)]
+
 mod camera;
 mod drive;
 mod foxglove;

@@ -85,6 +85,31 @@ fn info_of_a_recording_without_messages_has_no_times() {
 }
 
 #[test]
+fn info_shows_names_of_any_length() {
+    let folder = Folder::empty();
+    let options = asof::formats::McapWriterOptions::default();
+    let path = folder.path("long.mcap");
+    let mut writer = asof::formats::McapWriter::create(path, options).expect("creates");
+    let channel = asof::Channel {
+        topic: "x".repeat(100_000),
+        ..asof::Channel::default()
+    };
+    writer
+        .write(&asof::Message {
+            channel: channel.into(),
+            log_time: 1.into(),
+            publish_time: 1.into(),
+            sequence: 0,
+            payload: vec![1].into(),
+        })
+        .expect("writes");
+    writer.finish().expect("finishes");
+    assert_eq!(folder.exit_code("info long.mcap"), 0);
+    let lines = folder.stdout("info long.mcap");
+    assert!(lines.lines().filter(|line| line.len() > 500).count() == 1);
+}
+
+#[test]
 fn info_of_a_cut_file_says_what_is_wrong() {
     assert_snapshot!(Folder::with_cut_demo().run("info cut.mcap --topics /scan"));
 }
@@ -335,7 +360,7 @@ fn what_is_no_recording_is_refused_by_every_verb() {
         "run.bag",
         "run.db3",
         "folder",
-        "s3://bucket/run.mcap",
+        "ftp://robot/run.mcap",
     ];
     for place in places {
         for verb in ["cat --raw", "doctor", "recover -o out.mcap"] {
@@ -365,7 +390,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         "frobnicate",
         "cat",
         "info run.mcap --topic x",
-        "doctor a b",
+        "recover a b -o c.mcap",
         "cat a --raw --limit many",
         "completions tcsh",
     ];

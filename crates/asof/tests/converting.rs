@@ -249,3 +249,184 @@ fn places_that_are_no_recordings_are_refused_in_one_line_that_says_why() {
     }
     assert!(!folder.path("out.mcap").exists());
 }
+
+#[test]
+fn names_that_promise_another_format_are_refused() {
+    let folder = Folder::with_demo();
+    for (verb, name) in [
+        ("convert", "out.bag"),
+        ("convert", "out.db3"),
+        ("convert", "-"),
+        ("convert", "s3://bucket/out.mcap"),
+        ("recover", "out.bag"),
+        ("split --size 1M", "out.bag"),
+    ] {
+        let line = format!("{verb} run.mcap -o {name}");
+        assert_eq!(folder.exit_code(&line), 2, "{line}");
+    }
+    assert_eq!(folder.names(), ["run.mcap"]);
+    let told = folder.run("convert run.mcap -o out.bag");
+    assert!(told.contains("name it out.mcap"), "{told}");
+}
+
+#[test]
+fn a_folder_is_no_output_of_convert() {
+    let folder = Folder::with_demo();
+    let told = folder.run("convert run.mcap -o .");
+    assert!(told.contains("it is a folder; name a file in it"), "{told}");
+}
+
+#[test]
+fn the_parts_of_a_bag_are_refused_as_output_also_when_its_description_is_the_place() {
+    let folder = Folder::with_demo();
+    let text = "rosbag2_bagfile_information:\n  relative_file_paths: [run.mcap]\n";
+    fs::write(folder.path("metadata.yaml"), text).expect("writes");
+    let before = folder.read("run.mcap");
+    let told = folder.run("convert metadata.yaml -o run.mcap --force");
+    assert!(
+        told.contains("is the recording that is being read"),
+        "{told}"
+    );
+    assert_eq!(folder.read("run.mcap"), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_links_to_itself_is_looked_through_once() {
+    let folder = Folder::with_demo();
+    for name in ["a", "b", "c"] {
+        std::os::unix::fs::symlink(".", folder.path(name)).expect("links");
+    }
+    fs::create_dir(folder.path("out")).expect("creates");
+    fs::write(folder.path("out/out.mcap"), "").expect("writes");
+    let told = folder.run("convert . -o out/out.mcap --force");
+    assert!(
+        told.contains("is the recording that is being read"),
+        "{told}"
+    );
+}
+
+#[test]
+fn renames_that_do_not_do_what_they_say_are_told() {
+    let folder = Folder::with_demo();
+    let told = |flags: &str| folder.run(&format!("convert run.mcap -o out.mcap --force {flags}"));
+    let both = told("--rename /tf=/tf_static");
+    assert!(
+        both.contains("'/tf' and '/tf_static' are both written as '/tf_static'"),
+        "{both}"
+    );
+    let both = told("--rename /tf=/frames --rename /tf_static=/frames");
+    assert_eq!(
+        both.matches("both written as '/frames'").count(),
+        1,
+        "{both}"
+    );
+    let none = told("--rename tf=/frames");
+    assert!(none.contains("did you mean '/tf'?"), "{none}");
+    let alone = told("--rename /tf=/tf_static --exclude /tf_static");
+    assert!(!alone.contains("note:"), "{alone}");
+    let two = "convert run.mcap -o two.mcap --rename /tf=/a --rename /tf=/b";
+    assert_eq!(folder.exit_code(two), 2);
+}
+
+#[test]
+fn choices_without_an_effect_are_told() {
+    let folder = Folder::with_demo();
+    let told = folder.run("convert run.mcap -o a.mcap --exclude /nothing");
+    assert!(told.contains("no topic matches '/nothing'"), "{told}");
+    let told = folder.run("convert run.mcap -o b.mcap --compression lz4 --level 3");
+    assert!(told.contains("--level is for zstd"), "{told}");
+}
+
+#[test]
+fn split_into_a_folder_names_parts_after_the_recording() {
+    let folder = Folder::with_demo();
+    fs::create_dir(folder.path("parts")).expect("creates");
+    assert_eq!(
+        folder.exit_code("split run.mcap -o parts --duration 600ms"),
+        0
+    );
+    assert!(folder.path("parts/run_0.mcap").is_file());
+    assert!(folder.path("parts/run_1.mcap").is_file());
+}
+
+#[test]
+fn split_refuses_before_it_writes_anything() {
+    let folder = Folder::with_demo();
+    fs::write(folder.path("part_1.mcap"), "mine").expect("writes");
+    let told = folder.run("split run.mcap -o part.mcap --duration 200ms");
+    assert!(told.contains("part_1.mcap exists already"), "{told}");
+    fs::rename(folder.path("run.mcap"), folder.path("run_2.mcap")).expect("renames");
+    let told = folder.run("split run_2.mcap -o run.mcap --duration 200ms --force");
+    assert!(
+        told.contains("is the recording that is being read"),
+        "{told}"
+    );
+    assert_eq!(folder.names(), ["part_1.mcap", "run_2.mcap"]);
+}
+
+#[test]
+fn parts_that_an_earlier_split_left_are_told() {
+    let folder = Folder::with_demo();
+    assert_eq!(
+        folder.exit_code("split run.mcap -o part.mcap --duration 200ms"),
+        0
+    );
+    let told = folder.run("split run.mcap -o part.mcap --duration 600ms --force");
+    assert!(
+        told.contains("part_2.mcap is of an earlier split"),
+        "{told}"
+    );
+}
+
+#[test]
+fn times_without_a_message_make_no_part() {
+    // Two messages, at 1 s and at 2 s.
+    let folder = Folder::with_attachment(b"x");
+    let done = json(&folder.stdout("split with.mcap -o part.mcap --duration 100ms --json"));
+    let parts = done["parts"].as_array().expect("parts");
+    let starts: Vec<_> = parts.iter().map(|part| part["start"].as_i64()).collect();
+    assert_eq!(starts, [Some(1_000_000_000), Some(2_000_000_000)]);
+    let none =
+        json(&folder.stdout("split with.mcap -o none.mcap --duration 1s --topics /x --json"));
+    assert_eq!(none["parts"], serde_json::json!([]));
+}
+
+#[test]
+fn years_between_two_drives_make_no_parts_but_a_slip_of_the_finger_is_told() {
+    let folder = Folder::with_attachment(b"x");
+    let demo = Folder::with_demo();
+    fs::copy(demo.path("run.mcap"), folder.path("run.mcap")).expect("copies");
+    let done =
+        json(&folder.stdout("split with.mcap run.mcap -o part.mcap --duration 500ms --json"));
+    let parts = done["parts"].as_array().expect("parts");
+    assert!((4..8).contains(&parts.len()), "{done}");
+    let options = McapWriterOptions::default();
+    let mut writer = McapWriter::create(folder.path("often.mcap"), options).expect("creates");
+    for number in 0..1500 {
+        let at = asof::Stamp::from_nanos(number * 1_000_000);
+        let message = asof::Message {
+            channel: std::sync::Arc::default(),
+            log_time: at,
+            publish_time: at,
+            sequence: 0,
+            payload: vec![1].into(),
+        };
+        writer.write(&message).expect("writes");
+    }
+    writer.finish().expect("finishes");
+    let told = folder.run("split often.mcap -o many.mcap --duration 1us");
+    assert!(told.contains("choose a longer --duration"), "{told}");
+    assert!(!folder.path("many_0.mcap").exists());
+}
+
+#[test]
+fn parts_are_small_where_chunks_would_be_larger() {
+    let folder = Folder::with_demo();
+    let done = json(&folder.stdout("split run.mcap -o part.mcap --size 30k --json"));
+    let parts = done["parts"].as_array().expect("parts");
+    assert!(parts.len() > 2, "{done}");
+    for part in parts {
+        assert!(part["size"].as_u64().expect("a size") < 70 << 10, "{part}");
+    }
+}

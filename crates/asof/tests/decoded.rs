@@ -186,6 +186,43 @@ fn names_in(folder: &Folder, name: &str) -> Vec<String> {
 }
 
 #[test]
+fn export_of_some_fields_is_of_the_topics_that_have_any() {
+    let folder = Folder::with_demo();
+    for format in ["parquet", "csv", "ndjson"] {
+        let fields = "--fields angular_velocity.z,pose.pose.position.x";
+        let output = folder.output(&format!(
+            "export run.mcap -o {format} --format {format} {fields}"
+        ));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("without any of these fields"), "{said}");
+        let expected = ["imu", "odom"].map(|name| format!("{name}.{format}"));
+        assert_eq!(names_in(&folder, format), expected);
+    }
+    let text = String::from_utf8(folder.read("csv/odom.csv")).expect("text");
+    let first = "log_time,publish_time,pose.pose.position.x\n";
+    assert!(text.starts_with(first), "{text}");
+}
+
+#[test]
+fn export_of_a_field_that_no_topic_has_says_so_and_writes_nothing() {
+    let folder = Folder::with_demo();
+    let output = folder.output("export run.mcap -o tables --fields pose.pose,angular_velocity.w");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("has a field 'angular_velocity.w'"), "{said}");
+    assert!(!folder.path("tables").exists());
+}
+
+#[test]
+fn export_says_why_it_cannot_make_its_folder() {
+    let folder = Folder::with_demo();
+    let output = folder.output("export run.mcap -o run.mcap");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("a file is in its way"), "{said}");
+}
+
+#[test]
 fn export_writes_what_the_file_says_about_itself_when_asked() {
     let folder = Folder::with_attachment(b"wheels: 4");
     folder.stdout("export with.mcap -o tables --format arrow --file-tables");

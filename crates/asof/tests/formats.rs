@@ -202,12 +202,15 @@ fn split_by_size_stays_near_the_size() {
 }
 
 #[test]
-fn addresses_need_a_build_that_reads_them() {
-    if cfg!(feature = "remote") {
-        return;
-    }
-    let told = Folder::empty().run("info https://example.com/run.mcap");
-    assert!(told.contains("--features remote"), "{told}");
+fn an_address_where_nobody_answers_is_told_by_name() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    drop(listener);
+    let place = format!("http://{address}/run.mcap");
+    let told = Folder::empty().run(&format!("info {place}"));
+    assert!(told.contains(&place) && told.contains("exit 1"), "{told}");
+    let is_told = told.contains("refused") || told.contains("--features remote");
+    assert!(is_told, "{told}");
 }
 
 /// A recording from elsewhere; `None`, and says so, where there is none.
@@ -267,4 +270,130 @@ fn a_type_without_a_definition_is_told_with_the_flag_that_helps_and_does() {
         let found = json(&folder.stdout(&format!("{line} --msg-path share")));
         assert_eq!(found["data"]["subject_name"], "UnitreeGo2", "{found}");
     }
+}
+
+#[test]
+fn folders_of_definitions_that_do_not_help_are_told_with_the_reason() {
+    let Some(bag) = recording("go2-vicon.db3") else {
+        return;
+    };
+    let folder = Folder::empty();
+    let package = folder.path("share/vicon_receiver/msg");
+    std::fs::create_dir_all(&package).expect("a folder");
+    std::fs::create_dir(folder.path("empty")).expect("a folder");
+    std::fs::write(package.join("Position.msg"), "Marker[] markers\n").expect("writes");
+    for (given, told) in [
+        (
+            "share",
+            "the definition of vicon_receiver/msg/Position needs vicon_receiver/msg/Marker",
+        ),
+        ("empty", "no .msg or .idl file below empty"),
+        ("missing", "in missing: there is no such folder"),
+        (
+            "share/vicon_receiver/msg/Position.msg",
+            "it is no folder; name the one that it lies in",
+        ),
+    ] {
+        let said = folder.run(&format!("info {bag} --msg-path {given}"));
+        assert!(said.contains(told), "{given}: {said}");
+    }
+}
+
+#[test]
+fn a_type_that_is_defined_in_idl_alone_is_decoded() {
+    let Some(bag) = recording("go2-vicon.db3") else {
+        return;
+    };
+    let folder = Folder::empty();
+    let package = folder.path("share/vicon_receiver/msg");
+    std::fs::create_dir_all(&package).expect("a folder");
+    let definition = "#include \"std_msgs/msg/Header.idl\"\n\
+        module vicon_receiver { module msg { struct Position { std_msgs::msg::Header header;\n\
+        float x_trans, y_trans, z_trans, x_rot, y_rot, z_rot, w;\n\
+        string segment_name; string subject_name; int32 frame_number; string translation_type; }; }; };\n";
+    std::fs::write(package.join("Position.idl"), definition).expect("writes");
+    let line = format!("cat {bag} --topics /vicon/* --json --limit 1 --msg-path share");
+    let found = json(&folder.stdout(&line));
+    assert_eq!(found["data"]["subject_name"], "UnitreeGo2", "{found}");
+    assert!(found["data"]["header"]["stamp"]["sec"].is_i64(), "{found}");
+}
+
+#[test]
+fn info_shows_several_places_as_one_where_that_is_asked_for() {
+    let folder = Folder::with_demo();
+    std::fs::copy(folder.path("run.mcap"), folder.path("again.mcap")).expect("copies");
+    let one = json(&folder.stdout("info run.mcap --json"));
+    let both = json(&folder.stdout("info run.mcap again.mcap --merge --json"));
+    let messages = one["messages"].as_u64().expect("a number");
+    assert_eq!(both["messages"], 2 * messages);
+    assert_eq!(both["path"], "run.mcap, again.mcap");
+    let topics = |info: &serde_json::Value| info["topics"].as_array().map(Vec::len);
+    assert_eq!(topics(&both), topics(&one));
+    assert_eq!(folder.exit_code("info run.mcap missing.mcap --merge"), 1);
+}
+
+#[test]
+fn doctor_checks_several_places_and_tells_of_the_worst() {
+    let folder = Folder::with_cut_demo();
+    let healthy = Folder::with_demo();
+    std::fs::copy(healthy.path("run.mcap"), folder.path("run.mcap")).expect("copies");
+    let lines = folder.stdout("doctor cut.mcap run.mcap --json");
+    let healthy: Vec<_> = lines
+        .lines()
+        .map(|line| json(line)["healthy"].clone())
+        .collect();
+    assert_eq!(healthy, [false, true]);
+    assert_eq!(folder.exit_code("doctor run.mcap run.mcap"), 0);
+    assert_eq!(folder.exit_code("doctor cut.mcap run.mcap"), 3);
+    assert_eq!(folder.exit_code("doctor missing.mcap cut.mcap"), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_takes_what_was_unpacked_with_it() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let folder = Folder::with_demo();
+    let packed = zstd::encode_all(&folder.read("run.mcap")[..], 1).expect("packs");
+    std::fs::write(folder.path("run.mcap.zst"), packed).expect("writes");
+    std::fs::create_dir(folder.path("temporary")).expect("creates");
+    let count = || std::fs::read_dir(folder.path("temporary")).map(Iterator::count);
+    // The pipe is full long before the end, so that it waits.
+    let mut cat = asof()
+        .args(["cat", "run.mcap.zst", "--raw", "--json"])
+        .current_dir(folder.path(""))
+        .env("TMPDIR", folder.path("temporary"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut pipe = cat.stdout.take().expect("a pipe");
+    pipe.read_exact(&mut [0; 100]).expect("something comes");
+    assert_eq!(count().expect("a folder"), 1);
+    let number = cat.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &number]).status();
+    assert!(sent.expect("kill runs").success());
+    assert_eq!(cat.wait().expect("ends").code(), Some(130));
+    assert_eq!(count().expect("a folder"), 0);
+}
+
+#[test]
+fn types_that_a_folder_defines_for_ros_2_are_transcoded_too() {
+    let Some(bag) = recording("turtlesim-lz4.bag") else {
+        return;
+    };
+    let folder = Folder::empty();
+    let package = folder.path("share/turtlesim/msg");
+    std::fs::create_dir_all(&package).expect("a folder");
+    std::fs::write(package.join("Color.msg"), "uint8 r\nuint8 g\nuint8 b\n").expect("writes");
+    let pose =
+        "float32 x\nfloat32 y\nfloat32 theta\nfloat32 linear_velocity\nfloat32 angular_velocity\n";
+    std::fs::write(package.join("Pose.msg"), pose).expect("writes");
+    let line = format!("convert {bag} -o out.mcap --to ros2 --msg-path share --json");
+    let done = json(&folder.stdout(&line));
+    // All but the ten of /rosout, whose type is another one in ROS 2.
+    assert_eq!(done["transcoded"], 8637);
+    assert_eq!(done["kept"][0]["type"], "rosgraph_msgs/Log");
+    let first = "--topics /turtle1/pose --limit 1 --json";
+    let told = |place: &str| json(&folder.stdout(&format!("cat {place} {first}")))["data"].clone();
+    assert_eq!(told("out.mcap"), told(&bag));
 }

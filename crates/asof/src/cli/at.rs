@@ -48,7 +48,7 @@ pub struct At {
 
 impl At {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&self.places)?;
+        let file = self.opening.open(&self.places, screen)?;
         let summary = file.summary();
         let query = Query {
             topics: self.topics.topics(&self.places[0], &summary, screen),

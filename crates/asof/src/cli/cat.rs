@@ -84,7 +84,7 @@ impl Cat {
         if self.follow {
             return self.follow(screen);
         }
-        let file = self.opening.open(&self.places)?;
+        let file = self.opening.open(&self.places, screen)?;
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
@@ -168,7 +168,7 @@ impl Cat {
             range
         } else {
             // A time relative to the recording is relative to what there is of it now.
-            let summary = self.opening.open(&self.places)?.summary();
+            let summary = self.opening.open(&self.places, screen)?.summary();
             self.select.range(&summary, screen)
         };
         let mut follower = super::place::follow(place)?;

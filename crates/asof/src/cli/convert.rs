@@ -10,12 +10,13 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
+use super::failure::Usage;
 use super::numbers::{bytes, counted, shown};
 use super::place::Opening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
-use super::select::{Patterns, Select, parse_patterns};
-use super::writing::{Chunks, Written, folder_of, refuse_input, tell, write};
+use super::select::{Patterns, Select, hint_at_slash, parse_patterns};
+use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_format, tell, write};
 
 /// Write recordings of any format into one MCAP file, in order of time
 ///
@@ -58,7 +59,8 @@ pub struct Convert {
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename)]
     rename: Vec<(String, String)>,
 
-    /// Rewrite messages of ROS 1 as this
+    /// Rewrite messages of ROS 1 as this: those of the standard types, and of types whose .msg files for
+    /// ROS 2 are in a folder of --msg-path
     #[arg(long, value_enum, value_name = "NAME")]
     to: Option<Dialect>,
 
@@ -136,11 +138,17 @@ const BAR: &str = "converting [{bar:40}] {human_pos}/{human_len} messages {eta}"
 
 impl Convert {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        refuse_other_format(&self.output)?;
+        self.refuse_two_names()?;
         for place in &self.places {
-            refuse_input(place, &self.output)?;
+            refuse_input(place, &self.output, "converted")?;
         }
-        let recording = self.opening.open_unmapped(&self.places)?;
-        let options = self.options(&*recording, screen);
+        self.chunks.check(screen);
+        let recording = self.opening.open_once(&self.places, screen)?;
+        let mut options = self.options(&*recording, screen);
+        if options.to_ros2 {
+            options.definitions = self.opening.definitions()?;
+        }
         let writing = (self.chunks.options(), &options);
         let written = write(
             &*recording,
@@ -157,18 +165,14 @@ impl Convert {
         let summary = recording.summary();
         let Query { mut topics, range } = self.select.query(&self.places[0], &summary, screen);
         if let Some(excluded) = &self.exclude {
+            excluded.note_those_without_a_match(&self.places[0], &summary.topics(), screen);
             let kept = summary
                 .topics()
                 .into_iter()
                 .filter(|topic| topics.contains(topic) && !excluded.is_match(topic));
             topics = Topics::named(kept);
         }
-        let known = summary.topics();
-        for (old, _) in &self.rename {
-            if !known.contains(&old.as_str()) {
-                screen.note(format_args!("there is no topic '{old}' to rename"));
-            }
-        }
+        self.note_renames(&summary.topics(), &topics, screen);
         ConvertOptions {
             query: Query { topics, range },
             rename: self.rename.iter().cloned().collect::<BTreeMap<_, _>>(),
@@ -179,6 +183,45 @@ impl Convert {
             // Temporary files may be as large as the output, which has room beside it.
             temporary: Some(folder_of(&self.output)),
             ..ConvertOptions::default()
+        }
+    }
+
+    fn refuse_two_names(&self) -> anyhow::Result<()> {
+        let mut names = BTreeMap::new();
+        for (old, new) in &self.rename {
+            if let Some(other) = names.insert(old, new).filter(|&other| other != new) {
+                return Err(Usage::error(format!(
+                    "--rename gives '{old}' two names, '{other}' and '{new}'; choose one"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says so where a new name does not come about, or is not the only topic's.
+    fn note_renames(&self, known: &[&str], chosen: &Topics, screen: &Screen) {
+        let new_name = |topic: &str| {
+            let found = self.rename.iter().find(|(old, _)| old == topic);
+            found.map_or(topic.to_owned(), |(_, new)| new.clone())
+        };
+        for (old, new) in &self.rename {
+            if !known.contains(&old.as_str()) {
+                let hint = hint_at_slash(old, known).map(|hint| format!("; {hint}"));
+                let hint = hint.unwrap_or_default();
+                screen.note(format_args!("there is no topic '{old}' to rename{hint}"));
+                continue;
+            }
+            // Of two that are renamed, one is enough to say it.
+            let is_said = |topic: &str| new_name(topic) != topic && topic < old.as_str();
+            let other = known.iter().find(|topic| {
+                let is_other = **topic != old && chosen.contains(topic) && !is_said(topic);
+                is_other && new_name(topic) == *new
+            });
+            if let Some(other) = other.filter(|_| chosen.contains(old)) {
+                screen.note(format_args!(
+                    "'{old}' and '{other}' are both written as '{new}'"
+                ));
+            }
         }
     }
 
@@ -224,11 +267,8 @@ fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
         bytes(done.size),
     )?;
     if done.latched > 0 {
-        let latched = counted(done.latched, "message");
-        writeln!(
-            out,
-            "{latched} from before the start stand at it: they were latched"
-        )?;
+        let latched = counted(done.latched, "latched message");
+        writeln!(out, "{latched} from before the start, put at the start")?;
     }
     if done.transcoded > 0 {
         let transcoded = counted(done.transcoded, "message");

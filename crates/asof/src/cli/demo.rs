@@ -118,7 +118,8 @@ impl DemoVerb {
         if !self.is_served() {
             return Ok(Outcome::Done);
         }
-        let recording = Opening::default().open_unmapped(std::slice::from_ref(&self.output))?;
+        let recording =
+            Opening::default().open_unmapped(std::slice::from_ref(&self.output), screen)?;
         let name = self.output.display().to_string();
         self.serving.serve(recording, &name, screen)
     }

@@ -3,10 +3,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::anyhow;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use asof_core::{MessageRef, Query, Source};
@@ -19,6 +19,7 @@ use super::Outcome;
 use super::cat::tell_problems;
 use super::decoded::{Decoders, missing_definition};
 use super::failure::Usage;
+use super::fields;
 use super::layers::{Contents, LayerChoice};
 use super::memory;
 use super::newfile::NewFile;
@@ -59,7 +60,7 @@ pub struct Export {
     #[command(flatten)]
     opening: Opening,
 
-    /// Only these fields of each message, by path, with commas between them
+    /// Only these fields, by path, with commas between them; topics that have none of them are left out
     #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
     fields: Vec<String>,
 
@@ -137,10 +138,13 @@ impl Export {
             // Its encoders take and leave blocks of all sizes: about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
-        let file = self.opening.open_unmapped(&self.places)?;
-        let query = self.select.query(&self.places[0], &file.summary(), screen);
-        std::fs::create_dir_all(&self.output)
-            .with_context(|| format!("cannot make the folder {}", self.output.display()))?;
+        let file = self.opening.open_unmapped(&self.places, screen)?;
+        let mut query = self.select.query(&self.places[0], &file.summary(), screen);
+        let is_of_fields = layers.names().iter().any(|&name| name != "raw");
+        if !self.fields.is_empty() && is_of_fields {
+            fields::narrow(&mut query, &self.fields, &file.summary(), screen)?;
+        }
+        make_folder(&self.output)?;
         let total = file.summary().messages.unwrap_or(0);
         let progress = screen.progress(total, "{bar:30} {pos}/{len} messages  {eta} left");
         let has_damage = match self.format {
@@ -188,7 +192,7 @@ impl Export {
         if self.fields.is_empty() {
             Projection::All
         } else {
-            Projection::paths(self.fields.iter().map(String::as_str))
+            Projection::any_of(&self.fields)
         }
     }
 
@@ -441,6 +445,16 @@ impl Export {
             bytes(size)
         ));
     }
+}
+
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let reason = match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in its way".into(),
+            _ => error.to_string(),
+        };
+        anyhow!("cannot make the folder {}: {reason}", folder.display())
+    })
 }
 
 /// What a table of the file says of what it could not read.

@@ -22,12 +22,13 @@ use super::writing::print_problems;
 ///
 /// With --json, one object a line for each place: path, format, size, start and end (nanoseconds since
 /// the epoch; null without messages), duration (seconds), messages, chunks, compression, topics,
-/// attachments, metadata, problems. A rate (hz) is 0 for fewer than two messages.
+/// attachments, metadata, problems. A rate (hz) is 0 for fewer than two messages. With --merge, there is one
+/// object for all places.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof info run.mcap
-  asof info run.mcap --topics '/camera/*' --json")]
+  asof info front.bag rear.db3 --merge --topics '/camera/*' --json")]
 pub struct Info {
     /// Recordings
     #[arg(value_name = "PLACE", required = true)]
@@ -38,6 +39,10 @@ pub struct Info {
 
     #[command(flatten)]
     opening: Opening,
+
+    /// Show several recordings as the one that other verbs make of them
+    #[arg(long, conflicts_with = "layers")]
+    merge: bool,
 
     /// Say which layer takes which topic, and why; and what the layers of the file have
     #[arg(long)]
@@ -53,6 +58,11 @@ pub struct Info {
 
 impl Info {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        if self.merge {
+            let report = self.report(&self.places, screen)?;
+            show(&report, self.json, screen)?;
+            return Ok(Outcome::of(&report.problems));
+        }
         let mut outcome = Outcome::Done;
         let mut failure = None;
         for (index, place) in self.places.iter().enumerate() {
@@ -67,7 +77,7 @@ impl Info {
                 }
                 continue;
             }
-            match self.report(place, screen) {
+            match self.report(std::slice::from_ref(place), screen) {
                 Ok(report) => {
                     show(&report, self.json, screen)?;
                     if !report.problems.is_empty() {
@@ -87,7 +97,7 @@ impl Info {
 
     /// One line for each topic: who takes it, and why; who was asked before, and why they declined.
     fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
-        let file = self.opening.open(std::slice::from_ref(place))?;
+        let file = self.opening.open(std::slice::from_ref(place), screen)?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         let layers = self.choice.of(asof_decode::Layers::standard())?;
@@ -145,14 +155,16 @@ impl Info {
         Ok(out.flush()?)
     }
 
-    fn report(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<Report> {
-        let file = self.opening.open(std::slice::from_ref(place))?;
+    fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {
+        let file = self.opening.open(places, screen)?;
         let summary = file.summary();
-        let query = self.select.query(place, &summary, screen);
+        let query = self.select.query(&places[0], &summary, screen);
+        let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+        let name = PathBuf::from(names.join(", "));
         if self.select.is_all_of_time() {
-            Ok(Report::of_summary(place, &summary, &query))
+            Ok(Report::of_summary(&name, &summary, &query))
         } else {
-            Ok(Report::of_messages(place, &*file, &query)?)
+            Ok(Report::of_messages(&name, &*file, &query)?)
         }
     }
 }
@@ -229,6 +241,9 @@ fn format_of(report: &Report) -> String {
     text
 }
 
+/// A column is no wider, for whatever a name is: what is longer sticks out of its line alone.
+const WIDEST: usize = 120;
+
 fn print_topics(
     out: &mut impl Write,
     topics: &[TopicReport],
@@ -249,7 +264,7 @@ fn print_topics(
     let mut widths = [0; 5];
     for row in rows.iter().chain([&head]) {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(cell.chars().count()).min(WIDEST);
         }
     }
     let [w0, w1, w2, w3, w4] = widths;

@@ -97,7 +97,7 @@ enum Found<'a> {
 
 impl Join {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&self.places)?;
+        let file = self.opening.open(&self.places, screen)?;
         let summary = file.summary();
         let known = summary.topics();
         for topic in self.with.iter().chain([&self.anchor]) {

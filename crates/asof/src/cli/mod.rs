@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod export;
 mod failure;
+mod fields;
 mod info;
 mod join;
 mod layers;

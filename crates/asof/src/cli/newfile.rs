@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use tempfile::NamedTempFile;
@@ -26,6 +26,12 @@ impl NewFile {
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let found = fs::symlink_metadata(&target).ok();
         if let Some(found) = &found {
+            if found.is_dir() {
+                bail!(
+                    "cannot write {}: it is a folder; name a file in it with -o",
+                    path.display()
+                );
+            }
             if !found.is_file() {
                 bail!(
                     "cannot write {}: it is no ordinary file; name another with -o",
@@ -95,12 +101,14 @@ fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
 }
 
 /// Refuses to write over the recording that is being read, whatever it is called.
-pub fn refuse_same(input: &Path, output: &Path) -> anyhow::Result<()> {
+///
+/// The word is for the name that is proposed instead.
+pub fn refuse_same(input: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
     if is_same(input, output) {
         return Err(anyhow!(
             "{} is the recording that is being read; write to another file: -o {}",
             output.display(),
-            quoted(&beside(input, "recovered"))
+            quoted(&beside(input, word))
         ));
     }
     Ok(())
@@ -153,17 +161,28 @@ fn builder() -> tempfile::Builder<'static, 'static> {
 /// in which it exists and is not known here.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on, a person who has had enough leaves no files behind: neither unfinished ones, nor those that
+/// recordings were unpacked into.
+pub fn clean_up_on_interrupt() {
+    // A verb that has arranged this in its own way keeps that.
+    let _ = ctrlc::set_handler(|| {
+        for path in unfinished().drain(..) {
+            let _ = fs::remove_file(path);
+        }
+        asof_formats::remove_temporary_files();
+        std::process::exit(130);
+    });
+}
+
 /// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.
 fn removed_on_interrupt(
     make: impl FnOnce() -> io::Result<NamedTempFile>,
 ) -> io::Result<NamedTempFile> {
-    let unfinished = || UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = ctrlc::set_handler(move || {
-        for path in unfinished().drain(..) {
-            let _ = fs::remove_file(path);
-        }
-        std::process::exit(130);
-    });
+    clean_up_on_interrupt();
     let mut known = unfinished();
     let made = make()?;
     known.push(made.path().to_owned());

@@ -1,25 +1,16 @@
 //! What a person names on the command line, opened.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use asof_core::SourceError;
-use asof_formats::{Definitions, McapFollower, Merged, OpenOptions, Recording};
+use asof_formats::{Definitions, McapFollower, Merged, Notices, OpenOptions, Recording};
 use clap::Args;
 
-/// Schemes of places that are not files.
-const SCHEMES: [&str; 9] = [
-    "http",
-    "https",
-    "s3",
-    "gs",
-    "az",
-    "zenoh",
-    "rosbridge",
-    "foxglove",
-    "ws",
-];
+use super::newfile::clean_up_on_interrupt;
+use super::screen::Screen;
 
 /// Flags of every verb that opens recordings.
 #[derive(Debug, Default, Args)]
@@ -37,28 +28,57 @@ impl Opening {
         &self.msg_path
     }
 
-    /// Opens one place, or several as one.
-    pub fn open(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
-        self.open_with(places, OpenOptions::default())
+    /// The standard types, and those that the folders define.
+    pub fn definitions(&self) -> anyhow::Result<Definitions> {
+        Ok(Definitions::with_folders(&self.msg_path)?)
     }
 
-    /// Opens places without mapping them into memory: those that will be read once from front to back, and
-    /// those that stay open for long, where a file that is cut meanwhile must be an error and no signal.
-    pub fn open_unmapped(&self, places: &[PathBuf]) -> anyhow::Result<Box<dyn Recording>> {
+    /// Opens one place, or several as one.
+    pub fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
+        self.open_with(places, OpenOptions::default(), screen)
+    }
+
+    /// Opens places that are read once from front to back. Mapping them brings nothing then, but for a db3,
+    /// whose pages are read faster than SQLite reads them.
+    pub fn open_once(
+        &self,
+        places: &[PathBuf],
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
             map: false,
             ..OpenOptions::default()
         };
-        self.open_with(places, options)
+        self.open_with(places, options, screen)
+    }
+
+    /// Opens places without mapping anything of them into memory: those that stay open for long, where a file
+    /// that is cut meanwhile must be an error and no signal, and those that hold much else in memory.
+    pub fn open_unmapped(
+        &self,
+        places: &[PathBuf],
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        let options = OpenOptions {
+            map: false,
+            map_pages: false,
+            ..OpenOptions::default()
+        };
+        self.open_with(places, options, screen)
     }
 
     fn open_with(
         &self,
         places: &[PathBuf],
         mut options: OpenOptions,
+        screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        options.definitions = Definitions::with_folders(&self.msg_path)
-            .context("cannot look for definitions there; check the folder of --msg-path")?;
+        options.definitions = definitions_in(&self.msg_path, screen)?;
+        let told = screen.clone();
+        options.notices = Notices::to(move |sentence| told.note(sentence));
+        if places.iter().any(|place| may_be_unpacked(place)) {
+            clean_up_on_interrupt();
+        }
         let open = |place: &PathBuf| {
             let recording = open_one(place, &options)?;
             Ok((place.display().to_string(), recording))
@@ -67,10 +87,68 @@ impl Opening {
             .iter()
             .map(open)
             .collect::<anyhow::Result<Vec<_>>>()?;
-        if parts.len() == 1 {
-            return Ok(parts.remove(0).1);
+        let recording = if parts.len() == 1 {
+            parts.remove(0).1
+        } else {
+            Box::new(Merged::new(parts))
+        };
+        if !self.msg_path.is_empty() {
+            note_missing(&*recording, &options.definitions, screen);
         }
-        Ok(Box::new(Merged::new(parts)))
+        Ok(recording)
+    }
+}
+
+/// Whether a place may be, or may hold, a file that is written to a temporary one before it is read.
+fn may_be_unpacked(place: &Path) -> bool {
+    let extension = place.extension().and_then(|extension| extension.to_str());
+    is_address(place) || place.is_dir() || matches!(extension, Some("zst" | "zstd" | "yaml"))
+}
+
+/// The definitions below folders that a person has named. Says so where there are none.
+pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<Definitions> {
+    let mut definitions = Definitions::standard();
+    for folder in folders {
+        let found = definitions.add_folder(folder).map_err(|error| {
+            let reason = match error.kind() {
+                ErrorKind::NotFound => "there is no such folder".to_owned(),
+                ErrorKind::NotADirectory => {
+                    "it is no folder; name the one that it lies in".to_owned()
+                }
+                ErrorKind::PermissionDenied => "permission denied".to_owned(),
+                _ => error.to_string(),
+            };
+            let folder = folder.display();
+            anyhow::Error::new(error)
+                .context(format!("cannot look for definitions in {folder}: {reason}"))
+        })?;
+        if found == 0 {
+            let folder = folder.display();
+            screen.note(format_args!("there is no .msg or .idl file below {folder}"));
+        }
+    }
+    Ok(definitions)
+}
+
+/// Says which types are found in the folders but cannot be used, for want of another.
+fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &Screen) {
+    let summary = recording.summary();
+    let undefined: BTreeSet<&str> = summary
+        .channels
+        .iter()
+        .filter_map(|entry| entry.channel.schema.as_ref())
+        .filter(|schema| schema.encoding.is_empty() && schema.data.is_empty())
+        .map(|schema| schema.name.as_str())
+        .collect();
+    for name in undefined {
+        if let Some(missing) = definitions
+            .missing_for(name)
+            .filter(|missing| missing != name)
+        {
+            screen.note(format_args!(
+                "the definition of {name} needs {missing}, which is in no folder of --msg-path"
+            ));
+        }
     }
 }
 
@@ -105,7 +183,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
             ));
         }
         return Err(anyhow!(
-            "cannot open {place}: {scheme} addresses are not supported here; name a file on this machine"
+            "cannot open {place}: {scheme} addresses are not supported; name a file, or an http, s3, gs or az address"
         ));
     }
     // A pipe would be waited for, and cannot be read anywhere but at its front.
@@ -129,7 +207,10 @@ fn is_readable(scheme: &str) -> bool {
 
 /// Schemes of files on web servers and in buckets.
 fn is_remote(scheme: &str) -> bool {
-    ["http", "https", "s3", "gs", "az"].contains(&scheme)
+    let known = [
+        "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
+    ];
+    known.contains(&scheme)
 }
 
 fn explained(place: &Path, error: SourceError) -> anyhow::Error {
@@ -151,7 +232,8 @@ fn explained(place: &Path, error: SourceError) -> anyhow::Error {
 
 fn scheme_of(place: &Path) -> Option<&str> {
     let (scheme, _) = place.to_str()?.split_once("://")?;
-    SCHEMES.contains(&scheme).then_some(scheme)
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    (!scheme.is_empty() && scheme.chars().all(is_word)).then_some(scheme)
 }
 
 /// A path that a shell reads as one word, for commands that are shown to people.

@@ -13,7 +13,7 @@ use super::numbers::{bytes, counted};
 use super::place::Opening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
-use super::writing::{CompressionChoice, Written, refuse_input, tell, write};
+use super::writing::{CompressionChoice, Written, refuse_input, refuse_other_format, tell, write};
 
 /// Save what can be saved of a damaged recording, with fresh indexes
 ///
@@ -70,10 +70,11 @@ const BAR: &str = "saving [{bar:40}] {human_pos}/{human_len} messages {eta}";
 
 impl Recover {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        refuse_input(&self.place, &self.output)?;
+        refuse_other_format(&self.output)?;
+        refuse_input(&self.place, &self.output, "recovered")?;
         let file = self
             .opening
-            .open_unmapped(std::slice::from_ref(&self.place))?;
+            .open_unmapped(std::slice::from_ref(&self.place), screen)?;
         let writer_options = McapWriterOptions {
             compression: self.compression.into(),
             ..McapWriterOptions::default()

@@ -22,6 +22,7 @@ pub enum ColorChoice {
 }
 
 /// What the person at the other end wants to see.
+#[derive(Clone)]
 pub struct Screen {
     color: ColorChoice,
     verbose: u8,

@@ -126,27 +126,35 @@ impl Patterns {
     pub fn is_match(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.is_match(topic))
     }
+
+    /// Says which of them mean no topic of a recording.
+    pub fn note_those_without_a_match(&self, place: &Path, known: &[&str], screen: &Screen) {
+        for pattern in &self.0 {
+            if !known.iter().any(|topic| pattern.is_match(topic)) {
+                let listing = || format!("`asof info {}` lists the topics", quoted(place));
+                let hint = hint_at_slash(&pattern.text, known).unwrap_or_else(listing);
+                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
+            }
+        }
+    }
+}
+
+/// What to say to a person who left out the slash before a topic that there is.
+pub fn hint_at_slash(name: &str, known: &[&str]) -> Option<String> {
+    let slashed = format!("/{name}");
+    let is_known = known.contains(&slashed.as_str());
+    is_known.then(|| format!("did you mean '{slashed}'?"))
 }
 
 impl TopicChoice {
     /// The topics of a recording that are meant. Says so where a choice matches nothing.
     pub fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
-        let Some(Patterns(patterns)) = &self.topics else {
+        let Some(patterns) = &self.topics else {
             return Topics::All;
         };
         let known = summary.topics();
-        for pattern in patterns {
-            if !known.iter().any(|topic| pattern.is_match(topic)) {
-                let slashed = format!("/{}", pattern.text);
-                let hint = if known.contains(&slashed.as_str()) {
-                    format!("did you mean '{slashed}'?")
-                } else {
-                    format!("`asof info {}` lists the topics", quoted(place))
-                };
-                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
-            }
-        }
-        let is_wanted = |topic: &&str| patterns.iter().any(|pattern| pattern.is_match(topic));
+        patterns.note_those_without_a_match(place, &known, screen);
+        let is_wanted = |topic: &&str| patterns.is_match(topic);
         Topics::named(known.iter().copied().filter(is_wanted))
     }
 }

@@ -102,7 +102,7 @@ impl Serve {
             }
             return live::serve(robot, &self.robot, &self.opening, &self.serving, screen);
         }
-        let recording = self.opening.open_unmapped(&self.places)?;
+        let recording = self.opening.open_unmapped(&self.places, screen)?;
         let name = self.places[0].display().to_string();
         let name = match self.places.len() {
             1 => name,

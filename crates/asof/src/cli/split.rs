@@ -1,11 +1,13 @@
 //! `asof split`
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use asof_core::{Problem, Query, Stamp, TimeRange};
-use asof_formats::{ConvertOptions, Recording};
-use clap::Args;
+use asof_formats::{ConvertOptions, McapWriterOptions, Recording};
+use clap::{ArgGroup, Args};
 use jiff::SignedDuration;
 use serde::Serialize;
 
@@ -16,13 +18,16 @@ use super::place::Opening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
 use super::select::Select;
-use super::writing::{Chunks, folder_of, parse_size, refuse_input, tell, write};
+use super::writing::{
+    Chunks, folder_of, parse_size, refuse_input, refuse_other_format, tell, write,
+};
 
 /// Cut recordings into several MCAP files, by time or by size
 ///
 /// Parts are named after the output: run.mcap becomes run_0.mcap, run_1.mcap, … Every message is in one of
 /// them, except that what is latched where a part begins (such as /tf_static) stands at its beginning too, so
-/// that each can be used alone. Attachments and metadata go into the first.
+/// that each can be used alone. Attachments and metadata go into the first. Where the output is a folder, parts
+/// are named after the recording. Times in which there is no message make no part.
 ///
 /// With --json, one object: places, parts (each with output, size, start, end, messages, latched), messages
 /// (those that were latched before counted once), problems.
@@ -30,22 +35,23 @@ use super::writing::{Chunks, folder_of, parse_size, refuse_input, tell, write};
 #[command(after_help = "\
 Examples:
   asof split run.mcap -o parts/run.mcap --duration 60s
-  asof split run.bag -o run.mcap --size 500M --topics '/camera/*,/tf*'")]
+  asof split run.bag -o parts/ --size 500M --topics '/camera/*,/tf*'")]
+#[command(group(ArgGroup::new("cut").required(true).args(["duration", "size"])))]
 pub struct Split {
     /// Recordings: files, or folders of them
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// What the parts are named after
+    /// What the parts are named after, or the folder that they go into
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
     /// How long a part is: 60s, 5m, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, required_unless_present = "size")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<i64>,
 
     /// About how large a part becomes: bytes, or with k, M or G
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "duration")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
 
     #[command(flatten)]
@@ -89,14 +95,20 @@ struct Part {
 const BAR: &str = "splitting [{bar:40}] {human_pos}/{human_len} messages";
 /// More parts than this are a slip of the finger.
 const MOST_PARTS: u64 = 10_000;
+/// Where there is room for more of them, most may be empty, as between the drives of a year: so many are looked for.
+const LOOKED_FOR: u64 = 1_000;
 
 impl Split {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let recording = self.opening.open_unmapped(&self.places)?;
+        let naming = Naming::of(&self.output, &self.places[0]);
+        refuse_other_format(&naming.output)?;
+        let earlier = self.earlier_parts(&naming)?;
+        self.chunks.check(screen);
+        let recording = self.opening.open_once(&self.places, screen)?;
         let summary = recording.summary();
         let query = self.select.query(&self.places[0], &summary, screen);
         let whole = query.range.intersect(summary.range);
-        self.refuse_too_many(whole)?;
+        self.refuse_too_many(&*recording, &query, whole)?;
         let mut done = Done {
             places: self
                 .places
@@ -108,21 +120,79 @@ impl Split {
             problems: Vec::new(),
         };
         let mut next = (!whole.is_empty()).then_some(whole.start);
-        while let Some(start) = next {
+        while let Some(from) = next {
+            let Some(start) = self.start_of_part(&*recording, &query, from, whole)? else {
+                break;
+            };
             let range = TimeRange::new(start, self.end_of(start).min(whole.end));
             let query = Query {
                 range,
                 ..query.clone()
             };
-            let after = self.write_part(&*recording, query, &mut done, screen)?;
+            let after = self.write_part(&*recording, query, &naming, &mut done, screen)?;
             next = after.or_else(|| (range.end < whole.end).then(|| range.end.plus_nanos(1)));
         }
         if done.parts.is_empty() {
             screen.note("there is no message to write, so there are no parts");
         }
+        if let Some(first) = earlier
+            .iter()
+            .find(|(number, _)| *number >= done.parts.len())
+        {
+            screen.note(format_args!(
+                "{} is of an earlier split; remove it and those after it where they are not wanted",
+                first.1.display()
+            ));
+        }
         done.problems
             .splice(0..0, recording.summary().problems.clone());
         tell(&done, &done.problems, self.json, screen, print)
+    }
+
+    /// What lies where parts may go, by number. Refused before the first part is written rather than after a few.
+    fn earlier_parts(&self, naming: &Naming) -> anyhow::Result<Vec<(usize, PathBuf)>> {
+        let earlier = naming.existing();
+        for (_, path) in &earlier {
+            for place in &self.places {
+                refuse_input(place, path, "split")?;
+            }
+            if !self.force {
+                bail!(
+                    "{} exists already; name another file with -o, or replace it with --force",
+                    path.display()
+                );
+            }
+        }
+        Ok(earlier)
+    }
+
+    /// Where the next part starts: parts by time follow each other without a gap, but none is empty.
+    fn start_of_part(
+        &self,
+        recording: &dyn Recording,
+        query: &Query,
+        from: Stamp,
+        whole: TimeRange,
+    ) -> anyhow::Result<Option<Stamp>> {
+        let rest = Query {
+            range: TimeRange::new(from, whole.end),
+            ..query.clone()
+        };
+        // Of a recording in no order, the first message is found by sorting all of it.
+        if recording.bytes_held_by_order(&rest) > ConvertOptions::default().memory {
+            return Ok(Some(from));
+        }
+        let mut first = None;
+        for batch in recording.read(&rest)? {
+            first = batch?.iter().next().map(|message| message.log_time);
+            if first.is_some() {
+                break;
+            }
+        }
+        Ok(first.map(|first| match self.duration {
+            Some(duration) => from.plus_nanos(first.since(from) / duration * duration),
+            None => first,
+        }))
     }
 
     /// The last instant of a part that starts then.
@@ -131,17 +201,41 @@ impl Split {
             .map_or(Stamp::MAX, |duration| start.plus_nanos(duration - 1))
     }
 
-    fn refuse_too_many(&self, whole: TimeRange) -> anyhow::Result<()> {
+    fn refuse_too_many(
+        &self,
+        recording: &dyn Recording,
+        query: &Query,
+        whole: TimeRange,
+    ) -> anyhow::Result<()> {
         let Some(duration) = self.duration.filter(|_| !whole.is_empty()) else {
             return Ok(());
         };
         let parts = whole.end.since(whole.start).unsigned_abs() / duration.unsigned_abs();
-        if parts > MOST_PARTS {
-            return Err(Usage::error(format!(
-                "that would be {parts} parts; choose a longer --duration"
-            )));
+        if parts <= MOST_PARTS {
+            return Ok(());
         }
-        Ok(())
+        let mut from = whole.start;
+        for _ in 0..LOOKED_FOR {
+            match self.start_of_part(recording, query, from, whole)? {
+                Some(start) if self.end_of(start) < whole.end => {
+                    from = self.end_of(start).plus_nanos(1);
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(Usage::error(format!(
+            "that would be up to {parts} parts; choose a longer --duration"
+        )))
+    }
+
+    /// A part can be no smaller than a chunk.
+    fn writer_options(&self) -> McapWriterOptions {
+        let options = self.chunks.options();
+        let most = self.size.map_or(u64::MAX, |size| (size / 4).max(1));
+        McapWriterOptions {
+            chunk_size: options.chunk_size.min(most),
+            ..options
+        }
     }
 
     /// Writes one part; the time at which the next one starts, where the part's size decides that.
@@ -149,23 +243,21 @@ impl Split {
         &self,
         recording: &dyn Recording,
         query: Query,
+        naming: &Naming,
         done: &mut Done,
         screen: &Screen,
     ) -> anyhow::Result<Option<Stamp>> {
-        let path = part_of(&self.output, done.parts.len());
-        for place in &self.places {
-            refuse_input(place, &path)?;
-        }
+        let path = naming.part(done.parts.len());
         let is_first = done.parts.is_empty();
         let options = ConvertOptions {
             query,
             bytes: self.size,
             attachments: is_first,
             metadata: is_first,
-            temporary: Some(folder_of(&self.output)),
+            temporary: Some(folder_of(&naming.output)),
             ..ConvertOptions::default()
         };
-        let writing = (self.chunks.options(), &options);
+        let writing = (self.writer_options(), &options);
         let written = write(recording, &path, self.force, writing, (screen, BAR))?;
         let converted = written.converted;
         done.messages += converted.messages - converted.latched;
@@ -197,12 +289,50 @@ fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
     writeln!(out, "{} in {parts}", counted(done.messages, "message"))
 }
 
-/// `run.mcap` and 2 make `run_2.mcap`.
-fn part_of(output: &Path, number: usize) -> PathBuf {
-    let mut name = output.file_stem().unwrap_or_default().to_owned();
-    name.push(format!("_{number}."));
-    name.push(output.extension().unwrap_or("mcap".as_ref()));
-    output.with_file_name(name)
+/// What parts are called: `run.mcap` makes `run_0.mcap`, `run_1.mcap`, and so on.
+struct Naming {
+    output: PathBuf,
+}
+
+impl Naming {
+    /// A folder is filled with parts that are named after the recording.
+    fn of(output: &Path, place: &Path) -> Self {
+        let is_folder = output.is_dir() || output.to_string_lossy().ends_with('/');
+        if !is_folder {
+            return Naming {
+                output: output.to_owned(),
+            };
+        }
+        let mut name = place.file_stem().unwrap_or("part".as_ref()).to_owned();
+        name.push(".mcap");
+        Naming {
+            output: output.join(name),
+        }
+    }
+
+    fn part(&self, number: usize) -> PathBuf {
+        let mut name = self.output.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("_{number}."));
+        name.push(self.output.extension().unwrap_or("mcap".as_ref()));
+        self.output.with_file_name(name)
+    }
+
+    /// The files that are named like parts, in their order.
+    fn existing(&self) -> Vec<(usize, PathBuf)> {
+        let entries = std::fs::read_dir(folder_of(&self.output));
+        let numbered = |name: &OsStr| {
+            let (_, number) = Path::new(name).file_stem()?.to_str()?.rsplit_once('_')?;
+            let number = number.parse().ok()?;
+            let path = self.part(number);
+            (path.file_name() == Some(name)).then_some((number, path))
+        };
+        let entries = entries.into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| numbered(&entry.file_name()))
+            .collect();
+        found.sort();
+        found
+    }
 }
 
 fn parse_duration(text: &str) -> Result<i64, String> {
@@ -218,11 +348,12 @@ mod tests {
 
     #[test]
     fn parts_are_numbered_before_the_extension() {
-        assert_eq!(
-            part_of(Path::new("a/run.mcap"), 2),
-            Path::new("a/run_2.mcap")
-        );
-        assert_eq!(part_of(Path::new("run"), 10), Path::new("run_10.mcap"));
+        let part = |output: &str, number| {
+            Naming::of(Path::new(output), Path::new("day/drive.bag")).part(number)
+        };
+        assert_eq!(part("a/run.mcap", 2), Path::new("a/run_2.mcap"));
+        assert_eq!(part("run", 10), Path::new("run_10.mcap"));
+        assert_eq!(part("parts/", 0), Path::new("parts/drive_0.mcap"));
     }
 
     #[test]

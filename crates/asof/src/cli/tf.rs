@@ -142,7 +142,7 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&self.places)?;
+        let file = self.opening.open(&self.places, screen)?;
         let loaded = TransformBuffer::from_source(file.as_ref())?;
         let summary = file.summary();
         let mut problems: Vec<Problem> = summary.problems.clone();

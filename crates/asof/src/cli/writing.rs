@@ -1,5 +1,6 @@
 //! Recordings written into new MCAP files, for the verbs that do so.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,10 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
+use super::failure::Usage;
 use super::newfile::{NewFile, refuse_same};
 use super::numbers::shown;
+use super::place::{is_address, quoted};
 use super::screen::{Palette, Screen, output};
 
 /// How chunks are written.
@@ -25,7 +28,7 @@ pub struct Chunks {
     pub compression: CompressionChoice,
 
     /// How hard to compress it: for zstd from 1 to 22; 0 is the compression's own default
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=22))]
     pub level: u32,
 
     /// About how large a chunk is before it is compressed: bytes, or with k or M
@@ -55,6 +58,13 @@ impl From<CompressionChoice> for Compression {
 }
 
 impl Chunks {
+    /// Says so where a choice has no effect.
+    pub fn check(&self, screen: &Screen) {
+        if self.level > 0 && !matches!(self.compression, CompressionChoice::Zstd) {
+            screen.note("--level is for zstd, and has no effect on what was chosen here");
+        }
+    }
+
     pub fn options(&self) -> McapWriterOptions {
         McapWriterOptions {
             compression: self.compression.into(),
@@ -136,15 +146,67 @@ pub fn print_problems(out: &mut dyn Write, problems: &[Problem]) -> io::Result<(
     Ok(())
 }
 
-/// Refuses to write over what is being read, also where that is a file in a folder.
-pub fn refuse_input(place: &Path, output: &Path) -> anyhow::Result<()> {
-    refuse_same(place, output)?;
-    let Ok(entries) = std::fs::read_dir(place) else {
+/// Refuses to write over what is being read, also where that is a file in a folder, or described by one.
+pub fn refuse_input(place: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
+    // Nothing that is not there yet can be an input.
+    if std::fs::metadata(output).is_err() {
+        return Ok(());
+    }
+    refuse_same(place, output, word)?;
+    let is_description = place
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.ends_with("metadata.yaml"));
+    let folder = if is_description {
+        folder_of(place)
+    } else {
+        place.to_owned()
+    };
+    refuse_any_in(&folder, output, word, &mut HashSet::new())
+}
+
+/// Refuses names that promise something else than an MCAP file, which is what is written.
+pub fn refuse_other_format(output: &Path) -> anyhow::Result<()> {
+    if output == Path::new("-") {
+        return Err(Usage::error(
+            "an MCAP file cannot be written to a pipe; name a file with -o",
+        ));
+    }
+    if is_address(output) {
+        return Err(Usage::error(format!(
+            "cannot write to {}: name a file on this machine with -o, and upload it",
+            output.display()
+        )));
+    }
+    let extension = output.extension().and_then(|extension| extension.to_str());
+    match extension.map(str::to_ascii_lowercase).as_deref() {
+        Some("bag" | "active" | "db3" | "ulg" | "zst" | "zstd") => Err(Usage::error(format!(
+            "what is written is MCAP, and {} is named like something else; name it {}",
+            output.display(),
+            quoted(&output.with_extension("mcap"))
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Links may lead in circles, so each folder is looked into once.
+fn refuse_any_in(
+    folder: &Path,
+    output: &Path,
+    word: &str,
+    known: &mut HashSet<PathBuf>,
+) -> anyhow::Result<()> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(());
     };
-    entries
-        .flatten()
-        .try_for_each(|entry| refuse_input(&entry.path(), output))
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if !known.insert(real) {
+        return Ok(());
+    }
+    entries.flatten().try_for_each(|entry| {
+        refuse_same(&entry.path(), output, word)?;
+        refuse_any_in(&entry.path(), output, word, known)
+    })
 }
 
 /// The folder that a file lies in, or will.

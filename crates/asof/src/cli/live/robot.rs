@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use asof_core::Stamp;
-use asof_formats::Definitions;
 use asof_live::{Address, AddressError, Mode, Publisher, Robot};
 
 use super::Connection;
 use crate::cli::failure::Usage;
+use crate::cli::place::definitions_in;
 use crate::cli::screen::Screen;
 
 /// How often anything is looked at between two reports.
@@ -46,8 +46,7 @@ impl Connection {
             .url
             .parse()
             .map_err(|error: AddressError| Usage::error(error.to_string()))?;
-        let definitions = Definitions::with_folders(&self.msg_path)
-            .context("cannot look for definitions there; check the folder of --msg-path")?;
+        let definitions = definitions_in(&self.msg_path, screen)?;
         stop_on_signals()?;
         let started = Instant::now();
         let robot = self.reach(&address, started, screen)?;
