@@ -123,48 +123,64 @@ if latched is not None:
     tokens.append(token(2, "/tf_static", STATIC, ":1:,1:,:,:,,"))
 
 count = 200
-side = subprocess.Popen(
-    [program, f"zenoh://127.0.0.1:{port}", recording, str(count), "latched" if latched else "plain"],
-    stdout=subprocess.PIPE, text=True,
-)
-ready = side.stdout.readline().strip()
-assert ready == "ready", ready
-# Blocking instead of dropping, since every byte is compared; and only when the subscription has arrived here.
-imu = session.declare_publisher(f"0/imu/data/{IMU}/{HASHES[IMU]}", congestion_control=zenoh.CongestionControl.BLOCK)
-deadline = time.monotonic() + 60
-while not imu.matching_status.matching and time.monotonic() < deadline:
-    time.sleep(0.01)
-time.sleep(1)
-for number in range(1, 11):
-    session.put(f"0/chatter/{STRING}/{HASHES[STRING]}", encode_string({"data": f"word {number}"}), attachment=attachment(number, number))
-    reading = {"name": "wheel", "values": [0.5, float(number)], "at": {"sec": number, "nanosec": 7}}
-    session.put(f"0/reading/{CUSTOM}/{HASH}", encode_reading(reading), attachment=attachment(number, number))
-for number in range(1, count + 1):
-    imu.put(payload(number), attachment=attachment(number, 1_000_000_000 + number))
-    time.sleep(0.001)
-report, _ = side.communicate(timeout=120)
-print(report, end="")
-assert side.returncode == 0, "asof's side failed"
 
-with open(recording, "rb") as file:
-    seen = {}
-    for schema, channel, message in make_reader(file).iter_messages():
-        seen.setdefault(channel.topic, []).append((schema.name, message))
-assert len(seen["/imu/data"]) == count, len(seen["/imu/data"])
-for number, (name, message) in enumerate(seen["/imu/data"], 1):
-    assert name == "sensor_msgs/msg/Imu", name
-    assert message.data == payload(number), f"message {number} has other bytes"
-    assert (message.sequence, message.publish_time) == (number, 1_000_000_000 + number)
-if latched is not None:
-    assert [m.data for _, m in seen["/tf_static"]] == [payload(9_999_999)], "history of /tf_static"
-with open(recording, "rb") as file:
-    decoded = make_reader(file, decoder_factories=[DecoderFactory()]).iter_decoded_messages(topics=["/chatter", "/reading"])
-    found = {"/chatter": [], "/reading": []}
-    for _, channel, _, message in decoded:
-        found[channel.topic].append(message)
-assert [m.data for m in found["/chatter"]] == [f"word {n}" for n in range(1, 11)], found["/chatter"]
-values = [(m.name, list(m.values), m.at.sec, m.at.nanosec) for m in found["/reading"]]
-assert values == [("wheel", [0.5, float(n)], n, 7) for n in range(1, 11)], values
-print("decoded in Python: /chatter by its standard type, /reading by what its node described")
-print(f"recorded: {count} messages on /imu/data with the same bytes" + (", and the history of /tf_static" if latched else ""))
-session.close()
+
+def publish():
+    """Runs asof's side, and publishes what it windows and records."""
+    side = subprocess.Popen(
+        [program, f"zenoh://127.0.0.1:{port}", recording, str(count), "latched" if latched else "plain"],
+        stdout=subprocess.PIPE, text=True,
+    )
+    ready = side.stdout.readline().strip()
+    assert ready == "ready", ready
+    # Blocking instead of dropping, since every byte is compared; and only when the subscriptions have arrived here.
+    keys = [f"0/imu/data/{IMU}/{HASHES[IMU]}", f"0/chatter/{STRING}/{HASHES[STRING]}", f"0/reading/{CUSTOM}/{HASH}"]
+    publishers = [session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK) for key in keys]
+    deadline = time.monotonic() + 60
+    while not all(publisher.matching_status.matching for publisher in publishers):
+        assert time.monotonic() < deadline, "nobody listens"
+        time.sleep(0.01)
+    imu, chatter, readings = publishers
+    for number in range(1, 11):
+        chatter.put(encode_string({"data": f"word {number}"}), attachment=attachment(number, number))
+        reading = {"name": "wheel", "values": [0.5, float(number)], "at": {"sec": number, "nanosec": 7}}
+        readings.put(encode_reading(reading), attachment=attachment(number, number))
+    for number in range(1, count + 1):
+        imu.put(payload(number), attachment=attachment(number, 1_000_000_000 + number))
+        time.sleep(0.001)
+    report, _ = side.communicate(timeout=120)
+    print(report, end="")
+    assert side.returncode == 0, "asof's side failed"
+
+
+def compare():
+    """Opens the recording with Python's mcap."""
+    with open(recording, "rb") as file:
+        seen = {}
+        for schema, channel, message in make_reader(file).iter_messages():
+            seen.setdefault(channel.topic, []).append((schema.name, message))
+    assert len(seen["/imu/data"]) == count, len(seen["/imu/data"])
+    for number, (name, message) in enumerate(seen["/imu/data"], 1):
+        assert name == "sensor_msgs/msg/Imu", name
+        assert message.data == payload(number), f"message {number} has other bytes"
+        assert (message.sequence, message.publish_time) == (number, 1_000_000_000 + number)
+    if latched is not None:
+        assert [m.data for _, m in seen["/tf_static"]] == [payload(9_999_999)], "history of /tf_static"
+    with open(recording, "rb") as file:
+        decoded = make_reader(file, decoder_factories=[DecoderFactory()]).iter_decoded_messages(topics=["/chatter", "/reading"])
+        found = {"/chatter": [], "/reading": []}
+        for _, channel, _, message in decoded:
+            found[channel.topic].append(message)
+    assert [m.data for m in found["/chatter"]] == [f"word {n}" for n in range(1, 11)], found["/chatter"]
+    values = [(m.name, list(m.values), m.at.sec, m.at.nanosec) for m in found["/reading"]]
+    assert values == [("wheel", [0.5, float(n)], n, 7) for n in range(1, 11)], values
+    print("decoded in Python: /chatter by its standard type, /reading by what its node described")
+    print(f"recorded: {count} messages on /imu/data with the same bytes" + (", and the history of /tf_static" if latched else ""))
+
+
+# An open session would keep a program that failed alive.
+try:
+    publish()
+    compare()
+finally:
+    session.close()

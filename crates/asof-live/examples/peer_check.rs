@@ -2,9 +2,9 @@
 //!
 //! usage: peer_check ADDRESS RECORDING COUNT latched|plain
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use asof_live::{RecordOptions, Recorder, Sample};
+use asof_live::{RecordOptions, RecordReport, Recorder, Sample};
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [address, recording, count, kind] = &arguments[..] else {
         return Err("usage: peer_check ADDRESS RECORDING COUNT latched|plain".into());
     };
-    let count: i64 = count.parse()?;
+    let count: u64 = count.parse()?;
     let robot = asof_live::connect(address)?;
     let topic = robot
         .wait_for_topic("/imu/data", SOON)
@@ -49,12 +49,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         window.len(),
         entry.sequence
     );
-    if window.len() as i64 != count || window.stamp_fallbacks() > 0 {
+    if window.len() as u64 != count || window.stamp_fallbacks() > 0 {
         return Err(format!("{} messages instead of {count}", window.len()).into());
     }
-    while recorder.is_recording() && recorder.report().waiting_bytes > 0 {
+    // The recorder has subscriptions of its own: what a window has may still be on its way to it.
+    let mut expected = vec![("/imu/data", count), ("/chatter", 10), ("/reading", 10)];
+    if kind == "latched" {
+        expected.push(("/tf_static", 1));
+    }
+    let deadline = Instant::now() + SOON;
+    while !is_through(&recorder.report(), &expected) {
+        if !recorder.is_recording() || Instant::now() > deadline {
+            return Err(format!("the recorder stands still: {:?}", recorder.report()).into());
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     println!("dropped by the recorder: {}", recorder.stop()?.dropped());
     Ok(())
+}
+
+/// Whether the recorder has come to the end of what the peer publishes.
+fn is_through(report: &RecordReport, expected: &[(&str, u64)]) -> bool {
+    expected.iter().all(|(topic, count)| {
+        let topic = report.topics.get(*topic);
+        topic.is_some_and(|topic| topic.written + topic.dropped >= *count)
+    })
 }

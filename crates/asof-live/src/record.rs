@@ -168,6 +168,9 @@ impl Recorder {
 
     /// Writes what waits, closes the file, and says what was recorded.
     ///
+    /// The recorder has subscriptions of its own: a message that a window has already may still be on its way here,
+    /// and what comes after this call is not recorded. [`Recorder::report`] says what has come.
+    ///
     /// # Errors
     /// When the file could not be written.
     pub fn stop(mut self) -> Result<RecordReport, LiveError> {
