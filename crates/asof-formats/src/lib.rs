@@ -61,7 +61,7 @@ pub use mcap::{
     McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use merge::Merged;
-pub use open::{Notices, OpenOptions, open, open_all, open_with};
+pub use open::{Notices, OpenOptions, REMOTE_SCHEMES, open, open_all, open_with};
 pub use recording::{Progress, Recording};
 #[cfg(feature = "remote")]
 pub use remote::RemoteFile;

@@ -12,6 +12,11 @@ use crate::storage::{Mapped, Plain, Storage};
 use crate::unpacked::{Unpacked, unpack};
 use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Recording, UlogFile};
 
+/// Schemes of files on web servers and in buckets; they are read with the feature `remote`.
+pub const REMOTE_SCHEMES: [&str; 9] = [
+    "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
+];
+
 /// How places are opened.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {

@@ -117,6 +117,37 @@ fn the_description_of_a_bag_opens_its_parts_and_tells_which_are_missing() {
 }
 
 #[test]
+fn a_part_that_cannot_be_read_is_told_as_that_and_not_as_missing() {
+    let mut server = Server::with_files([
+        (
+            "/bag/metadata.yaml",
+            description(&["bag_0.db3", "bag_1.db3"]),
+        ),
+        ("/bag/bag_0.db3", db3(0..3)),
+    ]);
+    server.keeps = Some("/bag/bag_1.db3");
+    let (_, address) = server.start();
+    let recording = open(address.replace("/run", "/bag/")).expect("opens");
+    assert_eq!(seconds(&*recording), [0, 1, 2]);
+    let problems = recording.summary().problems.clone();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let told = &problems[0].message;
+    assert!(
+        told.contains("bag_1.db3") && told.contains("denied"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_description_that_lists_itself_is_no_way_in() {
+    let files = [("/bag/metadata.yaml", description(&["metadata.yaml"]))];
+    let (_, address) = Server::with_files(files).start();
+    let opened = open(address.replace("/run", "/bag/")).map(|_| ());
+    let told = opened.expect_err("is refused").to_string();
+    assert!(told.contains("/bag/metadata.yaml"), "{told}");
+}
+
+#[test]
 fn a_folder_of_a_web_server_without_a_description_is_told_of() {
     let (_, address) = Server::with_files([("/bag/a.mcap", Vec::new())]).start();
     let folder = address.replace("/run", "/bag/");

@@ -217,13 +217,17 @@ impl Table {
 
     /// The usable bytes of a page.
     fn page<'a>(&self, file: &'a [u8], page: u32) -> Result<&'a [u8], PageError> {
-        let what = "it is pointed to, but outside of the file";
+        let place = self.usable_place_of(page)?;
+        file.get(place).ok_or(outside(page))
+    }
+
+    /// Where in the file the usable bytes of a page are.
+    fn usable_place_of(&self, page: u32) -> Result<Range<usize>, PageError> {
         if page == 0 || page > self.pages {
-            return Err(PageError { page, what });
+            return Err(outside(page));
         }
         let start = self.place_of(page).start;
-        file.get(start..start + self.usable)
-            .ok_or(PageError { page, what })
+        Ok(start..start + self.usable)
     }
 
     /// How many bytes of a record of `len` bytes lie on its own page.
@@ -347,6 +351,11 @@ impl Table {
             },
         })
     }
+}
+
+fn outside(page: u32) -> PageError {
+    let what = "it is pointed to, but outside of the file";
+    PageError { page, what }
 }
 
 /// The rows of a table, in order of their ids. Ends behind an error.

@@ -21,6 +21,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tokio::runtime::Runtime;
 
+use crate::REMOTE_SCHEMES;
 use crate::storage::Storage;
 use blocks::Blocks;
 use faults::{Fault, changed, silent};
@@ -53,10 +54,6 @@ struct Remote {
     modified: i64,
 }
 
-/// Schemes that are read here.
-const SCHEMES: [&str; 9] = [
-    "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
-];
 /// A server that sends nothing for so long has to be asked again.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A request that nobody answers is repeated for so long; then whoever waits is told.
@@ -70,7 +67,7 @@ const ATTEMPTS_TO_REACH: u32 = 4;
 pub(crate) fn address(place: &std::path::Path) -> Option<&str> {
     let text = place.to_str()?;
     let (scheme, _) = text.split_once("://")?;
-    SCHEMES.contains(&scheme).then_some(text)
+    REMOTE_SCHEMES.contains(&scheme).then_some(text)
 }
 
 impl RemoteFile {

@@ -139,24 +139,43 @@ fn open_folder(place: &Place, options: &OpenOptions) -> Result<Box<dyn Recording
 fn open_described(
     place: &Place,
     listed: &[String],
-    address_of: impl Fn(&str) -> String,
+    address_of: impl Fn(&str) -> String + Sync,
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
     let mut problems = Vec::new();
-    let mut files = Vec::new();
-    for name in listed {
-        let mut addresses = names_of_part(name)
-            .into_iter()
-            .map(|name| address_of(&name));
-        let is_there = |address: &String| Place::of(address).is_ok_and(|part| part.look().is_ok());
-        match addresses.find(is_there) {
-            Some(address) => files.push(address),
+    let mut parts = Vec::new();
+    let found = at_once(listed, |name| open_listed_part(name, &address_of, options));
+    for (name, part) in listed.iter().zip(found) {
+        match part {
+            Some(part) => parts.push(part),
             None => problems.push(missing(name)),
         }
     }
-    as_one(opened_at_once(files, options), problems, |problems| {
+    as_one(parts, problems, |problems| {
         nothing_in(&place.address, problems)
     })
+}
+
+/// A part of a bag under the first of its names that is there; `None` where none is.
+fn open_listed_part(
+    name: &str,
+    address_of: impl Fn(&str) -> String,
+    options: &OpenOptions,
+) -> Option<Part> {
+    let addresses = names_of_part(name)
+        .into_iter()
+        .map(|name| address_of(&name));
+    for address in addresses {
+        let opened = Place::of(&address).and_then(|place| match place.look() {
+            Ok(found) => open_recording(RemoteFile::found(&place, found), options).map(Some),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(place.unreadable(&error)),
+        });
+        if let Some(opened) = opened.transpose() {
+            return Some((PathBuf::from(address), opened));
+        }
+    }
+    None
 }
 
 /// Everything in a folder of a bucket that is named like a recording.
@@ -188,12 +207,14 @@ fn open_listed(
             .filter(|name| !names_of_part(name).iter().any(is_there));
         problems.extend(lost.map(|name| missing(name)));
     }
-    let files = paths
+    let files: Vec<String> = paths
         .iter()
         .filter(|path| !path.split('/').any(is_hidden_name))
         .filter(|path| is_named_recording(Path::new(path)))
-        .map(|path| place.address_of(path));
-    let parts = opened_at_once(files.collect(), options);
+        .map(|path| place.address_of(path))
+        .collect();
+    let opened = at_once(&files, |address| open(address, options));
+    let parts = files.iter().map(PathBuf::from).zip(opened);
     as_one(parts, problems, |problems| {
         nothing_in(&place.address, problems)
     })
@@ -215,28 +236,25 @@ fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
     }
 }
 
-/// Opens some files at once: most of that is waiting.
-fn opened_at_once(addresses: Vec<String>, options: &OpenOptions) -> Vec<Part> {
+/// Does some work at once, most of which is waiting; the results come in the order of the inputs.
+fn at_once<T: Sync, R: Send>(inputs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let opened = Mutex::new(Vec::new());
+    let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..REQUESTS_IN_FLIGHT.min(addresses.len()) {
+        for _ in 0..REQUESTS_IN_FLIGHT.min(inputs.len()) {
             scope.spawn(|| {
-                while let Some((number, address)) = {
+                while let Some((number, input)) = {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    addresses.get(number).map(|address| (number, address))
+                    inputs.get(number).map(|input| (number, input))
                 } {
-                    let recording = open(address, options);
-                    let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
-                    opened.push((number, recording));
+                    let result = work(input);
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push((number, result));
                 }
             });
         }
     });
-    let mut opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
-    opened.sort_by_key(|(number, _)| *number);
-    let files = addresses.into_iter().map(PathBuf::from);
-    files
-        .zip(opened.into_iter().map(|(_, recording)| recording))
-        .collect()
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }

@@ -24,6 +24,8 @@ pub struct Server {
     pub answers_head: Option<&'static str>,
     /// What it answers to everybody.
     pub answers: Option<&'static str>,
+    /// A path that it hands out to nobody.
+    pub keeps: Option<&'static str>,
     pub requests: AtomicU64,
     pub bytes: AtomicU64,
 }
@@ -119,6 +121,9 @@ impl Server {
         };
         let mut words = head[0].split(' ');
         let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        if self.keeps == Some(path) {
+            return b"HTTP/1.1 403 Kept\r\nContent-Length: 0\r\n\r\n".to_vec();
+        }
         let files = self.files.lock().expect("no panic");
         let Some((file, version)) = files.get(path) else {
             return b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec();

@@ -205,12 +205,8 @@ fn is_readable(scheme: &str) -> bool {
     cfg!(feature = "remote") && is_remote(scheme)
 }
 
-/// Schemes of files on web servers and in buckets.
 fn is_remote(scheme: &str) -> bool {
-    let known = [
-        "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
-    ];
-    known.contains(&scheme)
+    asof_formats::REMOTE_SCHEMES.contains(&scheme)
 }
 
 fn explained(place: &Path, error: SourceError) -> anyhow::Error {

@@ -102,11 +102,8 @@ impl Table {
         while let Some(number) = left.pop() {
             looked_at += 1;
             let refused = |what| PageError { page: number, what };
-            if number == 0 || number > self.pages {
-                return Err(refused("it is pointed to, but outside of the file"));
-            }
-            let start = self.place_of(number).start as u64;
-            read(&mut page, start).map_err(|_| refused("it cannot be read"))?;
+            let start = self.usable_place_of(number)?.start;
+            read(&mut page, start as u64).map_err(|_| refused("it cannot be read"))?;
             let page = page.as_slice();
             let cells = usize::from(be16(page, 3).unwrap_or(0));
             let (pointers, before) = match page[0] {
