@@ -1,6 +1,6 @@
 //! Buffers that decompressed chunks lie in, used again and again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -23,19 +23,26 @@ const STEP: usize = 1 << 20;
 impl BufferPool {
     /// A buffer of at least `len` initialized bytes; what they hold is left over from before.
     pub fn take(&self, len: usize) -> Vec<u8> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.take_free(len) {
+            Some(buffer) => buffer,
+            // What is beyond `len` is never touched, and so takes no memory.
+            None if len > STEP / 2 => vec![0; len.saturating_add(len / 8).next_multiple_of(STEP)],
+            None => vec![0; len],
+        }
+    }
+
+    /// The smallest that fits; among equals the one that came back last.
+    fn take_free(&self, len: usize) -> Option<Vec<u8>> {
+        let mut free = self.lock();
         let fitting = free
             .iter()
             .enumerate()
             .rev()
             .filter(|(_, buffer)| buffer.len() >= len)
             .min_by_key(|(_, b)| b.len());
-        match fitting.map(|(index, _)| index) {
-            Some(index) => free.remove(index),
-            // What is beyond `len` is never touched, and so takes no memory.
-            None if len > STEP / 2 => vec![0; len.saturating_add(len / 8).next_multiple_of(STEP)],
-            None => vec![0; len],
-        }
+        fitting
+            .map(|(index, _)| index)
+            .map(|index| free.remove(index))
     }
 
     /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer comes back after its last use.
@@ -48,16 +55,23 @@ impl BufferPool {
     }
 
     pub fn give_back(&self, buffer: Vec<u8>) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        // They leave when nobody waits for the pool any longer: the system takes its time for large ones.
+        let mut leaving = Vec::new();
+        let mut free = self.lock();
         free.push(buffer);
         // The small ones go first: they are made again most easily, and fit the fewest.
         while free.len() > KEPT_BUFFERS || free.iter().map(Vec::len).sum::<usize>() > KEPT_BYTES {
             let smallest = (0..free.len()).min_by_key(|&at| free[at].len());
             match smallest {
-                Some(at) => drop(free.swap_remove(at)),
+                Some(at) => leaving.push(free.swap_remove(at)),
                 None => break,
             }
         }
+        drop(free);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

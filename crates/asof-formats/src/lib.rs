@@ -34,6 +34,7 @@
 mod bag;
 mod buffers;
 mod convert;
+mod cores;
 mod db3;
 mod decompress;
 mod definitions;

@@ -8,6 +8,7 @@ use asof_core::SourceError;
 use bytes::Bytes;
 
 use super::{Loaded, Sections, Wanted};
+use crate::cores::start_elsewhere;
 
 /// Loads the sections of a plan, in the plan's order, on other threads where that pays.
 ///
@@ -77,9 +78,10 @@ impl Prefetch {
             let worker = Arc::downgrade(&shared);
             let work = move || Weak::upgrade(&worker).inspect(|shared| shared.work());
             let name = "asof-read".to_owned();
-            if std::thread::Builder::new().name(name).spawn(work).is_err() {
+            match std::thread::Builder::new().name(name).spawn(work) {
+                Ok(worker) => start_elsewhere(&worker),
                 // Those that there are will do, or the reader alone.
-                break;
+                Err(_) => break,
             }
         }
         Prefetch { shared }
@@ -97,7 +99,12 @@ impl Prefetch {
         loop {
             if let Some(result) = state.loaded.remove(&place) {
                 state.bytes_ahead -= shared.bytes_of(place);
-                shared.wake_idle(&state);
+                let is_time_to_wake = shared.is_time_to_wake(&state);
+                // Who is woken wants the lock.
+                drop(state);
+                if is_time_to_wake {
+                    shared.room.notify_all();
+                }
                 return Some(result);
             }
             state = if let Some(other) = shared.claim(&mut state) {
@@ -147,7 +154,9 @@ impl Shared {
             let mut state = self.lock();
             state.busy -= 1;
             state.loaded.insert(place, result);
-            if state.waited_for == Some(place) || state.is_closed {
+            let is_waited_for = state.waited_for == Some(place) || state.is_closed;
+            drop(state);
+            if is_waited_for {
                 self.ready.notify_one();
             }
         }
@@ -200,12 +209,10 @@ impl Shared {
         None
     }
 
-    /// Wakes workers when there is room for several sections: being woken for each costs more than loading it.
-    fn wake_idle(&self, state: &State) {
+    /// Workers are woken when there is room for several sections: being woken for each costs more than loading it.
+    fn is_time_to_wake(&self, state: &State) -> bool {
         let ahead = state.next.saturating_sub(state.taken);
-        if state.idle > 0 && ahead <= self.file.sections_ahead() / 2 {
-            self.room.notify_all();
-        }
+        state.idle > 0 && ahead <= self.file.sections_ahead() / 2
     }
 
     fn bytes_of(&self, place: usize) -> u64 {
