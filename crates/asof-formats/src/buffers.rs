@@ -40,9 +40,8 @@ impl BufferPool {
             .rev()
             .filter(|(_, buffer)| buffer.len() >= len)
             .min_by_key(|(_, b)| b.len());
-        fitting
-            .map(|(index, _)| index)
-            .map(|index| free.remove(index))
+        let (index, _) = fitting?;
+        Some(free.remove(index))
     }
 
     /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer comes back after its last use.

@@ -144,11 +144,14 @@ impl Convert {
             refuse_input(place, &self.output, "converted")?;
         }
         self.chunks.check(screen);
-        let recording = self.opening.open_once(&self.places, screen)?;
-        let mut options = self.options(&*recording, screen);
-        if options.to_ros2 {
-            options.definitions = self.opening.definitions()?;
-        }
+        let definitions = self.opening.definitions(screen)?;
+        let recording = self
+            .opening
+            .open_once(&self.places, definitions.clone(), screen)?;
+        let options = ConvertOptions {
+            definitions,
+            ..self.options(&*recording, screen)
+        };
         let writing = (self.chunks.options(), &options);
         let written = write(
             &*recording,

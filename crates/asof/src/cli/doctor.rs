@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
+use super::failure::Failures;
 use super::newfile::beside;
 use super::numbers::{bytes, counted, shown};
 use super::place::{Opening, quoted};
@@ -58,20 +59,15 @@ const BAR: &str = "checking [{bar:40}] {decimal_bytes}/{decimal_total_bytes} {et
 impl Doctor {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::Done;
-        let mut failure = None;
+        let mut failures = Failures::default();
         for place in &self.places {
             match self.check(place, screen) {
                 Ok(Outcome::Done) => {}
                 Ok(found) => outcome = found,
-                // One bad place does not keep the others from being checked.
-                Err(error) => {
-                    if let Some(earlier) = failure.replace(error) {
-                        screen.error(&earlier);
-                    }
-                }
+                Err(error) => failures.add(error, screen),
             }
         }
-        failure.map_or(Ok(outcome), Err)
+        failures.or(outcome)
     }
 
     fn check(&self, place: &Path, screen: &Screen) -> anyhow::Result<Outcome> {

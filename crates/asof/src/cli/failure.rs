@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
+use super::Outcome;
 use super::screen::Screen;
 
 /// A command line that cannot be obeyed: exit code 2.
@@ -72,6 +73,24 @@ impl Failure {
                 ExitCode::FAILURE
             }
         }
+    }
+}
+
+/// What went wrong with some of several places: one bad place does not keep the others from their turn. All but the last
+/// are told on the way; the last is the verb's own.
+#[derive(Default)]
+pub struct Failures(Option<anyhow::Error>);
+
+impl Failures {
+    pub fn add(&mut self, error: anyhow::Error, screen: &Screen) {
+        if let Some(earlier) = self.0.replace(error) {
+            screen.error(&earlier);
+        }
+    }
+
+    /// The outcome, if nothing went wrong.
+    pub fn or(self, outcome: Outcome) -> anyhow::Result<Outcome> {
+        self.0.map_or(Ok(outcome), Err)
     }
 }
 

@@ -7,6 +7,7 @@ use asof_core::Stamp;
 use clap::Args;
 
 use super::Outcome;
+use super::failure::Failures;
 use super::layers::LayerChoice;
 use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
 use super::place::Opening;
@@ -64,16 +65,14 @@ impl Info {
             return Ok(Outcome::of(&report.problems));
         }
         let mut outcome = Outcome::Done;
-        let mut failure = None;
+        let mut failures = Failures::default();
         for (index, place) in self.places.iter().enumerate() {
             if index > 0 && !self.json {
                 writeln!(io::stdout())?;
             }
             if self.layers {
-                if let Err(error) = self.show_layers(place, screen)
-                    && let Some(earlier) = failure.replace(error)
-                {
-                    screen.error(&earlier);
+                if let Err(error) = self.show_layers(place, screen) {
+                    failures.add(error, screen);
                 }
                 continue;
             }
@@ -84,15 +83,10 @@ impl Info {
                         outcome = Outcome::Damaged;
                     }
                 }
-                // One bad place does not keep the others from being told of.
-                Err(error) => {
-                    if let Some(earlier) = failure.replace(error) {
-                        screen.error(&earlier);
-                    }
-                }
+                Err(error) => failures.add(error, screen),
             }
         }
-        failure.map_or(Ok(outcome), Err)
+        failures.or(outcome)
     }
 
     /// One line for each topic: who takes it, and why; who was asked before, and why they declined.

@@ -29,13 +29,17 @@ impl Opening {
     }
 
     /// The standard types, and those that the folders define.
-    pub fn definitions(&self) -> anyhow::Result<Definitions> {
-        Ok(Definitions::with_folders(&self.msg_path)?)
+    pub fn definitions(&self, screen: &Screen) -> anyhow::Result<Definitions> {
+        definitions_in(&self.msg_path, screen)
     }
 
     /// Opens one place, or several as one.
     pub fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
-        self.open_with(places, OpenOptions::default(), screen)
+        let options = OpenOptions {
+            definitions: self.definitions(screen)?,
+            ..OpenOptions::default()
+        };
+        self.open_with(places, options, screen)
     }
 
     /// Opens places that are read once from front to back. Mapping them brings nothing then, but for a db3,
@@ -43,9 +47,11 @@ impl Opening {
     pub fn open_once(
         &self,
         places: &[PathBuf],
+        definitions: Definitions,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
+            definitions,
             map: false,
             ..OpenOptions::default()
         };
@@ -60,6 +66,7 @@ impl Opening {
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
+            definitions: self.definitions(screen)?,
             map: false,
             map_pages: false,
             ..OpenOptions::default()
@@ -73,7 +80,6 @@ impl Opening {
         mut options: OpenOptions,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        options.definitions = definitions_in(&self.msg_path, screen)?;
         let told = screen.clone();
         options.notices = Notices::to(move |sentence| told.note(sentence));
         if places.iter().any(|place| may_be_unpacked(place)) {

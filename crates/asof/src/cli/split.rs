@@ -104,7 +104,8 @@ impl Split {
         refuse_other_format(&naming.output)?;
         let earlier = self.earlier_parts(&naming)?;
         self.chunks.check(screen);
-        let recording = self.opening.open_once(&self.places, screen)?;
+        let definitions = self.opening.definitions(screen)?;
+        let recording = self.opening.open_once(&self.places, definitions, screen)?;
         let summary = recording.summary();
         let query = self.select.query(&self.places[0], &summary, screen);
         let whole = query.range.intersect(summary.range);
