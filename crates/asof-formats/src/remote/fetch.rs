@@ -6,13 +6,11 @@ use std::io::Write;
 use asof_core::SourceError;
 use bytes::Bytes;
 
-use super::{Pending, RemoteFile, finish};
+use super::{Pending, REQUESTS_IN_FLIGHT, RemoteFile, finish};
 use crate::unpacked::TemporaryFile;
 
 /// Bytes of a request.
 const PIECE: u64 = 4 << 20;
-/// Requests that are under way at once.
-const IN_FLIGHT: usize = 4;
 
 impl RemoteFile {
     /// All of the file, in a temporary one.
@@ -21,7 +19,7 @@ impl RemoteFile {
         let mut coming: VecDeque<(u64, Pending<Bytes>)> = VecDeque::new();
         let mut asked = 0;
         loop {
-            while asked < self.remote.size && coming.len() < IN_FLIGHT {
+            while asked < self.remote.size && coming.len() < REQUESTS_IN_FLIGHT {
                 let end = self.remote.size.min(asked + PIECE);
                 coming.push_back((asked, self.remote.ask(asked..end)));
                 asked = end;

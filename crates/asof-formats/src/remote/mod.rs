@@ -54,6 +54,9 @@ struct Remote {
     modified: i64,
 }
 
+/// Requests that are under way at once: of threads that load ahead, of a file that is fetched whole, and for recordings
+/// of a folder. They wait for the network rather than compute, so there are more of them than cores.
+const REQUESTS_IN_FLIGHT: usize = 4;
 /// A server that sends nothing for so long has to be asked again.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A request that nobody answers is repeated for so long; then whoever waits is told.

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use asof_core::{Problem, ProblemKind, SourceError};
 use object_store::Error;
 
-use super::RemoteFile;
 use super::place::Place;
+use super::{REQUESTS_IN_FLIGHT, RemoteFile};
 use crate::folder::{
     METADATA, Part, as_one, is_hidden_name, is_named_recording, listed_in, names_of_part,
 };
@@ -17,9 +17,6 @@ use crate::storage::Storage;
 use crate::unpacked::Unpacked;
 use crate::{BagFile, McapFile, McapOptions, OpenOptions, Recording, UlogFile};
 
-/// Threads that load ahead wait for the network rather than compute, so there are more of them than cores. As many
-/// recordings of a folder are opened at once.
-const REQUESTS_IN_FLIGHT: usize = 4;
 /// No description of a bag is larger.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
 

@@ -155,8 +155,8 @@ impl Provider {
     }
 }
 
-/// Makes clients that tell at once where nobody listens, and soon where nobody answers. Otherwise a request is repeated for seconds before the
-/// person who mistyped an address hears of it.
+/// Makes clients that tell at once where nobody listens, and soon where nobody answers. Otherwise a request is repeated
+/// for seconds before the person who mistyped an address hears of it.
 #[derive(Debug)]
 struct Prompt;
 
