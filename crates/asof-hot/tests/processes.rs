@@ -359,6 +359,71 @@ fn each_end_is_held_once_and_free_again_when_dropped() {
     assert_eq!(segment.epoch(), 2);
 }
 
+/// A copy of this process, as a process that starts another one is until the other program runs. Killed at the end.
+struct Fork(libc::pid_t);
+
+impl Fork {
+    /// What the copy does may call nothing that takes a lock: other threads held theirs when it was made.
+    fn new(does: impl FnOnce()) -> Self {
+        // SAFETY: the copy calls `does`, and then only what is allowed there.
+        match unsafe { libc::fork() } {
+            -1 => panic!("{}", std::io::Error::last_os_error()),
+            0 => {
+                does();
+                loop {
+                    // SAFETY: the call takes nothing, and may be made in a copy.
+                    unsafe { libc::pause() };
+                }
+            }
+            copy => Fork(copy),
+        }
+    }
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        // SAFETY: the copy is this one's, and has not been waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+#[test]
+fn an_end_that_is_dropped_is_free_whatever_copies_its_process_has() {
+    let name = Name::new("copied");
+    let segment = Segment::<Map>::create(&name.0, ()).unwrap();
+    let elsewhere = Segment::<Map>::open(&name.0).unwrap();
+    let writer = segment.writer().unwrap();
+    let _copy = Fork::new(|| ());
+    drop(writer);
+    assert!(!elsewhere.is_writer_alive());
+    let _writer = elsewhere.writer().unwrap();
+}
+
+#[test]
+fn a_copy_of_a_process_does_not_free_its_ends() {
+    let name = Name::new("kept");
+    let segment = Segment::<Map>::create(&name.0, ()).unwrap();
+    let done = Segment::<EventLatch>::create(&format!("{}.bumper", name.0), None).unwrap();
+    let (mut trigger, dropped) = (done.trigger().unwrap(), done.observer());
+    let mut writer = Some(segment.writer().unwrap());
+    let copy = Fork::new(|| {
+        drop(writer.take());
+        trigger.trigger(1, Stamp(1));
+    });
+    while !dropped.is_triggered() {
+        std::thread::yield_now();
+    }
+    assert!(segment.is_writer_alive());
+    assert!(matches!(segment.writer().err(), Some(ShmError::Taken)));
+    drop(copy);
+    assert!(segment.is_writer_alive());
+    drop(writer);
+    assert!(!segment.is_writer_alive());
+}
+
 #[test]
 fn a_reader_needs_no_right_to_write() {
     let name = Name::new("read-only");

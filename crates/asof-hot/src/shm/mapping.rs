@@ -131,6 +131,13 @@ impl File {
         }
     }
 
+    /// Locks a role, or gives it up; never waits. Whether that worked; if not, the system has the error.
+    fn set_lock(&self, role: Role, kind: libc::c_int) -> bool {
+        let mut lock = File::role_lock(role, kind);
+        // SAFETY: the lock lives through the call.
+        unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
+    }
+
     /// A lock on the byte that stands for a role.
     fn role_lock(role: Role, kind: libc::c_int) -> libc::flock {
         // SAFETY: a flock of zeros is a flock.
@@ -154,7 +161,20 @@ impl Drop for WholeLock<'_> {
 
 /// An end that is claimed: as long as this lives, and the process.
 pub(crate) struct Claim {
-    _file: File,
+    file: File,
+    role: Role,
+    /// The process that claimed it. Its copies have this too, and the same lock.
+    owner: u32,
+}
+
+impl Drop for Claim {
+    /// Closing the file would not do: as long as a copy of the process has it open too, the lock stays. Each process
+    /// that starts another one has such a copy, until the other program runs.
+    fn drop(&mut self) {
+        if self.owner == std::process::id() {
+            self.file.set_lock(self.role, libc::F_UNLCK);
+        }
+    }
 }
 
 /// A file's contents in this process's memory.
@@ -221,11 +241,9 @@ impl Mapping {
     /// Claims an end for this process.
     pub(crate) fn claim(&self, role: Role) -> Result<Claim, ShmError> {
         let file = self.file.open_again()?;
-        let mut lock = File::role_lock(role, libc::F_WRLCK);
-        // SAFETY: the lock lives through the call.
-        let result = unsafe { libc::fcntl(file.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
-        if result == 0 {
-            return Ok(Claim { _file: file });
+        if file.set_lock(role, libc::F_WRLCK) {
+            let owner = std::process::id();
+            return Ok(Claim { file, role, owner });
         }
         match Error::last_os_error().raw_os_error() {
             Some(libc::EAGAIN | libc::EACCES) => Err(ShmError::Taken),

@@ -2,7 +2,8 @@
 //!
 //! A [`Segment`] is one structure in a file under `/dev/shm`, with a header that says what it is; whoever opens it
 //! with another idea is told so. Its ends are claimed by locks that the kernel gives up when their process dies, so
-//! that a successor can take an end that is free, and only then. The ends are the same types as between threads.
+//! that a successor can take an end that is free, and only then. (A copy of a process, made by `fork`, keeps the ends
+//! of one that died until it ends itself or runs another program.) The ends are the same types as between threads.
 //!
 //! ```
 //! use asof_hot::{Latest, Stamp, shm::Segment};
