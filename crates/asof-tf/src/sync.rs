@@ -65,7 +65,8 @@ impl Latch {
 
     /// The latch, if nobody holds it.
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
-        (!self.0.swap(true, Ordering::Acquire)).then_some(Held(self))
+        // Lazily: a `Held` that is made and dropped would free the latch for its holder.
+        (!self.0.swap(true, Ordering::Acquire)).then(|| Held(self))
     }
 }
 
@@ -96,5 +97,21 @@ impl Latch {
 
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
         self.0.try_lock().ok().map(Held)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Latch;
+
+    #[test]
+    fn who_does_not_get_the_latch_leaves_it_to_its_holder() {
+        let latch = Latch::new();
+        let held = latch.hold();
+        assert!(latch.try_hold().is_none());
+        assert!(latch.try_hold().is_none(), "the first try freed it");
+        drop(held);
+        assert!(latch.try_hold().is_some());
+        assert!(latch.try_hold().is_some(), "the last try kept it");
     }
 }
