@@ -410,8 +410,8 @@ impl TransformBuffer {
         let held = edge.history.hold();
         let inserted = edge
             .history
-            .insert(&held, &self.graph.pool, edge.bounds(), &words, || {
-                self.graph.make_room();
+            .insert(&held, &self.graph.pool, edge.bounds(), &words, |end| {
+                self.graph.make_room(end);
             });
         if inserted == Inserted::TooOld {
             return Err(self.too_old(edge, stamp));
@@ -455,8 +455,8 @@ impl TransformBuffer {
         let held = edge.history.hold();
         let too_old = edge
             .history
-            .merge(&held, &self.graph.pool, edge.bounds(), &sorted, || {
-                self.graph.make_room();
+            .merge(&held, &self.graph.pool, edge.bounds(), &sorted, |end| {
+                self.graph.make_room(end);
             });
         edge.limits().too_old.fetch_add(too_old, Ordering::Relaxed);
         let is_due = edge.waiters.is_due(last);

@@ -21,7 +21,7 @@ fn sample(stamp: u64) -> Words {
 
 fn insert(shared: &(Pool, History), bounds: Bounds, words: Words) -> Inserted {
     let held = shared.1.hold();
-    shared.1.insert(&held, &shared.0, bounds, &words, || ())
+    shared.1.insert(&held, &shared.0, bounds, &words, |_| ())
 }
 
 /// A history with these samples, for two threads.
@@ -208,7 +208,7 @@ fn a_chunk_that_another_history_got_is_never_taken_for_ones_own() {
             drop(held);
             let other = History::new((), (), 0);
             let held = other.hold();
-            other.insert(&held, pool, UNBOUNDED, &sample(2), || ());
+            other.insert(&held, pool, UNBOUNDED, &sample(2), |_| ());
         });
         let found = around(&shared, 2);
         assert!(

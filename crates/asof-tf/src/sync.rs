@@ -63,6 +63,11 @@ impl Latch {
         Held(self)
     }
 
+    /// Whether somebody holds it, or did a moment ago.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// The latch, if nobody holds it.
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
         // Lazily: a `Held` that is made and dropped would free the latch for its holder.

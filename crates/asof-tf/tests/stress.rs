@@ -175,3 +175,84 @@ fn writers_on_different_edges_and_on_one_lose_nothing() {
         assert_eq!(found.translation.x, t as f64);
     }
 }
+
+#[test]
+fn edges_that_take_each_others_memory_keep_their_own_samples() {
+    const EDGES: usize = 8;
+    // Two chunks are each edge's own; they take the rest from each other.
+    let buffer = TransformBuffer::with_options(Options {
+        bytes: Some((2 * EDGES as u64 + 8) * 4096),
+        ..Options::unbounded()
+    });
+    let names: Vec<String> = (0..EDGES).map(|edge| format!("link_{edge}")).collect();
+    let newest: [AtomicI64; EDGES] = std::array::from_fn(|_| AtomicI64::new(0));
+    for (edge, name) in names.iter().enumerate() {
+        buffer
+            .update("root", name, 0.into(), marked(0, edge as f64))
+            .expect("good");
+    }
+    let running = AtomicU64::new(2);
+    std::thread::scope(|scope| {
+        let (buffer, names, newest, running) = (&buffer, &names, &newest, &running);
+        for half in 0..2 {
+            scope.spawn(move || {
+                let begin = Instant::now();
+                let mut n = 1;
+                while begin.elapsed() < seconds() || n < 10 {
+                    for edge in (half..EDGES).step_by(2) {
+                        // Some are written seldom, and all of them come late now and then.
+                        if n % (edge as i64 + 1) == 0 {
+                            let late = if n % 21 == 0 { edge as i64 + 2 } else { 0 };
+                            let stamp = n - late;
+                            buffer
+                                .update(
+                                    "root",
+                                    &names[edge],
+                                    stamp.into(),
+                                    marked(stamp, edge as f64),
+                                )
+                                .expect("inside");
+                            newest[edge].fetch_max(stamp, Ordering::Release);
+                        }
+                    }
+                    n += 1;
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(move || {
+            let mut count = 0_usize;
+            while running.load(Ordering::Relaxed) > 0 || count < 10 {
+                count += 1;
+                let edge = count % EDGES;
+                let last = newest[edge].load(Ordering::Acquire);
+                let found = buffer.lookup_newest("root", &names[edge]).expect("has one");
+                assert!(
+                    found
+                        .stamps
+                        .is_some_and(|stamps| stamps.end.nanos() >= last)
+                );
+                assert_whole(&found.isometry, edge as f64);
+                let t = last - (count as i64 * 7) % 400;
+                match buffer.lookup("root", &names[edge], t.into()) {
+                    Ok(found) => {
+                        assert_whole(&found, edge as f64);
+                        assert!((found.translation.x - t as f64).abs() < 1e-6);
+                    }
+                    Err(LookupError::Extrapolation { asked, oldest, .. }) => {
+                        assert!(asked < oldest);
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        });
+    });
+    let stats = buffer.stats();
+    assert_eq!(stats.too_old, 0, "{stats:?}");
+    for (edge, name) in names.iter().enumerate() {
+        let last = newest[edge].load(Ordering::Relaxed);
+        let found = buffer.lookup("root", name, last.into()).expect("the last");
+        assert_eq!(found.translation.x, last as f64);
+        assert_whole(&found, edge as f64);
+    }
+}

@@ -179,12 +179,12 @@ impl Graph {
         locked(&self.change)
     }
 
-    /// When the budget is spent, lets the edge with the oldest samples give up a chunk of them, so that
-    /// all edges keep about the same stretch of time. Waits for nobody: an edge that is being written is
-    /// passed over, and of many edges a few are looked at, others the next time.
+    /// When the budget is spent, lets the edge with the oldest samples, if they are before `end`, give up a
+    /// chunk of them, so that all edges keep about the same stretch of time. Waits for nobody: an edge that is
+    /// being written is passed over, and of many edges a few are looked at, others the next time.
     #[cold]
     #[inline(never)]
-    pub(crate) fn make_room(&self) {
+    pub(crate) fn make_room(&self, end: i64) {
         let Some(numbers) = self.numbers.load(Ordering::Acquire) else {
             return;
         };
@@ -194,8 +194,10 @@ impl Graph {
         let oldest = glances
             .filter_map(|number| self.edge_of(self.numbered(number as u32)?))
             .flat_map(|edge| self.with_previous(edge))
+            .filter(|edge| !edge.history.is_held())
             .filter_map(|edge| Some((edge.history.oldest_end(&self.pool)?, edge)))
-            .min_by_key(|(end, _)| *end);
+            .filter(|(oldest, _)| *oldest < end)
+            .min_by_key(|(oldest, _)| *oldest);
         if let Some((_, edge)) = oldest
             && let Some(held) = edge.history.try_hold()
         {

@@ -9,8 +9,8 @@ use crate::sync::{Held, Ordering, fence};
 const KEPT: u64 = 2;
 
 impl<B, W> History<B, W> {
-    /// Puts a sample in its place. `room` is called when another chunk is needed: it may let other
-    /// histories give theirs up.
+    /// Puts a sample in its place. `room` is called when another chunk is needed, with the time where this
+    /// history's oldest chunk ends: it may let other histories give older ones up.
     #[inline]
     pub(crate) fn insert(
         &self,
@@ -18,7 +18,7 @@ impl<B, W> History<B, W> {
         pool: &Pool,
         bounds: Bounds,
         words: &Words,
-        room: impl Fn() + Copy,
+        room: impl Fn(i64) + Copy,
     ) -> Inserted {
         let stamp = words[0] as i64;
         let (tail, head) = (self.tail_now(), self.head_now());
@@ -37,7 +37,7 @@ impl<B, W> History<B, W> {
         pool: &Pool,
         bounds: Bounds,
         sorted: &[Words],
-        room: impl Fn() + Copy,
+        room: impl Fn(i64) + Copy,
     ) -> u64 {
         let (tail, head) = (self.tail_now(), self.head_now());
         let Some(first) = sorted.first() else {
@@ -83,7 +83,7 @@ impl<B, W> History<B, W> {
     }
 
     #[inline]
-    fn append(&self, pool: &Pool, bounds: Bounds, words: &Words, room: impl Fn()) {
+    fn append(&self, pool: &Pool, bounds: Bounds, words: &Words, room: impl Fn(i64)) {
         let (tail, head) = (self.tail_now(), self.head_now());
         let stamp = words[0] as i64;
         let is_empty = head == tail;
@@ -136,22 +136,24 @@ impl<B, W> History<B, W> {
         true
     }
 
-    /// A chunk that the pool's budget allows. Where it is spent others are asked for room; if there is
-    /// none, the oldest chunk's samples are given up, and it is used next.
+    /// A chunk that the pool's budget allows. Where it is spent others are asked for room; if none of them
+    /// has older samples, the oldest chunk's are given up here, and it is used next.
     #[cold]
     #[inline(never)]
-    fn chunk_within_budget(&self, pool: &Pool, room: impl Fn()) -> Option<Spot<Chunk>> {
+    fn chunk_within_budget(&self, pool: &Pool, room: impl Fn(i64)) -> Option<Spot<Chunk>> {
         let (tail, head) = (self.tail_now(), self.head_now());
         if self.writer.first_chunk.load(Ordering::Relaxed) < tail / CHUNK {
             // It has one of its own.
             return None;
         }
+        // What this one may not give up others have to, whatever its age.
+        let oldest = self.oldest_end(pool).unwrap_or(i64::MAX);
         // Another writer may take what was given up for this one.
         for _ in 0..4 {
             if let Some(chunk) = pool.take_within_budget() {
                 return Some(chunk);
             }
-            room();
+            room(oldest);
         }
         let boundary = (tail / CHUNK + 1) * CHUNK;
         if self.chunks() > KEPT && boundary < head {
@@ -202,7 +204,7 @@ impl<B, W> History<B, W> {
         pool: &Pool,
         bounds: Bounds,
         words: &Words,
-        room: impl Fn(),
+        room: impl Fn(i64),
     ) -> Inserted {
         let is_full = self.head_now() == self.writer.end.load(Ordering::Relaxed);
         let chunk = is_full.then(|| self.chunk_within_budget(pool, room));
