@@ -27,17 +27,18 @@ pub(crate) fn pause(tries: u32) {
         loom::thread::yield_now();
     }
     #[cfg(not(loom))]
-    if tries < 32 {
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
+    match tries {
+        0..32 => std::hint::spin_loop(),
+        32..1024 => std::thread::yield_now(),
+        // A thread of real-time priority yields to its equals only: a holder below it on the same core would never run.
+        _ => std::thread::sleep(std::time::Duration::from_micros(50)),
     }
 }
 
 /// A lock of one byte, for sections of some nanoseconds. What it guards is made of atomics.
 ///
-/// A contended taker spins a little and then yields its time slice, so a holder that was
-/// descheduled gets to run.
+/// A contended taker spins a little, then yields its time slice, and in the end sleeps, so a holder that
+/// was descheduled gets to run, whatever its priority.
 #[cfg(not(loom))]
 pub(crate) struct Latch(AtomicBool);
 
@@ -57,7 +58,7 @@ impl Latch {
         while self.0.swap(true, Ordering::Acquire) {
             while self.0.load(Ordering::Relaxed) {
                 pause(tries);
-                tries += 1;
+                tries = tries.saturating_add(1);
             }
         }
         Held(self)
