@@ -328,14 +328,14 @@ impl<B, W> History<B, W> {
         self.writer.latch.hold()
     }
 
-    /// Whether somebody has it, or had a moment ago.
-    #[cfg(not(loom))]
-    pub(crate) fn is_held(&self) -> bool {
-        self.writer.latch.is_held()
-    }
-
     /// The same, if nobody has it.
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
         self.writer.latch.try_hold()
+    }
+
+    /// Whether somebody has the right to write, or had a moment ago.
+    #[cfg(not(loom))]
+    pub(crate) fn is_held(&self) -> bool {
+        self.writer.latch.is_held()
     }
 }

@@ -110,15 +110,17 @@ impl<B, W> History<B, W> {
         }
     }
 
-    /// When its oldest chunk's samples end, if it has more than [`KEPT`] chunks: those are every
+    /// The first index behind its oldest chunk, if it has more than [`KEPT`] chunks: those are every
     /// history's own, whatever the budget.
+    fn spare_end(&self) -> Option<u64> {
+        let end = (self.tail_now() / CHUNK + 1) * CHUNK;
+        (self.chunks() > KEPT && end < self.head_now()).then_some(end)
+    }
+
+    /// When the samples of its oldest chunk end, if it may give that up.
     pub(crate) fn oldest_end(&self, pool: &Pool) -> Option<i64> {
-        let (tail, head) = (self.tail_now(), self.head_now());
-        let last = (tail / CHUNK + 1) * CHUNK - 1;
-        if self.chunks() <= KEPT || last + 1 >= head {
-            return None;
-        }
         // Read beside the writer, so it can be wrong: it is a hint only.
+        let last = self.spare_end()? - 1;
         let table = pool.tables.at(self.table.load(Ordering::Acquire)?);
         let chunk = table.link(last / CHUNK).load(Ordering::Acquire)?;
         Some(pool.chunks.at(chunk).0[(last % CHUNK) as usize].stamp())
@@ -126,13 +128,11 @@ impl<B, W> History<B, W> {
 
     /// Gives the samples of its oldest chunk up, and the chunk back to the pool; whether it did.
     pub(crate) fn give_up_chunk(&self, _held: &Held<'_>, pool: &Pool) -> bool {
-        let (tail, head) = (self.tail_now(), self.head_now());
-        let boundary = (tail / CHUNK + 1) * CHUNK;
-        if self.chunks() <= KEPT || boundary >= head {
+        let Some(end) = self.spare_end() else {
             return false;
-        }
-        self.evict_to(tail, boundary);
-        self.give_back_to(pool, boundary / CHUNK);
+        };
+        self.evict_to(self.tail_now(), end);
+        self.give_back_to(pool, end / CHUNK);
         true
     }
 
@@ -141,23 +141,21 @@ impl<B, W> History<B, W> {
     #[cold]
     #[inline(never)]
     fn chunk_within_budget(&self, pool: &Pool, room: impl Fn(i64)) -> Option<Spot<Chunk>> {
-        let (tail, head) = (self.tail_now(), self.head_now());
+        let tail = self.tail_now();
         if self.writer.first_chunk.load(Ordering::Relaxed) < tail / CHUNK {
             // It has one of its own.
             return None;
         }
-        // What this one may not give up others have to, whatever its age.
-        let oldest = self.oldest_end(pool).unwrap_or(i64::MAX);
         // Another writer may take what was given up for this one.
         for _ in 0..4 {
             if let Some(chunk) = pool.take_within_budget() {
                 return Some(chunk);
             }
-            room(oldest);
+            // Where this one may give up nothing others have to, whatever the age of theirs.
+            room(self.oldest_end(pool).unwrap_or(i64::MAX));
         }
-        let boundary = (tail / CHUNK + 1) * CHUNK;
-        if self.chunks() > KEPT && boundary < head {
-            self.evict_to(tail, boundary);
+        if let Some(end) = self.spare_end() {
+            self.evict_to(tail, end);
         }
         None
     }
