@@ -36,6 +36,11 @@ struct Velocity {
     double angular;
 };
 
+// Compared field by field with what the other half declares; the others by name and size.
+ASOF_FIELDS(Odometry, position, orientation, velocity);
+ASOF_FIELDS(Scan, number, count, ranges);
+ASOF_FIELDS(Velocity, linear, angular);
+
 using Echo = std::array<std::uint64_t, 18>;
 using Frame = std::array<std::uint64_t, 512>;
 constexpr auto DropOldest = asof::WhenFull::DropOldest;
@@ -63,14 +68,14 @@ auto wait_for(Open open) {
 }
 
 void write(const std::string& prefix, std::uint32_t scans) {
-    asof::LatestWriter<Odometry> odometry(prefix + "-odometry", "Odometry");
+    asof::LatestWriter<Odometry> odometry(prefix + "-odometry");
     asof::Segment odometry_segment(prefix + "-odometry");
-    asof::RingProducer<Scan, 8> ring(prefix + "-scan", "Scan");
+    asof::RingProducer<Scan, 8> ring(prefix + "-scan");
     asof::Segment bell(prefix + "-scan");
-    asof::RingProducer<Echo, 4, DropOldest> echoes(prefix + "-echo", "u64*18");
-    asof::SnapshotWriter<Map, 2> map(prefix + "-map", "Map");
-    asof::TripleBufferWriter<Frame> frame(prefix + "-frame", "u64*512");
-    asof::Mux<Velocity, 3, 1> mux(prefix + "-command", "Velocity", {60s, 60s, 60s}, {{{3, 0s}}});
+    asof::RingProducer<Echo, 4, DropOldest> echoes(prefix + "-echo");
+    asof::SnapshotWriter<Map, 2> map(prefix + "-map");
+    asof::TripleBufferWriter<Frame> frame(prefix + "-frame");
+    asof::Mux<Velocity, 3, 1> mux(prefix + "-command", {60s, 60s, 60s}, {{{3, 0s}}});
     auto navigation = mux.source(0), teleop = mux.source(1), safety = mux.source(2);
     auto stop = mux.lock(0);
     auto director = mux.director();
@@ -90,22 +95,22 @@ void write(const std::string& prefix, std::uint32_t scans) {
             now);
         odometry_segment.beat(now);
         // Two scans at a time, where there is room.
-        if (const auto count = ring.try_write_batch(std::min<std::uint32_t>(2, scans - number))) {
-            for (std::size_t i = 0; i < count; ++i, ++number) {
-                Scan& scan = ring.slot(i);
+        if (auto slots = ring.try_write(std::min<std::uint32_t>(2, scans - number))) {
+            for (std::size_t i = 0; i < slots->size(); ++i, ++number) {
+                Scan& scan = (*slots)[i];
                 scan.number = number;
                 scan.count = 720;
                 std::fill(std::begin(scan.ranges), std::end(scan.ranges), static_cast<float>(number));
             }
-            ring.commit(now);
+            std::move(*slots).commit(now);
             bell.notify();
         }
         // More than fit: the oldest make way.
         for (int i = 0; i < 6; ++i) {
-            Echo* echo = echoes.try_write();
-            check(echo, "a ring that drops never refuses");
-            echo->fill(number);
-            echoes.commit(now);
+            auto echo = echoes.try_write();
+            check(echo.has_value(), "a ring that drops never refuses");
+            (*echo)->fill(number);
+            std::move(*echo).commit(now);
             ++echo_count;
         }
         Map& back = number % 2 ? map.edit() : map.back();
@@ -120,7 +125,7 @@ void write(const std::string& prefix, std::uint32_t scans) {
     }
 
     // Who is to be followed, step by step; the reader says how far it is.
-    auto answer = wait_for([&] { return asof::LatestReader<std::uint64_t>(prefix + "-answer", "u64"); });
+    auto answer = wait_for([&] { return asof::LatestReader<std::uint64_t>(prefix + "-answer"); });
     const auto settled = [&](std::uint64_t step) {
         const auto start = asof::now();
         for (auto found = answer.read(); !found || found->value < step; found = answer.read()) {
@@ -154,14 +159,14 @@ void write(const std::string& prefix, std::uint32_t scans) {
 }
 
 void read(const std::string& prefix, std::uint32_t scans) {
-    auto odometry = wait_for([&] { return asof::LatestReader<Odometry>(prefix + "-odometry", "Odometry"); });
+    auto odometry = wait_for([&] { return asof::LatestReader<Odometry>(prefix + "-odometry"); });
     auto latch = wait_for([&] { return asof::LatchObserver(prefix + "-bumper"); });  // the writer makes it last
     asof::Segment odometry_segment(prefix + "-odometry"), scan_segment(prefix + "-scan");
-    asof::RingConsumer<Scan, 8> ring(prefix + "-scan", "Scan");
-    asof::RingConsumer<Echo, 4, DropOldest> echoes(prefix + "-echo", "u64*18");
-    asof::SnapshotReader<Map, 2> planner(prefix + "-map", "Map", 0), display(prefix + "-map", "Map", 1);
-    asof::TripleBufferReader<Frame> camera(prefix + "-frame", "u64*512");
-    asof::MuxOutput<Velocity, 3, 1> output(prefix + "-command", "Velocity");
+    asof::RingConsumer<Scan, 8> ring(prefix + "-scan");
+    asof::RingConsumer<Echo, 4, DropOldest> echoes(prefix + "-echo");
+    asof::SnapshotReader<Map, 2> planner(prefix + "-map", 0), display(prefix + "-map", 1);
+    asof::TripleBufferReader<Frame> camera(prefix + "-frame");
+    asof::MuxOutput<Velocity, 3, 1> output(prefix + "-command");
     asof::LatchResetter resetter(prefix + "-bumper");
 
     const auto start = std::chrono::steady_clock::now();
@@ -218,7 +223,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
     check(scan_segment.is_reader_alive(), "we read the scans ourselves");
 
     // Who is followed from now on, step by step.
-    asof::LatestWriter<std::uint64_t> answer(prefix + "-answer", "u64");
+    asof::LatestWriter<std::uint64_t> answer(prefix + "-answer");
     const auto follows = [&](std::uint32_t source, double value) {
         const auto command = output.read();
         return command && command.source() == source && (!value || command.value.linear == value);
@@ -251,7 +256,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
                 static_cast<unsigned long>(hits));
 
     try {
-        asof::LatestReader<Scan> wrong(prefix + "-odometry", "Scan");
+        asof::LatestReader<Scan> wrong(prefix + "-odometry");
     } catch (const asof::Error& error) {
         std::printf("as it should be: %s\n", error.what());
         answer.write(7);

@@ -35,6 +35,12 @@ typedef enum {
   ASOF_MUX_ANSWER_UNSETTLED = 3,
 } AsofMuxAnswer;
 
+// Fills the slots of a broadcast ring.
+typedef struct AsofBroadcastProducer AsofBroadcastProducer;
+
+// Reads a broadcast ring at a place of its own.
+typedef struct AsofBroadcastReader AsofBroadcastReader;
+
 // Looks at events.
 typedef struct AsofLatchObserver AsofLatchObserver;
 
@@ -80,6 +86,32 @@ typedef struct AsofSnapshotReader AsofSnapshotReader;
 // Publishes a large value.
 typedef struct AsofSnapshotWriter AsofSnapshotWriter;
 
+// The shape of a struct, field by field.
+typedef struct Shape Shape;
+
+// What the values of a segment are: as the Rust side declares them with `plain!`.
+typedef struct {
+  // The name of the struct.
+  const char *name;
+  // Its size in bytes.
+  size_t size;
+  // Its alignment in bytes, 8 at most.
+  size_t align;
+  // What its fields are, as a number that is the same on both sides (`ASOF_FIELDS` in C++ computes it); 0 if nobody
+  // knows, which fits everything.
+  uint64_t shape;
+} AsofType;
+
+// Which write a value came from, and when that was.
+typedef struct {
+  // The how-manieth write, from 1 on.
+  uint64_t generation;
+  // The writer's time, in nanoseconds.
+  uint64_t stamp;
+  // How many samples before this one were dropped unread (rings only).
+  uint64_t missed;
+} AsofMeta;
+
 // Events that were not acknowledged.
 typedef struct {
   // The count of all events so far: what to reset once these were dealt with.
@@ -93,26 +125,6 @@ typedef struct {
   // Which contacts were hit in them, as bits.
   uint32_t contacts;
 } AsofLatchContact;
-
-// What the values of a segment are: as the Rust side declares them with `plain!`.
-typedef struct {
-  // The name of the struct.
-  const char *name;
-  // Its size in bytes.
-  size_t size;
-  // Its alignment in bytes, 8 at most.
-  size_t align;
-} AsofType;
-
-// Which write a value came from, and when that was.
-typedef struct {
-  // The how-manieth write, from 1 on.
-  uint64_t generation;
-  // The writer's time, in nanoseconds.
-  uint64_t stamp;
-  // How many samples before this one were dropped unread (rings only).
-  uint64_t missed;
-} AsofMeta;
 
 // How one source of a mux is judged.
 typedef struct {
@@ -138,6 +150,17 @@ typedef struct {
   AsofMeta meta;
 } AsofMuxInfo;
 
+// Samples that were taken together, in place, until they are released by their ticket. Several may be held at once; they
+// go back to the producer in the order in which they were taken.
+typedef struct {
+  // What to look at them and to release them by.
+  uint64_t ticket;
+  // How many there are; 0 if there was none to take.
+  size_t count;
+  // How many older samples were given back unread on the way to the newest.
+  size_t skipped;
+} AsofRingRead;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -148,10 +171,72 @@ const char *asof_hot_last_error(void);
 // The time on this machine's monotonic clock, in nanoseconds: what the Rust side stamps with.
 uint64_t asof_hot_now(void);
 
+// Says who may open the segments that this process makes from now on, as the bits of a file's mode: 0600, this user
+// alone, if nothing is said; 0660 for all of the group. Whether such permissions can be.
+bool asof_hot_set_permissions(uint32_t mode);
+
 // Removes a segment's name; true if it was there.
 bool asof_hot_remove(const char *name);
 
+// Opens (or makes) a ring that keeps so many samples for so many readers, 16 at most, to write.
+AsofBroadcastProducer *asof_broadcast_producer_open(const char *name,
+                                                    AsofType value,
+                                                    uint32_t slots,
+                                                    uint32_t readers);
+
+// The next slot, to fill in place; there always is one. The same slot until it is committed.
+void *asof_broadcast_try_write(AsofBroadcastProducer *producer);
+
+// As `asof_broadcast_try_write`, but null while a reader that is here has not read the oldest sample: nobody misses anything.
+void *asof_broadcast_try_write_lossless(AsofBroadcastProducer *producer);
+
+// Gives the slot that was taken to all readers; does nothing if none was.
+void asof_broadcast_commit(AsofBroadcastProducer *producer, uint64_t stamp);
+
+// How many times there was no slot to write to, through all of the ring's life.
+uint64_t asof_broadcast_refused(const AsofBroadcastProducer *producer);
+
+// Waits no longer for a reader, from 0 on, that was killed; false if there is none such.
+bool asof_broadcast_forget_reader(AsofBroadcastProducer *producer, uint32_t reader);
+
+// Whether no process that is alive holds a reading end.
+bool asof_broadcast_producer_is_abandoned(const AsofBroadcastProducer *producer);
+
+// Gives the writing end up.
+void asof_broadcast_producer_close(AsofBroadcastProducer *producer);
+
+// Opens (or makes) a ring for so many readers, as the how-manieth of them, from 0 on.
+AsofBroadcastReader *asof_broadcast_reader_open(const char *name,
+                                                AsofType value,
+                                                uint32_t slots,
+                                                uint32_t readers,
+                                                uint32_t number);
+
+// The oldest sample that this reader has not read, in place, until it is released; the same until then. Null if there is none.
+const void *asof_broadcast_try_read(AsofBroadcastReader *reader,
+                                    AsofMeta *meta);
+
+// The newest sample, in place, until it is released; older ones count as missed. Null if there is none.
+const void *asof_broadcast_try_latest(AsofBroadcastReader *reader,
+                                      AsofMeta *meta);
+
+// Goes on to the next sample; does nothing if none was taken.
+void asof_broadcast_release(AsofBroadcastReader *reader);
+
+// How many samples were written that this reader has not taken; more than the ring keeps if it has missed some.
+uint64_t asof_broadcast_waiting(const AsofBroadcastReader *reader);
+
+// How many samples this reader has missed, or gone past, in all.
+uint64_t asof_broadcast_missed(const AsofBroadcastReader *reader);
+
+// Whether no process that is alive holds the writing end.
+bool asof_broadcast_reader_is_abandoned(const AsofBroadcastReader *reader);
+
+// Gives a reading end up: nobody waits for it any more.
+void asof_broadcast_reader_close(AsofBroadcastReader *reader);
+
 // Opens (or makes) a latch to report events; after `silence` nanoseconds without a sign of life it is silent, 0 for never.
+// Null if it is there with another silence.
 AsofLatchTrigger *asof_latch_trigger_open(const char *name,
                                           uint64_t silence);
 
@@ -184,8 +269,11 @@ AsofLatchState asof_latch_state(const AsofLatchObserver *observer,
 // Closes an end that looks.
 void asof_latch_observer_close(AsofLatchObserver *observer);
 
-// Opens (or makes) a latch to acknowledge events.
-AsofLatchResetter *asof_latch_resetter_open(const char *name, uint64_t silence);
+// Opens a latch to acknowledge events; it must be there, since the sensor's silence is for its trigger to say.
+AsofLatchResetter *asof_latch_resetter_open(const char *name);
+
+// After how many nanoseconds without a sign of life the sensor counts as silent; 0 for never.
+uint64_t asof_latch_silence(const AsofLatchObserver *observer);
 
 // Acknowledges all events up to `count`; false if more came by now, which stay.
 bool asof_latch_reset(AsofLatchResetter *resetter, uint64_t count);
@@ -234,13 +322,19 @@ bool asof_latest_is_writer_alive(const AsofLatestReader *reader);
 // Closes a reading end.
 void asof_latest_reader_close(AsofLatestReader *reader);
 
-// Opens a mux, or makes it: the later a source, the more important. What is there already keeps its own limits.
+// Opens a mux, or makes it: the later a source, the more important. Null if it is there with other limits.
 AsofMux *asof_mux_open(const char *name,
                        AsofType value,
                        const AsofMuxSourceConfig *sources,
                        uint32_t source_count,
                        const AsofMuxLockConfig *locks,
                        uint32_t lock_count);
+
+// Opens a mux of so many sources and locks that is there, with the limits that it has.
+AsofMux *asof_mux_open_existing(const char *name,
+                                AsofType value,
+                                uint32_t source_count,
+                                uint32_t lock_count);
 
 // Closes a mux; ends that were had of it stay.
 void asof_mux_close(AsofMux *mux);
@@ -327,6 +421,12 @@ uint64_t asof_ring_lost(const AsofRingProducer *producer);
 // How many times there was no slot to write to, through all of the ring's life.
 uint64_t asof_ring_refused(const AsofRingProducer *producer);
 
+// The most samples that waited at once, through all of the ring's life.
+uint64_t asof_ring_high_water(const AsofRingProducer *producer);
+
+// Whether no process that is alive holds the reading end.
+bool asof_ring_producer_is_abandoned(const AsofRingProducer *producer);
+
 // Gives the writing end up.
 void asof_ring_producer_close(AsofRingProducer *producer);
 
@@ -336,28 +436,40 @@ AsofRingConsumer *asof_ring_consumer_open(const char *name,
                                           uint32_t slots,
                                           bool drops_oldest);
 
-// The oldest sample, in place, until it is released; null if there is none.
-const void *asof_ring_try_read(AsofRingConsumer *consumer, AsofMeta *meta);
+// Takes the oldest sample, in place, until it is released; false if there is none.
+bool asof_ring_try_read(AsofRingConsumer *consumer, AsofRingRead *read);
 
-// The newest sample, in place, until it is released; older ones are given back unread. Null if there is none.
-const void *asof_ring_try_latest(AsofRingConsumer *consumer,
-                                 AsofMeta *meta);
+// Takes the newest sample, in place, until it is released; older ones are given back unread. False if there is none.
+bool asof_ring_try_latest(AsofRingConsumer *consumer,
+                          AsofRingRead *read);
 
-// Takes up to `most` samples in a row, in place, until they are released together; how many, 0 if there is none.
-size_t asof_ring_try_read_batch(AsofRingConsumer *consumer,
-                                size_t most);
+// Takes up to `most` samples in a row, in place, until they are released together; false if there is none.
+bool asof_ring_try_read_batch(AsofRingConsumer *consumer,
+                              size_t most,
+                              AsofRingRead *read);
 
-// The how-manieth sample of those that were taken, from 0 on; null beyond them.
-const void *asof_ring_sample(const AsofRingConsumer *consumer, size_t index, AsofMeta *meta);
+// The how-manieth sample of those that were taken with a ticket, from 0 on; null beyond them, and once they are released.
+const void *asof_ring_sample(const AsofRingConsumer *consumer,
+                             uint64_t ticket,
+                             size_t index,
+                             AsofMeta *meta);
 
-// Gives the samples that were taken back to the producer; does nothing if none was.
-void asof_ring_release(AsofRingConsumer *consumer);
+// Gives the samples that were taken with a ticket back to the producer, once all that was taken before is; false if they
+// were given back already.
+bool asof_ring_release(AsofRingConsumer *consumer,
+                       uint64_t ticket);
 
 // Whether a sample is there that was not taken yet.
 bool asof_ring_has_new(const AsofRingConsumer *consumer);
 
 // How many samples were dropped unread, as the consumer sees it.
 uint64_t asof_ring_missed(const AsofRingConsumer *consumer);
+
+// The most samples that waited at once, as the consumer sees it.
+uint64_t asof_ring_most_waiting(const AsofRingConsumer *consumer);
+
+// Whether no process that is alive holds the writing end.
+bool asof_ring_consumer_is_abandoned(const AsofRingConsumer *consumer);
 
 // Gives the reading end up.
 void asof_ring_consumer_close(AsofRingConsumer *consumer);
@@ -368,10 +480,10 @@ AsofSegment *asof_segment_open(const char *name);
 // Closes a segment; ends of it stay.
 void asof_segment_close(AsofSegment *segment);
 
-// Whether the writing end (or producer, or trigger) is held by a process that is alive.
+// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a process that is alive.
 bool asof_segment_is_writer_alive(const AsofSegment *segment);
 
-// Whether the only reading end (consumer, resetter) is held by a process that is alive.
+// Whether a claimed reading end (consumer, resetter, reader of a snapshot) is held by a process that is alive.
 bool asof_segment_is_reader_alive(const AsofSegment *segment);
 
 // How many writers there were so far: a change means that one took over from another.
@@ -393,6 +505,13 @@ bool asof_segment_wait(const AsofSegment *segment,
                        bool (*is_ready)(void*),
                        void *context);
 
+// A file that is readable after this segment was notified, for `epoll`, `poll` and the like; -1 if there can be none. Clear it
+// first, then look at the data. The segment has it, and a thread that rings it, until it is closed.
+int asof_segment_event_fd(AsofSegment *segment);
+
+// Makes the file unreadable until the segment is notified again.
+void asof_segment_clear_event_fd(const AsofSegment *segment);
+
 // Opens (or makes) a large value with so many readers, to write. With one reader it is a triple buffer.
 AsofSnapshotWriter *asof_snapshot_writer_open(const char *name,
                                               AsofType value,
@@ -403,6 +522,20 @@ void *asof_snapshot_back(AsofSnapshotWriter *writer);
 
 // The back buffer, made equal to what was published last, to be changed in part.
 void *asof_snapshot_edit(AsofSnapshotWriter *writer);
+
+// From now on this writer edits by tiles of so many bytes; how many tiles that are, 0 if a tile has no byte. Each buffer is then
+// copied whole once, and after that an edit costs as much as the tiles that it touches.
+size_t asof_snapshot_use_tiles(AsofSnapshotWriter *writer,
+                               size_t tile_size);
+
+// A tile of the back buffer, from 0 on, to be changed in part: it holds what was published last, and what was changed since.
+// Null if there is no such tile.
+void *asof_snapshot_edit_tile(AsofSnapshotWriter *writer,
+                              size_t tile);
+
+// A tile of the back buffer, from 0 on, to be written whole: it holds some older contents. Null if there is no such tile.
+void *asof_snapshot_overwrite_tile(AsofSnapshotWriter *writer,
+                                   size_t tile);
 
 // Gives the back buffer to all readers; another one is the back buffer then.
 void asof_snapshot_publish(AsofSnapshotWriter *writer, uint64_t stamp);
@@ -425,6 +558,9 @@ bool asof_snapshot_has_new(const AsofSnapshotReader *reader);
 // The newest value, in place; it stays as it is until the next call. Of generation 0 before the first.
 const void *asof_snapshot_latest(AsofSnapshotReader *reader,
                                  AsofMeta *meta);
+
+// The value that this reader has, whatever was published since.
+const void *asof_snapshot_current(const AsofSnapshotReader *reader, AsofMeta *meta);
 
 // Gives a reading end up.
 void asof_snapshot_reader_close(AsofSnapshotReader *reader);

@@ -1,10 +1,14 @@
-// asof-hot for C++: the shared-memory forms, closed when they go out of scope.
+// asof-hot for C++, between processes: the forms in shared memory, closed when they go out of scope. Link libasof_hot.
+// (Between threads of one process: asof_hot_threads.hpp, with nothing to link.)
 //
-//   asof::LatestReader<Odometry> odometry("odometry", "Odometry");
+//   asof::LatestReader<Odometry> odometry("odometry");
 //   if (auto sample = odometry.read()) drive(sample->value, sample->age());
 //
-// T is a struct of plain data without padding, laid out as the Rust side declares it with `plain!` and of the same name;
-// an array of numbers is called as in "u8*65536". Whatever cannot be opened throws asof::Error; nothing else throws.
+// T is a struct of plain data without padding, laid out as the Rust side declares it with `plain!` and of the same name,
+// which the compiler tells (asof_hot_types.hpp). Whatever cannot be opened throws asof::Error, which says what to do;
+// std::logic_error is thrown for two slots of one ring being filled at once. Nothing else throws.
+//
+// An end, and what it gives out, is used by one thread at a time. What it gives out keeps it open.
 #pragma once
 
 #include <array>
@@ -19,22 +23,18 @@
 #include <utility>
 
 #include "asof_hot.h"
+#include "asof_hot_types.hpp"
 
 namespace asof {
-
-using Nanoseconds = std::chrono::nanoseconds;
 
 // What went wrong, in words.
 struct Error : std::runtime_error {
     Error() : std::runtime_error(asof_hot_last_error()) {}
 };
 
-// Now, on the clock that both sides stamp with.
-inline std::uint64_t now() { return asof_hot_now(); }
-
-// How long ago a time was; zero if it lies ahead.
-inline Nanoseconds since(std::uint64_t stamp, std::uint64_t time = now()) {
-    return Nanoseconds(time > stamp ? time - stamp : 0);
+// Says who may open the segments that this process makes from now on: 0600, this user alone, if nothing is said.
+inline void set_permissions(std::uint32_t mode) {
+    if (!asof_hot_set_permissions(mode)) throw Error();
 }
 
 // Removes a segment's name; whether it was there.
@@ -46,6 +46,7 @@ struct Sample {
     T value;
     AsofMeta meta;
     Nanoseconds age(std::uint64_t time = now()) const { return since(meta.stamp, time); }
+    bool is_fresh(Nanoseconds span, std::uint64_t time = now()) const { return asof::is_fresh(meta.stamp, span, time); }
 };
 
 namespace detail {
@@ -64,12 +65,10 @@ H* opened(H* handle) {
 
 template <typename T>
 AsofType type(const char* name) {
-    static_assert(std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T>, "plain data only");
+    static_assert(is_plain<T>(), "plain data only");
     static_assert(alignof(T) <= 8, "aligned to 8 at most");
-    return AsofType{name, sizeof(T), alignof(T)};
+    return AsofType{name ? name : TypeName<T>::value.text, sizeof(T), alignof(T), Fields<T>::shape};
 }
-
-inline std::uint64_t nanos(Nanoseconds span) { return span.count() > 0 ? static_cast<std::uint64_t>(span.count()) : 0; }
 }  // namespace detail
 
 // What every segment has, whatever it holds: who is alive, and sleeping instead of spinning.
@@ -77,9 +76,9 @@ class Segment {
   public:
     explicit Segment(const std::string& name) : handle_(detail::opened(asof_segment_open(name.c_str()))) {}
 
-    // Whether a process that is alive holds the writing end (or producer, or trigger).
+    // Whether a process that is alive holds the writing end (or producer, or trigger, or a source of a mux).
     bool is_writer_alive() const { return asof_segment_is_writer_alive(handle_.get()); }
-    // Whether a process that is alive holds the only reading end (consumer, resetter).
+    // Whether a process that is alive holds a claimed reading end (consumer, resetter, reader of a snapshot).
     bool is_reader_alive() const { return asof_segment_is_reader_alive(handle_.get()); }
     // How many writers there were: a change means that one took over from another.
     std::uint64_t epoch() const { return asof_segment_epoch(handle_.get()); }
@@ -103,6 +102,15 @@ class Segment {
         return asof_segment_wait(handle_.get(), timeout ? detail::nanos(*timeout) : 0, look, context);
     }
 
+    // A file that is readable after a notification, for epoll, poll and event loops; a thread of this segment rings it.
+    int event_fd() {
+        const int file = asof_segment_event_fd(handle_.get());
+        if (file < 0) throw Error();
+        return file;
+    }
+    // Makes it unreadable until the next one. Clear it first, then look at the data.
+    void clear_event_fd() const { asof_segment_clear_event_fd(handle_.get()); }
+
   private:
     detail::Handle<AsofSegment, asof_segment_close> handle_;
 };
@@ -111,7 +119,7 @@ class Segment {
 template <typename T, std::uint32_t Slots = 8>
 class LatestWriter {
   public:
-    LatestWriter(const std::string& name, const char* type)
+    explicit LatestWriter(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_latest_writer_open(name.c_str(), detail::type<T>(type), Slots))) {}
     void write(const T& value, std::uint64_t stamp = now()) { asof_latest_write(handle_.get(), &value, stamp); }
     // Changes the last value (zeros before the first) and publishes it.
@@ -131,7 +139,7 @@ class LatestWriter {
 template <typename T, std::uint32_t Slots = 8>
 class LatestReader {
   public:
-    LatestReader(const std::string& name, const char* type)
+    explicit LatestReader(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_latest_reader_open(name.c_str(), detail::type<T>(type), Slots))) {}
     // Nothing before the first value.
     std::optional<Sample<T>> read() const {
@@ -158,91 +166,302 @@ enum class WhenFull : bool { Refuse = false, DropOldest = true };
 // Fills the slots of a ring in place.
 template <typename T, std::uint32_t Slots, WhenFull Policy = WhenFull::Refuse>
 class RingProducer {
+    struct Shared {
+        detail::Handle<AsofRingProducer, asof_ring_producer_close> handle;
+        bool is_filling = false;
+    };
+
   public:
-    RingProducer(const std::string& name, const char* type)
-        : handle_(detail::opened(
-              asof_ring_producer_open(name.c_str(), detail::type<T>(type), Slots, Policy == WhenFull::DropOldest))) {}
-    // The next slot, or null if the ring is full; nothing happened until it is committed.
-    T* try_write() { return static_cast<T*>(asof_ring_try_write(handle_.get())); }
-    // Up to `most` slots, committed together; how many. They are reached by `slot`.
-    std::size_t try_write_batch(std::size_t most) { return asof_ring_try_write_batch(handle_.get(), most); }
-    T& slot(std::size_t index) { return *static_cast<T*>(asof_ring_slot(handle_.get(), index)); }
-    void commit(std::uint64_t stamp = now()) { asof_ring_commit(handle_.get(), stamp); }
+    // A slot being filled, or several in a row. If it is not committed it never was.
+    class Filling {
+      public:
+        std::size_t size() const { return count_; }
+        T& operator[](std::size_t index) const {
+            return *static_cast<T*>(asof_ring_slot(shared_->handle.get(), index));
+        }
+        T& operator*() const { return (*this)[0]; }
+        T* operator->() const { return &(*this)[0]; }
+        // Gives the slots to the consumer. They are not ours to look at then.
+        void commit(std::uint64_t stamp = now()) && {
+            asof_ring_commit(shared_->handle.get(), stamp);
+            shared_->is_filling = false;
+            shared_.reset();
+        }
+
+        Filling(Filling&&) noexcept = default;
+        Filling& operator=(Filling&&) = delete;
+        ~Filling() {
+            if (shared_) shared_->is_filling = false;
+        }
+
+      private:
+        friend class RingProducer;
+        Filling(std::shared_ptr<Shared> shared, std::size_t count) : shared_(std::move(shared)), count_(count) {
+            shared_->is_filling = true;
+        }
+        std::shared_ptr<Shared> shared_;
+        std::size_t count_;
+    };
+
+    explicit RingProducer(const std::string& name, const char* type = nullptr) : shared_(std::make_shared<Shared>()) {
+        shared_->handle.reset(detail::opened(
+            asof_ring_producer_open(name.c_str(), detail::type<T>(type), Slots, Policy == WhenFull::DropOldest)));
+    }
+    // The next slot, or up to `most`; nothing if the ring is full. One at a time.
+    std::optional<Filling> try_write(std::size_t most = 1) {
+        if (shared_->is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
+        const auto count = asof_ring_try_write_batch(shared_->handle.get(), most);
+        if (!count) return std::nullopt;
+        return Filling(shared_, count);
+    }
+    // Writes a value; false if the ring is full.
+    bool push(const T& value, std::uint64_t stamp = now()) {
+        auto slot = try_write();
+        if (!slot) return false;
+        **slot = value;
+        std::move(*slot).commit(stamp);
+        return true;
+    }
 
     // How many samples were dropped unread, and how many times there was no slot.
-    std::uint64_t lost() const { return asof_ring_lost(handle_.get()); }
-    std::uint64_t refused() const { return asof_ring_refused(handle_.get()); }
+    std::uint64_t lost() const { return asof_ring_lost(shared_->handle.get()); }
+    std::uint64_t refused() const { return asof_ring_refused(shared_->handle.get()); }
+    // The most samples that waited at once: how large the ring has to be.
+    std::uint64_t high_water() const { return asof_ring_high_water(shared_->handle.get()); }
+    // Whether no process that is alive reads.
+    bool is_abandoned() const { return asof_ring_producer_is_abandoned(shared_->handle.get()); }
 
   private:
-    detail::Handle<AsofRingProducer, asof_ring_producer_close> handle_;
+    std::shared_ptr<Shared> shared_;
 };
 
 // Empties the slots of a ring in place.
 template <typename T, std::uint32_t Slots, WhenFull Policy = WhenFull::Refuse>
 class RingConsumer {
+    using Shared = std::shared_ptr<AsofRingConsumer>;
+
   public:
-    // A sample in place, or several in a row; the slots go back to the producer with it.
+    // A sample in place, or several in a row. The slots go back to the producer with it, and with all that was taken before
+    // it: several may be held at once.
     class Held {
       public:
-        std::size_t size() const { return count_; }
+        std::size_t size() const { return read_.count; }
+        // How many older samples were given back unread on the way to the newest.
+        std::size_t skipped() const { return read_.skipped; }
         const T& operator[](std::size_t index) const {
-            return *static_cast<const T*>(asof_ring_sample(ring_, index, nullptr));
+            return *static_cast<const T*>(asof_ring_sample(ring_.get(), read_.ticket, index, nullptr));
         }
         AsofMeta meta(std::size_t index = 0) const {
             AsofMeta meta{};
-            asof_ring_sample(ring_, index, &meta);
+            asof_ring_sample(ring_.get(), read_.ticket, index, &meta);
             return meta;
         }
         const T& operator*() const { return (*this)[0]; }
         const T* operator->() const { return &(*this)[0]; }
         Nanoseconds age(std::uint64_t time = now()) const { return since(meta().stamp, time); }
 
-        Held(Held&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)), count_(other.count_) {}
-        Held& operator=(Held&&) = delete;
+        Held(Held&&) noexcept = default;
+        Held& operator=(Held&& other) noexcept {
+            Held before(std::move(other));
+            std::swap(ring_, before.ring_);
+            std::swap(read_, before.read_);
+            return *this;
+        }
         ~Held() {
-            if (ring_) asof_ring_release(ring_);
+            if (ring_) asof_ring_release(ring_.get(), read_.ticket);
         }
 
       private:
         friend class RingConsumer;
-        Held(AsofRingConsumer* ring, std::size_t count) : ring_(ring), count_(count) {}
-        AsofRingConsumer* ring_;
-        std::size_t count_;
+        Held(Shared ring, AsofRingRead read) : ring_(std::move(ring)), read_(read) {}
+        Shared ring_;
+        AsofRingRead read_;
     };
 
-    RingConsumer(const std::string& name, const char* type)
-        : handle_(detail::opened(
-              asof_ring_consumer_open(name.c_str(), detail::type<T>(type), Slots, Policy == WhenFull::DropOldest))) {}
-    // The oldest sample; one at a time.
-    std::optional<Held> try_read() { return held(asof_ring_try_read(handle_.get(), nullptr) ? 1 : 0); }
+    explicit RingConsumer(const std::string& name, const char* type = nullptr)
+        : ring_(detail::opened(asof_ring_consumer_open(name.c_str(), detail::type<T>(type), Slots,
+                                                       Policy == WhenFull::DropOldest)),
+                asof_ring_consumer_close) {}
+    // The oldest sample that was not taken yet.
+    std::optional<Held> try_read() {
+        AsofRingRead read{};
+        return held(asof_ring_try_read(ring_.get(), &read), read);
+    }
     // The newest sample; older ones are given back unread.
-    std::optional<Held> try_latest() { return held(asof_ring_try_latest(handle_.get(), nullptr) ? 1 : 0); }
+    std::optional<Held> try_latest() {
+        AsofRingRead read{};
+        return held(asof_ring_try_latest(ring_.get(), &read), read);
+    }
     // Up to `most` samples in a row.
     std::optional<Held> try_read_batch(std::size_t most) {
-        return held(asof_ring_try_read_batch(handle_.get(), most));
+        AsofRingRead read{};
+        return held(asof_ring_try_read_batch(ring_.get(), most, &read), read);
     }
-    bool has_new() const { return asof_ring_has_new(handle_.get()); }
+    bool has_new() const { return asof_ring_has_new(ring_.get()); }
     // How many samples were dropped unread.
-    std::uint64_t lost() const { return asof_ring_missed(handle_.get()); }
+    std::uint64_t lost() const { return asof_ring_missed(ring_.get()); }
+    // The most samples that waited at once: how large the ring has to be.
+    std::uint64_t high_water() const { return asof_ring_most_waiting(ring_.get()); }
+    // Whether no process that is alive writes.
+    bool is_abandoned() const { return asof_ring_consumer_is_abandoned(ring_.get()); }
 
   private:
-    std::optional<Held> held(std::size_t count) {
-        if (!count) return std::nullopt;
-        return Held(handle_.get(), count);
+    std::optional<Held> held(bool is_there, AsofRingRead read) {
+        if (!is_there) return std::nullopt;
+        return Held(ring_, read);
     }
-    detail::Handle<AsofRingConsumer, asof_ring_consumer_close> handle_;
+    Shared ring_;
+};
+
+// Fills the slots of a ring for several readers in place.
+template <typename T, std::uint32_t Slots, std::uint32_t Readers>
+class BroadcastProducer {
+    struct Shared {
+        detail::Handle<AsofBroadcastProducer, asof_broadcast_producer_close> handle;
+        bool is_filling = false;
+    };
+
+  public:
+    // A slot being filled. If it is not committed it never was.
+    class Filling {
+      public:
+        T& operator*() const { return *slot_; }
+        T* operator->() const { return slot_; }
+        // Gives the slot to all readers. It is not ours to look at then.
+        void commit(std::uint64_t stamp = now()) && {
+            asof_broadcast_commit(shared_->handle.get(), stamp);
+            shared_->is_filling = false;
+            shared_.reset();
+        }
+        Filling(Filling&&) noexcept = default;
+        Filling& operator=(Filling&&) = delete;
+        ~Filling() {
+            if (shared_) shared_->is_filling = false;
+        }
+
+      private:
+        friend class BroadcastProducer;
+        Filling(std::shared_ptr<Shared> shared, void* slot) : shared_(std::move(shared)), slot_(static_cast<T*>(slot)) {
+            shared_->is_filling = true;
+        }
+        std::shared_ptr<Shared> shared_;
+        T* slot_;
+    };
+
+    explicit BroadcastProducer(const std::string& name, const char* type = nullptr) : shared_(std::make_shared<Shared>()) {
+        shared_->handle.reset(
+            detail::opened(asof_broadcast_producer_open(name.c_str(), detail::type<T>(type), Slots, Readers)));
+    }
+    // The next slot; there always is one. One at a time.
+    std::optional<Filling> try_write() { return filling(asof_broadcast_try_write); }
+    // As above, but nothing while a reader that is here has not read the oldest sample: nobody misses anything.
+    std::optional<Filling> try_write_lossless() { return filling(asof_broadcast_try_write_lossless); }
+    std::uint64_t refused() const { return asof_broadcast_refused(shared_->handle.get()); }
+    // Waits no longer for a reader that was killed; whether there is such a reader.
+    bool forget_reader(std::uint32_t number) { return asof_broadcast_forget_reader(shared_->handle.get(), number); }
+    // Whether no process that is alive reads.
+    bool is_abandoned() const { return asof_broadcast_producer_is_abandoned(shared_->handle.get()); }
+
+  private:
+    std::optional<Filling> filling(void* (*take)(AsofBroadcastProducer*)) {
+        if (shared_->is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
+        void* slot = take(shared_->handle.get());
+        if (!slot) return std::nullopt;
+        return Filling(shared_, slot);
+    }
+    std::shared_ptr<Shared> shared_;
+};
+
+// Reads a ring in place, at a place of its own.
+template <typename T, std::uint32_t Slots, std::uint32_t Readers>
+class BroadcastReader {
+    struct Shared {
+        detail::Handle<AsofBroadcastReader, asof_broadcast_reader_close> handle;
+        bool is_reading = false;
+    };
+
+  public:
+    // A sample in place. Other readers may read it too.
+    class Held {
+      public:
+        const T& operator*() const { return *value_; }
+        const T* operator->() const { return value_; }
+        // `missed` tells how many samples before this one the reader came too late for, or went past.
+        AsofMeta meta() const { return meta_; }
+        Nanoseconds age(std::uint64_t time = now()) const { return since(meta_.stamp, time); }
+        Held(Held&&) noexcept = default;
+        Held& operator=(Held&& other) noexcept {
+            Held before(std::move(other));
+            std::swap(shared_, before.shared_);
+            std::swap(value_, before.value_);
+            std::swap(meta_, before.meta_);
+            return *this;
+        }
+        ~Held() {
+            if (!shared_) return;
+            shared_->is_reading = false;
+            asof_broadcast_release(shared_->handle.get());
+        }
+
+      private:
+        friend class BroadcastReader;
+        Held(std::shared_ptr<Shared> shared, const void* value, AsofMeta meta)
+            : shared_(std::move(shared)), value_(static_cast<const T*>(value)), meta_(meta) {
+            shared_->is_reading = true;
+        }
+        std::shared_ptr<Shared> shared_;
+        const T* value_;
+        AsofMeta meta_;
+    };
+
+    explicit BroadcastReader(const std::string& name, std::uint32_t number = 0, const char* type = nullptr)
+        : shared_(std::make_shared<Shared>()) {
+        shared_->handle.reset(
+            detail::opened(asof_broadcast_reader_open(name.c_str(), detail::type<T>(type), Slots, Readers, number)));
+    }
+    // The oldest sample that this reader has not read. One at a time.
+    std::optional<Held> try_read() { return held(asof_broadcast_try_read); }
+    // The newest sample; older ones count as missed.
+    std::optional<Held> try_latest() { return held(asof_broadcast_try_latest); }
+    // How many samples were written that this reader has not taken.
+    std::uint64_t waiting() const { return asof_broadcast_waiting(shared_->handle.get()); }
+    bool has_new() const { return waiting() > 0; }
+    // How many samples this reader has missed, or gone past, in all.
+    std::uint64_t missed() const { return asof_broadcast_missed(shared_->handle.get()); }
+    // Whether no process that is alive writes.
+    bool is_abandoned() const { return asof_broadcast_reader_is_abandoned(shared_->handle.get()); }
+
+  private:
+    std::optional<Held> held(const void* (*take)(AsofBroadcastReader*, AsofMeta*)) {
+        if (shared_->is_reading) throw std::logic_error("a sample of this reader is being read already: let it go first");
+        AsofMeta meta{};
+        const void* value = take(shared_->handle.get(), &meta);
+        if (!value) return std::nullopt;
+        return Held(shared_, value, meta);
+    }
+    std::shared_ptr<Shared> shared_;
 };
 
 // The newest large value, filled in place. With one reader it is a triple buffer.
 template <typename T, std::uint32_t Readers = 1>
 class SnapshotWriter {
   public:
-    SnapshotWriter(const std::string& name, const char* type)
+    explicit SnapshotWriter(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_snapshot_writer_open(name.c_str(), detail::type<T>(type), Readers))) {}
     // The back buffer, with some older value in it, to fill until it is published.
     T& back() { return *static_cast<T*>(asof_snapshot_back(handle_.get())); }
     // The back buffer with what was published last in it, to change in part.
     T& edit() { return *static_cast<T*>(asof_snapshot_edit(handle_.get())); }
+    // From now on edits go by tiles of so many bytes: each costs as much as the tiles that it touches, where `edit` copies
+    // the whole value. How many tiles there are.
+    std::size_t use_tiles(std::size_t bytes) { return asof_snapshot_use_tiles(handle_.get(), bytes); }
+    // The bytes of a tile with what was published last in them, or to be overwritten whole; null if there is no such tile.
+    std::byte* edit_tile(std::size_t tile) {
+        return static_cast<std::byte*>(asof_snapshot_edit_tile(handle_.get(), tile));
+    }
+    std::byte* overwrite_tile(std::size_t tile) {
+        return static_cast<std::byte*>(asof_snapshot_overwrite_tile(handle_.get(), tile));
+    }
     void publish(std::uint64_t stamp = now()) { asof_snapshot_publish(handle_.get(), stamp); }
     std::uint64_t generation() const { return asof_snapshot_generation(handle_.get()); }
 
@@ -253,27 +472,53 @@ class SnapshotWriter {
 // Reads the newest large value in place.
 template <typename T, std::uint32_t Readers = 1>
 class SnapshotReader {
-  public:
-    // A value that stays as it is until the reader's next `latest`.
-    struct Frame {
-        const T& value;
-        AsofMeta meta;
-        Nanoseconds age(std::uint64_t time = now()) const { return since(meta.stamp, time); }
+    struct Shared {
+        detail::Handle<AsofSnapshotReader, asof_snapshot_reader_close> handle;
+        std::size_t frames = 0;
     };
 
-    SnapshotReader(const std::string& name, const char* type, std::uint32_t number = 0)
-        : handle_(detail::opened(asof_snapshot_reader_open(name.c_str(), detail::type<T>(type), Readers, number))) {}
-    // Whether something was published that was not taken yet.
-    bool has_new() const { return asof_snapshot_has_new(handle_.get()); }
-    // Of generation 0 before the first publication.
-    Frame latest() {
+  public:
+    // A value that stays as it is while this lives. As long as it does, its reader stays with it too.
+    class Frame {
+      public:
+        const T& value;
         AsofMeta meta;
-        const void* value = asof_snapshot_latest(handle_.get(), &meta);
-        return Frame{*static_cast<const T*>(value), meta};
+        const T& operator*() const { return value; }
+        const T* operator->() const { return &value; }
+        Nanoseconds age(std::uint64_t time = now()) const { return since(meta.stamp, time); }
+
+        Frame(Frame&&) noexcept = default;
+        Frame& operator=(Frame&&) = delete;
+        ~Frame() {
+            if (shared_) --shared_->frames;
+        }
+
+      private:
+        friend class SnapshotReader;
+        Frame(std::shared_ptr<Shared> shared, const T& value, AsofMeta meta)
+            : value(value), meta(meta), shared_(std::move(shared)) {
+            ++shared_->frames;
+        }
+        std::shared_ptr<Shared> shared_;
+    };
+
+    explicit SnapshotReader(const std::string& name, std::uint32_t number = 0, const char* type = nullptr)
+        : shared_(std::make_shared<Shared>()) {
+        shared_->handle.reset(
+            detail::opened(asof_snapshot_reader_open(name.c_str(), detail::type<T>(type), Readers, number)));
+    }
+    // Whether something was published that was not taken yet.
+    bool has_new() const { return asof_snapshot_has_new(shared_->handle.get()); }
+    // The newest value; while a frame of this reader lives, the same as that. Of generation 0 before the first.
+    Frame latest() {
+        AsofMeta meta{};
+        auto* reader = shared_->handle.get();
+        const void* value = shared_->frames ? asof_snapshot_current(reader, &meta) : asof_snapshot_latest(reader, &meta);
+        return Frame(shared_, *static_cast<const T*>(value), meta);
     }
 
   private:
-    detail::Handle<AsofSnapshotReader, asof_snapshot_reader_close> handle_;
+    std::shared_ptr<Shared> shared_;
 };
 
 template <typename T>
@@ -324,8 +569,8 @@ template <typename T, std::uint32_t Sources, std::uint32_t Locks = 1>
 class Mux {
   public:
     // Timeouts of the sources, and how many sources each lock keeps down, with the span of its heartbeat (0: none).
-    Mux(const std::string& name, const char* type, const std::array<Nanoseconds, Sources>& timeouts,
-        const std::array<std::pair<std::uint32_t, Nanoseconds>, Locks>& locks) {
+    Mux(const std::string& name, const std::array<Nanoseconds, Sources>& timeouts,
+        const std::array<std::pair<std::uint32_t, Nanoseconds>, Locks>& locks, const char* type = nullptr) {
         std::array<AsofMuxSourceConfig, Sources> source_configs;
         std::array<AsofMuxLockConfig, Locks> lock_configs;
         for (std::size_t i = 0; i < Sources; ++i) source_configs[i] = {detail::nanos(timeouts[i])};
@@ -333,6 +578,9 @@ class Mux {
         handle_.reset(detail::opened(asof_mux_open(name.c_str(), detail::type<T>(type), source_configs.data(), Sources,
                                                    lock_configs.data(), Locks)));
     }
+    // One that is there, with what it was made with.
+    explicit Mux(const std::string& name, const char* type = nullptr)
+        : handle_(detail::opened(asof_mux_open_existing(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
     MuxSource<T> source(std::uint32_t number) const { return MuxSource<T>(handle_.get(), number); }
     MuxLock lock(std::uint32_t number) const { return MuxLock(handle_.get(), number); }
     MuxDirector director() const { return MuxDirector(handle_.get()); }
@@ -356,7 +604,7 @@ class MuxOutput {
         Nanoseconds age(std::uint64_t time = now()) const { return since(info.meta.stamp, time); }
     };
 
-    MuxOutput(const std::string& name, const char* type)
+    explicit MuxOutput(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_mux_output_open(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
     Command read(std::uint64_t time = now()) const {
         Command command{};
@@ -371,7 +619,7 @@ class MuxOutput {
 // Reports events that must not be missed.
 class LatchTrigger {
   public:
-    // After `silence` without a sign of life the sensor is silent; zero: never.
+    // After `silence` without a sign of life the sensor is silent; zero: never. One that is there with another is not opened.
     explicit LatchTrigger(const std::string& name, Nanoseconds silence = {})
         : handle_(detail::opened(asof_latch_trigger_open(name.c_str(), detail::nanos(silence)))) {}
     void trigger(std::uint32_t contacts, std::uint64_t stamp = now()) { asof_latch_trigger(handle_.get(), contacts, stamp); }
@@ -398,6 +646,8 @@ class LatchObserver {
     // How many events came since this observer last asked, and in all.
     std::uint64_t new_events() { return asof_latch_new_events(handle_.get()); }
     std::uint64_t count() const { return asof_latch_count(handle_.get()); }
+    // After how long without a sign of life the sensor is silent; zero: never.
+    Nanoseconds silence() const { return Nanoseconds(static_cast<std::int64_t>(asof_latch_silence(handle_.get()))); }
     State state(std::uint64_t time = now()) const {
         State state{};
         state.kind = asof_latch_state(handle_.get(), time, &state.contact);
@@ -411,8 +661,8 @@ class LatchObserver {
 // Acknowledges events.
 class LatchResetter {
   public:
-    explicit LatchResetter(const std::string& name, Nanoseconds silence = {})
-        : handle_(detail::opened(asof_latch_resetter_open(name.c_str(), detail::nanos(silence)))) {}
+    // It must be there: the sensor's silence is for its trigger to say.
+    explicit LatchResetter(const std::string& name) : handle_(detail::opened(asof_latch_resetter_open(name.c_str()))) {}
     // All up to the count that was seen; false if more came by now, which stay.
     bool reset(std::uint64_t count) { return asof_latch_reset(handle_.get(), count); }
     // If the last event was at least so long ago; whether it did.

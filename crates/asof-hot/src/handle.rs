@@ -6,7 +6,13 @@ use core::ops::Deref;
 ///
 /// # Safety
 /// Every call of `deref`, on every clone, gives the same address, valid for as long as any of them lives.
-pub unsafe trait Handle: Deref {}
+pub unsafe trait Handle: Deref {
+    /// Whether the end opposite to the one that holds this is alive, where the handle knows better than the memory:
+    /// between processes, of which one that is killed leaves no word.
+    fn is_opposite_alive(&self) -> Option<bool> {
+        None
+    }
+}
 
 /// What the ends hold when nothing else is said: an `Arc` where there is an allocator, else a `&'static`.
 #[cfg(feature = "alloc")]

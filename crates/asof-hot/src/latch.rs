@@ -12,7 +12,7 @@ use crate::plain;
 use crate::stamp::{Stamp, nanos};
 use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
-use crate::sync::{AtomicMark, Ordering, Padded, Word};
+use crate::sync::{AtomicCounter, AtomicMark, Ordering, Padded, Word};
 
 /// The heart was never heard.
 const NEVER: u64 = u64::MAX;
@@ -42,7 +42,8 @@ pub struct EventLatch {
 }
 
 /// Makes a latch. If nothing is heard from the trigger for `silence`, not even a heartbeat, the state is
-/// [`State::Silent`]; `None` if it has no heartbeat.
+/// [`State::Silent`]; `None` if it has no heartbeat. A heartbeat that is stamped further than that ahead of "now" is a
+/// broken clock's, and says nothing.
 ///
 /// ```
 /// use asof_hot::{event_latch, Stamp, State};
@@ -78,8 +79,14 @@ impl EventLatch {
             events: Latest::new(),
             acknowledged: Padded(AtomicMark::new(0)),
             heart: Padded(StampCell::new(NEVER)),
-            silence: silence.map_or(NEVER, nanos),
+            // A heartbeat of any length is one, and its absence another thing.
+            silence: silence.map_or(NEVER, |silence| nanos(silence).min(NEVER - 1)),
         }
+    }
+
+    /// After how long without a sign of life the sensor counts as silent, as was said when this was made; `None`: never.
+    pub fn silence(&self) -> Option<Duration> {
+        (self.silence != NEVER).then(|| Duration::from_nanos(self.silence))
     }
 
     /// The ends, for as long as this is borrowed.
@@ -100,6 +107,11 @@ impl EventLatch {
     fn counts(&self) -> (Word, Word) {
         let acknowledged = self.acknowledged.load(order::latch_ack_load());
         let count = latest::Memory::head(&self.events).load(order::latest_head_load());
+        #[cfg(loom)]
+        assert!(
+            acknowledged <= count,
+            "an acknowledgement was seen before its event"
+        );
         (acknowledged, count)
     }
 
@@ -270,9 +282,9 @@ pub enum State {
     Clear,
     /// Events that were not acknowledged.
     Contact(Contact),
-    /// Nothing to acknowledge, but nothing was heard from the sensor for too long either.
+    /// Nothing to acknowledge, but nothing was heard from the sensor for too long either, or from a clock that is ahead.
     Silent {
-        /// When it was last heard, if ever.
+        /// When it was last heard, if ever; by its clock.
         heard: Option<Stamp>,
     },
 }
@@ -306,22 +318,48 @@ impl Contact {
 }
 
 /// An end that looks. It only ever loads, so there may be any number.
-#[derive(Clone)]
 pub struct Observer<H = Owned<EventLatch>> {
     memory: H,
     seen: Word,
+    /// The count of acknowledged events when this observer last looked it up; it may have grown since, but not beyond the
+    /// count of events. Not part of the protocol, so the processor's also in a model.
+    acknowledged: AtomicCounter,
+}
+
+impl<H: Clone> Clone for Observer<H> {
+    fn clone(&self) -> Self {
+        Observer {
+            memory: self.memory.clone(),
+            seen: self.seen,
+            acknowledged: AtomicCounter::new(self.acknowledged.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 impl<H: Handle<Target = EventLatch>> Observer<H> {
     /// One more observer.
     pub fn attach(memory: H) -> Self {
-        Observer { memory, seen: 0 }
+        Observer {
+            memory,
+            seen: 0,
+            acknowledged: AtomicCounter::new(0),
+        }
     }
 
-    /// Whether there are events that were not acknowledged: two loads and a comparison.
+    /// Whether there are events that were not acknowledged: one load of what is shared, while there are none.
     #[inline(always)]
     pub fn is_triggered(&self) -> bool {
+        // Nothing is read on the strength of this, and acknowledgements do not exceed the events: if there are no more
+        // events than were known to be acknowledged, there is nothing to acquire.
+        let count = latest::Memory::head(&self.memory.events).load(Ordering::Relaxed);
+        count != self.acknowledged.load(Ordering::Relaxed) as Word && self.is_unacknowledged()
+    }
+
+    #[cold]
+    fn is_unacknowledged(&self) -> bool {
         let (acknowledged, count) = self.memory.counts();
+        self.acknowledged
+            .store(acknowledged as _, Ordering::Relaxed);
         count != acknowledged
     }
 
@@ -339,13 +377,18 @@ impl<H: Handle<Target = EventLatch>> Observer<H> {
         self.memory.counts().1 as u64
     }
 
+    /// After how long without a sign of life the sensor counts as silent; `None`: never.
+    pub fn silence(&self) -> Option<Duration> {
+        self.memory.silence()
+    }
+
     /// Everything there is to say, as of `now`.
     pub fn state(&self, now: Stamp) -> State {
         if let Some(contact) = self.memory.contact() {
             return State::Contact(contact);
         }
         let heard = self.memory.heart.load(Ordering::Relaxed);
-        let is_silent = heard == NEVER || now.0.saturating_sub(heard) > self.memory.silence;
+        let is_silent = heard == NEVER || !Stamp(heard).is_near(now, self.memory.silence);
         if self.memory.silence != NEVER && is_silent {
             let heard = (heard != NEVER).then_some(Stamp(heard));
             return State::Silent { heard };

@@ -1,6 +1,6 @@
 //! Lock-free buffers for a robot's hot path.
 //!
-//! Six structures for what flows between the threads of a robot, or between its processes. All of them have split
+//! Seven structures for what flows between the threads of a robot, or between its processes. All of them have split
 //! ends (the types say who may write and who may read), never block, never allocate once they are made, count what
 //! was lost, and tell how old it is what they return. One rule holds for all: *a reader's result never depends on a
 //! writer making progress*, so a writer that stalls or dies takes nobody with it.
@@ -8,6 +8,7 @@
 //! | structure | for | made by |
 //! |---|---|---|
 //! | [`Ring`] | every sample in order, in place (laser scans) | [`ring`], [`ring_drop_oldest`] |
+//! | [`Broadcast`] | the same for several readers, each at its own place | [`broadcast`] |
 //! | [`Latest`] | the newest small value, many readers (odometry) | [`latest`] |
 //! | [`Snapshot`] | the newest large value, in place (maps, images) | [`snapshot`], [`tile_map`], [`triple_buffer`] |
 //! | [`Mux`] | commands from several sources by priority, with a deadman | [`mux`] |
@@ -47,6 +48,10 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+#[cfg(target_has_atomic = "64")]
+mod broadcast;
+#[cfg(all(feature = "std", target_os = "linux", not(loom)))]
+mod event_fd;
 #[cfg(all(
     feature = "ffi",
     target_os = "linux",
@@ -80,6 +85,12 @@ mod tiles;
 mod wait;
 mod words;
 
+#[cfg(all(feature = "alloc", target_has_atomic = "64"))]
+pub use broadcast::broadcast;
+#[cfg(target_has_atomic = "64")]
+pub use broadcast::{Broadcast, BroadcastGuard, BroadcastProducer, BroadcastReader, BroadcastSlot};
+#[cfg(all(feature = "std", target_os = "linux", not(loom)))]
+pub use event_fd::{EventFd, Relay};
 pub use handle::{Handle, Owned, StaticPlace};
 #[cfg(feature = "alloc")]
 pub use latch::event_latch;
@@ -92,6 +103,8 @@ pub use mux::mux;
 pub use mux::{
     Command, Lock, Mux, MuxDirector, MuxEnds, MuxLock, MuxOutput, MuxSource, Source, Stop,
 };
+#[doc(hidden)]
+pub use plain::Shape;
 pub use plain::{Plain, TypeName};
 pub use ring::{
     Consumer, DropOldest, Policy, Producer, ReadBatch, ReadSlot, Refuse, Ring, WriteBatch,
@@ -105,5 +118,7 @@ pub use snapshot::{snapshot, triple_buffer};
 pub use stamp::{Meta, Sample, Stamp};
 #[cfg(feature = "alloc")]
 pub use tiles::{TileWriter, tile_map};
+#[cfg(all(feature = "std", target_os = "linux", loom))]
+pub use wait::Kernel;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use wait::{Notifier, Signal, Sleeper, signal};

@@ -25,7 +25,7 @@ const LONGEST: u64 = 1 << 61;
 pub(crate) const SLOTS: usize = 4;
 
 /// How one source is judged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     timeout: u64,
 }
@@ -34,19 +34,30 @@ impl Source {
     /// A source whose commands count for `timeout` from their stamp.
     ///
     /// A stamp up to as much ahead of the reader's "now" counts as fresh (the reader may have looked at the clock
-    /// first); one further ahead is a broken clock's and counts as stale.
+    /// first); one further ahead is a broken clock's and counts as stale, for as long as it lies so far ahead.
     pub const fn new(timeout: Duration) -> Self {
-        let timeout = nanos(timeout);
         Source {
-            timeout: if timeout > LONGEST { LONGEST } else { timeout },
+            timeout: longest(timeout),
         }
+    }
+
+    /// For how long a command counts; 73 years at most.
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout)
     }
 }
 
+/// A timeout in nanoseconds, no longer than can be judged.
+const fn longest(timeout: Duration) -> u64 {
+    let timeout = nanos(timeout);
+    if timeout > LONGEST { LONGEST } else { timeout }
+}
+
 /// How a lock is judged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     masks: usize,
+    /// Without a heartbeat, the end of all time.
     timeout: u64,
 }
 
@@ -60,9 +71,28 @@ impl Lock {
     }
 
     /// A lock that also counts as engaged when nothing was heard from its owner for `timeout`, or ever.
+    ///
+    /// A release that is stamped further than that ahead of the reader's "now" is a broken clock's: the lock counts as
+    /// engaged, for as long as the stamp lies so far ahead.
     pub const fn with_heartbeat(masks: usize, timeout: Duration) -> Self {
-        let timeout = nanos(timeout);
-        Lock { masks, timeout }
+        Lock {
+            masks,
+            timeout: longest(timeout),
+        }
+    }
+
+    /// How many sources, from the lowest on, it keeps down while it is engaged.
+    pub const fn masks(&self) -> usize {
+        self.masks
+    }
+
+    /// After how long without a release it counts as engaged, if ever; 73 years at most.
+    pub const fn heartbeat(&self) -> Option<Duration> {
+        if self.timeout == u64::MAX {
+            None
+        } else {
+            Some(Duration::from_nanos(self.timeout))
+        }
     }
 }
 
@@ -110,6 +140,13 @@ impl SourceLimit {
         stamp.0.wrapping_add(self.timeout)
     }
 
+    /// The setting that it was made of.
+    pub(crate) const fn setting(self) -> Source {
+        Source {
+            timeout: self.timeout,
+        }
+    }
+
     /// One comparison for both: an end that has passed is as far ahead as can be.
     #[inline(always)]
     fn is_live(self, end: u64, now: Stamp) -> bool {
@@ -151,6 +188,26 @@ impl LockLimit {
     const fn after_release(self, stamp: Stamp) -> u64 {
         stamp.0.saturating_add(self.timeout).saturating_add(1)
     }
+
+    /// How far ahead of now that may lie: as long as the heartbeat, for a release of this moment, and once more for one
+    /// that the reader's clock is a little behind of. As far as can be without a heartbeat.
+    const fn window(self) -> u64 {
+        self.timeout.saturating_mul(2).saturating_add(1)
+    }
+
+    /// The setting that it was made of.
+    pub(crate) const fn setting(self) -> Lock {
+        Lock {
+            masks: self.masks as usize,
+            timeout: self.timeout,
+        }
+    }
+}
+
+/// Whether a lock that is engaged from a time on lets its sources through now.
+#[inline(always)]
+const fn is_open(window: u64, engaged_from: u64, now: Stamp) -> bool {
+    now.0 < engaged_from && engaged_from - now.0 <= window
 }
 
 /// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.
@@ -287,8 +344,9 @@ fn floor<M: Memory>(memory: &M, now: Stamp) -> (usize, Stop) {
     let mut floor = (0, Stop::Nobody);
     for lock in 0..memory.lock_count() {
         let engaged_from = memory.lock(lock).load(order::mux_stamp_load());
-        let masks = memory.lock_limit(lock).masks as usize;
-        if now.0 >= engaged_from && masks > floor.0 {
+        let limit = memory.lock_limit(lock);
+        let masks = limit.masks as usize;
+        if masks > floor.0 && !is_open(limit.window(), engaged_from, now) {
             floor = (masks, Stop::Locked { lock });
         }
     }
@@ -407,6 +465,14 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
         ]
     }
 
+    /// How the sources and the locks are judged, as was said when this was made.
+    pub fn settings(&self) -> ([Source; S], [Lock; K]) {
+        (
+            self.sources.map(SourceLimit::setting),
+            self.lock_limits.map(LockLimit::setting),
+        )
+    }
+
     /// The ends, for as long as this is borrowed.
     pub fn split(&mut self) -> MuxEnds<T, S, K, &Self> {
         let this = &*self;
@@ -499,7 +565,8 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         engage(&*self.memory, self.lock);
     }
 
-    /// Lets its sources through; where the lock has a heartbeat, until that runs out.
+    /// Lets its sources through; where the lock has a heartbeat, until that runs out. A stamp that lies ahead by more than
+    /// the heartbeat lets nothing through.
     pub fn release(&mut self, stamp: Stamp) {
         release(&*self.memory, self.lock, stamp);
     }
@@ -590,6 +657,8 @@ pub struct MuxOutput<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, 
     memory: H,
     /// How far ahead of now the end of each source's command may lie.
     windows: [u64; S],
+    /// How far ahead of now the time may lie from which each lock is engaged.
+    lock_windows: [u64; K],
     last: Cell<LastCommand>,
     _type: PhantomData<T>,
 }
@@ -613,6 +682,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     pub fn attach(memory: H) -> Self {
         MuxOutput {
             windows: memory.sources.map(|limit| limit.window),
+            lock_windows: memory.lock_limits.map(LockLimit::window),
             last: Cell::new(LastCommand {
                 source: 0,
                 place: 0,
@@ -693,8 +763,8 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
                 return false;
             }
         }
-        let mut locks = watched.locks.iter();
-        locks.all(|lock| now.0 < lock.load(order::mux_stamp_load()))
+        let mut locks = watched.locks.iter().zip(&self.lock_windows);
+        locks.all(|(lock, window)| is_open(*window, lock.load(order::mux_stamp_load()), now))
             && watched.forced.load(order::mux_stamp_load()) == 0
     }
 

@@ -15,6 +15,10 @@ macro_rules! orderings {
         $(
             $(#[doc = $doc])*
             #[inline(always)]
+            #[cfg_attr(
+                not(all(feature = "std", target_has_atomic = "64")),
+                allow(dead_code) // waiting needs std, broadcasting 64 bits
+            )]
             pub(crate) fn $name() -> Ordering {
                 $(if is_mutated(concat!(stringify!($name), "=", stringify!($weak))) {
                     return Ordering::$weak;
@@ -52,31 +56,38 @@ macro_rules! fences {
 
 orderings! {
     /// Shows, with a slot that is being taken, that the head has passed it by far.
-    latest_mark_store = Release, not Relaxed, or "latest" fails;
+    latest_mark_store = Release, not Relaxed, or "latest_is_never_torn" fails;
     /// Publishes a slot: whoever sees the new head sees the slot's contents.
-    latest_head_store = Release, not Relaxed, or "latest" fails;
+    latest_head_store = Release, not Relaxed, or "latest_is_never_torn" fails;
     /// Sees what was written before the head moved.
-    latest_head_load = Acquire, not Relaxed, or "latest" fails;
+    latest_head_load = Acquire, not Relaxed, or "latest_is_never_torn" fails;
 
     /// Gives a filled slot to the consumer.
-    ring_ready_store = Release, not Relaxed, or "ring" fails;
+    ring_ready_store = Release, not Relaxed, or "ring_refuse" fails;
     /// Takes a filled slot, with its contents.
     ring_ready_load = Acquire, not Relaxed, or "ring_refuse" fails;
     /// Gives a slot that was read back to the producer: the reads are done.
-    ring_free_store = Release, not Relaxed, or "ring" fails;
+    ring_free_store = Release, not Relaxed, or "ring_refuse" fails;
     /// Takes a free slot: the consumer's reads are done.
-    ring_free_load = Acquire, not Relaxed, or "ring" fails;
+    ring_free_load = Acquire, not Relaxed, or "ring_refuse" fails;
     /// Takes a filled slot before the producer can drop it, with its contents (acquire); whoever sees it taken sees that
     /// the one before was given back (release).
     ring_claim = AcqRel, not Acquire | Release, or "ring_drop_oldest" fails;
     /// Drops a sample: whoever finds it gone finds the one that it made way for.
-    ring_drop = Release, not Relaxed, or "ring_drop_oldest" fails;
+    ring_drop = Release, not Relaxed, or "ring_drop_oldest_lapped" fails;
     /// Looks for the oldest sample that was not dropped.
-    ring_scan_load = Acquire, not Relaxed, or "ring_drop_oldest" fails;
+    ring_scan_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
     /// Tells the newest position, after the slot was marked.
     ring_head_store = Release, not Relaxed, or "ring_drop_oldest_lapped" fails;
     /// Sees the newest position, and the mark of its slot.
     ring_head_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
+
+    /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+    ring_takeover_head_store = Release, not Relaxed, or "ring_takeover_drop_oldest" fails;
+    /// Gives back what a dead consumer was reading: its reads are done.
+    ring_takeover_free_store = Release, not Relaxed, or "ring_survives_a_consumer" fails;
+    /// Looks, as one who takes over, for the oldest sample: none that lies before one that was seen is overlooked.
+    ring_takeover_load = Acquire, not Relaxed, or "ring_takeover_refuse" fails;
 
     /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
     snapshot_taken_load = Acquire, not Relaxed, or "snapshot" fails;
@@ -87,6 +98,30 @@ orderings! {
     /// Takes the newest buffer (acquire), and lets go of the last one (release).
     snapshot_take = AcqRel, not Acquire | Release, or "snapshot" fails;
 
+    /// Learns, as one who takes over, what a reader has taken: its reads of the buffer before that are done.
+    snapshot_takeover_load = Acquire, not Relaxed, or "snapshot" fails;
+
+    /// Gives a filled slot to all readers.
+    broadcast_ready_store = Release, not Relaxed, or "broadcast_lossless" fails;
+    /// Begins to read a sample, with its contents (acquire); whoever sees that sees that the one before was given back
+    /// (release).
+    broadcast_pin = AcqRel, not Acquire | Release, or "broadcast" fails;
+    /// Ends to read a sample: the reads are done.
+    broadcast_unpin = Release, not Relaxed, or "broadcast_take_back" fails;
+    /// Ends what a dead reader had begun to read: its reads are done.
+    broadcast_takeover_unpin = Release, not Relaxed, or "broadcast_survives_a_reader" fails;
+    /// Takes a slot out of use: the reads of all who read it are done (acquire); whoever finds it gone finds the newer ones
+    /// (release).
+    broadcast_take_back = AcqRel, not Acquire | Release, or "broadcast_take_back" fails;
+    /// Looks for the oldest sample, and for a slot that nobody needs.
+    broadcast_scan_load = Acquire, not Relaxed, or "broadcast_take_back" fails;
+    /// Tells the newest position, after the slot was marked.
+    broadcast_head_store = Release, not Relaxed, or "broadcast_to_an_empty" fails;
+    /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+    broadcast_takeover_head_store = Release, not Relaxed, or "broadcast_survives_a_producer" fails;
+    /// Sees the newest position, and the mark of its slot.
+    broadcast_head_load = Acquire, not Relaxed, or "broadcast_to_an_empty" fails;
+
     /// Tells when a level was last commanded, after the command was written.
     mux_stamp_store = Release, not Relaxed, or "mux" fails;
     /// Sees the command that belongs to a level's time, or a newer one.
@@ -96,28 +131,51 @@ orderings! {
     latch_ack = Release, not Relaxed, or "latch" fails;
     /// Sees an acknowledgement with all that its writer had seen: the events themselves.
     latch_ack_load = Acquire, not Relaxed, or "latch" fails;
+
+    /// Says that an end is given up, after all that it did.
+    end_leave_store = Release, not Relaxed, or "abandoned" fails;
+    /// Learns that an end was given up, and sees all that it did.
+    end_leave_load = Acquire, not Relaxed, or "abandoned" fails;
+
+    /// Begins a turn: who sees it sees what was published before, and needs no second look.
+    signal_wake = Release, not Relaxed, or "signal_is_heard_at_once" fails;
+    /// Sees a turn, with what it was begun for.
+    signal_turn_load = Acquire, not Relaxed, or "signal_is_heard_at_once" fails;
 }
 
 fences! {
     /// Keeps the contents of a slot from being written before its mark says so.
-    latest_claim_fence = Release, or "latest" fails;
+    latest_claim_fence = Release, or "latest_is_never_torn" fails;
     /// Keeps a slot's mark from being checked before its contents were read.
-    latest_check_fence = Acquire, or "latest" fails;
+    latest_check_fence = Acquire, or "latest_is_never_torn" fails;
 
     /// Keeps a publication from passing the look for sleepers.
-    signal_publish_fence = SeqCst, or "signal" fails;
+    signal_publish_fence = SeqCst, or "signal_is_never" fails;
     /// Keeps the last look from passing the announcement that one is about to sleep.
-    signal_sleep_fence = SeqCst, or "signal" fails;
+    signal_sleep_fence = SeqCst, or "signal_is_never" fails;
+}
+
+/// Calls of the kernel that stand for a fence, and can be left out.
+const MISSING_CALLS: &[(&str, &str)] = &[("signal_membarrier=Missing", "signal_is_never")];
+
+/// Whether a call is left out.
+#[cfg(loom)]
+pub(crate) fn is_left_out(call: &str) -> bool {
+    is_mutated(call)
 }
 
 /// All mutations: their names, and the name (or how it begins) of the models that fail under each.
 #[cfg(feature = "mutations")]
 pub fn mutations() -> impl Iterator<Item = (&'static str, &'static str)> {
-    WEAKER_ORDERINGS.iter().chain(MISSING_FENCES).copied()
+    WEAKER_ORDERINGS
+        .iter()
+        .chain(MISSING_FENCES)
+        .chain(MISSING_CALLS)
+        .copied()
 }
 
 #[cfg(not(feature = "mutations"))]
-const _: [&[(&str, &str)]; 2] = [WEAKER_ORDERINGS, MISSING_FENCES];
+const _: [&[(&str, &str)]; 3] = [WEAKER_ORDERINGS, MISSING_FENCES, MISSING_CALLS];
 
 #[cfg(not(feature = "mutations"))]
 #[inline(always)]

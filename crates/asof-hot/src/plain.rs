@@ -12,6 +12,8 @@ use core::fmt;
 pub unsafe trait Plain: Copy + Send + Sync + 'static {
     /// What the type is called in the header of a shared segment, the same in every language.
     const NAME: TypeName;
+    /// What the fields are, as a number that differs where they do; 0 where nobody knows, which fits everything.
+    const SHAPE: u64 = 0;
 }
 
 /// The name of a [`Plain`] type: up to 47 bytes of text.
@@ -100,6 +102,44 @@ numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 // SAFETY: an array has no padding beyond its elements', which have none.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {
     const NAME: TypeName = T::NAME.array(N);
+    const SHAPE: u64 = T::SHAPE;
+}
+
+/// The shape of a struct, field by field.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Shape(u64);
+
+impl Shape {
+    /// Of no field; FNV-1a, 64 bits.
+    pub const EMPTY: Shape = Shape(0xcbf2_9ce4_8422_2325);
+
+    /// With one field more.
+    #[must_use]
+    pub const fn with<T: Plain>(self, field: &str) -> Self {
+        let named = self.hash(field.as_bytes()).hash(b":");
+        let typed = named
+            .hash(T::NAME.bytes.split_at(T::NAME.len()).0)
+            .hash(b";");
+        match T::SHAPE {
+            0 => typed,
+            inner => typed.hash(&inner.to_le_bytes()),
+        }
+    }
+
+    /// As a number, never 0.
+    pub const fn number(self) -> u64 {
+        if self.0 == 0 { 1 } else { self.0 }
+    }
+
+    const fn hash(mut self, bytes: &[u8]) -> Self {
+        let mut at = 0;
+        while at < bytes.len() {
+            self.0 = (self.0 ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+            at += 1;
+        }
+        self
+    }
 }
 
 /// Declares structs that are nothing but their bytes: laid out as C does it, copied freely, and [`Plain`].
@@ -156,6 +196,9 @@ macro_rules! plain {
         #[allow(unsafe_code)]
         unsafe impl $crate::Plain for $name {
             const NAME: $crate::TypeName = $crate::TypeName::new(stringify!($name));
+            const SHAPE: u64 = $crate::Shape::EMPTY
+                $(.with::<$type>(stringify!($field)))*
+                .number();
         }
     )*};
 }

@@ -7,6 +7,11 @@ use crate::plain::{Plain, TypeName};
 /// An instant in nanoseconds of a clock of the caller's choice, the same for writer and reader.
 ///
 /// No structure reads a clock by itself: "now" is always passed in, so that everything can be tested and replayed.
+///
+/// A stamp of `asof-core` is nanoseconds since 1970 too, signed: [`Stamp::from_nanos`] and [`Stamp::nanos`] convert at
+/// no cost, `Stamp::from_nanos(message.stamp.nanos())` and `asof_core::Stamp::from_nanos(sample.stamp.nanos())`.
+/// What is to be compared with such stamps is stamped by [`Stamp::now_since_1970`], as [`Stamp::now`] counts from when the
+/// machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Stamp(pub u64);
@@ -25,9 +30,41 @@ impl Stamp {
         Stamp(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
+    /// The time of day on this machine, since 1970: what recordings and messages are stamped with. It can be set, and then
+    /// jumps; for timeouts and ages there is [`now`](Self::now).
+    #[cfg(feature = "std")]
+    pub fn now_since_1970() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Stamp(nanos(since.unwrap_or_default()))
+    }
+
+    /// From signed nanoseconds; a time before the clock's beginning is its beginning.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Stamp(if nanos < 0 { 0 } else { nanos as u64 })
+    }
+
+    /// As signed nanoseconds; the largest there are, for a time beyond them (292 years).
+    pub const fn nanos(self) -> i64 {
+        if self.0 > i64::MAX as u64 {
+            i64::MAX
+        } else {
+            self.0 as i64
+        }
+    }
+
     /// How long before `now` this was; zero if it lies ahead.
     pub const fn age(self, now: Stamp) -> Duration {
         Duration::from_nanos(now.0.saturating_sub(self.0))
+    }
+
+    /// Whether this is no further than `span` from `now`, before it or after: what [`age`](Self::age) cannot tell, for
+    /// which the stamp of a clock that is ahead is always new.
+    pub const fn is_fresh(self, now: Stamp, span: Duration) -> bool {
+        self.is_near(now, nanos(span))
+    }
+
+    pub(crate) const fn is_near(self, now: Stamp, nanos: u64) -> bool {
+        self.0.abs_diff(now.0) <= nanos
     }
 
     /// This instant, `span` later; the last one there is if that lies beyond it.
@@ -67,6 +104,11 @@ impl Meta {
         self.stamp.age(now)
     }
 
+    /// Whether the value was stamped no further than `span` from `now`, before it or after.
+    pub const fn is_fresh(&self, now: Stamp, span: Duration) -> bool {
+        self.stamp.is_fresh(now, span)
+    }
+
     /// How many writes lie between one that was seen before and this one, unseen.
     pub const fn missed_since(&self, generation: u64) -> u64 {
         self.generation.saturating_sub(generation).saturating_sub(1)
@@ -88,6 +130,11 @@ impl<T> Sample<T> {
     /// How old the value is; zero if it was stamped ahead of `now`.
     pub const fn age(&self, now: Stamp) -> Duration {
         self.stamp.age(now)
+    }
+
+    /// Whether the value was stamped no further than `span` from `now`, before it or after.
+    pub const fn is_fresh(&self, now: Stamp, span: Duration) -> bool {
+        self.stamp.is_fresh(now, span)
     }
 
     /// The sample without its value.

@@ -58,6 +58,14 @@ mod real {
             // SAFETY: the place is alive as long as the end that made this pointer, and ours alone, by the caller's promise.
             unsafe { &mut *self.0 }
         }
+
+        /// # Safety
+        /// As for `deref`; what this gives is shared, and may be had more than once.
+        #[inline(always)]
+        pub(crate) unsafe fn shared(&self) -> &T {
+            // SAFETY: the place is alive as long as the end that made this pointer, and ours alone, by the caller's promise.
+            unsafe { &*self.0 }
+        }
     }
 
     /// A function that is `const` except under loom, whose atomics are made at run time.
@@ -102,6 +110,9 @@ mod real {
         pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
             self.touch().fetch_sub(value, order)
         }
+        pub(crate) fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
+            self.touch().fetch_and(value, order)
+        }
         pub(crate) fn compare_exchange(
             &self,
             current: u64,
@@ -115,6 +126,20 @@ mod real {
     }
 
     pub(crate) struct Place<T>(loom::cell::UnsafeCell<T>);
+
+    /// What loom's pointer for changing lacks.
+    pub(crate) trait SharedLook<T> {
+        /// # Safety
+        /// As for `deref`.
+        unsafe fn shared(&self) -> &T;
+    }
+
+    impl<T> SharedLook<T> for MutPtr<T> {
+        unsafe fn shared(&self) -> &T {
+            // SAFETY: the caller's promise.
+            self.with(|place| unsafe { &*place })
+        }
+    }
 
     impl<T> Place<T> {
         pub(crate) fn new(value: T) -> Self {
@@ -138,6 +163,12 @@ mod real {
 }
 
 pub(crate) use real::*;
+
+/// A count that nothing depends on; the processor's also in a model, which it would only make larger.
+#[cfg(not(target_has_atomic = "64"))]
+pub(crate) use core::sync::atomic::AtomicU32 as AtomicCounter;
+#[cfg(target_has_atomic = "64")]
+pub(crate) use core::sync::atomic::AtomicU64 as AtomicCounter;
 
 // SAFETY: a Place is only reached through the protocols, which give it to one end at a time (or to readers alone).
 unsafe impl<T: Send> Sync for Place<T> {}

@@ -1,6 +1,7 @@
 //! A large value made of tiles: publishing an edit costs as much as the edit, not as much as the value.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use core::ops::Range;
 
 use crate::handle::{Handle, Owned};
@@ -11,16 +12,15 @@ use crate::stamp::Stamp;
 ///
 /// What was published last is what is edited next, as with [`SnapshotWriter::edit`], but only the tiles that the
 /// back buffer lacks are copied, and those that are written whole not even then.
-pub struct TileWriter<C, const R: usize = 1, H = Owned<Snapshot<Vec<C>, R>>> {
-    writer: SnapshotWriter<Vec<C>, R, H>,
-    tile: usize,
-    /// For each buffer, whether it lacks the newest contents of a tile.
-    lacks: Vec<TileSet>,
-    /// Tiles edited since the last publication.
-    edited: TileSet,
+pub struct TileWriter<C, const R: usize = 1, V = Vec<C>, H = Owned<Snapshot<V, R>>> {
+    writer: SnapshotWriter<V, R, H>,
+    book: TileBook,
+    _cell: PhantomData<C>,
 }
 
 /// Makes a row of `cells` cells for R readers, edited by tiles of `tile` cells.
+///
+/// In shared memory the row is an array, and the writer comes from the segment (`Segment::tile_writer`).
 ///
 /// ```
 /// use asof_hot::{tile_map, Stamp};
@@ -41,24 +41,36 @@ pub fn tile_map<C: Copy + Send + Sync, const R: usize>(
     tile: usize,
     initial: C,
 ) -> (TileWriter<C, R>, [SnapshotReader<Vec<C>, R>; R]) {
-    assert!(tile > 0, "a tile has at least one cell");
     let (writer, readers) = snapshot(|| alloc::vec![initial; cells]);
-    let tiles = cells.div_ceil(tile);
-    let writer = TileWriter {
-        writer,
-        tile,
-        lacks: (0..R + 2).map(|_| TileSet::empty(tiles)).collect(),
-        edited: TileSet::empty(tiles),
-    };
+    let mut writer = TileWriter::over(writer, tile);
+    writer.book.all_buffers_are_equal();
     (writer, readers)
 }
 
-impl<C: Copy + Send + Sync, const R: usize, H: Handle<Target = Snapshot<Vec<C>, R>>>
-    TileWriter<C, R, H>
+impl<C, const R: usize, V, H> TileWriter<C, R, V, H>
+where
+    C: Copy,
+    V: AsRef<[C]> + AsMut<[C]> + Send + Sync,
+    H: Handle<Target = Snapshot<V, R>>,
 {
+    /// Edits a large value by tiles of `tile` cells; also one that others wrote before, of which each buffer is then
+    /// copied whole once.
+    ///
+    /// # Panics
+    /// If `tile` is 0.
+    pub fn over(writer: SnapshotWriter<V, R, H>, tile: usize) -> Self {
+        assert!(tile > 0, "a tile has at least one cell");
+        let cells = writer.front().as_ref().len();
+        TileWriter {
+            book: TileBook::new(cells, tile, R + 2, writer.front_number()),
+            writer,
+            _cell: PhantomData,
+        }
+    }
+
     /// How many tiles there are; the last may be shorter than the others.
     pub fn tiles(&self) -> usize {
-        self.edited.tiles
+        self.book.tiles()
     }
 
     /// A tile, to be changed in part: it holds what was published last, and what was changed since.
@@ -67,13 +79,11 @@ impl<C: Copy + Send + Sync, const R: usize, H: Handle<Target = Snapshot<Vec<C>, 
     /// If there is no such tile.
     pub fn tile_mut(&mut self, tile: usize) -> &mut [C] {
         let cells = self.cells(tile);
-        let back = self.writer.back_number();
-        if self.lacks[back].remove(tile) {
+        if self.book.edit(self.writer.back_number(), tile) {
             let (front, back) = self.writer.front_and_back();
-            back[cells.clone()].copy_from_slice(&front[cells.clone()]);
+            back.as_mut()[cells.clone()].copy_from_slice(&front.as_ref()[cells.clone()]);
         }
-        self.edited.insert(tile);
-        &mut self.writer.back()[cells]
+        &mut self.writer.back().as_mut()[cells]
     }
 
     /// A tile, to be written whole: it holds some older contents, and nothing is copied.
@@ -82,20 +92,117 @@ impl<C: Copy + Send + Sync, const R: usize, H: Handle<Target = Snapshot<Vec<C>, 
     /// If there is no such tile.
     pub fn overwrite_tile(&mut self, tile: usize) -> &mut [C] {
         let cells = self.cells(tile);
-        let back = self.writer.back_number();
-        self.lacks[back].remove(tile);
-        self.edited.insert(tile);
-        &mut self.writer.back()[cells]
+        self.book.overwrite(self.writer.back_number(), tile);
+        &mut self.writer.back().as_mut()[cells]
     }
 
     /// Gives all readers the edited value.
     pub fn publish(&mut self, stamp: Stamp) {
         let back = self.writer.back_number();
         let (from, to) = self.writer.front_and_back();
-        let tile_size = self.tile;
-        self.lacks[back].drain(|tile| {
-            let cells = tile * tile_size..((tile + 1) * tile_size).min(to.len());
+        let (from, to) = (from.as_ref(), to.as_mut());
+        self.book.publish(back, |cells| {
             to[cells.clone()].copy_from_slice(&from[cells]);
+        });
+        self.writer.publish(stamp);
+    }
+
+    /// What was published last.
+    pub fn front(&self) -> &[C] {
+        self.writer.front().as_ref()
+    }
+
+    /// How many values were published.
+    pub fn generation(&self) -> u64 {
+        self.writer.generation()
+    }
+
+    /// How many tiles were copied from one buffer to another by now: what the edits cost besides themselves.
+    pub fn copied_tiles(&self) -> u64 {
+        self.book.copied
+    }
+
+    fn cells(&self, tile: usize) -> Range<usize> {
+        assert!(tile < self.tiles(), "tile {tile} of {}", self.tiles());
+        self.book.cells(tile)
+    }
+}
+
+/// Which buffer lacks which tiles of what was published last.
+pub(crate) struct TileBook {
+    cells: usize,
+    tile: usize,
+    /// For each buffer, whether it lacks the newest contents of a tile.
+    lacks: Vec<TileSet>,
+    /// Tiles edited since the last publication.
+    edited: TileSet,
+    copied: u64,
+}
+
+impl TileBook {
+    /// Of buffers that nothing is known about, but which one was published last.
+    pub(crate) fn new(cells: usize, tile: usize, buffers: usize, front: usize) -> Self {
+        let tiles = cells.div_ceil(tile);
+        let lacks = |buffer| {
+            if buffer == front {
+                TileSet::empty(tiles)
+            } else {
+                TileSet::full(tiles)
+            }
+        };
+        TileBook {
+            cells,
+            tile,
+            lacks: (0..buffers).map(lacks).collect(),
+            edited: TileSet::empty(tiles),
+            copied: 0,
+        }
+    }
+
+    /// As they are when they were just made.
+    fn all_buffers_are_equal(&mut self) {
+        for lacks in &mut self.lacks {
+            lacks.drain(|_| ());
+        }
+    }
+
+    pub(crate) fn tiles(&self) -> usize {
+        self.edited.tiles
+    }
+
+    /// The cells of a tile that there is.
+    pub(crate) fn cells(&self, tile: usize) -> Range<usize> {
+        tile * self.tile..((tile + 1) * self.tile).min(self.cells)
+    }
+
+    /// A tile of the back buffer is changed in part; whether it has to be copied from the front one first.
+    pub(crate) fn edit(&mut self, back: usize, tile: usize) -> bool {
+        self.edited.insert(tile);
+        let is_lacking = self.lacks[back].remove(tile);
+        self.copied += u64::from(is_lacking);
+        is_lacking
+    }
+
+    /// A tile of the back buffer is written whole.
+    pub(crate) fn overwrite(&mut self, back: usize, tile: usize) {
+        self.edited.insert(tile);
+        self.lacks[back].remove(tile);
+    }
+
+    /// All of the back buffer was written, or may have been.
+    #[cfg_attr(not(feature = "ffi"), allow(dead_code))]
+    pub(crate) fn overwrite_all(&mut self, back: usize) {
+        self.lacks[back].drain(|_| ());
+        self.edited = TileSet::full(self.edited.tiles);
+    }
+
+    /// The back buffer is about to be published: `copy` brings cells that it lacks from the front one.
+    pub(crate) fn publish(&mut self, back: usize, mut copy: impl FnMut(Range<usize>)) {
+        let (tile_size, cells) = (self.tile, self.cells);
+        let copied = &mut self.copied;
+        self.lacks[back].drain(|tile| {
+            *copied += 1;
+            copy(tile * tile_size..((tile + 1) * tile_size).min(cells));
         });
         for (buffer, lacks) in self.lacks.iter_mut().enumerate() {
             if buffer != back {
@@ -103,17 +210,6 @@ impl<C: Copy + Send + Sync, const R: usize, H: Handle<Target = Snapshot<Vec<C>, 
             }
         }
         self.edited.drain(|_| ());
-        self.writer.publish(stamp);
-    }
-
-    /// What was published last.
-    pub fn front(&self) -> &[C] {
-        self.writer.front()
-    }
-
-    fn cells(&self, tile: usize) -> Range<usize> {
-        assert!(tile < self.tiles(), "tile {tile} of {}", self.tiles());
-        tile * self.tile..((tile + 1) * self.tile).min(self.writer.front().len())
     }
 }
 
@@ -129,6 +225,12 @@ impl TileSet {
             tiles,
             words: alloc::vec![0; tiles.div_ceil(64)],
         }
+    }
+
+    fn full(tiles: usize) -> Self {
+        let mut set = Self::empty(tiles);
+        (0..tiles).for_each(|tile| set.insert(tile));
+        set
     }
 
     fn insert(&mut self, tile: usize) {
@@ -162,6 +264,31 @@ impl TileSet {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_writer_that_takes_over_publishes_whole_maps_and_copies_each_buffer_once() {
+        let mut memory = Snapshot::<[u32; 100], 1>::new(|| [0; 100]);
+        let (mut writer, [mut reader]) = memory.split();
+        for number in 1..=5 {
+            writer.back().fill(number);
+            writer.publish(Stamp(0));
+        }
+        writer.back().fill(99); // and it is gone before it is published
+        let mut writer = TileWriter::<u32, 1, _, _>::over(writer, 10);
+        let mut expected = [5; 100];
+        for step in 0..20usize {
+            writer.tile_mut(step % 10)[3] = step as u32;
+            expected[step % 10 * 10 + 3] = step as u32;
+            writer.publish(Stamp(0));
+            assert_eq!(*reader.latest(), expected);
+        }
+        // Two buffers besides the front one, once whole; then the one tile that each of them has missed.
+        assert!(
+            writer.copied_tiles() <= 2 * 10 + 2 * 20,
+            "{}",
+            writer.copied_tiles()
+        );
+    }
 
     #[test]
     fn every_published_map_has_all_edits_so_far_however_readers_come_and_go() {

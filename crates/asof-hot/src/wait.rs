@@ -4,11 +4,18 @@
 //! publication after saying so. Both looks need a fence between store and load, the dearest there is. Here the
 //! sleeper pays for both: it makes the kernel run a fence on every core (`membarrier`), so that the publisher gets by
 //! with a load. Where the kernel cannot, each pays for its own.
+//!
+//! A sleeper does not count itself in and out, since one that is killed would stay counted and make every publication
+//! dear for good. It leaves a mark that names the turn it sleeps on; whoever wakes the sleepers takes that mark away,
+//! after the wake-up, and those who go back to sleep leave the next one. So a dead sleeper costs one wake-up, and a
+//! notifier that dies in the middle leaves the mark to the next.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::handle::{Handle, Owned};
 use crate::order;
+use crate::steps::{Steps, Whole};
 use crate::sync::Ordering;
 
 #[cfg(not(loom))]
@@ -16,14 +23,24 @@ use core::sync::atomic::AtomicU32;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 
+#[cfg(loom)]
+pub use kernel::Kernel;
+
 /// The memory of a signal.
 #[repr(C)]
 pub struct Signal {
-    /// How many sleep, or are about to.
-    sleepers: AtomicU32,
-    /// Changes with every wake-up; the sleepers sleep on it.
+    /// The turn that someone sleeps on, or is about to, with [`ASLEEP`]; 0 if nobody does.
+    asleep: AtomicU32,
+    /// Changes with every wake-up, by [`TURN`]; the sleepers sleep on it.
     turn: AtomicU32,
+    #[cfg(loom)]
+    kernel: Kernel,
 }
+
+/// Tells a turn that someone sleeps on from none.
+const ASLEEP: u32 = 1;
+/// From one turn to the next: the lowest bit of a turn is never set.
+const TURN: u32 = 2;
 
 /// Makes a signal, to be rung beside any of the structures.
 ///
@@ -51,9 +68,27 @@ impl Signal {
     /// Nobody sleeps.
     pub fn new() -> Self {
         Signal {
-            sleepers: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
             turn: AtomicU32::new(0),
+            #[cfg(loom)]
+            kernel: Kernel::default(),
         }
+    }
+
+    /// With a kernel that can do so much; for the models.
+    #[cfg(loom)]
+    pub fn with_kernel(kernel: Kernel) -> Self {
+        Signal {
+            kernel,
+            ..Signal::new()
+        }
+    }
+
+    /// Begins the next turn and wakes all who sleep on the last one.
+    #[cfg(not(loom))]
+    fn begin_turn(&self) {
+        self.turn.fetch_add(TURN, order::signal_wake());
+        kernel::wake_all(&self.turn);
     }
 }
 
@@ -65,38 +100,112 @@ impl Default for Signal {
 
 /// The end that wakes. There may be any number.
 #[derive(Clone)]
-pub struct Notifier<H = Owned<Signal>> {
+pub struct Notifier<H = Owned<Signal>>
+where
+    H: Handle<Target = Signal>,
+{
     memory: H,
     /// The kernel has promised this process that a sleeper's fence reaches its cores.
     is_fenced_by_sleeper: bool,
+    /// What else is rung when someone sleeps.
+    #[cfg_attr(loom, allow(dead_code))]
+    bells: Vec<Bell>,
 }
+
+#[cfg(not(loom))]
+use crate::event_fd::EventFd as Bell;
+/// In a model nobody waits for a file.
+#[cfg(loom)]
+#[derive(Clone)]
+struct Bell;
 
 impl<H: Handle<Target = Signal>> Notifier<H> {
     /// One more notifier.
     pub fn attach(memory: H) -> Self {
         Notifier {
+            is_fenced_by_sleeper: kernel::register_for_fences(&memory),
             memory,
-            is_fenced_by_sleeper: kernel::register_for_fences(),
+            bells: Vec::new(),
         }
+    }
+
+    /// Rings this file too from now on, for those who wait for it by `epoll` and have said so with
+    /// [`Sleeper::prepare`]. In another process than the waiter's, the file is one that was received from it.
+    #[cfg(not(loom))]
+    pub fn ring_also(&mut self, bell: &crate::EventFd) {
+        self.bells.push(bell.clone());
     }
 
     /// Wakes all who sleep; call it after each publication.
     #[inline(always)]
     pub fn notify(&self) {
+        self.notify_steps(&mut Whole);
+    }
+
+    /// Whether someone has said that they sleep, or are about to, since the last wake-up: the next [`notify`](Self::notify)
+    /// then asks the kernel to wake them, which takes microseconds where it takes nanoseconds otherwise.
+    pub fn has_sleepers(&self) -> bool {
+        self.memory.asleep.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notifies but dies after so many steps, as a process can; for the models.
+    #[cfg(loom)]
+    pub fn notify_and_die(self, steps: usize) {
+        self.notify_steps(&mut crate::steps::DiesAfter(steps));
+    }
+
+    /// A moment in which the kernel may run a fence on this core, besides those within `notify`; for the models.
+    #[cfg(loom)]
+    pub fn may_be_fenced(&self) {
+        kernel::may_be_fenced(&self.memory);
+    }
+
+    #[inline(always)]
+    fn notify_steps(&self, steps: &mut impl Steps) {
         if self.is_fenced_by_sleeper {
             compiler_fence();
+            #[cfg(loom)]
+            self.may_be_fenced();
         } else {
             order::signal_publish_fence();
         }
-        if self.memory.sleepers.load(Ordering::Relaxed) != 0 {
-            self.wake();
+        let asleep = self.memory.asleep.load(Ordering::Relaxed);
+        if asleep != 0 {
+            self.wake(asleep, steps);
         }
     }
 
     #[cold]
-    fn wake(&self) {
-        self.memory.turn.fetch_add(1, Ordering::Relaxed);
+    fn wake(&self, asleep: u32, steps: &mut impl Steps) {
+        if steps.stop() {
+            return;
+        }
+        // The publication goes with the turn: a sleeper that sees this turn has to see it too.
+        self.memory.turn.fetch_add(TURN, order::signal_wake());
+        if steps.stop() {
+            return;
+        }
         kernel::wake_all(&self.memory.turn);
+        #[cfg(not(loom))]
+        for bell in &self.bells {
+            bell.ring();
+        }
+        if steps.stop() {
+            return;
+        }
+        // Only the mark that was answered: one of a later turn is of someone who sleeps through this one. One of the
+        // same turn, by someone who came in between, is of no use to them: that turn has passed.
+        let _ =
+            self.memory
+                .asleep
+                .compare_exchange(asleep, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(loom)]
+impl<H: Handle<Target = Signal>> Drop for Notifier<H> {
+    fn drop(&mut self) {
+        kernel::is_gone(&self.memory);
     }
 }
 
@@ -134,34 +243,88 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
             }
             core::hint::spin_loop();
         }
-        self.memory.sleepers.fetch_add(1, Ordering::Relaxed);
-        let was_ready = self.sleep_until(timeout, &mut is_ready);
-        self.memory.sleepers.fetch_sub(1, Ordering::Relaxed);
-        was_ready
-    }
-
-    fn sleep_until(&self, timeout: Option<Duration>, is_ready: &mut impl FnMut() -> bool) -> bool {
         let deadline = kernel::deadline(timeout);
-        // A process that cannot fence the others does not hear all of them, and has to look by itself.
-        let nap = (!kernel::fence_everyone()).then_some(Duration::from_millis(1));
         loop {
-            let turn = self.memory.turn.load(Ordering::Relaxed);
-            // The turn is read before the look: a publication after the look changes it, and nobody sleeps on a
-            // turn that has passed.
-            order::signal_sleep_fence();
+            // Before anything is said: who has what it waits for costs the notifiers nothing.
+            if is_ready() {
+                return true;
+            }
+            if kernel::left(deadline).is_none() {
+                return false;
+            }
+            let turn = self.announce();
             if is_ready() {
                 return true;
             }
             let Some(left) = kernel::left(deadline) else {
                 return false;
             };
-            let left = match (left, nap) {
+            let left = match (left, turn.nap) {
                 (Some(left), Some(nap)) => Some(left.min(nap)),
                 (left, nap) => left.or(nap),
             };
-            kernel::sleep_while(&self.memory.turn, turn, left);
+            kernel::sleep_while(&self.memory.turn, turn.number, left);
         }
     }
+
+    /// Says, before one waits for an `EventFd` that the notifiers ring too (`Notifier::ring_also`), that one is about to;
+    /// then looks.
+    ///
+    /// Returns whether `is_ready` holds already, and there is nothing to wait for. One call is good for one ring.
+    pub fn prepare(&self, mut is_ready: impl FnMut() -> bool) -> bool {
+        if is_ready() {
+            return true;
+        }
+        self.announce();
+        is_ready()
+    }
+
+    /// Says that someone is about to sleep on this turn, to all who publish from now on. Whatever was published by
+    /// someone who did not hear of it is seen by a look after this.
+    fn announce(&self) -> Turn {
+        // The turn is read before the look: a publication after the look changes it, and nobody sleeps on a turn that
+        // has passed.
+        let number = self.memory.turn.load(order::signal_turn_load());
+        // An exchange where a store would do: loom does not see that a store cannot fall between the two halves of the
+        // exchange that takes a mark away.
+        self.memory.asleep.swap(number | ASLEEP, Ordering::Relaxed);
+        // A process that cannot fence the others does not hear all of them, and has to look by itself.
+        let mut nap = None;
+        if !kernel::fence_everyone(&self.memory) {
+            order::signal_sleep_fence();
+            nap = Some(Duration::from_millis(1));
+        }
+        Turn { number, nap }
+    }
+
+    /// How often a sleeper has asked the kernel for a fence; for the models.
+    #[cfg(loom)]
+    pub fn fences_asked(&self) -> u32 {
+        kernel::fences_asked(&self.memory)
+    }
+
+    /// Sleeps until the next turn begins, or `is_over`; `before` is called once this end is sure to hear of it.
+    #[cfg(not(loom))]
+    pub(crate) fn next_turn(&self, is_over: impl Fn() -> bool, before: impl FnOnce()) {
+        let turn = self.announce();
+        before();
+        if !is_over() {
+            kernel::sleep_while(&self.memory.turn, turn.number, turn.nap);
+        }
+    }
+
+    /// Wakes all who sleep, whatever there is to see.
+    #[cfg(not(loom))]
+    pub(crate) fn wake_everyone(&self) {
+        self.memory.begin_turn();
+    }
+}
+
+/// What one may sleep on.
+struct Turn {
+    number: u32,
+    /// The longest sleep from which nobody has to be woken.
+    nap: Option<Duration>,
 }
 
 /// Keeps the compiler, and it alone, from moving a load before a store.
@@ -178,14 +341,16 @@ mod kernel {
     use std::sync::OnceLock;
     use std::time::Instant;
 
+    use super::Signal;
+
     /// Whether other processes' and threads' fences reach this process from now on.
-    pub(super) fn register_for_fences() -> bool {
+    pub(super) fn register_for_fences(_signal: &Signal) -> bool {
         static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
         *IS_REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
     }
 
-    /// A fence on every core that runs a registered process; false if the kernel cannot.
-    pub(super) fn fence_everyone() -> bool {
+    /// A fence on this core and on every one that runs a registered process; false if the kernel cannot.
+    pub(super) fn fence_everyone(_signal: &Signal) -> bool {
         membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
     }
 
@@ -243,23 +408,96 @@ mod kernel {
     }
 }
 
-/// In a model everybody pays for their own fence, and sleeping is looking at the turn.
+/// In a model sleeping is looking at the turn, and a fence on another core is a hand-over at a moment in which that core
+/// may be interrupted: what it did before is seen by the one who asked, and what that one did before by it.
 #[cfg(loom)]
 mod kernel {
     use core::time::Duration;
-    use loom::sync::atomic::AtomicU32;
+    use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
-    pub(super) fn register_for_fences() -> bool {
-        false
+    use super::Signal;
+
+    /// What the kernel can do, and the one notifier that it may have to interrupt.
+    #[derive(Default)]
+    pub struct Kernel {
+        registers: bool,
+        fences: bool,
+        asked: AtomicU32,
+        answered: AtomicU32,
+        is_gone: AtomicU32,
     }
-    pub(super) fn fence_everyone() -> bool {
+
+    impl Kernel {
+        /// Nothing: everybody pays for their own fence.
+        pub fn without_fences() -> Self {
+            Kernel::default()
+        }
+        /// It fences the sleeper's core and the one notifier's.
+        pub fn with_fences() -> Self {
+            Kernel {
+                registers: true,
+                fences: true,
+                ..Kernel::default()
+            }
+        }
+        /// It fences the sleeper's core, and the notifier's process has not registered for more.
+        pub fn with_unregistered_notifiers() -> Self {
+            Kernel {
+                fences: true,
+                ..Kernel::default()
+            }
+        }
+    }
+
+    pub(super) fn register_for_fences(signal: &Signal) -> bool {
+        signal.kernel.registers
+    }
+
+    pub(super) fn fence_everyone(signal: &Signal) -> bool {
+        let kernel = &signal.kernel;
+        if !kernel.fences {
+            return false;
+        }
+        if crate::order::is_left_out("signal_membarrier=Missing") {
+            return true;
+        }
+        fence(Ordering::SeqCst);
+        if kernel.registers {
+            let asked = kernel.asked.fetch_add(1, Ordering::AcqRel) + 1;
+            while kernel.answered.load(Ordering::Acquire) < asked
+                && kernel.is_gone.load(Ordering::Acquire) == 0
+            {
+                loom::thread::yield_now();
+            }
+        }
         true
     }
+
+    /// Here the notifier's core may be interrupted.
+    pub(super) fn may_be_fenced(signal: &Signal) {
+        let kernel = &signal.kernel;
+        let asked = kernel.asked.load(Ordering::Acquire);
+        if kernel.registers && asked != 0 {
+            kernel.answered.store(asked, Ordering::Release);
+        }
+    }
+
+    /// A core that runs nothing of the notifier's needs no interruption.
+    pub(super) fn is_gone(signal: &Signal) {
+        signal.kernel.is_gone.store(1, Ordering::Release);
+    }
+
     pub(super) fn wake_all(_turn: &AtomicU32) {}
     pub(super) fn sleep_while(turn: &AtomicU32, value: u32, _left: Option<Duration>) {
-        while turn.load(loom::sync::atomic::Ordering::Relaxed) == value {
+        // Who was woken by the kernel sees what was done before it was asked to.
+        while turn.load(crate::order::signal_turn_load()) == value {
             loom::thread::yield_now();
         }
+    }
+
+    /// How often a fence was asked for.
+    pub(super) fn fences_asked(signal: &Signal) -> u32 {
+        signal.kernel.asked.load(Ordering::Relaxed)
     }
     pub(super) fn deadline(_timeout: Option<Duration>) {}
     #[allow(clippy::option_option)]

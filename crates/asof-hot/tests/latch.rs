@@ -110,3 +110,65 @@ fn times_do_not_wrap_within_centuries() {
     };
     assert_eq!(contact.elapsed(now), years);
 }
+
+#[test]
+fn a_heartbeat_from_a_clock_that_is_ahead_makes_no_sensor_clear() {
+    let (mut trigger, _, observer) = event_latch(Some(Duration::from_nanos(100)));
+    trigger.heartbeat(Stamp(1100));
+    assert_eq!(
+        observer.state(Stamp(1000)),
+        State::Clear,
+        "heard after the observer looked at the clock"
+    );
+    let heard = Some(Stamp(1_000_000));
+    trigger.heartbeat(Stamp(1_000_000));
+    for now in [1000, 1101, 999_899] {
+        assert_eq!(observer.state(Stamp(now)), State::Silent { heard });
+    }
+}
+
+#[test]
+fn a_silence_beyond_all_time_is_still_one() {
+    let (_trigger, _, observer) = event_latch(Some(Duration::MAX));
+    assert_eq!(observer.state(Stamp(0)), State::Silent { heard: None });
+}
+
+#[test]
+fn a_stamp_from_a_clock_that_is_ahead_is_not_fresh() {
+    let limit = Duration::from_nanos(100);
+    assert!(Stamp(900).is_fresh(Stamp(1000), limit) && Stamp(1100).is_fresh(Stamp(1000), limit));
+    assert!(!Stamp(899).is_fresh(Stamp(1000), limit));
+    assert!(!Stamp(1101).is_fresh(Stamp(1000), limit));
+    assert!(Stamp(1101).age(Stamp(1000)).is_zero(), "age cannot tell");
+}
+
+#[test]
+fn an_observer_that_has_looked_before_sees_events_and_resets_all_the_same() {
+    let (mut trigger, mut resetter, observer) = event_latch(None);
+    for count in 1..=5 {
+        assert!(!observer.is_triggered() && !observer.is_triggered());
+        trigger.trigger(1, Stamp(count));
+        let other = observer.clone();
+        assert!(observer.is_triggered() && other.is_triggered());
+        resetter.reset(count).unwrap();
+        assert!(!other.is_triggered());
+    }
+    // Hit, reset and hit again between two looks.
+    trigger.trigger(1, Stamp(6));
+    resetter.reset(6).unwrap();
+    trigger.trigger(1, Stamp(7));
+    assert!(observer.is_triggered());
+}
+
+#[test]
+fn a_stamp_converts_to_signed_nanoseconds_and_back() {
+    for nanos in [0, 1, 1_700_000_000_250_000_000, i64::MAX] {
+        assert_eq!(Stamp::from_nanos(nanos).nanos(), nanos);
+    }
+    assert_eq!(
+        Stamp::from_nanos(-5),
+        Stamp(0),
+        "before the clock's beginning"
+    );
+    assert_eq!(Stamp(u64::MAX).nanos(), i64::MAX);
+}

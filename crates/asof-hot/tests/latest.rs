@@ -93,3 +93,25 @@ fn a_successor_counts_on() {
         assert_eq!(writer.generation(), value);
     }
 }
+
+#[test]
+fn a_reader_that_has_settled_sees_the_next_value_at_once() {
+    let (mut writer, reader) = latest::<[u64; 18], 4>();
+    let mut room = [7; 18];
+    assert!(reader.read_into(&mut room).is_none());
+    assert_eq!(
+        room, [7; 18],
+        "the room is untouched before the first value"
+    );
+    for number in 1..=20 {
+        writer.write(&[number; 18], Stamp(number));
+        // More reads of one value than it takes to expect no other.
+        for _ in 0..if number % 3 == 0 { 1 } else { 600 } {
+            let meta = reader.read_into(&mut room).unwrap();
+            assert_eq!(
+                (room, meta.generation, meta.stamp),
+                ([number; 18], number, Stamp(number))
+            );
+        }
+    }
+}

@@ -131,3 +131,52 @@ fn a_timeout_beyond_all_time_lasts_for_seventy_years() {
     sources[0].write(&0.9, Stamp(5));
     assert!(output.read(Stamp(70 * 365 * 86_400_000_000_000)).is_ok());
 }
+
+#[test]
+fn a_release_from_a_clock_that_is_ahead_keeps_no_lock_open() {
+    let MuxEnds {
+        mut sources,
+        mut locks,
+        output,
+        ..
+    } = mux::<f64, 1, 1>(
+        [Source::new(Duration::MAX)],
+        [Lock::with_heartbeat(1, LIMIT)],
+    );
+    sources[0].write(&0.9, Stamp(1000));
+    locks[0].release(Stamp(1500));
+    assert!(
+        output.read(Stamp(1000)).is_ok(),
+        "released after the reader looked at the clock"
+    );
+    let hour = 3_600_000_000_000;
+    locks[0].release(Stamp(1000 + hour));
+    // As one who remembers the command that it followed, and as one who does not.
+    for reader in [output.clone(), output] {
+        for now in [1000, 2000, hour - 1] {
+            assert_eq!(
+                reader.read(Stamp(now)),
+                Err(Stop::Locked { lock: 0 }),
+                "at {now}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_heartbeat_beyond_all_time_is_still_one() {
+    let lock = Lock::with_heartbeat(1, Duration::MAX);
+    assert!(lock.heartbeat().is_some());
+    assert_eq!(Lock::new(1).heartbeat(), None);
+    let MuxEnds {
+        mut sources,
+        output,
+        ..
+    } = mux::<f64, 1, 1>([Source::new(LIMIT)], [lock]);
+    sources[0].write(&0.9, Stamp(0));
+    assert_eq!(
+        output.read(Stamp(0)),
+        Err(Stop::Locked { lock: 0 }),
+        "never heard"
+    );
+}

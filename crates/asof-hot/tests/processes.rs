@@ -74,6 +74,7 @@ fn child() {
     match std::env::var("ASOF_HOT_TEST_ROLE").as_deref() {
         Ok("writer") => write_for_ever(&robot),
         Ok("reader") => read_for_ever(&robot),
+        Ok("sleeper") => sleep_for_ever(&robot),
         other => panic!("unknown role {other:?}"),
     }
 }
@@ -105,14 +106,39 @@ fn read_for_ever(robot: &Robot) {
     let mut scans = robot.scans.consumer().unwrap();
     let mut commands = robot.commands.consumer().unwrap();
     let mut map = robot.map.reader(0).unwrap();
-    loop {
-        if let Some(scan) = scans.try_read() {
-            assert_whole(&*scan);
+    for round in 0u64.. {
+        // One at a time or several, so that a kill finds any number of them in hand.
+        match round % 6 {
+            0 => {
+                if let Some(scan) = scans.try_read() {
+                    assert_whole(&*scan);
+                }
+            }
+            1 => {
+                if let Some(scan) = scans.try_latest() {
+                    assert_whole(&*scan);
+                }
+            }
+            most => {
+                if let Some(batch) = scans.try_read_batch(most as usize - 1) {
+                    batch.for_each(|scan, _| assert_whole(scan));
+                }
+            }
         }
         if let Some(command) = commands.try_read() {
             assert_whole(&*command);
         }
         assert_whole(&*map.latest());
+    }
+}
+
+fn sleep_for_ever(robot: &Robot) {
+    let reader = robot.odometry.reader();
+    let sleeper = robot.odometry.sleeper().unwrap();
+    let mut seen = 0;
+    loop {
+        sleeper.wait_until(None, || reader.generation() > seen);
+        seen = reader.generation();
     }
 }
 
@@ -255,6 +281,340 @@ fn a_reader_killed_at_any_moment_stops_no_writer_and_its_successor_goes_on() {
         child.wait().unwrap();
         assert!(!robot.scans.is_reader_alive());
     }
+}
+
+/// A dead sleeper used to make every notification take microseconds, for good.
+#[test]
+fn a_sleeper_that_is_killed_costs_one_wake_up() {
+    let name = Name::new("kill-sleeper");
+    let robot = Robot::open(&name.0);
+    let notifier = robot.odometry.notifier().unwrap();
+    let mut writer = robot.odometry.writer().unwrap();
+    for number in 1..=5 {
+        let mut child = spawn(&name, "sleeper");
+        let start = Instant::now();
+        while !notifier.has_sleepers() {
+            assert!(
+                start.elapsed() < Duration::from_mins(1),
+                "it does not sleep"
+            );
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        writer.write(&[number; 18], Stamp(number));
+        notifier.notify();
+        assert!(!notifier.has_sleepers(), "nobody is left");
+    }
+}
+
+#[test]
+fn a_producer_that_is_killed_at_any_moment_makes_its_successor_refuse_nothing() {
+    let name = Name::new("kill-producer");
+    let robot = Robot::open(&name.0);
+    let mut scans = robot.scans.consumer().unwrap();
+    for kill in 0..kills() / 8 {
+        let mut child = spawn(&name, "writer");
+        let held = kill % 4;
+        let mut seen = 0;
+        let_it_run(kill, &mut child, || {
+            // Each time some are in hand while the producer goes on.
+            if let Some(batch) = scans.try_read_batch(held as usize + 1) {
+                batch.for_each(|scan, meta| {
+                    assert_whole(scan);
+                    assert!(meta.generation > seen);
+                    seen = meta.generation;
+                });
+            }
+            seen
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let batch = scans.try_read_batch(held as usize);
+        let mut successor = robot.scans.producer().unwrap();
+        for number in 0..46 {
+            successor
+                .push([number; 18], Stamp(0))
+                .expect("never refused");
+        }
+        assert_eq!(successor.refused(), 0);
+        drop(batch);
+        let mut left = Vec::new();
+        while let Some(scan) = scans.try_read() {
+            left.push(scan[0]);
+        }
+        assert_eq!(left.last(), Some(&45));
+        assert!(left.is_sorted_by(|one, next| one + 1 == *next), "{left:?}");
+    }
+}
+
+#[test]
+fn settings_that_disagree_are_refused_and_told() {
+    let name = Name::new("settings");
+    let millis = Duration::from_millis;
+    let sources = [Source::new(millis(500)); 2];
+    let lock = Lock::with_heartbeat(2, millis(100));
+    let made = Segment::<Drive>::create(&name.0, (sources, [lock])).unwrap();
+    assert_eq!(made.structure().settings(), (sources, [lock]));
+    let same = Segment::<Drive>::open_or_create(&name.0, (sources, [lock])).unwrap();
+    assert_eq!(same.structure().settings(), (sources, [lock]));
+    let others = [
+        (
+            ([Source::new(millis(500)), Source::new(millis(900))], [lock]),
+            "source 1 has a timeout of 500ms there, 900ms here",
+        ),
+        (
+            (sources, [Lock::with_heartbeat(1, millis(100))]),
+            "lock 0 keeps 2 sources down there, 1 here",
+        ),
+        (
+            (sources, [Lock::new(2)]),
+            "lock 0 has a heartbeat of 100ms there, none here",
+        ),
+    ];
+    for (config, told) in others {
+        let error = Segment::<Drive>::open_or_create(&name.0, config).err();
+        let Some(ShmError::Settings { what, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(what, told);
+    }
+    assert!(Segment::<Drive>::open(&name.0).is_ok(), "as it is");
+    remove(&name.0).unwrap();
+
+    let resets_first = Segment::<EventLatch>::open_or_create(&name.0, None).unwrap();
+    let sensor = Segment::<EventLatch>::open_or_create(&name.0, Some(millis(100)));
+    let told = sensor.err().unwrap().to_string();
+    assert!(
+        told.contains("the sensor's heartbeat is none there, 100ms here"),
+        "{told}"
+    );
+    assert_eq!(resets_first.structure().silence(), None);
+}
+
+#[test]
+fn a_mux_knows_which_of_its_sources_are_alive() {
+    let name = Name::new("alive");
+    let limits = ([Source::new(Duration::from_secs(1)); 2], [Lock::new(2)]);
+    let segment = Segment::<Drive>::create(&name.0, limits).unwrap();
+    let there = Segment::<Drive>::open_read_only(&name.0).unwrap();
+    assert!(!there.is_writer_alive());
+    let source = segment.source(1).unwrap();
+    assert!(there.is_writer_alive());
+    assert!(there.is_source_alive(1) && !there.is_source_alive(0) && !there.is_source_alive(7));
+    assert_eq!(there.epoch(), 1);
+    drop(source);
+    assert!(!there.is_writer_alive());
+    let _lock = segment.lock(0).unwrap();
+    assert!(there.is_lock_alive(0) && !there.is_writer_alive());
+}
+
+#[test]
+fn the_readers_of_a_snapshot_are_told_alive() {
+    let name = Name::new("readers");
+    let segment = Segment::<Map>::create(&name.0, ()).unwrap();
+    assert!(!segment.is_reader_alive());
+    let reader = segment.reader(1).unwrap();
+    assert!(segment.is_reader_alive());
+    drop(reader);
+    assert!(!segment.is_reader_alive());
+}
+
+#[test]
+fn an_end_knows_when_the_other_process_is_gone() {
+    let name = Name::new("abandoned");
+    let robot = Robot::open(&name.0);
+    let mut scans = robot.scans.consumer().unwrap();
+    assert!(scans.is_abandoned(), "nobody has come yet");
+    let mut child = spawn(&name, "writer");
+    let_it_run(1, &mut child, || {
+        scans.pop().map_or(0, |scan| scan.generation)
+    });
+    assert!(!scans.is_abandoned());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(scans.is_abandoned());
+}
+
+#[test]
+fn a_changed_struct_is_told_with_what_to_do() {
+    mod before {
+        asof_hot::plain! {
+            pub struct Odometry { pub x: f64, pub y: f64 }
+        }
+    }
+    mod larger {
+        asof_hot::plain! {
+            pub struct Odometry { pub x: f64, pub y: f64, pub yaw: f64 }
+        }
+    }
+    mod turned {
+        asof_hot::plain! {
+            pub struct Odometry { pub y: f64, pub x: f64 }
+        }
+    }
+    let name = Name::new("changed");
+    drop(Segment::<Latest<before::Odometry>>::create(&name.0, ()).unwrap());
+    assert!(Segment::<Latest<before::Odometry>>::open(&name.0).is_ok());
+    let larger = Segment::<Latest<larger::Odometry>>::open(&name.0).err();
+    let turned = Segment::<Latest<turned::Odometry>>::open(&name.0).err();
+    for error in [larger, turned] {
+        let told = error.expect("another struct").to_string();
+        assert!(told.contains("the struct Odometry has changed"), "{told}");
+        assert!(
+            told.contains(&format!("rm /dev/shm/{}", name.0)),
+            "what to do: {told}"
+        );
+        assert!(told.contains("Odometry (16 bytes, aligned to 8"), "{told}");
+    }
+}
+
+#[test]
+fn permissions_are_as_they_are_set() {
+    use asof_hot::shm::SegmentOptions;
+    use std::os::unix::fs::PermissionsExt;
+    let name = Name::new("permissions");
+    let mode = || {
+        let file = std::fs::metadata(format!("/dev/shm/{}", name.0)).unwrap();
+        file.permissions().mode() & 0o777
+    };
+    drop(Segment::<Odometry>::create(&name.0, ()).unwrap());
+    assert_eq!(mode(), 0o600, "nobody else, if nothing is said");
+    remove(&name.0).unwrap();
+    for wanted in [0o660, 0o644, 0o666] {
+        let options = SegmentOptions::new().permissions(wanted);
+        drop(options.open_or_create::<Odometry>(&name.0, ()).unwrap());
+        assert_eq!(mode(), wanted);
+        remove(&name.0).unwrap();
+        drop(options.create::<Odometry>(&name.0, ()).unwrap());
+        assert_eq!(mode(), wanted);
+        remove(&name.0).unwrap();
+    }
+    for wrong in [0o060, 0o400, 0o1600] {
+        let options = SegmentOptions::new().permissions(wrong);
+        let error = options.create::<Odometry>(&name.0, ()).err();
+        assert!(matches!(error, Some(ShmError::Invalid(_))), "{error:?}");
+    }
+}
+
+#[test]
+fn a_shared_map_is_edited_by_tiles() {
+    type Grid = Snapshot<[u8; 1 << 20], 2>;
+    let name = Name::new("tiles");
+    let segment = Segment::<Grid>::create(&name.0, ()).unwrap();
+    let mut reader = segment.reader(0).unwrap();
+    let mut slow = segment.reader(1).unwrap();
+    let mut writer = segment.tile_writer::<u8>(4096).unwrap();
+    assert_eq!(writer.tiles(), 256);
+    assert!(matches!(
+        segment.tile_writer::<u8>(0).err(),
+        Some(ShmError::Invalid(_))
+    ));
+    let mut expected = vec![0; 1 << 20];
+    let whole_once = 3 * 256;
+    for step in 0..200usize {
+        let tile = step * 7 % 256;
+        writer.tile_mut(tile)[step % 4096] = step as u8 | 1;
+        expected[tile * 4096 + step % 4096] = step as u8 | 1;
+        writer.publish(Stamp(step as u64));
+        assert!(reader.latest()[..] == expected[..]);
+        if step % 50 == 49 {
+            assert!(slow.latest()[..] == expected[..]);
+        }
+    }
+    // Each edit of one tile costs that tile and those that the back buffer has missed, not the 256 of the map.
+    assert!(
+        writer.copied_tiles() < whole_once + 200 * 4,
+        "{} tiles copied",
+        writer.copied_tiles()
+    );
+    drop(writer);
+    let mut successor = segment.tile_writer::<u8>(4096).unwrap();
+    successor.overwrite_tile(3).fill(9);
+    expected[3 * 4096..4 * 4096].fill(9);
+    successor.publish(Stamp(0));
+    assert!(
+        reader.latest()[..] == expected[..],
+        "goes on with what was there"
+    );
+}
+
+/// Waits for a file as an event loop does; whether it is readable by then.
+fn poll(file: &impl std::os::fd::AsRawFd, timeout: Duration) -> bool {
+    // SAFETY: the calls take integers, and events that live through them.
+    unsafe {
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        assert!(epoll >= 0);
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 7,
+        };
+        let file = file.as_raw_fd();
+        assert_eq!(
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, file, &raw mut event),
+            0
+        );
+        let found = libc::epoll_wait(epoll, &raw mut event, 1, timeout.as_millis() as i32);
+        libc::close(epoll);
+        found == 1
+    }
+}
+
+#[test]
+fn an_event_loop_is_woken_by_another_process() {
+    let name = Name::new("relay");
+    let robot = Robot::open(&name.0);
+    let reader = robot.odometry.reader();
+    let relay = robot.odometry.sleeper().unwrap().relay().unwrap();
+    let writer = {
+        let segment = robot.odometry.clone();
+        std::thread::spawn(move || {
+            let notifier = segment.notifier().unwrap();
+            let mut writer = segment.writer().unwrap();
+            for number in 1..=200 {
+                writer.write(&[number; 18], Stamp(number));
+                notifier.notify();
+                if number % 3 == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+        })
+    };
+    let mut seen = 0;
+    while seen < 200 {
+        assert!(poll(&relay, Duration::from_mins(1)), "slept through {seen}");
+        relay.event_fd().clear().unwrap();
+        seen = reader.generation();
+    }
+    writer.join().unwrap();
+    // Only what is published is told.
+    while poll(&relay, Duration::from_millis(20)) {
+        relay.event_fd().clear().unwrap();
+    }
+    assert_eq!(reader.generation(), 200);
+}
+
+#[test]
+fn a_notifier_rings_a_file_of_someone_who_waits_and_no_other() {
+    let (mut writer, reader) = asof_hot::latest::<u64, 8>();
+    let (mut notifier, sleeper) = asof_hot::signal();
+    let bell = asof_hot::EventFd::new().unwrap();
+    notifier.ring_also(&bell);
+    notifier.notify();
+    assert!(
+        !poll(&bell, Duration::ZERO),
+        "nobody has said that they wait"
+    );
+    assert!(!sleeper.prepare(|| reader.generation() > 0));
+    writer.write(&1, Stamp(0));
+    notifier.notify();
+    assert!(poll(&bell, Duration::from_mins(1)));
+    assert_eq!(bell.clear().unwrap(), 1);
+    assert_eq!(bell.clear().unwrap(), 0);
+    assert!(
+        sleeper.prepare(|| reader.generation() > 0),
+        "it is there already"
+    );
 }
 
 #[test]

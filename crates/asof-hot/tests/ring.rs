@@ -144,22 +144,141 @@ fn a_batch_that_is_dropped_never_was() {
 }
 
 #[test]
-fn a_producer_that_drops_is_only_refused_while_a_batch_holds_everything() {
+fn a_producer_that_drops_is_not_refused_while_a_batch_holds_everything() {
     let (mut producer, mut consumer) = ring_drop_oldest::<u32, 3>(|| 0);
     for value in 1..=3 {
         producer.push(value, Stamp(0)).unwrap();
     }
     let batch = consumer.try_read_batch(3).unwrap();
-    producer.push(4, Stamp(0)).unwrap();
-    producer.push(5, Stamp(0)).unwrap();
-    assert_eq!(producer.push(6, Stamp(0)), Err(6));
-    assert_eq!(producer.refused(), 1);
+    for value in 4..=9 {
+        assert!(producer.has_room());
+        producer.push(value, Stamp(0)).unwrap();
+    }
+    assert_eq!((producer.refused(), producer.lost()), (0, 4));
     let mut seen = Vec::new();
     batch.for_each(|value, _| seen.push(*value));
     assert_eq!(seen, [1, 2, 3]);
     drop(batch);
-    producer.push(6, Stamp(0)).unwrap();
-    assert_eq!(consumer.pop().unwrap().value, 4);
+    let next = consumer.try_read().unwrap();
+    assert_eq!(
+        (*next, next.missed()),
+        (8, 4),
+        "two are kept beside the batch"
+    );
+    drop(next);
+    assert_eq!(consumer.pop().unwrap().value, 9);
+}
+
+/// 20 of 22 pushes used to be refused.
+#[test]
+fn a_reader_that_holds_two_of_eight_makes_a_ring_that_drops_refuse_none_of_22_pushes() {
+    for held in 1..=8 {
+        let (mut producer, mut consumer) = ring_drop_oldest::<u32, 8>(|| 0);
+        for value in 1..=8 {
+            producer.push(value, Stamp(0)).unwrap();
+        }
+        let batch = consumer.try_read_batch(held).unwrap();
+        for value in 9..=30 {
+            producer.push(value, Stamp(0)).expect("never refused");
+        }
+        let mut last = 0;
+        batch.for_each(|value, _| {
+            assert_eq!(*value, last + 1, "what is held does not change");
+            last += 1;
+        });
+        drop(batch);
+        let mut missed = 0;
+        while let Some(slot) = consumer.try_read() {
+            assert_eq!(u64::from(*slot), u64::from(last) + slot.missed() + 1);
+            missed += slot.missed();
+            last = *slot;
+        }
+        assert_eq!((last, missed), (30, producer.lost()));
+        assert_eq!(producer.refused(), 0);
+    }
+}
+
+#[test]
+fn a_consumer_that_dies_with_a_batch_in_hand_makes_a_ring_that_drops_refuse_nothing() {
+    use asof_hot::{Consumer, DropOldest, Producer};
+    for held in 1..=4 {
+        let ring = Ring::<u32, 4, DropOldest>::new(|| 0);
+        // SAFETY: one end of each kind at a time; the first consumer does nothing any more when the second is made.
+        let (mut producer, mut consumer) =
+            unsafe { (Producer::attach(&ring), Consumer::attach(&ring)) };
+        for value in 1..=4 {
+            producer.push(value, Stamp(0)).unwrap();
+        }
+        std::mem::forget(consumer.try_read_batch(held).unwrap());
+        std::mem::forget(consumer);
+        for value in 5..=30 {
+            producer.push(value, Stamp(0)).expect("never refused");
+        }
+        // SAFETY: as above.
+        let mut successor = unsafe { Consumer::attach(&ring) };
+        for value in 31..=40 {
+            producer.push(value, Stamp(0)).expect("never refused");
+        }
+        let mut seen = Vec::new();
+        while let Some(sample) = successor.pop() {
+            seen.push(sample.value);
+        }
+        assert_eq!(seen, [37, 38, 39, 40], "all slots are in use again");
+    }
+}
+
+/// What a guard gives is shared as the guard is; Miri sees the difference.
+#[test]
+fn a_write_slot_can_be_looked_at_twice_at_once() {
+    let (mut producer, mut consumer) = ring::<[u32; 4], 2>(|| [0; 4]);
+    let mut slot = producer.try_write().unwrap();
+    *slot = [1, 2, 3, 4];
+    let (one, other) = (&*slot, &*slot);
+    assert_eq!((one[0], other[3], one[1]), (1, 4, 2));
+    slot[0] = 7;
+    let (first, rest) = slot.split_first_mut().unwrap();
+    (*first, rest[0]) = (rest[0], *first);
+    slot.commit(Stamp(0));
+    assert_eq!(consumer.pop().unwrap().value, [2, 7, 3, 4]);
+}
+
+#[test]
+fn a_ring_tells_how_many_samples_waited_at_most() {
+    let (mut producer, mut consumer) = ring::<u32, 8>(|| 0);
+    assert_eq!(producer.high_water(), 0);
+    for (burst, most) in [(1, 1), (3, 3), (2, 3), (5, 5), (4, 5)] {
+        for value in 0..burst {
+            producer.push(value, Stamp(0)).unwrap();
+        }
+        while consumer.pop().is_some() {}
+        assert_eq!((producer.high_water(), consumer.high_water()), (most, most));
+    }
+    while producer.push(0, Stamp(0)).is_ok() {}
+    assert_eq!(producer.high_water(), 8, "before anybody came to read");
+
+    let (mut producer, _consumer) = ring_drop_oldest::<u32, 3>(|| 0);
+    for value in 0..4 {
+        producer.push(value, Stamp(0)).unwrap();
+    }
+    assert_eq!(producer.high_water(), 3);
+}
+
+#[test]
+fn an_end_knows_when_the_other_one_is_gone() {
+    let (mut producer, mut consumer) = ring::<u32, 2>(|| 0);
+    assert!(!producer.is_abandoned() && !consumer.is_abandoned());
+    producer.push(5, Stamp(0)).unwrap();
+    drop(producer);
+    assert!(consumer.is_abandoned());
+    assert_eq!(consumer.pop().unwrap().value, 5, "what was written stays");
+
+    let (producer, consumer) = ring_drop_oldest::<u32, 2>(|| 0);
+    drop(consumer);
+    assert!(producer.is_abandoned());
+    let mut place = Ring::<u32, 3>::new(|| 0);
+    let (producer, consumer) = place.split();
+    drop(producer);
+    assert!(consumer.is_abandoned());
 }
 
 #[test]

@@ -107,3 +107,36 @@ fn successors_find_everything_as_it_was() {
         assert_eq!((*reader.latest(), writer.generation()), (value, value));
     }
 }
+
+#[test]
+fn nothing_is_new_after_a_writer_only_attached() {
+    use asof_hot::{Snapshot, SnapshotReader, SnapshotWriter};
+    let memory = std::sync::Arc::new(Snapshot::<u32, 2>::new(|| 0));
+    // SAFETY: one end of each kind at a time.
+    let (mut one, mut two, writer) = unsafe {
+        (
+            SnapshotReader::attach(memory.clone(), 0),
+            SnapshotReader::attach(memory.clone(), 1),
+            SnapshotWriter::attach(memory.clone()),
+        )
+    };
+    assert!(!one.has_new() && !two.has_new());
+    assert!(one.latest_if_new().is_none());
+    drop(writer);
+    // SAFETY: the writer before is gone.
+    let mut writer = unsafe { SnapshotWriter::attach(memory.clone()) };
+    *writer.back() = 7;
+    writer.publish(Stamp(1));
+    assert_eq!(*one.latest(), 7);
+    drop(writer);
+    // SAFETY: as above.
+    let mut writer = unsafe { SnapshotWriter::attach(memory) };
+    assert!(!one.has_new(), "it has the newest already");
+    assert!(two.has_new(), "this one does not");
+    for number in 8..20 {
+        *writer.back() = number;
+        writer.publish(Stamp(1));
+        assert_eq!(*two.latest(), number);
+    }
+    assert_eq!(*one.latest(), 19);
+}

@@ -3,9 +3,9 @@
 use core::ffi::c_char;
 use core::time::Duration;
 
-use super::{boxed, close, tell, text};
+use super::{boxed, close, options, tell, text};
 use crate::latch::{EventLatch, Observer, Resetter, State, Trigger};
-use crate::shm::{Claimed, Mapped, Segment, ShmError};
+use crate::shm::{Claimed, Mapped, Segment};
 use crate::stamp::Stamp;
 
 /// Reports events.
@@ -43,20 +43,17 @@ pub struct AsofLatchContact {
     pub contacts: u32,
 }
 
-unsafe fn open(name: *const c_char, silence: u64) -> Result<Segment<EventLatch>, ShmError> {
-    let silence = (silence != 0).then(|| Duration::from_nanos(silence));
-    // SAFETY: the caller's promise.
-    Segment::open_or_create(unsafe { text(name) }?, silence)
-}
-
 /// Opens (or makes) a latch to report events; after `silence` nanoseconds without a sign of life it is silent, 0 for never.
+/// Null if it is there with another silence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latch_trigger_open(
     name: *const c_char,
     silence: u64,
 ) -> *mut AsofLatchTrigger {
+    let silence = (silence != 0).then(|| Duration::from_nanos(silence));
     // SAFETY: the caller's promise.
-    let opened = unsafe { open(name, silence) };
+    let name = unsafe { text(name) };
+    let opened = name.and_then(|name| options().open_or_create::<EventLatch>(name, silence));
     boxed(opened.and_then(|segment| segment.trigger().map(AsofLatchTrigger)))
 }
 
@@ -155,15 +152,20 @@ pub unsafe extern "C" fn asof_latch_observer_close(observer: *mut AsofLatchObser
     unsafe { close(observer) }
 }
 
-/// Opens (or makes) a latch to acknowledge events.
+/// Opens a latch to acknowledge events; it must be there, since the sensor's silence is for its trigger to say.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asof_latch_resetter_open(
-    name: *const c_char,
-    silence: u64,
-) -> *mut AsofLatchResetter {
+pub unsafe extern "C" fn asof_latch_resetter_open(name: *const c_char) -> *mut AsofLatchResetter {
     // SAFETY: the caller's promise.
-    let opened = unsafe { open(name, silence) };
+    let opened = unsafe { text(name) }.and_then(Segment::<EventLatch>::open);
     boxed(opened.and_then(|segment| segment.resetter().map(AsofLatchResetter)))
+}
+
+/// After how many nanoseconds without a sign of life the sensor counts as silent; 0 for never.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_latch_silence(observer: *const AsofLatchObserver) -> u64 {
+    // SAFETY: the caller's promise.
+    let silence = unsafe { &*observer }.0.silence();
+    silence.map_or(0, |silence| silence.as_nanos() as u64)
 }
 
 /// Acknowledges all events up to `count`; false if more came by now, which stay.

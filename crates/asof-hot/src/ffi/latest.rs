@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
-use super::{AsofMeta, AsofType, Body, boxed, close, layout, stride, tell};
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell};
 use crate::latest::{Memory, SlotMemory, newest, publish};
 use crate::shm::mapping::Claim;
 use crate::shm::{Opening, Role, ShmError, claim};
@@ -104,7 +104,7 @@ unsafe fn open(
     // SAFETY: the caller's promise.
     let body = unsafe {
         let layout = layout(value, 1, [slots, 0, 0], total(size, count))?;
-        Body::open(name, opening, &layout, |_| ())?
+        Body::open(name, opening, &layout, ())?
     };
     Ok(RawLatest {
         body,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn asof_latest_writer_open(
     slots: u32,
 ) -> *mut AsofLatestWriter {
     // SAFETY: the caller's promise.
-    let opened = unsafe { open(name, &value, slots, Opening::OpenOrCreate) };
+    let opened = unsafe { open(name, &value, slots, open_or_create()) };
     boxed(opened.and_then(|memory| {
         let claim = claim(&memory.body.0, Role::WRITER)?;
         let generation = memory.head().load(Ordering::Relaxed);

@@ -9,6 +9,7 @@
 // Handles are those that the opening functions gave and that were not closed; names are strings that end with a zero;
 // values are as large as the type that the handle was opened with; a handle is used by one thread at a time.
 
+mod broadcast;
 mod latch;
 mod latest;
 mod mux;
@@ -18,6 +19,7 @@ mod snapshot;
 
 use core::cell::RefCell;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::boxed::Box;
 use std::ffi::CString;
 use std::string::ToString;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 
 use crate::plain::TypeName;
 use crate::shm::mapping::Mapping;
-use crate::shm::{BODY, Opening, SegmentLayout, ShmError, obtain};
+use crate::shm::{BODY, Make, Opening, SegmentLayout, SegmentOptions, ShmError, obtain};
 use crate::stamp::{Meta, Stamp};
 
 std::thread_local! {
@@ -41,6 +43,9 @@ pub struct AsofType {
     pub size: usize,
     /// Its alignment in bytes, 8 at most.
     pub align: usize,
+    /// What its fields are, as a number that is the same on both sides (`ASOF_FIELDS` in C++ computes it); 0 if nobody
+    /// knows, which fits everything.
+    pub shape: u64,
 }
 
 /// Which write a value came from, and when that was.
@@ -75,6 +80,30 @@ pub extern "C" fn asof_hot_last_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_hot_now() -> u64 {
     Stamp::now().0
+}
+
+/// The permissions of the segments that this process makes.
+static PERMISSIONS: AtomicU32 = AtomicU32::new(0o600);
+
+/// Says who may open the segments that this process makes from now on, as the bits of a file's mode: 0600, this user
+/// alone, if nothing is said; 0660 for all of the group. Whether such permissions can be.
+#[unsafe(no_mangle)]
+pub extern "C" fn asof_hot_set_permissions(mode: u32) -> bool {
+    let is_fine = kept(SegmentOptions::new().permissions(mode).check()).is_some();
+    if is_fine {
+        PERMISSIONS.store(mode, Ordering::Relaxed);
+    }
+    is_fine
+}
+
+/// How segments are made.
+fn options() -> SegmentOptions {
+    SegmentOptions::new().permissions(PERMISSIONS.load(Ordering::Relaxed))
+}
+
+/// Opens what is there, or makes it.
+fn open_or_create() -> Opening {
+    Opening::OpenOrCreate(options())
 }
 
 /// Removes a segment's name; true if it was there.
@@ -154,6 +183,7 @@ unsafe fn layout(
         size: size as u64,
         align: align as u64,
         total: total as u64,
+        shape: value.shape,
     })
 }
 
@@ -183,11 +213,11 @@ impl Body {
         name: *const c_char,
         opening: Opening,
         layout: &SegmentLayout,
-        init: impl FnOnce(*mut u8),
+        make: impl Make,
     ) -> Result<Self, ShmError> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(name) }?;
-        obtain(name, opening, layout, init).map(|mapping| Body(Arc::new(mapping)))
+        obtain(name, opening, layout, make).map(|mapping| Body(Arc::new(mapping)))
     }
 
     fn place(&self, offset: usize) -> *mut u8 {

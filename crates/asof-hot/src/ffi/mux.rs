@@ -2,17 +2,18 @@
 
 use core::ffi::{c_char, c_void};
 use core::time::Duration;
+use std::string::String;
 use std::vec::Vec;
 
 use super::latest::{RawLatest, total as latest_total};
-use super::{AsofMeta, AsofType, Body, boxed, close, layout, tell, within};
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, tell, within};
 use crate::latest::Memory as _;
 use crate::mux::{
     Lock, LockLimit, Memory, SILENT, SLOTS, Source, SourceLimit, Stop, choose, command, engage,
     force, give_way, is_engaged, release,
 };
 use crate::shm::mapping::Claim;
-use crate::shm::{Opening, Role, ShmError, claim};
+use crate::shm::{Make, Opening, Role, ShmError, claim, disagreement};
 use crate::stamp::Stamp;
 use crate::stamp_cell::StampCell;
 use crate::sync::{AtomicWord, Ordering, Word};
@@ -174,12 +175,10 @@ unsafe fn open(
     value: &AsofType,
     [sources, locks]: [u32; 2],
     opening: Opening,
-    limits: (&[AsofMuxSourceConfig], &[AsofMuxLockConfig]),
+    make: impl Make,
 ) -> Result<RawMux, ShmError> {
     let (size, source_count) = (value.size, within(sources, 1..=16, "sources of a mux")?);
     let lock_count = within(locks, 0..=16, "locks of a mux")?;
-    // SAFETY: the segment is new and as large as a mux.
-    let make = |place: *mut u8| unsafe { make(place, limits.0, limits.1) };
     // SAFETY: the caller's promise.
     let body = unsafe {
         let total = total(size, source_count, lock_count);
@@ -189,32 +188,64 @@ unsafe fn open(
     Ok(RawMux::new(body, size, source_count, lock_count))
 }
 
-/// Makes a mux that nobody commands yet.
-///
-/// # Safety
-/// `place` is valid for writing a mux, all zeros, and nobody else has it.
-unsafe fn make(place: *mut u8, sources: &[AsofMuxSourceConfig], locks: &[AsofMuxLockConfig]) {
-    let limits = place.wrapping_add(limits(sources.len(), locks.len()));
-    let word = |index: usize| place.wrapping_add(index * WORD).cast::<StampCell>();
-    for (index, source) in sources.iter().enumerate() {
-        let limit = SourceLimit::new(Source::new(Duration::from_nanos(source.timeout)));
-        // SAFETY: the ends come first, the limits of the sources where the limits begin.
-        unsafe {
-            word(index).write(StampCell::new(SILENT));
-            limits.add(index * LIMIT).cast::<SourceLimit>().write(limit);
+/// What the other language says about a mux.
+struct Settings {
+    sources: Vec<Source>,
+    locks: Vec<Lock>,
+}
+
+impl Settings {
+    fn new(sources: &[AsofMuxSourceConfig], locks: &[AsofMuxLockConfig]) -> Self {
+        let sources = sources
+            .iter()
+            .map(|source| Source::new(Duration::from_nanos(source.timeout)));
+        let locks = locks.iter().map(|lock| match lock.heartbeat {
+            0 => Lock::new(lock.masks as usize),
+            nanos => Lock::with_heartbeat(lock.masks as usize, Duration::from_nanos(nanos)),
+        });
+        Settings {
+            sources: sources.collect(),
+            locks: locks.collect(),
         }
     }
-    for (index, lock) in (sources.len()..).zip(locks) {
-        let masks = lock.masks as usize;
-        let limit = LockLimit::new(match lock.heartbeat {
-            0 => Lock::new(masks),
-            nanos => Lock::with_heartbeat(masks, Duration::from_nanos(nanos)),
-        });
-        // SAFETY: the locks follow the sources, in both.
-        unsafe {
-            word(index).write(StampCell::new(limit.at_first()));
-            limits.add(index * LIMIT).cast::<LockLimit>().write(limit);
+}
+
+impl Make for Settings {
+    /// Nobody commands yet.
+    unsafe fn init(self, place: *mut u8) {
+        let limits = place.wrapping_add(limits(self.sources.len(), self.locks.len()));
+        let word = |index: usize| place.wrapping_add(index * WORD).cast::<StampCell>();
+        for (index, source) in self.sources.iter().enumerate() {
+            let limit = SourceLimit::new(*source);
+            // SAFETY: the ends come first, the limits of the sources where the limits begin.
+            unsafe {
+                word(index).write(StampCell::new(SILENT));
+                limits.add(index * LIMIT).cast::<SourceLimit>().write(limit);
+            }
         }
+        for (index, lock) in (self.sources.len()..).zip(&self.locks) {
+            let limit = LockLimit::new(*lock);
+            // SAFETY: the locks follow the sources, in both.
+            unsafe {
+                word(index).write(StampCell::new(limit.at_first()));
+                limits.add(index * LIMIT).cast::<LockLimit>().write(limit);
+            }
+        }
+    }
+
+    unsafe fn disagreement(&self, place: *const u8) -> Option<String> {
+        let (sources, locks) = (self.sources.len(), self.locks.len());
+        let limits = place.wrapping_add(limits(sources, locks));
+        // SAFETY: the limits lie there, sources then locks, and are not written once the mux is made.
+        let (made_sources, made_locks): (Vec<Source>, Vec<Lock>) = unsafe {
+            let source = |index| *limits.add(index * LIMIT).cast::<SourceLimit>();
+            let lock = |index| *limits.add((sources + index) * LIMIT).cast::<LockLimit>();
+            (
+                (0..sources).map(|index| source(index).setting()).collect(),
+                (0..locks).map(|index| lock(index).setting()).collect(),
+            )
+        };
+        disagreement((&made_sources, &made_locks), (&self.sources, &self.locks))
     }
 }
 
@@ -228,7 +259,7 @@ unsafe fn slice<'a, T>(first: *const T, count: u32) -> &'a [T] {
     unsafe { core::slice::from_raw_parts(first, count as usize) }
 }
 
-/// Opens a mux, or makes it: the later a source, the more important. What is there already keeps its own limits.
+/// Opens a mux, or makes it: the later a source, the more important. Null if it is there with other limits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_open(
     name: *const c_char,
@@ -240,10 +271,24 @@ pub unsafe extern "C" fn asof_mux_open(
 ) -> *mut AsofMux {
     // SAFETY: the caller's promise.
     let opened = unsafe {
-        let limits = (slice(sources, source_count), slice(locks, lock_count));
-        let counts = [limits.0.len() as u32, limits.1.len() as u32];
-        open(name, &value, counts, Opening::OpenOrCreate, limits)
+        let settings = Settings::new(slice(sources, source_count), slice(locks, lock_count));
+        let counts = [settings.sources.len() as u32, settings.locks.len() as u32];
+        open(name, &value, counts, open_or_create(), settings)
     };
+    boxed(opened.map(AsofMux))
+}
+
+/// Opens a mux of so many sources and locks that is there, with the limits that it has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_mux_open_existing(
+    name: *const c_char,
+    value: AsofType,
+    source_count: u32,
+    lock_count: u32,
+) -> *mut AsofMux {
+    let counts = [source_count, lock_count];
+    // SAFETY: the caller's promise.
+    let opened = unsafe { open(name, &value, counts, Opening::Open, ()) };
     boxed(opened.map(AsofMux))
 }
 
@@ -419,7 +464,7 @@ pub unsafe extern "C" fn asof_mux_output_open(
 ) -> *mut AsofMuxOutput {
     let counts = [source_count, lock_count];
     // SAFETY: the caller's promise.
-    let opened = unsafe { open(name, &value, counts, Opening::OpenReadOnly, (&[], &[])) };
+    let opened = unsafe { open(name, &value, counts, Opening::OpenReadOnly, ()) };
     boxed(opened.map(AsofMuxOutput))
 }
 

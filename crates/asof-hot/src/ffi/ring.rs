@@ -3,19 +3,21 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 use std::boxed::Box;
+use std::collections::VecDeque;
 use std::vec;
 
-use super::{AsofMeta, AsofType, Body, boxed, close, layout, stride, within};
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
 use crate::ring::{Claim as Sample, ConsumerState, Memory, ProducerState, wrapped};
 use crate::shm::mapping::Claim;
-use crate::shm::{Opening, Role, ShmError, claim};
+use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
-use crate::sync::AtomicMark;
+use crate::sync::{AtomicCounter, AtomicMark};
 
 // As `Ring` is laid out, for types aligned to 8 at most: three counters, then the slots, each a mark, a stamp, a value.
 const HEAD: usize = 0;
 const LOST: usize = 128;
 const REFUSED: usize = 256;
+const HIGH_WATER: usize = 264;
 const SLOTS: usize = 384;
 const STAMP: usize = 8;
 const VALUE: usize = 16;
@@ -76,6 +78,10 @@ impl<const DROPS: bool> Memory for RawRing<DROPS> {
     fn refused(&self) -> &AtomicMark {
         self.counter(REFUSED)
     }
+    fn high_water(&self) -> &AtomicCounter {
+        // SAFETY: the high water mark lies there.
+        unsafe { self.body.at(HIGH_WATER) }
+    }
 }
 
 unsafe fn open<const DROPS: bool>(
@@ -89,7 +95,7 @@ unsafe fn open<const DROPS: bool>(
     // SAFETY: the caller's promise.
     let body = unsafe {
         let layout = layout(value, kind, [capacity, 0, 0], total)?;
-        Body::open(name, Opening::OpenOrCreate, &layout, |_| ())?
+        Body::open(name, open_or_create(), &layout, ())?
     };
     Ok(RawRing {
         body,
@@ -103,7 +109,14 @@ trait ProducerEnd {
     fn claim(&mut self, most: usize) -> usize;
     fn value(&self, index: usize) -> *mut c_void;
     fn commit(&mut self, stamp: u64);
-    fn counters(&self) -> (u64, u64);
+    fn counters(&self) -> Counters;
+    fn is_abandoned(&self) -> bool;
+}
+
+struct Counters {
+    lost: u64,
+    refused: u64,
+    high_water: u64,
 }
 
 struct ProducerOf<const DROPS: bool> {
@@ -151,26 +164,43 @@ impl<const DROPS: bool> ProducerEnd for ProducerOf<DROPS> {
             self.state.publish(&self.memory, &mut Whole);
         }
     }
-    fn counters(&self) -> (u64, u64) {
-        let lost = self.memory.lost().load(Ordering::Relaxed);
-        (lost, self.memory.refused().load(Ordering::Relaxed))
+    fn counters(&self) -> Counters {
+        Counters {
+            lost: self.memory.lost().load(Ordering::Relaxed),
+            refused: self.memory.refused().load(Ordering::Relaxed),
+            high_water: self.memory.high_water().load(Ordering::Relaxed),
+        }
+    }
+    fn is_abandoned(&self) -> bool {
+        !self.memory.body.0.is_reader_alive()
     }
 }
 
 trait ConsumerEnd {
-    fn claim(&mut self, most: usize) -> usize;
-    fn claim_newest(&mut self) -> usize;
-    fn sample(&self, index: usize) -> Option<(*const c_void, AsofMeta)>;
-    fn release(&mut self);
+    fn claim(&mut self, most: usize) -> AsofRingRead;
+    fn claim_newest(&mut self) -> AsofRingRead;
+    fn sample(&self, ticket: u64, index: usize) -> Option<(*const c_void, AsofMeta)>;
+    fn release(&mut self, ticket: u64) -> bool;
     fn has_new(&self) -> bool;
     fn lost(&self) -> u64;
+    fn high_water(&self) -> u64;
+    fn is_abandoned(&self) -> bool;
+}
+
+/// Samples in a row that were taken together.
+struct Open {
+    first: Sample,
+    count: usize,
+    /// Given back by the caller, but not to the producer: something older is still held. A successor of this process
+    /// goes on with the oldest that is left, so they go back in order.
+    is_released: bool,
 }
 
 struct ConsumerOf<const DROPS: bool> {
     memory: RawRing<DROPS>,
     state: ConsumerState,
-    /// The first sample that was claimed and how many there are.
-    open: Option<(Sample, usize)>,
+    /// All that was taken and not given back, oldest first.
+    open: VecDeque<Open>,
     _claim: Claim,
 }
 
@@ -179,46 +209,80 @@ impl<const DROPS: bool> ConsumerOf<DROPS> {
         let claim = claim(&memory.body.0, Role::READER)?;
         Ok(ConsumerOf {
             state: ConsumerState::attach(&memory),
+            // Each holds a slot at least: there is room for all that can be taken.
+            open: VecDeque::with_capacity(memory.slots()),
             memory,
-            open: None,
             _claim: claim,
         })
     }
 
-    fn nth(&self, index: usize) -> Option<Sample> {
-        let (first, count) = self.open?;
-        (index < count).then(|| Sample {
-            slot: wrapped(&self.memory, first.slot + index),
-            position: first.position.wrapping_add(index as u64),
-            missed: if index == 0 { first.missed } else { 0 },
-        })
+    fn take(&mut self, first: Sample, count: usize, skipped: usize) -> AsofRingRead {
+        self.open.push_back(Open {
+            first,
+            count,
+            is_released: false,
+        });
+        AsofRingRead {
+            ticket: first.position,
+            count,
+            skipped,
+        }
+    }
+
+    fn nth(&self, open: &Open, index: usize) -> Sample {
+        Sample {
+            slot: wrapped(&self.memory, open.first.slot + index),
+            position: open.first.position.wrapping_add(index as u64),
+            missed: if index == 0 { open.first.missed } else { 0 },
+        }
     }
 }
 
 impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
-    fn claim(&mut self, most: usize) -> usize {
-        if self.open.is_none() && most > 0 {
-            self.open = self.state.claim(&self.memory).map(|first| (first, 1));
-            if let Some((_, count)) = &mut self.open {
-                let most = most.min(self.memory.capacity);
-                while *count < most && self.state.claim_next_in_row(&self.memory).is_some() {
-                    *count += 1;
-                }
+    fn claim(&mut self, most: usize) -> AsofRingRead {
+        let most = most.min(self.memory.capacity);
+        if most == 0 {
+            return AsofRingRead::default();
+        }
+        let Some(first) = self.state.claim(&self.memory) else {
+            return AsofRingRead::default();
+        };
+        let skipped = self.state.take_gone_past();
+        let mut count = 1;
+        while count < most && self.state.claim_next_in_row(&self.memory).is_some() {
+            count += 1;
+        }
+        self.take(first, count, skipped)
+    }
+    fn claim_newest(&mut self) -> AsofRingRead {
+        if self.open.is_empty() {
+            return match self.state.claim_newest(&self.memory) {
+                Some((newest, skipped)) => self.take(newest, 1, skipped),
+                None => AsofRingRead::default(),
+            };
+        }
+        // What is gone past goes back after what is held.
+        let mut skipped = self.state.take_gone_past();
+        while let Some(newest) = self.state.claim(&self.memory) {
+            if !self.state.has_next(&self.memory) {
+                return self.take(newest, 1, skipped);
             }
+            self.take(newest, 1, 0);
+            if let Some(passed) = self.open.back_mut() {
+                passed.is_released = true;
+            }
+            skipped += 1;
         }
-        self.open.map_or(0, |(_, count)| count)
+        AsofRingRead::default()
     }
-    fn claim_newest(&mut self) -> usize {
-        if self.open.is_none() {
-            self.open = self
-                .state
-                .claim_newest(&self.memory)
-                .map(|(newest, _)| (newest, 1));
+    fn sample(&self, ticket: u64, index: usize) -> Option<(*const c_void, AsofMeta)> {
+        // Most often there is one.
+        let is_it = |open: &&Open| open.first.position == ticket && !open.is_released;
+        let open = self.open.iter().rev().find(is_it)?;
+        if index >= open.count {
+            return None;
         }
-        self.open.map_or(0, |(_, count)| count)
-    }
-    fn sample(&self, index: usize) -> Option<(*const c_void, AsofMeta)> {
-        let sample = self.nth(index)?;
+        let sample = self.nth(open, index);
         // SAFETY: the sample is the consumer's until it is released.
         let stamp = unsafe { self.memory.stamp(sample.slot).read() };
         let meta = AsofMeta {
@@ -228,14 +292,18 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
         };
         Some((self.memory.value(sample.slot), meta))
     }
-    fn release(&mut self) {
-        let count = self.open.map_or(0, |(_, count)| count);
-        for index in 0..count {
-            if let Some(sample) = self.nth(index) {
-                ConsumerState::release(&self.memory, sample);
+    fn release(&mut self, ticket: u64) -> bool {
+        let is_it = |open: &&mut Open| open.first.position == ticket && !open.is_released;
+        let Some(open) = self.open.iter_mut().find(is_it) else {
+            return false;
+        };
+        open.is_released = true;
+        while let Some(oldest) = self.open.pop_front_if(|oldest| oldest.is_released) {
+            for index in 0..oldest.count {
+                ConsumerState::release(&self.memory, self.nth(&oldest, index));
             }
         }
-        self.open = None;
+        true
     }
     fn has_new(&self) -> bool {
         self.state.has_next(&self.memory)
@@ -243,6 +311,25 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
     fn lost(&self) -> u64 {
         self.memory.lost().load(Ordering::Relaxed)
     }
+    fn high_water(&self) -> u64 {
+        self.memory.high_water().load(Ordering::Relaxed)
+    }
+    fn is_abandoned(&self) -> bool {
+        !self.memory.body.0.is_writer_alive()
+    }
+}
+
+/// Samples that were taken together, in place, until they are released by their ticket. Several may be held at once; they
+/// go back to the producer in the order in which they were taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsofRingRead {
+    /// What to look at them and to release them by.
+    pub ticket: u64,
+    /// How many there are; 0 if there was none to take.
+    pub count: usize,
+    /// How many older samples were given back unread on the way to the newest.
+    pub skipped: usize,
 }
 
 /// Fills the slots of a ring.
@@ -314,14 +401,30 @@ pub unsafe extern "C" fn asof_ring_commit(producer: *mut AsofRingProducer, stamp
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_lost(producer: *const AsofRingProducer) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { &*producer }.0.counters().0
+    unsafe { &*producer }.0.counters().lost
 }
 
 /// How many times there was no slot to write to, through all of the ring's life.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_refused(producer: *const AsofRingProducer) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { &*producer }.0.counters().1
+    unsafe { &*producer }.0.counters().refused
+}
+
+/// The most samples that waited at once, through all of the ring's life.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_high_water(producer: *const AsofRingProducer) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*producer }.0.counters().high_water
+}
+
+/// Whether no process that is alive holds the reading end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_producer_is_abandoned(
+    producer: *const AsofRingProducer,
+) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*producer }.0.is_abandoned()
 }
 
 /// Gives the writing end up.
@@ -354,63 +457,68 @@ pub unsafe extern "C" fn asof_ring_consumer_open(
     boxed(opened.map(AsofRingConsumer))
 }
 
-/// The oldest sample, in place, until it is released; null if there is none.
+/// Takes the oldest sample, in place, until it is released; false if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_read(
     consumer: *mut AsofRingConsumer,
-    meta: *mut AsofMeta,
-) -> *const c_void {
+    read: *mut AsofRingRead,
+) -> bool {
     // SAFETY: the caller's promise.
-    unsafe {
-        (*consumer).0.claim(1);
-        asof_ring_sample(consumer, 0, meta)
-    }
+    unsafe { took((*consumer).0.claim(1), read) }
 }
 
-/// The newest sample, in place, until it is released; older ones are given back unread. Null if there is none.
+/// Takes the newest sample, in place, until it is released; older ones are given back unread. False if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_latest(
     consumer: *mut AsofRingConsumer,
-    meta: *mut AsofMeta,
-) -> *const c_void {
+    read: *mut AsofRingRead,
+) -> bool {
     // SAFETY: the caller's promise.
-    unsafe {
-        (*consumer).0.claim_newest();
-        asof_ring_sample(consumer, 0, meta)
-    }
+    unsafe { took((*consumer).0.claim_newest(), read) }
 }
 
-/// Takes up to `most` samples in a row, in place, until they are released together; how many, 0 if there is none.
+/// Takes up to `most` samples in a row, in place, until they are released together; false if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_read_batch(
     consumer: *mut AsofRingConsumer,
     most: usize,
-) -> usize {
+    read: *mut AsofRingRead,
+) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { &mut *consumer }.0.claim(most)
+    unsafe { took((*consumer).0.claim(most), read) }
 }
 
-/// The how-manieth sample of those that were taken, from 0 on; null beyond them.
+/// # Safety
+/// Null, or valid for writing.
+unsafe fn took(found: AsofRingRead, read: *mut AsofRingRead) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { tell(read, found) };
+    found.count > 0
+}
+
+/// The how-manieth sample of those that were taken with a ticket, from 0 on; null beyond them, and once they are released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_sample(
     consumer: *const AsofRingConsumer,
+    ticket: u64,
     index: usize,
     meta: *mut AsofMeta,
 ) -> *const c_void {
     // SAFETY: the caller's promise.
-    let sample = unsafe { &*consumer }.0.sample(index);
+    let sample = unsafe { &*consumer }.0.sample(ticket, index);
     sample.map_or(core::ptr::null(), |(value, found)| {
         // SAFETY: the caller's promise.
-        unsafe { super::tell(meta, found) };
+        unsafe { tell(meta, found) };
         value
     })
 }
 
-/// Gives the samples that were taken back to the producer; does nothing if none was.
+/// Gives the samples that were taken with a ticket back to the producer, once all that was taken before is; false if they
+/// were given back already.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asof_ring_release(consumer: *mut AsofRingConsumer) {
+pub unsafe extern "C" fn asof_ring_release(consumer: *mut AsofRingConsumer, ticket: u64) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { &mut *consumer }.0.release();
+    unsafe { &mut *consumer }.0.release(ticket)
 }
 
 /// Whether a sample is there that was not taken yet.
@@ -425,6 +533,22 @@ pub unsafe extern "C" fn asof_ring_has_new(consumer: *const AsofRingConsumer) ->
 pub unsafe extern "C" fn asof_ring_missed(consumer: *const AsofRingConsumer) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { &*consumer }.0.lost()
+}
+
+/// The most samples that waited at once, as the consumer sees it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_most_waiting(consumer: *const AsofRingConsumer) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*consumer }.0.high_water()
+}
+
+/// Whether no process that is alive holds the writing end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_ring_consumer_is_abandoned(
+    consumer: *const AsofRingConsumer,
+) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*consumer }.0.is_abandoned()
 }
 
 /// Gives the reading end up.
@@ -446,7 +570,16 @@ mod tests {
             let of = |drops| total(SIZE, N, drops) as u64;
             assert_eq!(of(false), Ring::<[u8; SIZE], N, Refuse>::layout().total);
             assert_eq!(of(true), Ring::<[u8; SIZE], N, DropOldest>::layout().total);
-            let numbers = [HEAD, LOST, REFUSED, SLOTS, slot_stride(SIZE), STAMP, VALUE];
+            let numbers = [
+                HEAD,
+                LOST,
+                REFUSED,
+                HIGH_WATER,
+                SLOTS,
+                slot_stride(SIZE),
+                STAMP,
+                VALUE,
+            ];
             assert_eq!(numbers, Ring::<[u8; SIZE], N, Refuse>::offsets());
             assert_eq!(numbers, Ring::<[u8; SIZE], N, DropOldest>::offsets());
         }

@@ -1,13 +1,15 @@
 //! What every segment has, whatever it holds: who is alive, and sleeping instead of spinning.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use super::{boxed, close, text};
+use super::{boxed, close, kept, text};
+use crate::event_fd::Relay;
 use crate::shm::mapping::Mapping;
-use crate::shm::{Role, SegmentSignal, ShmError, open_whatever_it_holds};
+use crate::shm::{SegmentSignal, ShmError, open_whatever_it_holds};
 use crate::wait::{Notifier, Sleeper};
 
 /// A segment, whatever it holds.
@@ -15,6 +17,7 @@ pub struct AsofSegment {
     mapping: Arc<Mapping>,
     notifier: Notifier<SegmentSignal>,
     sleeper: Sleeper<SegmentSignal>,
+    relay: Option<Relay<SegmentSignal>>,
 }
 
 /// Opens a segment that is there, whatever it holds.
@@ -28,6 +31,7 @@ pub unsafe extern "C" fn asof_segment_open(name: *const c_char) -> *mut AsofSegm
         AsofSegment {
             notifier: Notifier::attach(signal.clone()),
             sleeper: Sleeper::attach(signal),
+            relay: None,
             mapping,
         }
     }) as Result<AsofSegment, ShmError>)
@@ -40,18 +44,18 @@ pub unsafe extern "C" fn asof_segment_close(segment: *mut AsofSegment) {
     unsafe { close(segment) }
 }
 
-/// Whether the writing end (or producer, or trigger) is held by a process that is alive.
+/// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a process that is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_is_writer_alive(segment: *const AsofSegment) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { &*segment }.mapping.is_claimed(Role::WRITER)
+    unsafe { &*segment }.mapping.is_writer_alive()
 }
 
-/// Whether the only reading end (consumer, resetter) is held by a process that is alive.
+/// Whether a claimed reading end (consumer, resetter, reader of a snapshot) is held by a process that is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_is_reader_alive(segment: *const AsofSegment) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { &*segment }.mapping.is_claimed(Role::READER)
+    unsafe { &*segment }.mapping.is_reader_alive()
 }
 
 /// How many writers there were so far: a change means that one took over from another.
@@ -98,4 +102,29 @@ pub unsafe extern "C" fn asof_segment_wait(
     // SAFETY: the caller's promise.
     let segment = unsafe { &*segment };
     segment.sleeper.wait_until(timeout, || is_ready(context))
+}
+
+/// A file that is readable after this segment was notified, for `epoll`, `poll` and the like; -1 if there can be none. Clear it
+/// first, then look at the data. The segment has it, and a thread that rings it, until it is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_segment_event_fd(segment: *mut AsofSegment) -> c_int {
+    // SAFETY: the caller's promise.
+    let segment = unsafe { &mut *segment };
+    if segment.relay.is_none() {
+        let relay = segment.sleeper.relay().map_err(|source| ShmError::System {
+            action: "waiting by a file",
+            source,
+        });
+        segment.relay = kept(relay);
+    }
+    segment.relay.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+}
+
+/// Makes the file unreadable until the segment is notified again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_segment_clear_event_fd(segment: *const AsofSegment) {
+    // SAFETY: the caller's promise.
+    if let Some(relay) = &unsafe { &*segment }.relay {
+        let _ = relay.event_fd().clear();
+    }
 }

@@ -1,16 +1,18 @@
 //! The latest value, large; with one reader, the triple buffer.
 
 use core::ffi::{c_char, c_void};
+use core::ops::Range;
 use std::boxed::Box;
 use std::vec;
 
-use super::{AsofMeta, AsofType, Body, boxed, close, layout, stride, tell, within};
+use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
 use crate::shm::mapping::Claim;
-use crate::shm::{Opening, Role, ShmError, claim};
+use crate::shm::{Role, ShmError, claim};
 use crate::snapshot::{Mail, Memory, ReaderState, WriterState};
 use crate::stamp::{Meta, Stamp};
 use crate::steps::Whole;
 use crate::sync::AtomicMark;
+use crate::tiles::TileBook;
 
 // As `Snapshot` is laid out, for types aligned to 8 at most: a mailbox for each reader, then the buffers, each a
 // generation, a stamp, a value.
@@ -86,7 +88,22 @@ impl Memory for RawSnapshot {
 pub struct AsofSnapshotWriter {
     memory: RawSnapshot,
     state: WriterState<Box<[Mail]>>,
+    /// Which buffer lacks what, once edits are by tiles.
+    tiles: Option<TileBook>,
     _claim: Claim,
+}
+
+impl AsofSnapshotWriter {
+    /// Copies bytes of the value that was published last to the back buffer.
+    fn copy_to_back(&mut self, bytes: Range<usize>) {
+        let front = self.memory.value(self.state.front);
+        let back = self.memory.value(self.state.back);
+        // SAFETY: the bytes lie within a value; the back buffer is ours, nobody writes the front one, and they are two.
+        unsafe {
+            let (front, back) = (front.add(bytes.start), back.add(bytes.start));
+            back.copy_from_nonoverlapping(front, bytes.len());
+        }
+    }
 }
 
 /// Reads a large value.
@@ -105,7 +122,7 @@ unsafe fn open(
     // SAFETY: the caller's promise.
     let body = unsafe {
         let layout = layout(value, 4, [readers, 0, 0], total(value.size, count))?;
-        Body::open(name, Opening::OpenOrCreate, &layout, |_| ())?
+        Body::open(name, open_or_create(), &layout, ())?
     };
     Ok(RawSnapshot {
         body,
@@ -129,6 +146,7 @@ pub unsafe extern "C" fn asof_snapshot_writer_open(
         Ok(AsofSnapshotWriter {
             state: WriterState::attach(&memory, known),
             memory,
+            tiles: None,
             _claim: claim,
         })
     }))
@@ -138,21 +156,74 @@ pub unsafe extern "C" fn asof_snapshot_writer_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_back(writer: *mut AsofSnapshotWriter) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let writer = unsafe { &*writer };
+    let writer = unsafe { &mut *writer };
+    if let Some(tiles) = &mut writer.tiles {
+        tiles.overwrite_all(writer.state.back);
+    }
     writer.memory.value(writer.state.back).cast()
 }
 
 /// The back buffer, made equal to what was published last, to be changed in part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_edit(writer: *mut AsofSnapshotWriter) -> *mut c_void {
-    // SAFETY: the caller's promise; the back buffer is ours, nobody writes the front one, and they are two.
+    // SAFETY: the caller's promise.
     unsafe {
-        let writer = &*writer;
-        let front = writer.memory.value(writer.state.front);
-        let back = writer.memory.value(writer.state.back);
-        back.copy_from_nonoverlapping(front, writer.memory.size);
-        back.cast()
+        let writer = &mut *writer;
+        writer.copy_to_back(0..writer.memory.size);
+        asof_snapshot_back(writer)
     }
+}
+
+/// From now on this writer edits by tiles of so many bytes; how many tiles that are, 0 if a tile has no byte. Each buffer is then
+/// copied whole once, and after that an edit costs as much as the tiles that it touches.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_use_tiles(
+    writer: *mut AsofSnapshotWriter,
+    tile_size: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let writer = unsafe { &mut *writer };
+    if tile_size == 0 {
+        return 0;
+    }
+    let (size, buffers) = (writer.memory.size, writer.memory.readers + 2);
+    let book = TileBook::new(size, tile_size, buffers, writer.state.front);
+    writer.tiles.insert(book).tiles()
+}
+
+/// A tile of the back buffer, from 0 on, to be changed in part: it holds what was published last, and what was changed since.
+/// Null if there is no such tile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_edit_tile(
+    writer: *mut AsofSnapshotWriter,
+    tile: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { self::tile(&mut *writer, tile, true) }
+}
+
+/// A tile of the back buffer, from 0 on, to be written whole: it holds some older contents. Null if there is no such tile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_overwrite_tile(
+    writer: *mut AsofSnapshotWriter,
+    tile: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { self::tile(&mut *writer, tile, false) }
+}
+
+fn tile(writer: &mut AsofSnapshotWriter, tile: usize, is_edit: bool) -> *mut c_void {
+    let back = writer.state.back;
+    let Some(tiles) = writer.tiles.as_mut().filter(|tiles| tile < tiles.tiles()) else {
+        return core::ptr::null_mut();
+    };
+    let bytes = tiles.cells(tile);
+    if !is_edit {
+        tiles.overwrite(back, tile);
+    } else if tiles.edit(back, tile) {
+        writer.copy_to_back(bytes.clone());
+    }
+    writer.memory.value(back).wrapping_add(bytes.start).cast()
 }
 
 /// Gives the back buffer to all readers; another one is the back buffer then.
@@ -160,6 +231,10 @@ pub unsafe extern "C" fn asof_snapshot_edit(writer: *mut AsofSnapshotWriter) -> 
 pub unsafe extern "C" fn asof_snapshot_publish(writer: *mut AsofSnapshotWriter, stamp: u64) {
     // SAFETY: the caller's promise.
     let writer = unsafe { &mut *writer };
+    if let Some(mut tiles) = writer.tiles.take() {
+        tiles.publish(writer.state.back, |bytes| writer.copy_to_back(bytes));
+        writer.tiles = Some(tiles);
+    }
     let AsofSnapshotWriter { memory, state, .. } = writer;
     state.publish(memory, Stamp(stamp), &mut Whole);
 }
@@ -222,6 +297,20 @@ pub unsafe extern "C" fn asof_snapshot_latest(
     // SAFETY: the mailbox says that this reader has the buffer.
     unsafe { tell(meta, reader.memory.meta(reader.state.held)) };
     reader.memory.value(reader.state.held).cast_const().cast()
+}
+
+/// The value that this reader has, whatever was published since.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_snapshot_current(
+    reader: *const AsofSnapshotReader,
+    meta: *mut AsofMeta,
+) -> *const c_void {
+    // SAFETY: the caller's promise; the mailbox says that this reader has the buffer.
+    unsafe {
+        let reader = &*reader;
+        tell(meta, reader.memory.meta(reader.state.held));
+        reader.memory.value(reader.state.held).cast_const().cast()
+    }
 }
 
 /// Gives a reading end up.

@@ -8,7 +8,7 @@ use crate::steps::Whole;
 
 /// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this is as if they had
 /// never been taken.
-pub struct WriteBatch<'a, T, const N: usize, P: Policy, H> {
+pub struct WriteBatch<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     producer: &'a mut Producer<T, N, P, H>,
     first: usize,
     count: usize,

@@ -6,11 +6,17 @@ use core::ops::Deref;
 use super::protocol::Claim;
 use super::{ConsumerState, Frame, Memory, Policy, ReadBatch, Refuse, Ring};
 use crate::handle::{Handle, Owned};
+use crate::order;
 use crate::stamp::{Meta, Sample};
 use crate::sync::{ConstPtr, Ordering, Place};
 
 /// The end of a ring that reads. There is one.
-pub struct Consumer<T, const N: usize, P: Policy = Refuse, H = Owned<Ring<T, N, P>>> {
+pub struct Consumer<
+    T,
+    const N: usize,
+    P: Policy = Refuse,
+    H: Handle<Target = Ring<T, N, P>> = Owned<Ring<T, N, P>>,
+> {
     pub(super) memory: H,
     pub(super) state: ConsumerState,
     _types: PhantomData<(T, P)>,
@@ -26,6 +32,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
     /// No other consumer of this memory is alive.
     pub unsafe fn attach(memory: H) -> Self {
         let state = ConsumerState::attach(&*memory);
+        memory.consumer_is_here.store(1, Ordering::Relaxed);
         Consumer {
             memory,
             state,
@@ -90,6 +97,19 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         self.memory.lost().load(Ordering::Relaxed) as u64
     }
 
+    /// The most samples that waited at once, through all of the ring's life: how large it has to be.
+    pub fn high_water(&self) -> u64 {
+        self.memory.high_water().load(Ordering::Relaxed) as u64
+    }
+
+    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by whoever sees this: when this holds
+    /// and there is then nothing to read, nothing more will come, unless from a successor. In shared memory also if its
+    /// process was killed; this asks the kernel there.
+    pub fn is_abandoned(&self) -> bool {
+        let is_here = || self.memory.producer_is_here.load(order::end_leave_load()) != 0;
+        !self.memory.is_opposite_alive().unwrap_or_else(is_here)
+    }
+
     #[inline(always)]
     fn hold(&mut self, claim: Claim, skipped: usize) -> ReadSlot<'_, T, N, P, H> {
         let frame = Some(self.memory.slot(claim.slot).frame.get());
@@ -103,6 +123,16 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
 
     pub(super) fn place(&self, slot: usize) -> &Place<Frame<T>> {
         &self.memory.slot(slot).frame
+    }
+}
+
+impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
+    for Consumer<T, N, P, H>
+{
+    fn drop(&mut self) {
+        self.memory
+            .consumer_is_here
+            .store(0, order::end_leave_store());
     }
 }
 

@@ -13,7 +13,7 @@ use core::mem::MaybeUninit;
 #[cfg(feature = "alloc")]
 use crate::handle::Owned;
 use crate::stamp::Stamp;
-use crate::sync::{AtomicMark, Padded, Place};
+use crate::sync::{AtomicCounter, AtomicMark, AtomicWord, Padded, Place};
 
 #[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
 pub(crate) use batch::wrapped;
@@ -69,6 +69,10 @@ pub struct Ring<T, const N: usize, P: Policy = Refuse> {
     head: Padded<AtomicMark>,
     lost: Padded<AtomicMark>,
     refused: AtomicMark,
+    high_water: AtomicCounter,
+    /// 1 while the end lives, as far as it can tell itself.
+    producer_is_here: AtomicWord,
+    consumer_is_here: AtomicWord,
     slots: Slots<T, N, P>,
 }
 
@@ -181,6 +185,9 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
             (&raw mut (*place).head).write(Padded(AtomicMark::new(0)));
             (&raw mut (*place).lost).write(Padded(AtomicMark::new(0)));
             (&raw mut (*place).refused).write(AtomicMark::new(0));
+            (&raw mut (*place).high_water).write(AtomicCounter::new(0));
+            (&raw mut (*place).producer_is_here).write(AtomicWord::new(0));
+            (&raw mut (*place).consumer_is_here).write(AtomicWord::new(0));
             let slots = (&raw mut (*place).slots).cast::<Slot<T>>();
             for index in 0..Self::SLOTS {
                 let slot = slots.add(index);
@@ -197,15 +204,16 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
 impl<T, const N: usize, P: Policy> Ring<T, N, P> {
     const SLOTS: usize = N + size_of::<P::Spare<u8>>();
 
-    /// Where things lie: head, lost, refused, slots; the size of a slot, and in it the stamp and the value.
+    /// Where things lie: head, lost, refused, high water, slots; the size of a slot, and in it the stamp and the value.
     #[cfg(all(test, feature = "ffi", not(loom)))]
-    pub(crate) fn offsets() -> [usize; 7] {
+    pub(crate) fn offsets() -> [usize; 8] {
         use core::mem::offset_of;
         let frame = offset_of!(Slot<T>, frame);
         [
             offset_of!(Self, head),
             offset_of!(Self, lost),
             offset_of!(Self, refused),
+            offset_of!(Self, high_water),
             offset_of!(Self, slots),
             size_of::<Slot<T>>(),
             frame + offset_of!(Frame<T>, stamp),
@@ -247,5 +255,9 @@ impl<T, const N: usize, P: Policy> Memory for Ring<T, N, P> {
     #[inline(always)]
     fn refused(&self) -> &AtomicMark {
         &self.refused
+    }
+    #[inline(always)]
+    fn high_water(&self) -> &AtomicCounter {
+        &self.high_water
     }
 }

@@ -5,13 +5,21 @@ use core::ops::{Deref, DerefMut};
 
 use super::{Frame, Memory, Policy, ProducerState, Refuse, Ring, WriteBatch};
 use crate::handle::{Handle, Owned};
+use crate::order;
 use crate::stamp::Stamp;
 use crate::steps::{Steps, Whole};
+#[cfg(loom)]
+use crate::sync::SharedLook;
 use crate::sync::{MutPtr, Ordering, Place};
 use crate::words::fetch_for_writing;
 
 /// The end of a ring that writes. There is one.
-pub struct Producer<T, const N: usize, P: Policy = Refuse, H = Owned<Ring<T, N, P>>> {
+pub struct Producer<
+    T,
+    const N: usize,
+    P: Policy = Refuse,
+    H: Handle<Target = Ring<T, N, P>> = Owned<Ring<T, N, P>>,
+> {
     pub(super) memory: H,
     pub(super) state: ProducerState<P::Book<N>>,
     fetch_ahead: usize,
@@ -25,6 +33,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
     /// No other producer of this memory is alive.
     pub unsafe fn attach(memory: H) -> Self {
         let state = ProducerState::attach(&*memory, P::empty_book());
+        memory.producer_is_here.store(1, Ordering::Relaxed);
         let size = size_of::<Frame<T>>();
         Producer {
             memory,
@@ -45,8 +54,9 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
 
     /// A slot to fill in place, still holding what was in it when it was last used.
     ///
-    /// `None` if the ring is full (which [`refused`](Self::refused) counts). A ring that drops its oldest is only
-    /// full while a reader holds all of it as a batch.
+    /// `None` if the ring is full (which [`refused`](Self::refused) counts). A ring that drops its oldest never is:
+    /// while a reader holds a batch, or died with one, fewer samples are kept beside it (of N, two at the least), and
+    /// one may be dropped for a slot that is then not committed.
     #[inline(always)]
     pub fn try_write(&mut self) -> Option<WriteSlot<'_, T, N, P, H>> {
         let slot = self.state.claim(&*self.memory)?;
@@ -60,8 +70,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
     /// Whether there is a slot to write to; asking is not counted as refused.
     #[inline(always)]
     pub fn has_room(&mut self) -> bool {
-        self.state.free_ahead(&*self.memory).is_some()
-            || (P::DROPS && self.state.find_free(&*self.memory))
+        self.state.has_room(&*self.memory)
     }
 
     /// Up to `most` slots in a row, to fill in place and commit together; `None` if the ring is full.
@@ -102,6 +111,19 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         self.memory.refused().load(Ordering::Relaxed) as u64
     }
 
+    /// The most samples that waited at once, through all of the ring's life: how large it has to be. Counted whenever the
+    /// consumer takes one, and when there was no room.
+    pub fn high_water(&self) -> u64 {
+        self.memory.high_water().load(Ordering::Relaxed) as u64
+    }
+
+    /// Whether the consumer is gone, or has not come yet: whatever is written then waits for a successor. In shared
+    /// memory also if its process was killed; this asks the kernel there.
+    pub fn is_abandoned(&self) -> bool {
+        let is_here = || self.memory.consumer_is_here.load(order::end_leave_load()) != 0;
+        !self.memory.is_opposite_alive().unwrap_or_else(is_here)
+    }
+
     #[inline(always)]
     pub(super) fn publish(&mut self, steps: &mut impl Steps) {
         self.state.publish(&*self.memory, steps);
@@ -117,8 +139,18 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
     }
 }
 
+impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
+    for Producer<T, N, P, H>
+{
+    fn drop(&mut self) {
+        self.memory
+            .producer_is_here
+            .store(0, order::end_leave_store());
+    }
+}
+
 /// A slot being filled. [`commit`](Self::commit) gives it to the consumer; dropping it is as if it had never been taken.
-pub struct WriteSlot<'a, T, const N: usize, P: Policy, H> {
+pub struct WriteSlot<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     producer: &'a mut Producer<T, N, P, H>,
     frame: MutPtr<Frame<T>>,
 }
@@ -148,16 +180,20 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     }
 }
 
-impl<T, const N: usize, P: Policy, H> Deref for WriteSlot<'_, T, N, P, H> {
+impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Deref
+    for WriteSlot<'_, T, N, P, H>
+{
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
-        &unsafe { self.frame.deref() }.value
+        // SAFETY: the slot is free, so it is the producer's, which this guard borrows. Shared, as the guard is here.
+        &unsafe { self.frame.shared() }.value
     }
 }
 
-impl<T, const N: usize, P: Policy, H> DerefMut for WriteSlot<'_, T, N, P, H> {
+impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> DerefMut
+    for WriteSlot<'_, T, N, P, H>
+{
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the slot is free, so it is the producer's, which this guard borrows.

@@ -14,7 +14,7 @@
 
 use crate::order;
 use crate::steps::Steps;
-use crate::sync::{AtomicMark, Ordering, Word};
+use crate::sync::{AtomicCounter, AtomicMark, Ordering, Word};
 
 const FREE: Word = 0;
 const READY: Word = 1;
@@ -40,6 +40,8 @@ pub(crate) trait Memory {
     fn head(&self) -> &AtomicMark;
     fn lost(&self) -> &AtomicMark;
     fn refused(&self) -> &AtomicMark;
+    /// The most samples that waited at once.
+    fn high_water(&self) -> &AtomicCounter;
 }
 
 #[inline(always)]
@@ -52,10 +54,13 @@ fn after<M: Memory>(memory: &M, slot: usize) -> usize {
 }
 
 /// The slot and the position of the newest sample that was ever in the ring, from the marks; position 0 if none was.
+///
+/// For a producer that takes over. Positions are told by producers alone, all before its time; a consumer leaves them
+/// as they are, so a mark of any age will do, and there is nothing to acquire.
 fn newest<M: Memory>(memory: &M) -> (usize, Word) {
     let mut newest = (memory.slots() - 1, 0);
     for slot in 0..memory.slots() {
-        let mark = memory.mark(slot).load(Ordering::Acquire);
+        let mark = memory.mark(slot).load(Ordering::Relaxed);
         if mark != 0 && (newest.1 == 0 || is_from(mark >> 2, newest.1)) {
             newest = (slot, mark >> 2);
         }
@@ -80,14 +85,23 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
     pub(crate) fn attach<M: Memory>(memory: &M, mut book: Book) -> Self {
         let (slot, newest) = newest(memory);
         if M::DROPS {
+            let capacity = memory.capacity();
+            let oldest = newest.wrapping_sub(capacity as Word).wrapping_add(1);
             for slot in 0..memory.slots() {
-                let mark = memory.mark(slot).load(Ordering::Acquire);
-                if mark & STATE == READY {
-                    book.as_mut()[(mark >> 2) as usize % memory.capacity()] = slot as u32;
+                let mark = memory.mark(slot).load(Ordering::Relaxed);
+                let position = mark >> 2;
+                if mark & STATE != READY {
+                } else if is_from(position, oldest) {
+                    book.as_mut()[position as usize % capacity] = slot as u32;
+                } else {
+                    // A producer died after it gave a sample and before it dropped the one that this was to replace.
+                    drop_unread(memory, slot, position);
                 }
             }
             // The head moves after the mark, so a producer may have died between the two.
-            memory.head().store(newest, Ordering::Release);
+            memory
+                .head()
+                .store(newest, order::ring_takeover_head_store());
         }
         let position = newest.wrapping_add(1);
         ProducerState {
@@ -108,13 +122,17 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         if memory.mark(self.slot).load(order::ring_free_load()) & STATE == FREE {
             return Some(self.slot);
         }
-        if M::DROPS && self.find_free(memory) {
+        if M::DROPS && (self.find_free(memory) || self.make_room(memory) || self.find_free(memory))
+        {
             return Some(self.slot);
         }
         let refused = memory.refused().load(Ordering::Relaxed);
         memory
             .refused()
             .store(refused.wrapping_add(1), Ordering::Relaxed);
+        if !M::DROPS {
+            saw_waiting(memory, memory.capacity());
+        }
         None
     }
 
@@ -138,10 +156,40 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         is_free.then_some(self.slot)
     }
 
+    /// Drops the oldest sample, for its slot: a reader holds so many that no other slot is left.
+    ///
+    /// All samples that can be dropped are in the book, which has the last ones up to the capacity. If each of them was
+    /// claimed before it could be dropped, then so many are being read that others were given back.
+    #[cold]
+    fn make_room<M: Memory>(&mut self, memory: &M) -> bool {
+        let capacity = memory.capacity();
+        for age in (1..=capacity).rev() {
+            let page = (self.page + capacity - age) % capacity;
+            let slot = self.book.as_ref()[page] as usize % memory.slots();
+            let position = self.position.wrapping_sub(age as Word);
+            if drop_unread(memory, slot, position) {
+                self.slot = slot;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a slot can be had, be it by dropping what is in it.
+    pub(crate) fn has_room<M: Memory>(&mut self, memory: &M) -> bool {
+        self.free_ahead(memory).is_some()
+            || M::DROPS
+                && (self.find_free(memory)
+                    || (0..memory.slots())
+                        .any(|slot| memory.mark(slot).load(Ordering::Relaxed) & STATE == READY))
+    }
+
     /// Goes past the slots that are being read.
     ///
-    /// Twice around: the first time a slot may still look as if it were being read that was given back. But then
-    /// another one looks so too, and to have seen that is to see the first one given back, the second time around.
+    /// Twice around: the first time a slot may still look as if it were being read that was given back. But a reader
+    /// holds no more than the capacity at once, and there are two slots more. So if all look as if they were being read,
+    /// the one that was taken last was taken after others were given back, and to have seen that is to see those free,
+    /// the second time around.
     #[cold]
     pub(crate) fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
         for _ in 0..2 * memory.slots() {
@@ -165,25 +213,12 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         if M::DROPS {
             let capacity = memory.capacity();
             let oldest = core::mem::replace(&mut self.book.as_mut()[self.page], self.slot as u32);
-            let oldest = memory.mark(oldest as usize % memory.slots());
+            let oldest = oldest as usize % memory.slots();
             let position = self.position.wrapping_sub(capacity as Word);
             if steps.stop() {
                 return;
             }
-            // Nothing to acquire: the consumer has not touched what is still ready.
-            if oldest.load(Ordering::Relaxed) == mark(position, READY)
-                && oldest
-                    .compare_exchange(
-                        mark(position, READY),
-                        mark(position, FREE),
-                        order::ring_drop(),
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-            {
-                let lost = memory.lost().load(Ordering::Relaxed);
-                memory.lost().store(lost.wrapping_add(1), Ordering::Relaxed);
-            }
+            drop_unread(memory, oldest, position);
             self.page = if self.page + 1 == capacity {
                 0
             } else {
@@ -196,6 +231,35 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         }
         self.position = self.position.wrapping_add(1);
         self.slot = after(memory, self.slot);
+    }
+}
+
+/// Drops a sample if nobody has read it, or is reading it; whether it was there.
+#[inline(always)]
+fn drop_unread<M: Memory>(memory: &M, slot: usize, position: Word) -> bool {
+    let slot = memory.mark(slot);
+    let (ready, free) = (mark(position, READY), mark(position, FREE));
+    // Nothing to acquire: the consumer has not touched what is still ready.
+    let is_dropped = slot.load(Ordering::Relaxed) == ready
+        && slot
+            .compare_exchange(ready, free, order::ring_drop(), Ordering::Relaxed)
+            .is_ok();
+    if is_dropped {
+        let lost = memory.lost().load(Ordering::Relaxed);
+        memory.lost().store(lost.wrapping_add(1), Ordering::Relaxed);
+        saw_waiting(memory, memory.capacity());
+    }
+    is_dropped
+}
+
+/// Notes how many samples waited at once.
+#[inline(always)]
+fn saw_waiting<M: Memory>(memory: &M, count: usize) {
+    // A look first: this is called all the time by a ring that drops all the time, and both ends write it.
+    if (memory.high_water().load(Ordering::Relaxed) as usize) < count {
+        memory
+            .high_water()
+            .fetch_max(count as Word, Ordering::Relaxed);
     }
 }
 
@@ -218,18 +282,27 @@ pub(crate) struct ConsumerState {
     gone_past: usize,
     /// Samples that were dropped before those; nobody was told of them either.
     missed_before: Word,
+    /// The most samples that were seen to wait at once.
+    #[cfg(not(loom))]
+    most_waiting: usize,
+    /// Whether the last look found nothing, and whether the last sample was found after such a look.
+    #[cfg(not(loom))]
+    was_empty: bool,
+    #[cfg(not(loom))]
+    is_first: bool,
 }
 
 impl ConsumerState {
     /// Takes over from a consumer that is gone, or starts.
     pub(crate) fn attach<M: Memory>(memory: &M) -> Self {
         for slot in 0..memory.slots() {
-            let found = memory.mark(slot).load(Ordering::Acquire);
+            // What is being read was marked by consumers alone, all before this one's time: nothing to acquire.
+            let found = memory.mark(slot).load(Ordering::Relaxed);
             if found & STATE == READING {
                 // A consumer died while it read this: nobody has it now.
                 memory
                     .mark(slot)
-                    .store(mark(found >> 2, FREE), Ordering::Release);
+                    .store(mark(found >> 2, FREE), order::ring_takeover_free_store());
             }
         }
         // A producer that refuses can only go on until the ring is full, and each of its steps adds to the marks: a
@@ -254,7 +327,7 @@ impl ConsumerState {
         let mut newest = (memory.slots() - 1, 0);
         let mut sum: Word = 0;
         for slot in 0..memory.slots() {
-            let mark = memory.mark(slot).load(Ordering::Acquire);
+            let mark = memory.mark(slot).load(order::ring_takeover_load());
             let position = mark >> 2;
             sum = sum.wrapping_add(mark);
             if mark & STATE == READY && oldest.is_none_or(|(_, best)| is_from(best, position)) {
@@ -272,6 +345,12 @@ impl ConsumerState {
             slot,
             gone_past: 0,
             missed_before: 0,
+            #[cfg(not(loom))]
+            most_waiting: 0,
+            #[cfg(not(loom))]
+            was_empty: false,
+            #[cfg(not(loom))]
+            is_first: false,
         };
         (state, sum)
     }
@@ -282,6 +361,7 @@ impl ConsumerState {
         let expected = mark(self.position, READY);
         if !M::DROPS {
             if memory.mark(self.slot).load(order::ring_ready_load()) != expected {
+                self.found_nothing();
                 return None;
             }
             return Some(self.took(memory, self.slot, self.position));
@@ -289,7 +369,19 @@ impl ConsumerState {
         if Self::claim_at(memory, self.slot, self.position) {
             return Some(self.took(memory, self.slot, self.position));
         }
-        self.claim_elsewhere(memory)
+        let found = self.claim_elsewhere(memory);
+        if found.is_none() {
+            self.found_nothing();
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn found_nothing(&mut self) {
+        #[cfg(not(loom))]
+        {
+            self.was_empty = true;
+        }
     }
 
     /// Takes the newest sample and gives older ones back unread; also says how many those were.
@@ -387,11 +479,60 @@ impl ConsumerState {
         }
         self.position = position.wrapping_add(1);
         self.slot = after(memory, slot);
+        #[cfg(not(loom))] // a statistic, whose loads would make the models explode
+        self.count_waiting(memory, slot, position);
         Claim {
             slot,
             position,
             missed,
         }
+    }
+
+    /// Counts how many samples wait, from the one that was just taken on, if they are more than ever before.
+    ///
+    /// They wait in a row. So there are more than ever before if the one is there that would be that many after this
+    /// one. Not after a look that found nothing: the producer is then most likely at work on the next slot, and a look at
+    /// it would hold it up. The next sample makes up for that, and counts this one too.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn count_waiting<M: Memory>(&mut self, memory: &M, slot: usize, position: Word) {
+        let before = usize::from(self.is_first);
+        self.is_first = core::mem::take(&mut self.was_empty);
+        let most = self.most_waiting;
+        if most >= memory.capacity() || (self.is_first && most > 0) {
+            return;
+        }
+        // So many after this one; the first is the one that was just taken.
+        let distance = most.saturating_sub(before);
+        let mut ahead = slot + distance;
+        if ahead >= memory.slots() {
+            ahead -= memory.slots();
+        }
+        let expected = mark(position.wrapping_add(distance as Word), READY);
+        if distance == 0 || memory.mark(ahead).load(Ordering::Relaxed) == expected {
+            self.count_more_waiting(memory, slot, position, before);
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[cold]
+    fn count_more_waiting<M: Memory>(
+        &mut self,
+        memory: &M,
+        slot: usize,
+        position: Word,
+        before: usize,
+    ) {
+        let (mut slot, mut count) = (after(memory, slot), 1);
+        while count + before < memory.capacity() {
+            let expected = mark(position.wrapping_add(count as Word), READY);
+            if memory.mark(slot).load(Ordering::Relaxed) != expected {
+                break;
+            }
+            (slot, count) = (after(memory, slot), count + 1);
+        }
+        self.most_waiting = self.most_waiting.max(count + before);
+        saw_waiting(memory, self.most_waiting);
     }
 
     /// Gives the slot back to the producer.

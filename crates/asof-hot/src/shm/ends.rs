@@ -3,14 +3,17 @@
 #![allow(clippy::type_complexity)] // the ends' types say all that they are
 
 use core::time::Duration;
+use std::string::String;
 
 use super::{Claimed, Mapped, Role, Segment, SegmentLayout, Shared, ShmError};
+use crate::broadcast::{Broadcast, BroadcastProducer, BroadcastReader};
 use crate::latch::{EventLatch, Observer, Resetter, Trigger};
 use crate::latest::{Latest, LatestReader, LatestWriter};
 use crate::mux::{Lock, Mux, MuxDirector, MuxLock, MuxOutput, MuxSource, Source};
 use crate::plain::{Plain, TypeName};
 use crate::ring::{Consumer, DropOldest, Policy, Producer, Refuse, Ring};
 use crate::snapshot::{Snapshot, SnapshotReader, SnapshotWriter};
+use crate::tiles::TileWriter;
 
 /// The layout of a structure `S` of values `T`.
 fn layout<S, T: Plain>(kind: u32, counts: [usize; 3]) -> SegmentLayout {
@@ -21,6 +24,7 @@ fn layout<S, T: Plain>(kind: u32, counts: [usize; 3]) -> SegmentLayout {
         size: size_of::<T>() as u64,
         align: align_of::<T>() as u64,
         total: size_of::<S>() as u64,
+        shape: T::SHAPE,
     }
 }
 
@@ -100,6 +104,45 @@ where
     }
 }
 
+// SAFETY: atomics and plain values in C's layout; zeros are a ring that was never used.
+unsafe impl<T: Plain, const N: usize, const R: usize> Shared for Broadcast<T, N, R> {
+    type Config = ();
+    fn layout() -> SegmentLayout {
+        layout::<Self, T>(7, [N, R, 0])
+    }
+    unsafe fn init(_place: *mut Self, (): ()) {}
+}
+
+impl<T: Plain, const N: usize, const R: usize> Segment<Broadcast<T, N, R>> {
+    /// The producer.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives.
+    pub fn producer(
+        &self,
+    ) -> Result<BroadcastProducer<T, N, R, Claimed<Broadcast<T, N, R>>>, ShmError> {
+        let claimed = self.claim(Role::WRITER)?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { BroadcastProducer::attach(claimed) })
+    }
+
+    /// The how-manieth reader, from 0 on.
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another with this number lives, [`ShmError::NoSuchEnd`].
+    pub fn reader(
+        &self,
+        number: usize,
+    ) -> Result<BroadcastReader<T, N, R, Claimed<Broadcast<T, N, R>>>, ShmError> {
+        if number >= R {
+            return Err(ShmError::NoSuchEnd { number, count: R });
+        }
+        let claimed = self.claim(Role::reader(number))?;
+        // SAFETY: the claim is on this end, so no other is alive.
+        Ok(unsafe { BroadcastReader::attach(claimed, number) })
+    }
+}
+
 // SAFETY: atomics and plain values in C's layout; zeros are a snapshot that was never published.
 unsafe impl<T: Plain, const R: usize> Shared for Snapshot<T, R> {
     type Config = ();
@@ -118,6 +161,25 @@ impl<T: Plain, const R: usize> Segment<Snapshot<T, R>> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
         Ok(unsafe { SnapshotWriter::attach(claimed) })
+    }
+
+    /// The writer, by tiles of `tile` cells: an edit costs as much as the tiles that it touches, where
+    /// [`SnapshotWriter::edit`] copies the whole value. For values that are rows of cells, such as `[u8; 1 << 20]`, or
+    /// that have one (`AsRef`, `AsMut`).
+    ///
+    /// # Errors
+    /// [`ShmError::Taken`] while another lives, [`ShmError::Invalid`] if a tile has no cell.
+    pub fn tile_writer<C: Plain>(
+        &self,
+        tile: usize,
+    ) -> Result<TileWriter<C, R, T, Claimed<Snapshot<T, R>>>, ShmError>
+    where
+        T: AsRef<[C]> + AsMut<[C]>,
+    {
+        if tile == 0 {
+            return Err(ShmError::Invalid("a tile has at least one cell".into()));
+        }
+        Ok(TileWriter::over(self.writer()?, tile))
     }
 
     /// The how-manieth reader, from 0 on.
@@ -147,6 +209,44 @@ unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
         // SAFETY: the caller's promise.
         unsafe { place.write(Mux::new(sources, locks)) }
     }
+    fn disagreement(&self, (sources, locks): &Self::Config) -> Option<String> {
+        let (made_sources, made_locks) = self.settings();
+        disagreement((&made_sources, &made_locks), (sources, locks))
+    }
+}
+
+/// In what the settings of a mux differ.
+pub(crate) fn disagreement(
+    (made_sources, made_locks): (&[Source], &[Lock]),
+    (sources, locks): (&[Source], &[Lock]),
+) -> Option<String> {
+    for (number, (made, asked)) in made_sources.iter().zip(sources).enumerate() {
+        if made != asked {
+            let (there, here) = (made.timeout(), asked.timeout());
+            return Some(std::format!(
+                "source {number} has a timeout of {there:?} there, {here:?} here"
+            ));
+        }
+    }
+    for (number, (made, asked)) in made_locks.iter().zip(locks).enumerate() {
+        if made.masks() != asked.masks() {
+            let (there, here) = (made.masks(), asked.masks());
+            return Some(std::format!(
+                "lock {number} keeps {there} sources down there, {here} here"
+            ));
+        }
+        if made != asked {
+            let (there, here) = (span(made.heartbeat()), span(asked.heartbeat()));
+            return Some(std::format!(
+                "lock {number} has a heartbeat of {there} there, {here} here"
+            ));
+        }
+    }
+    None
+}
+
+fn span(span: Option<Duration>) -> String {
+    span.map_or_else(|| "none".into(), |span| std::format!("{span:?}"))
 }
 
 impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
@@ -189,6 +289,16 @@ impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
         Ok(unsafe { MuxDirector::attach(claimed) })
     }
 
+    /// Whether the end of a source, from 0 on, is held by a process that is alive.
+    pub fn is_source_alive(&self, number: usize) -> bool {
+        number < S && self.mapping.is_claimed(Role::source(number))
+    }
+
+    /// Whether the end of a lock, from 0 on, is held by a process that is alive.
+    pub fn is_lock_alive(&self, number: usize) -> bool {
+        number < K && self.mapping.is_claimed(Role::lock(number))
+    }
+
     /// One more reader.
     pub fn output(&self) -> MuxOutput<T, S, K, Mapped<Mux<T, S, K>>> {
         MuxOutput::attach(self.handle())
@@ -201,12 +311,20 @@ unsafe impl Shared for EventLatch {
     fn layout() -> SegmentLayout {
         SegmentLayout {
             type_name: TypeName::new("Event"),
+            shape: 0,
             ..layout::<Self, u64>(6, [0; 3])
         }
     }
     unsafe fn init(place: *mut Self, silence: Option<Duration>) {
         // SAFETY: the caller's promise.
         unsafe { place.write(EventLatch::new(silence)) }
+    }
+    fn disagreement(&self, silence: &Option<Duration>) -> Option<String> {
+        let (there, here) = (self.silence(), EventLatch::new(*silence).silence());
+        (there != here).then(|| {
+            let (there, here) = (span(there), span(here));
+            std::format!("the sensor's heartbeat is {there} there, {here} here")
+        })
     }
 }
 

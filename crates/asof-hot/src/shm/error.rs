@@ -55,7 +55,8 @@ pub enum ShmError {
     },
     /// It holds another structure, or other values.
     #[error(
-        "segment '{name}' holds {found:?}, this process expects {expected:?}: make both the same, then remove the segment"
+        "segment '{name}' holds {found}, this process expects {expected}: {}",
+        advice(name, found, expected)
     )]
     Mismatch {
         /// Its name.
@@ -64,6 +65,25 @@ pub enum ShmError {
         found: Box<SegmentLayout>,
         /// What was asked for.
         expected: Box<SegmentLayout>,
+    },
+    /// It was made with other settings: of timeouts, locks, or silence, on which a robot's safety depends.
+    #[error(
+        "segment '{name}' was made with other settings than this process asks for ({what}): make both the same and \
+         remove the segment, or open it as it is"
+    )]
+    Settings {
+        /// Its name.
+        name: String,
+        /// What differs, and how.
+        what: String,
+    },
+    /// It belongs to another user.
+    #[error(
+        "segment '{name}' may not be opened by this user: whoever makes it can let others in by its permissions, such as 0o660"
+    )]
+    NotAllowed {
+        /// Its name.
+        name: String,
     },
     /// Another end of this kind is alive.
     #[error(
@@ -89,4 +109,25 @@ pub enum ShmError {
         /// What came back.
         source: std::io::Error,
     },
+}
+
+/// What to do about a segment that holds something else.
+fn advice(name: &str, found: &SegmentLayout, expected: &SegmentLayout) -> String {
+    let is_same_struct = found.kind == expected.kind && found.type_name == expected.type_name;
+    let remove = std::format!(
+        "remove the segment (asof_hot::shm::remove(\"{name}\"), asof::remove(\"{name}\") or rm /dev/shm/{name})"
+    );
+    if is_same_struct && found.counts == expected.counts {
+        let type_name = found.type_name;
+        return std::format!(
+            "the struct {type_name} has changed. Build all programs that use it from the same declaration, stop those \
+             that run, then {remove}"
+        );
+    }
+    if is_same_struct {
+        return std::format!(
+            "say the same numbers in all programs, stop those that run, then {remove}"
+        );
+    }
+    std::format!("use another name for one of them; or, if what is there is not needed, {remove}")
 }

@@ -1,5 +1,6 @@
 //! Files in shared memory, their locks, and their mappings: all system calls of this module.
 
+use core::ops::Range;
 use std::ffi::CString;
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -48,30 +49,43 @@ fn named(path: &str, error: ShmError) -> ShmError {
         ShmError::System { source, .. } if source.raw_os_error() == Some(libc::EEXIST) => {
             ShmError::AlreadyThere { name: name() }
         }
+        ShmError::System { source, .. } if source.raw_os_error() == Some(libc::EACCES) => {
+            ShmError::NotAllowed { name: name() }
+        }
         other => other,
     }
 }
 
 impl File {
-    pub(crate) fn create_new(path: &str) -> Result<Self, ShmError> {
-        Self::open_flags(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+    pub(crate) fn create_new(path: &str, permissions: u32) -> Result<Self, ShmError> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        Self::open_flags(path, flags, permissions)
     }
 
-    pub(crate) fn open_or_create(path: &str) -> Result<Self, ShmError> {
-        Self::open_flags(path, libc::O_RDWR | libc::O_CREAT)
+    pub(crate) fn open_or_create(path: &str, permissions: u32) -> Result<Self, ShmError> {
+        Self::open_flags(path, libc::O_RDWR | libc::O_CREAT, permissions)
     }
 
     pub(crate) fn open(path: &str, access: Access) -> Result<Self, ShmError> {
         match access {
-            Access::Read => Self::open_flags(path, libc::O_RDONLY),
-            Access::ReadWrite => Self::open_flags(path, libc::O_RDWR),
+            Access::Read => Self::open_flags(path, libc::O_RDONLY, 0),
+            Access::ReadWrite => Self::open_flags(path, libc::O_RDWR, 0),
         }
     }
 
-    fn open_flags(path: &str, flags: libc::c_int) -> Result<Self, ShmError> {
+    /// Sets the permissions of a file that was made with them: the process's mask has taken some away.
+    pub(crate) fn permit(&self, permissions: u32) -> Result<(), ShmError> {
+        // SAFETY: the call takes integers only.
+        if unsafe { libc::fchmod(self.fd.as_raw_fd(), permissions) } != 0 {
+            return Err(failed("setting the permissions"));
+        }
+        Ok(())
+    }
+
+    fn open_flags(path: &str, flags: libc::c_int, permissions: u32) -> Result<Self, ShmError> {
         let path_c = c_path(path)?;
         // SAFETY: the path ends with a zero and lives through the call. (The call also sets close-on-exec.)
-        let fd = unsafe { libc::shm_open(path_c.as_ptr(), flags, 0o600) };
+        let fd = unsafe { libc::shm_open(path_c.as_ptr(), flags, permissions) };
         if fd < 0 {
             return Err(named(path, failed("opening")));
         }
@@ -133,19 +147,19 @@ impl File {
 
     /// Locks a role, or gives it up; never waits. Whether that worked; if not, the system has the error.
     fn set_lock(&self, role: Role, kind: libc::c_int) -> bool {
-        let mut lock = File::role_lock(role, kind);
+        let mut lock = File::role_lock(role.0..role.0 + 1, kind);
         // SAFETY: the lock lives through the call.
         unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
     }
 
-    /// A lock on the byte that stands for a role.
-    fn role_lock(role: Role, kind: libc::c_int) -> libc::flock {
+    /// A lock on the bytes that stand for roles.
+    fn role_lock(roles: Range<u16>, kind: libc::c_int) -> libc::flock {
         // SAFETY: a flock of zeros is a flock.
         let mut lock: libc::flock = unsafe { core::mem::zeroed() };
         lock.l_type = kind as _;
         lock.l_whence = libc::SEEK_SET as _;
-        lock.l_start = libc::off_t::from(role.0);
-        lock.l_len = 1;
+        lock.l_start = libc::off_t::from(roles.start);
+        lock.l_len = libc::off_t::from(roles.end - roles.start);
         lock
     }
 }
@@ -162,7 +176,7 @@ impl Drop for WholeLock<'_> {
 /// An end that is claimed: as long as this lives, and the process.
 pub(crate) struct Claim {
     file: File,
-    role: Role,
+    pub(crate) role: Role,
     /// The process that claimed it. Its copies have this too, and the same lock.
     owner: u32,
 }
@@ -251,13 +265,31 @@ impl Mapping {
         }
     }
 
-    /// Whether a process that is alive holds an end.
-    pub(crate) fn is_claimed(&self, role: Role) -> bool {
-        let mut lock = File::role_lock(role, libc::F_RDLCK);
+    /// Whether a process that is alive holds one of these ends; none of none.
+    pub(crate) fn is_any_claimed(&self, roles: Range<u16>) -> bool {
+        if roles.is_empty() {
+            return false;
+        }
+        let mut lock = File::role_lock(roles, libc::F_RDLCK);
         // SAFETY: the lock lives through the call, which fills it.
         let result =
             unsafe { libc::fcntl(self.file.fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// Whether a process that is alive holds an end.
+    pub(crate) fn is_claimed(&self, role: Role) -> bool {
+        self.is_any_claimed(role.0..role.0 + 1)
+    }
+
+    /// Whether a process that is alive holds an end that writes, or one of them.
+    pub(crate) fn is_writer_alive(&self) -> bool {
+        self.is_any_claimed(self.header().held.writers())
+    }
+
+    /// Whether a process that is alive holds an end that reads, or one of them, where such ends are claimed.
+    pub(crate) fn is_reader_alive(&self) -> bool {
+        self.is_any_claimed(self.header().held.readers())
     }
 }
 

@@ -37,13 +37,15 @@ use crate::plain::TypeName;
 use crate::stamp::Stamp;
 use crate::wait::{Notifier, Signal, Sleeper};
 
+#[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
+pub(crate) use ends::disagreement;
 pub use error::ShmError;
 use mapping::{Access, File, Mapping};
 
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"asof-hot";
 /// Changes whenever the header or a structure is laid out differently.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 /// Where the structure begins: a page of its own, so that no alignment is too large.
 pub(crate) const BODY: usize = 4096;
 
@@ -62,13 +64,18 @@ pub unsafe trait Shared: Sized + Sync {
     /// # Safety
     /// `place` is valid for writing, and nobody else has it.
     unsafe fn init(place: *mut Self, config: Self::Config);
+    /// In what the structure that is there differs from one that would be made now, in words; `None` if in nothing.
+    fn disagreement(&self, config: &Self::Config) -> Option<String> {
+        let _ = config;
+        None
+    }
 }
 
 /// What a segment holds: both sides must say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SegmentLayout {
-    /// Which structure: 1 latest, 2 ring, 3 ring that drops, 4 snapshot, 5 mux, 6 latch.
+    /// Which structure: 1 latest, 2 ring, 3 ring that drops, 4 snapshot, 5 mux, 6 latch, 7 broadcast ring.
     pub kind: u32,
     /// Numbers that the structure was made with: slots, readers, sources and locks.
     pub counts: [u32; 3],
@@ -80,6 +87,65 @@ pub struct SegmentLayout {
     pub align: u64,
     /// The size of the whole structure in bytes.
     pub total: u64,
+    /// What the fields of a value are, see [`Plain::SHAPE`](crate::Plain::SHAPE); 0 where nobody knows.
+    pub shape: u64,
+}
+
+impl SegmentLayout {
+    /// Whether one who expects this may use that.
+    fn fits(&self, held: &SegmentLayout) -> bool {
+        let is_shape_fine = self.shape == 0 || held.shape == 0 || self.shape == held.shape;
+        let of = |layout: &SegmentLayout| SegmentLayout {
+            shape: 0,
+            ..*layout
+        };
+        is_shape_fine && of(self) == of(held)
+    }
+
+    /// The ends that write.
+    fn writers(&self) -> core::ops::Range<u16> {
+        match self.kind {
+            5 => roles(Role::source(0), self.counts[0]),
+            _ => roles(Role::WRITER, 1),
+        }
+    }
+
+    /// The ends that read, as far as they are claimed.
+    fn readers(&self) -> core::ops::Range<u16> {
+        match self.kind {
+            1 | 5 => 0..0,
+            4 => roles(Role::reader(0), self.counts[0]),
+            7 => roles(Role::reader(0), self.counts[1]),
+            _ => roles(Role::READER, 1),
+        }
+    }
+}
+
+/// So many roles in a row; of what another process wrote, so it may be anything.
+fn roles(first: Role, count: u32) -> core::ops::Range<u16> {
+    first.0..first.0 + count.min(1000) as u16
+}
+
+impl core::fmt::Display for SegmentLayout {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [first, second, _] = self.counts;
+        match self.kind {
+            1 => write!(f, "a latest value with {first} slots"),
+            2 => write!(f, "a ring of {first} slots that refuses"),
+            3 => write!(f, "a ring of {first} slots that drops its oldest"),
+            4 => write!(f, "a snapshot for {first} readers"),
+            5 => write!(f, "a mux of {first} sources and {second} locks"),
+            6 => write!(f, "an event latch"),
+            7 => write!(f, "a broadcast ring of {first} slots for {second} readers"),
+            kind => write!(f, "a structure of kind {kind}"),
+        }?;
+        let (name, size, align) = (self.type_name, self.size, self.align);
+        write!(f, " of {name} ({size} bytes, aligned to {align}")?;
+        if self.shape != 0 {
+            write!(f, ", fields {:016x}", self.shape)?;
+        }
+        f.write_str(")")
+    }
 }
 
 /// The beginning of a segment.
@@ -136,37 +202,155 @@ pub(crate) fn path(name: &str) -> Result<String, ShmError> {
 /// How to come by a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
-    Create,
+    Create(SegmentOptions),
     Open,
     OpenReadOnly,
-    OpenOrCreate,
+    OpenOrCreate(SegmentOptions),
 }
 
-/// Opens or makes a segment of the given layout; `init` makes the structure where the segment is new.
+/// What is made where a segment is new, and compared where it is not.
+pub(crate) trait Make {
+    /// # Safety
+    /// The place is new, all zeros, as large as the layout says, and nobody else has it.
+    unsafe fn init(self, place: *mut u8);
+    /// In what the structure that is there differs from one that would be made, in words; `None` if in nothing.
+    ///
+    /// # Safety
+    /// The place is that of a finished segment of the layout.
+    unsafe fn disagreement(&self, place: *const u8) -> Option<String>;
+}
+
+/// Structures that are made of zeros.
+impl Make for () {
+    unsafe fn init(self, _place: *mut u8) {}
+    unsafe fn disagreement(&self, _place: *const u8) -> Option<String> {
+        None
+    }
+}
+
+/// A structure, by what it is made of.
+struct Made<S: Shared>(S::Config);
+
+impl<S: Shared> Make for Made<S> {
+    unsafe fn init(self, place: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { S::init(place.cast(), self.0) }
+    }
+    unsafe fn disagreement(&self, place: *const u8) -> Option<String> {
+        // SAFETY: the caller's promise.
+        let there = unsafe { &*place.cast::<S>() };
+        there.disagreement(&self.0)
+    }
+}
+
+/// How a segment is made.
+///
+/// ```
+/// use asof_hot::{Latest, shm::{SegmentOptions, remove}};
+///
+/// # fn main() -> Result<(), asof_hot::shm::ShmError> {
+/// # let name = format!("asof-hot-doc-options-{}", std::process::id());
+/// // For all users of the group that this process has.
+/// let options = SegmentOptions::new().permissions(0o660);
+/// let segment = options.open_or_create::<Latest<f64>>(&name, ())?;
+/// # drop(segment);
+/// # remove(&name)
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentOptions {
+    permissions: u32,
+}
+
+impl Default for SegmentOptions {
+    fn default() -> Self {
+        SegmentOptions { permissions: 0o600 }
+    }
+}
+
+impl SegmentOptions {
+    /// For this user alone.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who may open the segment, as the bits of a file's mode: of the owner, the group, all. Whoever may only read can
+    /// have the ends that only load ([`Segment::open_read_only`]); all others need to read and write. The process's
+    /// `umask` takes nothing away.
+    #[must_use]
+    pub fn permissions(mut self, mode: u32) -> Self {
+        self.permissions = mode;
+        self
+    }
+
+    /// As [`Segment::create`].
+    ///
+    /// # Errors
+    /// As there, and [`ShmError::Invalid`] if the permissions are none.
+    pub fn create<S: Shared>(self, name: &str, config: S::Config) -> Result<Segment<S>, ShmError> {
+        let made = Made::<S>(config);
+        obtain(name, Opening::Create(self), &S::layout(), made).map(Segment::of)
+    }
+
+    /// As [`Segment::open_or_create`]; a segment that is there keeps its permissions.
+    ///
+    /// # Errors
+    /// As there, and [`ShmError::Invalid`] if the permissions are none.
+    pub fn open_or_create<S: Shared>(
+        self,
+        name: &str,
+        config: S::Config,
+    ) -> Result<Segment<S>, ShmError> {
+        let made = Made::<S>(config);
+        obtain(name, Opening::OpenOrCreate(self), &S::layout(), made).map(Segment::of)
+    }
+
+    pub(crate) fn check(self) -> Result<(), ShmError> {
+        if self.permissions & 0o600 == 0o600 && self.permissions <= 0o777 {
+            return Ok(());
+        }
+        Err(ShmError::Invalid(std::format!(
+            "permissions {:#o}: the owner has to read and write (0o600), and there are nine bits",
+            self.permissions
+        )))
+    }
+}
+
+/// Opens or makes a segment of the given layout.
 pub(crate) fn obtain(
     name: &str,
     opening: Opening,
     layout: &SegmentLayout,
-    init: impl FnOnce(*mut u8),
+    make: impl Make,
 ) -> Result<Mapping, ShmError> {
     let path = path(name)?;
     match opening {
-        Opening::Create => {
-            let file = File::create_new(&path)?;
+        Opening::Create(options) => {
+            options.check()?;
+            let file = File::create_new(&path, options.permissions)?;
             let _lock = file.lock_whole()?;
             if file.size()? != 0 {
                 // Another process came between, which opens or makes.
                 return Err(ShmError::AlreadyThere { name: name.into() });
             }
-            fill(&file, layout, init)
+            fill(&file, options, layout, make)
         }
-        Opening::OpenOrCreate => {
-            let file = File::open_or_create(&path)?;
+        Opening::OpenOrCreate(options) => {
+            options.check()?;
+            let file = File::open_or_create(&path, options.permissions)?;
             // While we hold the lock nobody else makes it, so that what is not ready now never will be.
             let _lock = file.lock_whole()?;
-            match map(name, &file, Access::ReadWrite, layout) {
-                Err(ShmError::Unfinished { .. }) => fill(&file, layout, init),
-                opened => opened,
+            let mapping = match map(name, &file, Access::ReadWrite, layout) {
+                Err(ShmError::Unfinished { .. }) => return fill(&file, options, layout, make),
+                opened => opened?,
+            };
+            // SAFETY: the segment is finished, and of this layout.
+            match unsafe { make.disagreement(mapping.base().add(BODY)) } {
+                Some(what) => Err(ShmError::Settings {
+                    name: name.into(),
+                    what,
+                }),
+                None => Ok(mapping),
             }
         }
         Opening::Open => open_with(name, &path, Access::ReadWrite, layout),
@@ -178,16 +362,18 @@ pub(crate) fn obtain(
 #[allow(clippy::cast_ptr_alignment)] // to a page
 fn fill(
     file: &File,
+    options: SegmentOptions,
     layout: &SegmentLayout,
-    init: impl FnOnce(*mut u8),
+    make: impl Make,
 ) -> Result<Mapping, ShmError> {
     let size = BODY + layout.total as usize;
+    file.permit(options.permissions)?;
     file.resize_to_zeros(size)?;
     let mapping = Mapping::new(file, size, Access::ReadWrite)?;
     let header = mapping.base().cast::<Header>();
     // SAFETY: the mapping is new, all zeros, large enough, aligned to a page, and not ready for anyone else.
     unsafe {
-        init(mapping.base().add(BODY));
+        make.init(mapping.base().add(BODY));
         (&raw mut (*header).magic).write(MAGIC);
         (&raw mut (*header).layout).write(LAYOUT);
         (&raw mut (*header).held).write(*layout);
@@ -234,7 +420,7 @@ fn map(
     let needed = BODY as u64 + expected.total;
     let mapping = map_segment(name, file, size, needed, access)?;
     let header = mapping.header();
-    if header.held != *expected || size < needed {
+    if !expected.fits(&header.held) || size < needed {
         return Err(ShmError::Mismatch {
             name: name.into(),
             found: std::boxed::Box::new(header.held),
@@ -283,9 +469,7 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// [`ShmError::AlreadyThere`], or what the system says.
     pub fn create(name: &str, config: S::Config) -> Result<Self, ShmError> {
-        // SAFETY: `obtain` gives the place of a new segment, as large as the layout says.
-        let init = |place: *mut u8| unsafe { S::init(place.cast(), config) };
-        obtain(name, Opening::Create, &S::layout(), init).map(Self::of)
+        SegmentOptions::new().create(name, config)
     }
 
     /// Opens a segment that is there.
@@ -293,7 +477,7 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// [`ShmError::NotThere`], [`ShmError::Mismatch`] if it holds something else, or what the system says.
     pub fn open(name: &str) -> Result<Self, ShmError> {
-        obtain(name, Opening::Open, &S::layout(), |_| ()).map(Self::of)
+        obtain(name, Opening::Open, &S::layout(), ()).map(Self::of)
     }
 
     /// Opens a segment to read only: the processor itself sees to it that nothing is written.
@@ -301,17 +485,21 @@ impl<S: Shared> Segment<S> {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_read_only(name: &str) -> Result<Self, ShmError> {
-        obtain(name, Opening::OpenReadOnly, &S::layout(), |_| ()).map(Self::of)
+        obtain(name, Opening::OpenReadOnly, &S::layout(), ()).map(Self::of)
     }
 
     /// Opens a segment, or makes it if it is not there; also if a process died while it made it.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// As for [`open`](Self::open), and [`ShmError::Settings`] if it is there with other settings: a timeout, a lock or
+    /// a silence is never what the other process believes it to be. [`open`](Self::open) takes it as it is.
     pub fn open_or_create(name: &str, config: S::Config) -> Result<Self, ShmError> {
-        // SAFETY: as in `create`.
-        let init = |place: *mut u8| unsafe { S::init(place.cast(), config) };
-        obtain(name, Opening::OpenOrCreate, &S::layout(), init).map(Self::of)
+        SegmentOptions::new().open_or_create(name, config)
+    }
+
+    /// The structure's settings and counters, where it has some; the ends are had from the segment.
+    pub fn structure(&self) -> Mapped<S> {
+        self.handle()
     }
 
     fn of(mapping: Mapping) -> Self {
@@ -321,17 +509,18 @@ impl<S: Shared> Segment<S> {
         }
     }
 
-    /// Whether the writing end (or producer, or trigger) is held by a process that is alive.
+    /// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a process that is alive.
     pub fn is_writer_alive(&self) -> bool {
-        self.mapping.is_claimed(Role::WRITER)
+        self.mapping.is_writer_alive()
     }
 
-    /// Whether the only reading end (consumer, resetter) is held by a process that is alive.
+    /// Whether the reading end (consumer, resetter), or one of them (of a snapshot, of a broadcast ring), is held by a
+    /// process that is alive. Ends that only load (of a latest value, of a mux, a latch's observers) are not counted.
     pub fn is_reader_alive(&self) -> bool {
-        self.mapping.is_claimed(Role::READER)
+        self.mapping.is_reader_alive()
     }
 
-    /// How many writers there were so far: a change means that one took over from another.
+    /// How many writers there were so far: a change means that one took over from another, or that a mux has one more.
     pub fn epoch(&self) -> u64 {
         self.mapping.header().epoch.load(Ordering::Acquire)
     }
@@ -391,7 +580,7 @@ impl<S: Shared> Segment<S> {
         self.writable()?;
         Ok(Claimed {
             mapped: self.handle(),
-            _claim: claim(&self.mapping, role)?,
+            claim: claim(&self.mapping, role)?,
         })
     }
 }
@@ -399,7 +588,7 @@ impl<S: Shared> Segment<S> {
 /// Claims an end; a writer that does begins a new epoch.
 pub(crate) fn claim(mapping: &Mapping, role: Role) -> Result<mapping::Claim, ShmError> {
     let claim = mapping.claim(role)?;
-    if role == Role::WRITER {
+    if mapping.header().held.writers().contains(&role.0) {
         mapping.header().epoch.fetch_add(1, Ordering::AcqRel);
     }
     Ok(claim)
@@ -455,7 +644,7 @@ unsafe impl<S> Handle for Mapped<S> {}
 /// What ends in shared memory hold, where there is only one of each.
 pub struct Claimed<S> {
     mapped: Mapped<S>,
-    _claim: mapping::Claim,
+    claim: mapping::Claim,
 }
 
 impl<S> Deref for Claimed<S> {
@@ -467,7 +656,17 @@ impl<S> Deref for Claimed<S> {
 }
 
 // SAFETY: as for what it holds.
-unsafe impl<S> Handle for Claimed<S> {}
+unsafe impl<S> Handle for Claimed<S> {
+    fn is_opposite_alive(&self) -> Option<bool> {
+        let mapping = &self.mapped.mapping;
+        let is_writer = mapping.header().held.writers().contains(&self.claim.role.0);
+        Some(if is_writer {
+            mapping.is_reader_alive()
+        } else {
+            mapping.is_writer_alive()
+        })
+    }
+}
 
 /// The signal of a segment.
 #[derive(Clone)]

@@ -283,6 +283,12 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         self.state.back
     }
 
+    /// The number of the buffer that was published last.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn front_number(&self) -> usize {
+        self.state.front
+    }
+
     /// Both buffers: the one published last, and the back one.
     #[cfg(feature = "alloc")]
     pub(crate) fn front_and_back(&mut self) -> (&T, &mut T) {

@@ -2,7 +2,7 @@
 
 use crate::order;
 use crate::stamp::Stamp;
-use crate::steps::{Steps, Whole};
+use crate::steps::Steps;
 use crate::sync::{AtomicMark, Ordering, Word};
 use crate::words::fetch_for_writing;
 
@@ -88,7 +88,9 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
             known,
         };
         for reader in 0..memory.readers() {
-            let mail = Mail(memory.mailbox(reader).load(Ordering::Acquire));
+            let mailbox = memory.mailbox(reader);
+            let mail = Mail(mailbox.load(order::snapshot_takeover_load()));
+            state.known.as_mut()[reader] = mail;
             let buffer = existing(memory, mail.offered());
             // SAFETY: the mailbox names it.
             let generation = unsafe { memory.generation_of(buffer) };
@@ -96,7 +98,12 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
                 (state.front, state.generation) = (buffer, generation);
             }
         }
-        state.offer_to_all(memory, state.front, &mut Whole);
+        // Only to those who were not offered it: to the others nothing is new, least of all before the first publication.
+        for reader in 0..memory.readers() {
+            if existing(memory, state.known.as_ref()[reader].offered()) != state.front {
+                state.known.as_mut()[reader] = offer(memory.mailbox(reader), state.front);
+            }
+        }
         state.back = state.unused(memory);
         state
     }
@@ -177,7 +184,8 @@ pub(crate) struct ReaderState {
 impl ReaderState {
     /// Takes over from a reader that is gone, with the buffer that it held, or starts.
     pub(crate) fn attach<M: Memory>(memory: &M, reader: usize) -> Self {
-        let mut mail = Mail(memory.mailbox(reader).load(Ordering::Acquire));
+        // What was taken was taken by a reader before this one's time, which had acquired it: nothing to acquire.
+        let mut mail = Mail(memory.mailbox(reader).load(Ordering::Relaxed));
         if mail.is_fresh() {
             // Which buffer is held is only certain once the offer is taken.
             mail = take(memory.mailbox(reader));

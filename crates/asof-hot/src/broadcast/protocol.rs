@@ -1,0 +1,317 @@
+//! The marks, and who may change them.
+//!
+//! A mark is a position (the how-manieth sample this is, from 1), a bit for each reader that reads it just now, and
+//! whether it can be read at all; 0 on a slot that was never used:
+//!
+//! ```text
+//!            producer commits              a reader begins, and ends
+//!     Free ───────────────────► Ready ◄────────────────────────────► Ready, with its bit
+//!      ▲                          │
+//!      └─ producer takes it back ─┘  when N newer ones are there and nobody reads it
+//! ```
+//!
+//! Readers take nothing from each other. A dead one leaves its bits, which its successor takes away; until then the slot
+//! is out of use, and there is one for each reader to spare.
+
+use crate::order;
+use crate::steps::Steps;
+use crate::sync::{AtomicCounter, AtomicMark, Ordering, Word};
+
+/// The most readers there can be: their bits and a position share a word.
+pub(crate) const MOST_READERS: usize = 16;
+
+const READY: Word = 1;
+const READERS: Word = 0xffff << 1;
+const POSITION: u32 = 17;
+
+const fn ready(position: Word) -> Word {
+    position << POSITION | READY
+}
+
+const fn bit(reader: usize) -> Word {
+    2 << reader
+}
+
+/// Whether a position lies at or after another; positions may wrap, but not by half of their range at once.
+const fn is_from(position: Word, start: Word) -> bool {
+    position.wrapping_sub(start) << POSITION <= Word::MAX / 2
+}
+
+pub(crate) trait Memory {
+    fn capacity(&self) -> usize;
+    fn readers(&self) -> usize;
+    /// One for each sample that is kept, one for each reader, and one that is being filled.
+    fn slots(&self) -> usize {
+        self.capacity() + self.readers() + 1
+    }
+    fn mark(&self, slot: usize) -> &AtomicMark;
+    fn head(&self) -> &AtomicMark;
+    /// The position that a reader wants next; 0 while there is none.
+    fn place(&self, reader: usize) -> &AtomicCounter;
+    fn refused(&self) -> &AtomicCounter;
+}
+
+fn after<M: Memory>(memory: &M, slot: usize) -> usize {
+    if slot + 1 == memory.slots() {
+        0
+    } else {
+        slot + 1
+    }
+}
+
+/// What the producer knows.
+pub(crate) struct ProducerState {
+    /// The position of the next sample.
+    position: Word,
+    /// Where it will go, if that slot can be had.
+    slot: usize,
+}
+
+impl ProducerState {
+    /// Takes over from a producer that is gone, or starts.
+    pub(crate) fn attach<M: Memory>(memory: &M) -> Self {
+        // Positions are told by producers alone, all before this one's time: a mark of any age will do.
+        let mut newest = (memory.slots() - 1, 0);
+        for slot in 0..memory.slots() {
+            let mark = memory.mark(slot).load(Ordering::Relaxed);
+            let position = mark >> POSITION;
+            if mark & READY != 0 && (newest.1 == 0 || is_from(position, newest.1)) {
+                newest = (slot, position);
+            }
+        }
+        // The head moves after the mark, so a producer may have died between the two.
+        let head = order::broadcast_takeover_head_store();
+        memory.head().store(newest.1, head);
+        ProducerState {
+            position: newest.1.wrapping_add(1),
+            slot: after(memory, newest.0),
+        }
+    }
+
+    pub(crate) fn position(&self) -> Word {
+        self.position
+    }
+
+    /// The slot that the next sample may be written to. There is always one while each reader reads one sample at a time.
+    pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<usize> {
+        // A try that fails means that a reader has just begun to read that sample, and readers read one at a time. The
+        // first time around a slot may also look as if it were being read that was given back; but then another one of
+        // the same reader's looks so too, and to have seen that is to see the first one given back, the next time around.
+        for _ in 0..(memory.readers() + 2) * memory.slots() {
+            if self.take_back(memory, self.slot) {
+                return Some(self.slot);
+            }
+            self.slot = after(memory, self.slot);
+        }
+        memory.refused().fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// As [`claim`](Self::claim), but `None` if a reader has not read the sample that would be given up for it.
+    pub(crate) fn claim_lossless<M: Memory>(&mut self, memory: &M) -> Option<usize> {
+        let oldest = self.position.wrapping_sub(memory.capacity() as Word);
+        for reader in 0..memory.readers() {
+            let place = memory.place(reader).load(Ordering::Relaxed);
+            if place != 0 && is_from(oldest, place as Word) {
+                memory.refused().fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+        }
+        self.claim(memory)
+    }
+
+    /// Takes a slot out of use, if nobody needs what is in it.
+    fn take_back<M: Memory>(&self, memory: &M, slot: usize) -> bool {
+        let slot = memory.mark(slot);
+        let mark = slot.load(order::broadcast_scan_load());
+        if mark & READY == 0 {
+            // Never used, or taken back and then not filled.
+            return true;
+        }
+        let window = self.position.wrapping_sub(memory.capacity() as Word);
+        let is_kept = is_from(mark >> POSITION, window);
+        if is_kept || mark & READERS != 0 {
+            return false;
+        }
+        slot.compare_exchange(
+            mark,
+            mark & !READY,
+            order::broadcast_take_back(),
+            Ordering::Relaxed,
+        )
+        .is_ok()
+    }
+
+    /// Gives the claimed slot to all readers.
+    pub(crate) fn publish<M: Memory>(&mut self, memory: &M, steps: &mut impl Steps) {
+        if steps.stop() {
+            return;
+        }
+        memory
+            .mark(self.slot)
+            .store(ready(self.position), order::broadcast_ready_store());
+        if steps.stop() {
+            return;
+        }
+        memory
+            .head()
+            .store(self.position, order::broadcast_head_store());
+        self.position = self.position.wrapping_add(1);
+        self.slot = after(memory, self.slot);
+    }
+}
+
+/// A sample that a reader has.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim {
+    pub(crate) slot: usize,
+    pub(crate) position: Word,
+    /// How many samples before this one were given up before this reader came to them, or gone past by it.
+    pub(crate) missed: Word,
+}
+
+/// What a reader knows.
+pub(crate) struct ReaderState {
+    reader: usize,
+    /// The position of the next sample.
+    position: Word,
+    /// Where it is, most likely.
+    slot: usize,
+    missed_in_all: u64,
+}
+
+impl ReaderState {
+    /// Takes over from a reader that is gone, at its place; or starts with what is written from now on.
+    pub(crate) fn attach<M: Memory>(memory: &M, reader: usize) -> Self {
+        for slot in 0..memory.slots() {
+            // What this reader's predecessor left; nobody else changes this bit.
+            let slot = memory.mark(slot);
+            if slot.load(Ordering::Relaxed) & bit(reader) != 0 {
+                slot.fetch_and(!bit(reader), order::broadcast_takeover_unpin());
+            }
+        }
+        let mut position = memory.place(reader).load(Ordering::Relaxed) as Word;
+        if position == 0 {
+            let head = memory.head().load(order::broadcast_head_load());
+            position = head.wrapping_add(1);
+            memory.place(reader).store(position as _, Ordering::Relaxed);
+        }
+        ReaderState {
+            reader,
+            position,
+            slot: 0,
+            missed_in_all: 0,
+        }
+    }
+
+    /// Leaves: nobody waits for this reader any more.
+    pub(crate) fn leave<M: Memory>(&self, memory: &M) {
+        memory.place(self.reader).store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn missed_in_all(&self) -> u64 {
+        self.missed_in_all
+    }
+
+    /// How many samples were written that this reader has not read.
+    pub(crate) fn waiting<M: Memory>(&self, memory: &M) -> u64 {
+        let next = memory
+            .head()
+            .load(order::broadcast_head_load())
+            .wrapping_add(1);
+        // The head moves after the mark, so it can be behind what was already read.
+        if is_from(next, self.position) {
+            (next.wrapping_sub(self.position) << POSITION >> POSITION) as u64
+        } else {
+            0
+        }
+    }
+
+    /// Takes the oldest sample that is left and that this reader has not read.
+    pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
+        if self.pin(memory, self.slot, self.position) {
+            return Some(self.took(memory, self.slot, self.position));
+        }
+        // Each round that fails means that the producer has taken yet more back, so there is no end to how often it
+        // could happen but there is one to how long this tries.
+        for _ in 0..=memory.slots() {
+            if self.waiting(memory) == 0 {
+                return None;
+            }
+            let mut oldest: Option<(usize, Word)> = None;
+            for slot in 0..memory.slots() {
+                let mark = memory.mark(slot).load(order::broadcast_scan_load());
+                let position = mark >> POSITION;
+                if mark & READY != 0
+                    && is_from(position, self.position)
+                    && oldest.is_none_or(|(_, best)| is_from(best, position))
+                {
+                    oldest = Some((slot, position));
+                }
+            }
+            if let Some((slot, position)) = oldest
+                && self.pin(memory, slot, position)
+            {
+                return Some(self.took(memory, slot, position));
+            }
+        }
+        None
+    }
+
+    /// Takes the newest sample, and goes past older ones; those count as missed.
+    pub(crate) fn claim_newest<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
+        let mut newest = self.claim(memory)?;
+        while self.waiting(memory) > 0 {
+            let Some(next) = self.claim(memory) else {
+                break;
+            };
+            self.release(memory, newest);
+            self.missed_in_all += 1;
+            let missed = next.missed.wrapping_add(newest.missed).wrapping_add(1);
+            newest = Claim { missed, ..next };
+        }
+        Some(newest)
+    }
+
+    /// Says that this reader reads a sample, if it is there.
+    fn pin<M: Memory>(&self, memory: &M, slot: usize, position: Word) -> bool {
+        let slot = memory.mark(slot);
+        let mut mark = slot.load(Ordering::Relaxed);
+        // Another reader may come or go at the same time, each of which does so once for each sample.
+        while mark & !READERS == ready(position) {
+            match slot.compare_exchange(
+                mark,
+                mark | bit(self.reader),
+                order::broadcast_pin(),
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(found) => mark = found,
+            }
+        }
+        false
+    }
+
+    fn took<M: Memory>(&mut self, memory: &M, slot: usize, position: Word) -> Claim {
+        let missed = position.wrapping_sub(self.position) << POSITION >> POSITION;
+        self.missed_in_all += missed as u64;
+        self.position = position.wrapping_add(1);
+        self.slot = after(memory, slot);
+        Claim {
+            slot,
+            position,
+            missed,
+        }
+    }
+
+    /// Says that this reader has read a sample.
+    pub(crate) fn release<M: Memory>(&self, memory: &M, claim: Claim) {
+        memory
+            .mark(claim.slot)
+            .fetch_and(!bit(self.reader), order::broadcast_unpin());
+        let next = claim.position.wrapping_add(1);
+        memory
+            .place(self.reader)
+            .store(next as _, Ordering::Relaxed);
+    }
+}
