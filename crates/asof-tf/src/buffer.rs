@@ -1,7 +1,7 @@
 //! The buffer: what it keeps, and how transforms get in.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,15 @@ use nalgebra::Isometry3;
 use crate::error::{LookupError, UpdateError};
 use crate::frame_ref::sealed::Resolve;
 use crate::frame_ref::{FrameId, FrameRef};
-use crate::graph::{Edge, Frame, Graph, NameError};
-use crate::history::{Inserted, Words};
-use crate::name::{FrameName, strip};
+use crate::graph::{Change, Edge, Frame, Graph, NameError};
+use crate::history::Inserted;
+use crate::name::strip;
 use crate::observe::{Observer, Update};
 use crate::options::{Limits, Options, Stats};
 use crate::pose::{BadPose, Pose};
+use crate::shelf::Spot;
+use crate::store::Sample;
+use crate::wait::MOVED;
 
 /// Frames, the edges between them, and the history of each edge.
 ///
@@ -65,9 +68,9 @@ impl TransformBuffer {
     /// there already takes its place (tf2 in ROS 1 kept the first; the last is what the sender meant).
     ///
     /// # Errors
-    /// [`UpdateError`] says what was wrong; nothing is changed then. A second parent is refused here:
-    /// see [`reparent`](TransformBuffer::reparent). A static edge does not become dynamic (tf2 drops
-    /// its history then, ROS 1's tf2 ignored the update; either hides a mistake).
+    /// [`UpdateError`] says what was wrong; nothing is changed then. Unless [`Conflicts::LastWins`](crate::Conflicts::LastWins) is set, a
+    /// second parent is refused here: see [`reparent`](TransformBuffer::reparent). So is a dynamic update of a
+    /// static edge (tf2 drops its history then, ROS 1's tf2 ignored the update; either hides a mistake).
     #[inline]
     pub fn update(
         &self,
@@ -77,16 +80,18 @@ impl TransformBuffer {
         isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
         let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-        if let Some(edge) = self.existing(parent, child)
-            && !edge.is_static()
+        if let Some((edge, above)) = self.existing(parent, child)
+            && let Some(stored) = self.insert(edge, above, stamp, &pose)
         {
-            return self.insert(edge, stamp, &pose);
+            return stored;
         }
-        let edge = self.edge_for(parent, child, None)?;
-        self.insert(edge, stamp, &pose)
+        self.store(parent, child, Sample::at(stamp, &pose))
     }
 
     /// Stores the pose of `child` in `parent` for all times.
+    ///
+    /// An edge that has no samples, because none came yet or it was [cleared](TransformBuffer::clear), becomes
+    /// static by it.
     ///
     /// # Errors
     /// As for [`update`](TransformBuffer::update).
@@ -97,17 +102,16 @@ impl TransformBuffer {
         isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
         let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-        let edge = self.edge_for(parent, child, Some(&pose))?;
-        self.set_fixed(edge, &pose);
-        Ok(())
+        self.store(parent, child, Sample::fixed(&pose))
     }
 
     /// Moves `child` under another parent, from `stamp` on.
     ///
-    /// The samples under the old parent stay valid for their times: a lookup at a time that they cover
-    /// goes through the old parent. Between the last old and the first new sample there is nothing to
-    /// interpolate, so lookups there are refused. Where `child` has `parent` already, this is an
-    /// [`update`](TransformBuffer::update).
+    /// As in tf2, the parent is kept with each sample. A lookup goes through the parent of the last sample at
+    /// or before its time, so the samples under the old parent stay valid for their times, and a late one
+    /// with the old parent goes where it belongs. Between two samples of different parents nothing is
+    /// interpolated: there the older one counts. Samples under the old parent are dropped by the same limits as
+    /// all others. Where `child` has `parent` already, this is an [`update`](TransformBuffer::update).
     ///
     /// # Errors
     /// As for [`update`](TransformBuffer::update), but for the second parent.
@@ -119,85 +123,26 @@ impl TransformBuffer {
         isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
         let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-        if let Some(edge) = self.existing(parent, child) {
-            if edge.is_static() {
-                return Err(self.kind_conflict(edge));
-            }
-            return self.insert(edge, stamp, &pose);
+        if let Some((edge, above)) = self.existing(parent, child)
+            && let Some(stored) = self.insert(edge, above, stamp, &pose)
+        {
+            return stored;
         }
-        let mut change = self.graph.change();
-        let named = |error| self.bad_name(parent, child, error);
-        let below = child
-            .intern(&self.graph, &mut change)
-            .map_err(|e| named((e, false)))?;
-        let above = parent
-            .intern(&self.graph, &mut change)
-            .map_err(|e| named((e, true)))?;
-        let bounds = self.options.limits.bounds();
-        let edge = self.graph.connect(&change, above, below, None, bounds)?;
-        drop(change);
-        self.graph.waiters.wake(i64::MAX);
-        self.insert(edge, stamp, &pose)
+        self.store(parent, child, Sample::at(stamp, &pose).reparenting())
     }
 
-    /// Stores many samples of one edge, in any order: sorts them once. Returns how many were too old.
+    /// Moves `child`, whose edge is static, under another parent, for all times.
     ///
     /// # Errors
-    /// As for [`update`](TransformBuffer::update); nothing of the batch is stored then.
-    pub fn extend_edge(
+    /// As for [`update`](TransformBuffer::update), but for the second parent.
+    pub fn reparent_static(
         &self,
         parent: impl FrameRef,
         child: impl FrameRef,
-        samples: impl IntoIterator<Item = (Stamp, Isometry3<f64>)>,
-    ) -> Result<u64, UpdateError> {
-        let mut words = Vec::new();
-        for (stamp, isometry) in samples {
-            let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-            words.push(pose.words(stamp.nanos()));
-        }
-        if words.is_empty() {
-            return Ok(0);
-        }
-        let edge = self.edge_for(parent, child, None)?;
-        Ok(self.merge(edge, words))
-    }
-
-    /// Stores many updates of any edges, in any order. Those that are refused are returned, with the
-    /// reason; samples that are too old are only [counted](Stats::too_old).
-    pub fn extend(&self, updates: impl IntoIterator<Item = Update>) -> Vec<(Update, UpdateError)> {
-        let mut refused = Vec::new();
-        let mut edges: HashMap<u32, (&Edge, Vec<Words>)> = HashMap::new();
-        for update in updates {
-            if let Err(error) = self.sort_in(&update, &mut edges) {
-                refused.push((update, error));
-            }
-        }
-        for (edge, words) in edges.into_values() {
-            self.merge(edge, words);
-        }
-        refused
-    }
-
-    fn sort_in<'a>(
-        &'a self,
-        update: &Update,
-        edges: &mut HashMap<u32, (&'a Edge, Vec<Words>)>,
+        isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
-        let (parent, child) = (&update.parent, &update.child);
-        let Some(stamp) = update.stamp else {
-            return self.update_static(parent, child, update.isometry);
-        };
-        let pose =
-            Pose::checked(&update.isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-        let edge = self.edge_for(parent, child, None)?;
-        let words = pose.words(stamp.nanos());
-        let number = self.graph.frames.at(edge.child).id;
-        edges
-            .entry(number)
-            .or_insert_with(|| (edge, Vec::new()))
-            .1
-            .push(words);
-        Ok(())
+        let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
+        self.store(parent, child, Sample::fixed(&pose).reparenting())
     }
 
     /// Gives one edge limits of its own; they hold from its next update on.
@@ -214,18 +159,123 @@ impl TransformBuffer {
     }
 
     /// Forgets all samples; frames, static edges and the shape of the tree stay. For a clock that
-    /// jumped back, or a recording that starts again.
+    /// jumped back, or a recording that starts again. An edge without samples takes any parent, and may become
+    /// static.
     pub fn clear(&self) {
-        for edge in self
-            .graph
-            .all()
-            .filter_map(|frame| self.graph.edge_of(frame))
-            .flat_map(|edge| self.graph.with_previous(edge))
-            .filter(|edge| !edge.is_static())
-        {
-            let held = edge.history.hold();
-            edge.history.clear(&held, &self.graph.pool);
+        let graph = &*self.graph;
+        let mut change = graph.change();
+        let odd = graph.alter(&change);
+        for edge in graph.all().filter_map(|frame| graph.edge_of(frame)) {
+            if !edge.is_static() {
+                let held = edge.history.hold();
+                graph.count_mixed(&mut change, edge.history.is_mixed(), false);
+                edge.history.clear(&held, &graph.pool);
+            }
         }
+        drop(odd);
+        drop(change);
+        graph.waiters.wake(MOVED);
+    }
+
+    /// Removes a frame and all frames below it, with their samples. Returns how many.
+    ///
+    /// Its memory is used for other frames, but for its name (some hundred bytes), which is kept in case it
+    /// comes back: [`Stats::removed`] counts those.
+    ///
+    /// # Errors
+    /// When the frame is unknown.
+    pub fn remove(&self, frame: impl FrameRef) -> Result<usize, LookupError> {
+        let graph = &*self.graph;
+        let change = graph.change();
+        let top = frame.find(graph)?;
+        let is_below = |frame: &Frame| {
+            let mut found = std::ptr::eq(frame, top);
+            graph.climb_now(frame, |above| {
+                found |= std::ptr::eq(above, top);
+                !found
+            });
+            found
+        };
+        let gone: Vec<&Frame> = if top.has_children() {
+            graph.all().filter(|frame| is_below(frame)).collect()
+        } else {
+            vec![top]
+        };
+        self.remove_all(change, &gone);
+        Ok(gone.len())
+    }
+
+    /// Removes the frames that have not moved since `before`: those below an edge whose newest sample is older,
+    /// unless something below them is newer. Frames that hang on static edges only stay. Returns how many.
+    ///
+    /// A robot that names frames after what it sees calls this now and then, so that it stays within
+    /// [`Options::max_frames`].
+    pub fn remove_older(&self, before: Stamp) -> usize {
+        let graph = &*self.graph;
+        let change = graph.change();
+        let newest = |frame: &Frame| {
+            let edge = graph.edge_of(frame).filter(|edge| !edge.is_static())?;
+            let range = edge.range(&graph.pool);
+            Some(range.map_or(i64::MIN, |(_, newest)| newest) >= before.nanos())
+        };
+        let mut fresh: HashSet<u32> = HashSet::new();
+        for frame in graph.all().filter(|frame| newest(frame) == Some(true)) {
+            fresh.insert(frame.id);
+            graph.climb_now(frame, |above| fresh.insert(above.id));
+        }
+        let is_old = |frame: &Frame| !fresh.contains(&frame.id) && newest(frame) == Some(false);
+        // What was found out for a frame holds for those below it.
+        let mut known: HashMap<u32, bool> = HashMap::new();
+        let mut gone = Vec::new();
+        for frame in graph.all().filter(|frame| !fresh.contains(&frame.id)) {
+            let (mut way, mut found) = (vec![frame.id], is_old(frame));
+            if !found {
+                graph.climb_now(frame, |above| {
+                    found = known.get(&above.id).copied().unwrap_or(is_old(above));
+                    way.push(above.id);
+                    !found && !known.contains_key(&above.id)
+                });
+            }
+            if way.len() > 1 {
+                known.insert(frame.id, found);
+            }
+            if found {
+                gone.push(frame);
+            }
+        }
+        self.remove_all(change, &gone);
+        gone.len()
+    }
+
+    /// Forgets what an edge has, so that it can become anything.
+    #[cfg(feature = "urdf")]
+    pub(crate) fn open_edge(&self, child: &str) {
+        let graph = &*self.graph;
+        let mut change = graph.change();
+        let Some(edge) = graph.find(child).and_then(|frame| graph.edge_of(frame)) else {
+            return;
+        };
+        let odd = graph.alter(&change);
+        let held = edge.history.hold();
+        graph.count_mixed(&mut change, edge.history.is_mixed(), false);
+        edge.history.retire(&held, &graph.pool);
+        edge.history.use_again(&held);
+        drop(held);
+        drop(odd);
+    }
+
+    fn remove_all(&self, mut change: Change<'_>, gone: &[&Frame]) {
+        let graph = &*self.graph;
+        let mut waiters = Vec::new();
+        for frame in gone {
+            waiters.extend(graph.edge_of(frame).map(|edge| &edge.waiters));
+            graph.remove(&mut change, frame);
+        }
+        drop(change);
+        for waiters in waiters {
+            waiters.wake(i64::MAX);
+        }
+        graph.waiters.wake(MOVED);
     }
 
     /// The id of a frame, made if there is none yet.
@@ -280,18 +330,17 @@ impl TransformBuffer {
                 continue;
             };
             stats.edges += 1;
-            for edge in self.graph.with_previous(edge) {
-                stats.samples += edge.history.len();
-                stats.evicted += edge.history.evicted();
-                stats.too_old += edge.limits().too_old.load(Ordering::Relaxed);
-            }
+            stats.samples += edge.history.len();
+            stats.evicted += edge.history.evicted();
+            stats.too_old += edge.limits().too_old.load(Ordering::Relaxed);
         }
+        stats.removed = self.graph.all_made().count() - stats.frames;
         stats
     }
 
     /// The newest stamp of an edge that is there, dynamic, with this parent.
     pub(crate) fn newest_of(&self, parent: &str, child: &str) -> Option<Stamp> {
-        let edge = self.existing(parent, child)?;
+        let (edge, _) = self.existing(parent, child)?;
         edge.range(&self.graph.pool)
             .map(|(_, newest)| newest.into())
     }
@@ -308,202 +357,82 @@ impl TransformBuffer {
         }
     }
 
-    /// The edge, if it is there with this parent.
+    /// The edge and its parent, if it is there with this parent.
     #[inline]
-    fn existing(&self, parent: impl FrameRef, child: impl FrameRef) -> Option<&Edge> {
-        // The child first: where it is new, the parent need not be looked for.
-        let edge = self.graph.edge_of(child.get(&self.graph)?)?;
-        let above = parent.get(&self.graph)?;
-        std::ptr::eq(self.graph.frames.at(edge.parent()), above).then_some(edge)
-    }
-
-    /// The edge, made if there is none: static if there is a pose, else dynamic.
-    #[cold]
-    #[inline(never)]
-    fn edge_for(
+    pub(crate) fn existing(
         &self,
         parent: impl FrameRef,
         child: impl FrameRef,
-        pose: Option<&Pose>,
-    ) -> Result<&Edge, UpdateError> {
-        let graph = &*self.graph;
-        let of_kind = |edge| self.of_kind(edge, pose.is_some());
-        if let Some(edge) = self.existing(parent, child) {
-            return of_kind(edge);
-        }
-        let mut change = graph.change();
-        let (above, below) = (parent.get(graph), child.get(graph));
-        let (named_above, named_below) = (
-            |error| self.bad_name(parent, child, (error, true)),
-            |error| self.bad_name(parent, child, (error, false)),
-        );
-        if let Some(edge) = below.and_then(|frame| graph.edge_of(frame)) {
-            let present = graph.frames.at(edge.parent());
-            if above == Some(present) {
-                // Someone else made it, just now.
-                return of_kind(edge);
-            }
-            if above.is_none() {
-                parent.vet().map_err(named_above)?;
-            }
-            return Err(UpdateError::SecondParent {
-                parent: FrameName::unchecked(&parent.text(graph)),
-                child: graph.frames.at(edge.child).name.clone(),
-                present: present.name.clone(),
-            });
-        }
-        // What is refused leaves no frame behind: all is looked at before anything is made.
-        let new_above = match above {
-            Some(_) => None,
-            None => Some(parent.vet().map_err(named_above)?),
-        };
-        let new_below = match below {
-            Some(_) => None,
-            None => Some(child.vet().map_err(named_below)?),
-        };
-        if let (Some(name), Some(other)) = (&new_above, &new_below)
-            && name == other
-        {
-            return Err(UpdateError::SelfEdge {
-                parent: name.clone(),
-                child: other.clone(),
-            });
-        }
-        let more = usize::from(new_above.is_some()) + usize::from(new_below.is_some());
-        graph.check_room(&change, more).map_err(named_below)?;
-        let above = match new_above {
-            Some(name) => Some(graph.make(&mut change, name).map_err(named_above)?),
-            None => above,
-        };
-        let below = match new_below {
-            Some(name) => Some(graph.make(&mut change, name).map_err(named_below)?),
-            None => below,
-        };
-        let (Some(above), Some(below)) = (above, below) else {
-            return Err(UpdateError::ForeignId);
-        };
-        let bounds = self.options.limits.bounds();
-        let edge = graph.connect(&change, above, below, pose, bounds)?;
-        if let (Some(pose), true) = (pose, graph.observers.is_any()) {
-            let _held = edge.history.hold();
-            graph
-                .observers
-                .publish(below.id, &self.report(edge, None, pose));
-        }
-        drop(change);
-        if graph.waiters.is_due(i64::MAX - 1) {
-            graph.waiters.wake(i64::MAX);
-        }
-        Ok(edge)
+    ) -> Option<(&Edge, &Frame)> {
+        // The child first: where it is new, the parent need not be looked for.
+        let edge = self.graph.edge_of(child.get(&self.graph)?)?;
+        let above = parent.get(&self.graph)?;
+        (edge.parent() == Spot::of(above)).then_some((edge, above))
     }
 
-    fn of_kind<'a>(&self, edge: &'a Edge, is_static: bool) -> Result<&'a Edge, UpdateError> {
-        if edge.is_static() == is_static {
-            return Ok(edge);
-        }
-        Err(self.kind_conflict(edge))
-    }
-
+    /// Puts a sample into an edge that was found to have this parent; `None` if it has not any more.
     #[inline]
-    fn insert(&self, edge: &Edge, stamp: Stamp, pose: &Pose) -> Result<(), UpdateError> {
+    fn insert(
+        &self,
+        edge: &Edge,
+        above: &Frame,
+        stamp: Stamp,
+        pose: &Pose,
+    ) -> Option<Result<(), UpdateError>> {
         let words = pose.words(stamp.nanos());
+        let child = edge.child();
         let held = edge.history.hold();
-        let inserted = edge
-            .history
-            .insert(&held, &self.graph.pool, edge.bounds(), &words, |end| {
-                self.graph.make_room(end);
-            });
+        let is_same = edge.parent() == Spot::of(above) && edge.child() == child;
+        if !is_same || edge.is_static() {
+            return None;
+        }
+        let inserted = edge.history.insert(
+            &held,
+            &self.graph.pool,
+            edge.bounds(),
+            (&words, above.id),
+            |end| self.graph.make_room(end),
+        );
         if inserted == Inserted::TooOld {
-            return Err(self.too_old(edge, stamp));
+            return Some(Err(self.too_old(edge, stamp)));
         }
         let is_due = edge.waiters.is_due(stamp.nanos());
         if self.graph.observers.is_any() {
-            let child = self.graph.frames.at(edge.child).id;
+            let number = self.graph.frames.at(child).id;
             let update = self.report(edge, Some(stamp), pose);
-            self.graph.observers.publish(child, &update);
+            self.graph.observers.publish(number, &update);
         }
+        let is_mixed = edge.history.is_mixed();
         drop(held);
         if is_due {
             edge.waiters.wake(stamp.nanos());
         }
-        Ok(())
+        if is_mixed {
+            self.after_mixed(edge);
+        }
+        Some(Ok(()))
     }
 
-    fn set_fixed(&self, edge: &Edge, pose: &Pose) {
-        let Some(fixed) = edge.fixed() else { return };
-        if fixed.read(&edge.history, Pose::of) == *pose {
-            return;
-        }
-        let change = self.graph.change();
-        let held = edge.history.hold();
-        fixed.set(&held, &pose.words(0));
-        // Paths have folded the old pose into their steps.
-        self.graph.bump(&change);
-        if self.graph.observers.is_any() {
-            let child = self.graph.frames.at(edge.child).id;
-            self.graph
-                .observers
-                .publish(child, &self.report(edge, None, pose));
-        }
-    }
-
-    fn merge(&self, edge: &Edge, words: Vec<Words>) -> u64 {
-        let sorted = sorted_once(words);
-        let Some(last) = sorted.last().map(|words| words[0] as i64) else {
-            return 0;
-        };
-        let held = edge.history.hold();
-        let too_old = edge
-            .history
-            .merge(&held, &self.graph.pool, edge.bounds(), &sorted, |end| {
-                self.graph.make_room(end);
-            });
-        edge.limits().too_old.fetch_add(too_old, Ordering::Relaxed);
-        let is_due = edge.waiters.is_due(last);
-        if self.graph.observers.is_any() {
-            let child = self.graph.frames.at(edge.child).id;
-            for words in &sorted {
-                let stamp = Stamp::from_nanos(words[0] as i64);
-                let update = self.report(edge, Some(stamp), &Pose::of_words(words));
-                self.graph.observers.publish(child, &update);
-            }
-        }
-        drop(held);
-        if is_due {
-            edge.waiters.wake(last);
-        }
-        too_old
-    }
-
-    fn report(&self, edge: &Edge, stamp: Option<Stamp>, pose: &Pose) -> Update {
+    pub(crate) fn report(&self, edge: &Edge, stamp: Option<Stamp>, pose: &Pose) -> Update {
         Update {
             parent: self.graph.frames.at(edge.parent()).name.clone(),
-            child: self.graph.frames.at(edge.child).name.clone(),
+            child: self.graph.frames.at(edge.child()).name.clone(),
             stamp,
             isometry: pose.isometry(),
         }
     }
 
     #[cold]
-    fn too_old(&self, edge: &Edge, stamp: Stamp) -> UpdateError {
+    pub(crate) fn too_old(&self, edge: &Edge, stamp: Stamp) -> UpdateError {
         edge.limits().too_old.fetch_add(1, Ordering::Relaxed);
         let newest = edge
             .range(&self.graph.pool)
             .map_or(stamp, |(_, n)| n.into());
         UpdateError::TooOld {
             parent: self.graph.frames.at(edge.parent()).name.clone(),
-            child: self.graph.frames.at(edge.child).name.clone(),
+            child: self.graph.frames.at(edge.child()).name.clone(),
             stamp,
             newest,
-        }
-    }
-
-    #[cold]
-    fn kind_conflict(&self, edge: &Edge) -> UpdateError {
-        UpdateError::KindConflict {
-            parent: self.graph.frames.at(edge.parent()).name.clone(),
-            child: self.graph.frames.at(edge.child).name.clone(),
-            is_static: edge.is_static(),
         }
     }
 
@@ -527,7 +456,7 @@ impl TransformBuffer {
     }
 
     #[cold]
-    fn bad_name(
+    pub(crate) fn bad_name(
         &self,
         parent: impl FrameRef,
         child: impl FrameRef,
@@ -553,31 +482,6 @@ impl TransformBuffer {
             NameError::Foreign => UpdateError::ForeignId,
         }
     }
-}
-
-/// The samples by growing stamp; of equal ones only the last given.
-fn sorted_once(words: Vec<Words>) -> Vec<Words> {
-    if words
-        .windows(2)
-        .all(|pair| (pair[0][0] as i64) < pair[1][0] as i64)
-    {
-        return words;
-    }
-    // Sorting keys and gathering once moves each sample once, not some dozen times.
-    let mut keys: Vec<(i64, u32)> = words
-        .iter()
-        .enumerate()
-        .map(|(place, words)| (words[0] as i64, place as u32))
-        .collect();
-    keys.sort_unstable();
-    let mut sorted: Vec<Words> = Vec::with_capacity(keys.len());
-    for (stamp, place) in keys {
-        match sorted.last_mut().filter(|last| last[0] as i64 == stamp) {
-            Some(last) => *last = words[place as usize],
-            None => sorted.push(words[place as usize]),
-        }
-    }
-    sorted
 }
 
 impl PartialEq for Frame {

@@ -1,9 +1,10 @@
 //! Pictures of the tree: for the terminal, Graphviz, Mermaid, and tf2's YAML.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 
 use asof_core::{Stamp, TimeRange};
 
@@ -24,7 +25,28 @@ pub struct EdgeFacts {
     pub samples: u64,
     /// The times of its samples; `None` without any.
     pub range: Option<TimeRange>,
+    /// Who wrote it last, where that is known: see [`TransformBuffer::writer`].
+    pub authority: Option<String>,
 }
+
+/// How a tree is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TreeFormat {
+    /// For a terminal: one frame a line, below and to the right of its parent. Frames deeper than 100 and
+    /// children beyond the first 1,000 of a frame are counted only.
+    #[default]
+    Tree,
+    /// For Graphviz.
+    Dot,
+    /// For Mermaid, which many pages show as a picture.
+    Mermaid,
+    /// In the shape of tf2's `allFramesAsYAML`.
+    Yaml,
+}
+
+/// How deep the text of a tree goes, and how many children of a frame it shows.
+const DEEPEST: usize = 100;
+const MOST_CHILDREN: usize = 1_000;
 
 impl EdgeFacts {
     /// Samples per second, as tf2 counts them; 10,000 for a static edge, also as tf2.
@@ -46,7 +68,7 @@ pub enum DrawError {
     UnknownFormat(String),
     /// Graphviz is not there.
     #[error("cannot run `dot`: {0}; install Graphviz, or write the text of to_dot() to a file")]
-    NoDot(#[source] std::io::Error),
+    NoDot(#[source] io::Error),
     /// Graphviz did not draw it.
     #[error("`dot` failed: {0}")]
     Failed(String),
@@ -64,92 +86,56 @@ impl TransformBuffer {
         let graph = self.graph();
         EdgeFacts {
             parent: graph.frames.at(edge.parent()).name.clone(),
-            child: graph.frames.at(edge.child).name.clone(),
+            child: graph.frames.at(edge.child()).name.clone(),
             is_static: edge.is_static(),
             samples: edge.history.len(),
             range: edge
                 .range(&graph.pool)
                 .map(|(first, last)| TimeRange::new(first.into(), last.into())),
+            authority: self.authority_name(edge.authority.load(Ordering::Relaxed)),
         }
     }
 
-    /// The tree as text for a terminal: one frame a line, below and to the right of its parent.
+    /// The tree as text for a terminal: see [`TreeFormat::Tree`].
     pub fn to_tree(&self) -> String {
-        let edges = self.edges();
-        let mut text = String::new();
-        for root in self.frames() {
-            if !edges.iter().any(|edge| edge.child == root) {
-                let _ = writeln!(text, "{root}");
-                branches(&edges, &root, "", &mut text);
-            }
-        }
-        text
+        self.text(TreeFormat::Tree)
     }
 
     /// The tree for Graphviz.
     pub fn to_dot(&self) -> String {
-        let mut text = String::from("digraph frames {\n");
-        let quoted =
-            |name: &str| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
-        for frame in self.frames() {
-            let _ = writeln!(text, "  {};", quoted(&frame));
-        }
-        for edge in self.edges() {
-            let label = facts_of(&edge).join("\\n");
-            let style = if edge.is_static { ", style=dashed" } else { "" };
-            let (parent, child) = (quoted(&edge.parent), quoted(&edge.child));
-            let _ = writeln!(text, "  {parent} -> {child} [label=\"{label}\"{style}];");
-        }
-        text.push_str("}\n");
-        text
+        self.text(TreeFormat::Dot)
     }
 
     /// The tree for Mermaid, which many pages show as a picture.
     pub fn to_mermaid(&self) -> String {
-        let mut text = String::from("graph TD\n");
-        let frames = self.frames();
-        let number = |name: &FrameName| frames.iter().position(|frame| frame == name);
-        for (number, frame) in frames.iter().enumerate() {
-            let name = frame.replace('"', "#quot;");
-            let _ = writeln!(text, "  f{number}[\"{name}\"]");
-        }
-        for edge in self.edges() {
-            let (Some(parent), Some(child)) = (number(&edge.parent), number(&edge.child)) else {
-                continue;
-            };
-            let arrow = if edge.is_static { "-.->" } else { "-->" };
-            let label = facts_of(&edge).join("<br>");
-            let _ = writeln!(text, "  f{parent} {arrow}|\"{label}\"| f{child}");
-        }
-        text
+        self.text(TreeFormat::Mermaid)
     }
 
-    /// The edges in the shape of tf2's `allFramesAsYAML`. Nobody records who sent an edge, so the
+    /// The edges in the shape of tf2's `allFramesAsYAML`. Where it is not known who sent an edge, the
     /// broadcaster is tf2's word for that.
     pub fn to_yaml(&self) -> String {
+        self.text(TreeFormat::Yaml)
+    }
+
+    fn text(&self, format: TreeFormat) -> String {
+        let mut text = Vec::new();
+        // Writing into memory does not fail.
+        let _ = self.write_tree(format, &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    /// Writes the tree, piece by piece.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn write_tree(&self, format: TreeFormat, out: &mut dyn io::Write) -> io::Result<()> {
         let edges = self.edges();
-        if edges.is_empty() {
-            return "[]".to_owned();
+        match format {
+            TreeFormat::Tree => write_text(&self.frames(), &edges, out),
+            TreeFormat::Dot => write_dot(&self.frames(), &edges, out),
+            TreeFormat::Mermaid => write_mermaid(&self.frames(), &edges, out),
+            TreeFormat::Yaml => write_yaml(&edges, out),
         }
-        let mut text = String::new();
-        for edge in edges {
-            let range = edge
-                .range
-                .unwrap_or(TimeRange::new(Stamp::EPOCH, Stamp::EPOCH));
-            let seconds = |nanos: i64| nanos as f64 * 1e-9;
-            let _ = write!(
-                text,
-                "{}: \n  parent: {}\n  broadcaster: 'no recorded authority'\n  rate: {:.3}\n  \
-                 most_recent_transform: {:.3}\n  oldest_transform: {:.3}\n  buffer_length: {:.3}\n",
-                yaml_key(&edge.child),
-                yaml_quoted(&edge.parent),
-                edge.rate(),
-                seconds(range.end.nanos()),
-                seconds(range.start.nanos()),
-                seconds(range.duration_nanos()),
-            );
-        }
-        text
     }
 
     /// Draws the tree with Graphviz' `dot` into a file that ends in `.svg`, `.pdf` or `.png`.
@@ -174,7 +160,7 @@ impl TransformBuffer {
             .map_err(DrawError::NoDot)?;
         if let Some(mut input) = dot.stdin.take() {
             // If `dot` ends early, what it says below tells more than the broken pipe.
-            let _ = input.write_all(self.to_dot().as_bytes());
+            let _ = self.write_tree(TreeFormat::Dot, &mut input);
         }
         let output = dot.wait_with_output().map_err(DrawError::NoDot)?;
         if output.status.success() {
@@ -185,30 +171,162 @@ impl TransformBuffer {
     }
 }
 
-/// The children of a frame, each with its own below it. A loop over a list of open branches, since a
-/// chain can be as deep as a recording likes.
-fn branches(edges: &[EdgeFacts], root: &FrameName, indent: &str, text: &mut String) {
-    let mut children: std::collections::HashMap<&FrameName, Vec<&EdgeFacts>> =
-        std::collections::HashMap::new();
+/// Frames with what hangs below them.
+type Children<'a> = HashMap<&'a FrameName, Vec<&'a EdgeFacts>>;
+
+fn write_text(
+    frames: &[FrameName],
+    edges: &[EdgeFacts],
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let mut children: Children<'_> = HashMap::new();
     for edge in edges {
         children.entry(&edge.parent).or_default().push(edge);
     }
-    let below = |name: &FrameName| children.get(name).map_or(&[][..], |list| &list[..]);
-    let mut open: Vec<(&EdgeFacts, String, bool)> = Vec::new();
-    let enter = |open: &mut Vec<_>, name: &FrameName, indent: &str| {
-        let list = below(name);
-        for (place, edge) in list.iter().enumerate().rev() {
-            open.push((*edge, indent.to_owned(), place + 1 == list.len()));
-        }
-    };
-    enter(&mut open, root, indent);
-    while let Some((edge, indent, is_last)) = open.pop() {
-        let fork = if is_last { "└── " } else { "├── " };
-        let facts = facts_of(edge).join(", ");
-        let _ = writeln!(text, "{indent}{fork}{}  ({facts})", edge.child);
-        let indent = format!("{indent}{}", if is_last { "    " } else { "│   " });
-        enter(&mut open, &edge.child, &indent);
+    let hanging: HashSet<&FrameName> = edges.iter().map(|edge| &edge.child).collect();
+    let mut shown = 0;
+    for root in frames.iter().filter(|frame| !hanging.contains(frame)) {
+        writeln!(out, "{root}")?;
+        shown += 1 + branches(&children, root, out)?;
     }
+    if shown < frames.len() {
+        let rest = frames.len() - shown;
+        writeln!(out, "({rest} more, whose parents go round in a circle)")?;
+    }
+    Ok(())
+}
+
+/// The children of a frame, each with its own below it; returns how many. A loop over a list of open
+/// branches, since a chain can be as deep as a recording likes.
+fn branches(
+    children: &Children<'_>,
+    root: &FrameName,
+    out: &mut dyn io::Write,
+) -> io::Result<usize> {
+    let below = |name: &FrameName| children.get(name).map_or(&[][..], |list| &list[..]);
+    // What is still to be written: an edge or a count, with its depth and whether it is the last of its
+    // parent's.
+    let mut open: Vec<(Result<&EdgeFacts, usize>, usize, bool)> = Vec::new();
+    let enter =
+        |open: &mut Vec<(Result<_, usize>, usize, bool)>, name: &FrameName, depth: usize| {
+            let list = below(name);
+            let shown = if depth > DEEPEST {
+                0
+            } else {
+                list.len().min(MOST_CHILDREN)
+            };
+            let left = count_below(children, &list[shown..]);
+            if left > 0 {
+                open.push((Err(left), depth, true));
+            }
+            for (place, edge) in list[..shown].iter().enumerate().rev() {
+                open.push((Ok(*edge), depth, left == 0 && place + 1 == list.len()));
+            }
+        };
+    let mut count = 0;
+    // Whether the branch at each depth was the last one.
+    let mut lasts: Vec<bool> = Vec::new();
+    enter(&mut open, root, 1);
+    while let Some((what, depth, is_last)) = open.pop() {
+        lasts.truncate(depth - 1);
+        for last in &lasts {
+            write!(out, "{}", if *last { "    " } else { "│   " })?;
+        }
+        let fork = if is_last { "└── " } else { "├── " };
+        match what {
+            Ok(edge) => {
+                count += 1;
+                let facts = facts_of(edge).join(", ");
+                writeln!(out, "{fork}{}  ({facts})", edge.child)?;
+                lasts.push(is_last);
+                enter(&mut open, &edge.child, depth + 1);
+            }
+            Err(left) => {
+                count += left;
+                writeln!(out, "{fork}... and {left} more")?;
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// How many frames there are in these branches.
+fn count_below(children: &Children<'_>, edges: &[&EdgeFacts]) -> usize {
+    let mut open: Vec<&EdgeFacts> = edges.to_vec();
+    let mut count = 0;
+    while let Some(edge) = open.pop() {
+        count += 1;
+        open.extend(children.get(&edge.child).into_iter().flatten());
+    }
+    count
+}
+
+fn write_dot(frames: &[FrameName], edges: &[EdgeFacts], out: &mut dyn io::Write) -> io::Result<()> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
+    writeln!(out, "digraph frames {{")?;
+    for frame in frames {
+        writeln!(out, "  {};", quoted(frame))?;
+    }
+    for edge in edges {
+        let label = facts_of(edge).join("\\n");
+        let style = if edge.is_static { ", style=dashed" } else { "" };
+        let (parent, child) = (quoted(&edge.parent), quoted(&edge.child));
+        writeln!(out, "  {parent} -> {child} [label=\"{label}\"{style}];")?;
+    }
+    writeln!(out, "}}")
+}
+
+fn write_mermaid(
+    frames: &[FrameName],
+    edges: &[EdgeFacts],
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    writeln!(out, "graph TD")?;
+    let numbers: HashMap<&FrameName, usize> = frames
+        .iter()
+        .enumerate()
+        .map(|(n, frame)| (frame, n))
+        .collect();
+    for (number, frame) in frames.iter().enumerate() {
+        let name = frame.replace('"', "#quot;");
+        writeln!(out, "  f{number}[\"{name}\"]")?;
+    }
+    for edge in edges {
+        let (Some(parent), Some(child)) = (numbers.get(&edge.parent), numbers.get(&edge.child))
+        else {
+            continue;
+        };
+        let arrow = if edge.is_static { "-.->" } else { "-->" };
+        let label = facts_of(edge).join("<br>");
+        writeln!(out, "  f{parent} {arrow}|\"{label}\"| f{child}")?;
+    }
+    Ok(())
+}
+
+fn write_yaml(edges: &[EdgeFacts], out: &mut dyn io::Write) -> io::Result<()> {
+    if edges.is_empty() {
+        return write!(out, "[]");
+    }
+    for edge in edges {
+        let range = edge
+            .range
+            .unwrap_or(TimeRange::new(Stamp::EPOCH, Stamp::EPOCH));
+        let seconds = |nanos: i64| nanos as f64 * 1e-9;
+        let authority = edge.authority.as_deref().unwrap_or("no recorded authority");
+        write!(
+            out,
+            "{}: \n  parent: {}\n  broadcaster: {}\n  rate: {:.3}\n  \
+             most_recent_transform: {:.3}\n  oldest_transform: {:.3}\n  buffer_length: {:.3}\n",
+            yaml_key(&edge.child),
+            yaml_quoted(&edge.parent),
+            yaml_quoted(authority),
+            edge.rate(),
+            seconds(range.end.nanos()),
+            seconds(range.start.nanos()),
+            seconds(range.duration_nanos()),
+        )?;
+    }
+    Ok(())
 }
 
 fn facts_of(edge: &EdgeFacts) -> Vec<String> {

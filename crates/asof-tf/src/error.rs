@@ -106,8 +106,8 @@ pub enum UpdateError {
         /// The limit.
         limit: usize,
     },
-    /// A [`FrameId`](crate::FrameId) that another buffer gave out.
-    #[error("a frame id of another transform buffer was given")]
+    /// A [`FrameId`](crate::FrameId) that another buffer gave out, or whose frame was removed.
+    #[error("a frame id of another transform buffer, or of a frame that was removed, was given")]
     ForeignId,
 }
 
@@ -160,14 +160,37 @@ pub enum LookupError {
         /// The newest time that it has.
         newest: Stamp,
     },
-    /// A [`FrameId`](crate::FrameId) that another buffer gave out.
-    #[error("a frame id of another transform buffer was given")]
+    /// The parents of a frame lead back to it at that time, so that it has no place.
+    #[error("above frame '{frame}' the parents go round in a circle at that time")]
+    Circle {
+        /// The frame.
+        frame: FrameName,
+    },
+    /// The latest transform is older than was asked for.
+    #[error(
+        "the latest transform of '{source_frame}' in '{target}' is from {}, {age:?} ago; at most {max_age:?} was asked for",
+        .stamp.as_seconds_text()
+    )]
+    Stale {
+        /// The target frame.
+        target: FrameName,
+        /// The source frame.
+        source_frame: FrameName,
+        /// Its stamp.
+        stamp: Stamp,
+        /// How old it is.
+        age: std::time::Duration,
+        /// How old it may be.
+        max_age: std::time::Duration,
+    },
+    /// A [`FrameId`](crate::FrameId) that another buffer gave out, or whose frame was removed.
+    #[error("a frame id of another transform buffer, or of a frame that was removed, was given")]
     ForeignId,
 }
 
 impl LookupError {
     /// A short name of the sort of error, for programs: `unknown_frame`, `disconnected`, `no_data`,
-    /// `extrapolation_past`, `extrapolation_future`, `foreign_id`.
+    /// `extrapolation_past`, `extrapolation_future`, `circle`, `stale`, `foreign_id`.
     pub fn kind(&self) -> &'static str {
         match self {
             LookupError::UnknownFrame { .. } => "unknown_frame",
@@ -177,6 +200,8 @@ impl LookupError {
                 "extrapolation_past"
             }
             LookupError::Extrapolation { .. } => "extrapolation_future",
+            LookupError::Circle { .. } => "circle",
+            LookupError::Stale { .. } => "stale",
             LookupError::ForeignId => "foreign_id",
         }
     }

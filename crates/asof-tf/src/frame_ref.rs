@@ -125,7 +125,7 @@ impl Resolve for FrameId {
         if self.buffer != graph.id {
             return None;
         }
-        graph.numbered(self.number)
+        graph.numbered(self.number).filter(|frame| frame.is_there())
     }
 
     #[cold]

@@ -36,10 +36,14 @@
 //! - Names and ids: everything takes `&str` or a [`FrameId`]; a [`Path`] prepares one pair of frames.
 //! - [`lookup_many`](TransformBuffer::lookup_many) and
 //!   [`transform_points`](TransformBuffer::transform_points) answer for many times at once.
-//! - [`wait_for`](TransformBuffer::wait_for) blocks, [`wait`](TransformBuffer::wait) is a future.
-//! - [`observe`](TransformBuffer::observe) watches all edges.
+//! - [`deskew`](TransformBuffer::deskew) undoes a sensor's motion in a `PointCloud2`; [`geometry`] takes poses,
+//!   twists, wrenches and covariances from frame to frame.
+//! - [`wait_for`](TransformBuffer::wait_for) blocks, [`wait`](TransformBuffer::wait) is a future,
+//!   [`on_transform`](TransformBuffer::on_transform) calls back.
+//! - [`observe`](TransformBuffer::observe) watches all edges, [`rivals`](TransformBuffer::rivals) tells who write
+//!   the same one.
 //! - [`from_source`](TransformBuffer::from_source) reads a whole recording, ROS's and Foxglove's transforms
-//!   alike; [`ros`] decodes single messages, `Robot` reads URDF.
+//!   alike, and [`TransformLoader`] messages as they come; [`ros`] decodes single messages, `Robot` reads URDF.
 
 mod history;
 #[cfg(all(test, loom))]
@@ -50,7 +54,13 @@ mod sync;
 
 // Under loom only the concurrent core above is built: it is what the models check.
 #[cfg(not(loom))]
+mod authority;
+#[cfg(not(loom))]
 mod buffer;
+#[cfg(not(loom))]
+mod callback;
+#[cfg(not(loom))]
+mod cloud;
 #[cfg(all(not(loom), feature = "decode"))]
 mod decoded;
 #[cfg(not(loom))]
@@ -60,11 +70,17 @@ mod error;
 #[cfg(not(loom))]
 mod frame_ref;
 #[cfg(not(loom))]
+pub mod geometry;
+#[cfg(not(loom))]
 mod graph;
+#[cfg(not(loom))]
+mod loader;
 #[cfg(not(loom))]
 mod lookup;
 #[cfg(not(loom))]
 mod many;
+#[cfg(not(loom))]
+mod monitor;
 #[cfg(not(loom))]
 mod name;
 #[cfg(not(loom))]
@@ -79,6 +95,8 @@ mod pose;
 pub mod ros;
 #[cfg(not(loom))]
 mod source;
+#[cfg(not(loom))]
+mod store;
 #[cfg(not(loom))]
 mod timer;
 #[cfg(not(loom))]
@@ -98,17 +116,24 @@ pub use urdf::{Robot, UrdfError};
 pub use with_glam::{ToGlam, from_glam};
 #[cfg(not(loom))]
 pub use {
+    authority::{Rivals, TransformWriter},
     buffer::TransformBuffer,
-    draw::{DrawError, EdgeFacts},
+    callback::WaitCallback,
+    cloud::{CloudError, CloudLayout, CloudStats, PointTime},
+    draw::{DrawError, EdgeFacts, TreeFormat},
     error::{LookupError, UpdateError},
     frame_ref::{FrameId, FrameRef},
     graph::Extrapolation,
+    loader::{
+        Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
+    },
     lookup::{ChainLink, Latest, Newest, Twist},
-    name::FrameName,
+    monitor::{EdgeStats, TransformMonitor},
+    name::{BadFrameName, FrameName},
     observe::{Observer, Update},
-    options::{Limits, Options, Stats},
+    options::{Conflicts, Limits, Options, Stats},
     path::{Many, Path},
-    source::{Loaded, has_transforms},
+    source::Loaded,
     trajectory::{TrajectoryFormat, every},
     wait::{Wait, WaitError},
 };

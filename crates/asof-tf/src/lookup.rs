@@ -9,8 +9,9 @@ use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::sealed::Resolve;
 use crate::frame_ref::{FrameId, FrameRef};
-use crate::graph::{AtNewest, AtTime, Edge, Extrapolation, Frame, Miss, Stop};
+use crate::graph::{AtNewest, AtTime, Edge, Extrapolation, Frame, Stop};
 use crate::name::FrameName;
+use crate::pool::Pool;
 use crate::pose::Pose;
 use crate::wait::{Wait, WaitError};
 
@@ -120,11 +121,9 @@ impl TransformBuffer {
     ) -> Result<Isometry3<f64>, LookupError> {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
-        let nanos = t.nanos();
-        let read = |edge: &Edge| edge.at_or_near(&graph.pool, nanos, policy);
-        match self.walk(target, source, Some(nanos), read) {
+        match self.walk(target, source, t.nanos(), policy) {
             Ok(pose) => Ok(pose.isometry()),
-            Err(stop) => Err(graph.explain(target, source, nanos, &stop)),
+            Err(stop) => Err(graph.explain(target, source, t.nanos(), &stop)),
         }
     }
 
@@ -140,16 +139,37 @@ impl TransformBuffer {
     ) -> Result<Latest, LookupError> {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
-        let newest = self.newest_between(target, source)?;
-        let stamp = newest.stamps.map(|stamps| stamps.start);
-        let isometry = match newest.stamps {
-            Some(stamps) if stamps.start != stamps.end => {
-                self.lookup_between(target, source, stamps.start.nanos())?
-            }
-            // All newest samples have one stamp, or none: what they make together is the answer.
-            _ => newest.isometry,
-        };
-        Ok(Latest { stamp, isometry })
+        self.latest_between(target, source)
+    }
+
+    /// As [`lookup_latest`](TransformBuffer::lookup_latest), if it is not older than `max_age` at the time `now`.
+    ///
+    /// # Errors
+    /// [`LookupError::Stale`] if it is older; else as for [`lookup`](TransformBuffer::lookup).
+    pub fn lookup_latest_within(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        now: Stamp,
+        max_age: Duration,
+    ) -> Result<Latest, LookupError> {
+        let graph = self.graph();
+        let (target, source) = (target.find(graph)?, source.find(graph)?);
+        let latest = self.latest_between(target, source)?;
+        let age = latest.stamp.map_or(0, |stamp| {
+            i128::from(now.nanos()) - i128::from(stamp.nanos())
+        });
+        let age = Duration::from_nanos(u64::try_from(age.max(0)).unwrap_or(u64::MAX));
+        match latest.stamp {
+            Some(stamp) if age > max_age => Err(LookupError::Stale {
+                target: target.name.clone(),
+                source_frame: source.name.clone(),
+                stamp,
+                age,
+                max_age,
+            }),
+            _ => Ok(latest),
+        }
     }
 
     /// The newest sample of every edge on the way, whatever their ages, put together: what schiebung
@@ -313,11 +333,11 @@ impl TransformBuffer {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
         let (near, far) = graph
-            .steady(|| graph.trace(target, source, None))
-            .ok_or_else(|| graph.explain(target, source, 0, &Stop::Disconnected))?;
+            .steady(|| graph.trace(target, source))
+            .map_err(|stop| graph.explain(target, source, 0, &stop))?;
         let link = |edge: &Edge, is_inverse| ChainLink {
             parent: graph.frames.at(edge.parent()).name.clone(),
-            child: graph.frames.at(edge.child).name.clone(),
+            child: graph.frames.at(edge.child()).name.clone(),
             is_static: edge.is_static(),
             is_inverse,
             range: edge
@@ -337,6 +357,30 @@ impl TransformBuffer {
         let graph = self.graph();
         let edge = graph.edge_of(frame.find(graph)?);
         Ok(edge.map(|edge| graph.frames.at(edge.parent()).name.clone()))
+    }
+
+    /// The parent that a frame had at a time; `None` for a root. Differs from [`parent`](TransformBuffer::parent)
+    /// where a frame was moved.
+    ///
+    /// # Errors
+    /// When the frame is unknown, or its edge has nothing for that time.
+    pub fn parent_at(
+        &self,
+        frame: impl FrameRef,
+        t: Stamp,
+    ) -> Result<Option<FrameName>, LookupError> {
+        let graph = self.graph();
+        let frame = frame.find(graph)?;
+        graph.steady(|| {
+            let Some(edge) = graph.edge_of(frame) else {
+                return Ok(None);
+            };
+            let step = edge.step(&graph.pool, t.nanos(), Extrapolation::Refuse);
+            let (_, number) = step.map_err(|miss| graph.explain_edge(edge, t.nanos(), miss))?;
+            let parent = number.and_then(|number| graph.numbered(number));
+            let parent = parent.unwrap_or_else(|| graph.frames.at(edge.parent()));
+            Ok(Some(parent.name.clone()))
+        })
     }
 
     /// All frames, in the order in which they were first named.
@@ -361,16 +405,23 @@ impl TransformBuffer {
         t: i64,
     ) -> Result<Isometry3<f64>, LookupError> {
         let graph = self.graph();
-        if !graph.has_eras()
+        let epoch = graph.epoch();
+        if graph.is_in_order()
             && let Some(edge) = graph.direct(target, source)
         {
-            if let Some(pose) = edge.at_expected(&graph.pool, t) {
+            if let Some(pose) = edge.at_expected(&graph.pool, t)
+                && graph.is_still(epoch)
+            {
                 return Ok(pose.isometry());
             }
-            if let Some(miss) = edge.not_yet(&graph.pool, t) {
+            if let Some(miss) = edge.not_yet(&graph.pool, t)
+                && graph.is_still(epoch)
+            {
                 return Err(graph.explain_edge(edge, t, miss));
             }
-            return self.direct_apart(edge, t);
+            if let Some(answer) = self.direct_apart(edge, t, epoch) {
+                return answer;
+            }
         }
         self.lookup_far(target, source, t)
     }
@@ -388,9 +439,7 @@ impl TransformBuffer {
             pool: &graph.pool,
             t,
         };
-        if !graph.has_eras()
-            && let Some(pose) = graph.climb_once(target, source, reading)
-        {
+        if let Some(pose) = graph.climb_once(target, source, reading) {
             return Ok(pose.isometry());
         }
         match self.stopped_by(target, source, t) {
@@ -399,25 +448,21 @@ impl TransformBuffer {
         }
     }
 
-    /// From parent to child, where the samples are not at the place where one would expect them.
+    /// From parent to child, where the samples are not at the place where one would expect them. `None` if
+    /// something was in the way.
     #[inline(never)]
-    fn direct_apart(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
+    fn direct_apart(
+        &self,
+        edge: &Edge,
+        t: i64,
+        epoch: u64,
+    ) -> Option<Result<Isometry3<f64>, LookupError>> {
         let graph = self.graph();
-        match edge.look(&graph.pool, t) {
-            Some(Ok(pose)) => Ok(pose.isometry()),
-            Some(Err(miss)) => Err(graph.explain_edge(edge, t, miss)),
-            None => self.direct_carefully(edge, t),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn direct_carefully(&self, edge: &Edge, t: i64) -> Result<Isometry3<f64>, LookupError> {
-        let graph = self.graph();
-        match edge.at(&graph.pool, t) {
+        let found = edge.look(&graph.pool, t)?;
+        graph.is_still(epoch).then(|| match found {
             Ok(pose) => Ok(pose.isometry()),
             Err(miss) => Err(graph.explain_edge(edge, t, miss)),
-        }
+        })
     }
 
     /// The pose of `source` in `target` at `t`, or what stopped it.
@@ -428,34 +473,65 @@ impl TransformBuffer {
         source: &'a Frame,
         t: i64,
     ) -> Result<Pose, Stop<'a>> {
-        let pool = &self.graph().pool;
-        self.walk(target, source, Some(t), |edge| edge.at(pool, t))
+        self.walk(target, source, t, Extrapolation::Refuse)
     }
 
-    /// Composes what `read` gives for each edge on the way, through the parents of time `t` if frames
-    /// were ever reparented.
+    /// Composes the poses of all edges on the way, through the parents of time `t`.
     #[inline]
     fn walk<'a>(
         &'a self,
         target: &'a Frame,
         source: &'a Frame,
-        t: Option<i64>,
-        mut read: impl FnMut(&'a Edge) -> Result<Pose, Miss>,
+        t: i64,
+        policy: Extrapolation,
     ) -> Result<Pose, Stop<'a>> {
         let graph = self.graph();
+        let pool = &graph.pool;
+        graph.tidy();
         graph.steady(|| {
-            if t.is_some() && graph.has_eras() {
-                return compose(graph.trace(target, source, t), &mut read);
+            if graph.is_in_order() {
+                graph.climb(target, source, |edge| edge.at_or_near(pool, t, policy))
+            } else {
+                graph.compose(target, source, |edge| edge.step(pool, t, policy))
             }
-            graph.climb(target, source, &mut read)
         })
     }
 
+    /// The newest sample is read and then asked for by its time. Beside a writer that drops samples quickly it
+    /// can be gone by then, and a newer one is there.
+    fn latest_between(&self, target: &Frame, source: &Frame) -> Result<Latest, LookupError> {
+        let mut newest = self.newest_between(target, source)?;
+        loop {
+            let stamp = newest.stamps.map(|stamps| stamps.start);
+            let isometry = match newest.stamps {
+                Some(stamps) if stamps.start != stamps.end => {
+                    self.lookup_between(target, source, stamps.start.nanos())
+                }
+                // All newest samples have one stamp, or none: what they make together is the answer.
+                _ => Ok(newest.isometry),
+            };
+            let error = match isometry {
+                Ok(isometry) => return Ok(Latest { stamp, isometry }),
+                Err(error) => error,
+            };
+            let before = std::mem::replace(&mut newest, self.newest_between(target, source)?);
+            if newest.stamps == before.stamps {
+                return Err(error);
+            }
+        }
+    }
+
     #[inline]
-    fn newest_between(&self, target: &Frame, source: &Frame) -> Result<Newest, LookupError> {
+    pub(crate) fn newest_between(
+        &self,
+        target: &Frame,
+        source: &Frame,
+    ) -> Result<Newest, LookupError> {
         let graph = self.graph();
+        let epoch = graph.epoch();
         if let Some(edge) = graph.direct(target, source)
             && let Some((pose, stamp)) = edge.newest_once(&graph.pool)
+            && graph.is_still(epoch)
         {
             return Ok(Newest {
                 stamps: stamp.map(|stamp| TimeRange::new(stamp.into(), stamp.into())),
@@ -494,15 +570,17 @@ impl TransformBuffer {
         last: &mut i64,
     ) -> Result<Pose, LookupError> {
         let graph = self.graph();
+        graph.tidy();
         let walked = graph.steady(|| {
-            (*first, *last) = (i64::MAX, i64::MIN);
-            graph.climb(target, source, |edge| {
-                let (pose, stamp) = edge.newest(&graph.pool)?;
-                if let Some(stamp) = stamp {
-                    (*first, *last) = ((*first).min(stamp), (*last).max(stamp));
-                }
-                Ok(pose)
-            })
+            // The way as it is now, which is that of every newest sample.
+            let mut range = (i64::MAX, i64::MIN);
+            let walked = graph.trace(target, source).and_then(|(near, far)| {
+                let up = newest_product(&graph.pool, near, &mut range)?;
+                let down = newest_product(&graph.pool, far, &mut range)?;
+                Ok(up.inverse().times(&down))
+            });
+            (*first, *last) = range;
+            walked
         });
         walked.map_err(|stop| graph.explain(target, source, 0, &stop))
     }
@@ -518,10 +596,14 @@ impl TransformBuffer {
         let graph = self.graph();
         let nanos = window.as_nanos().min(i64::MAX as u128) as i64;
         let has = graph
-            .steady(|| graph.trace(target, source, Some(t.nanos())))
+            .steady(|| {
+                graph.meet(target, source, |edge| {
+                    edge.step(&graph.pool, t.nanos(), Extrapolation::Refuse)
+                })
+            })
             .into_iter()
             .flat_map(|(near, far)| near.into_iter().chain(far))
-            .filter_map(|edge| edge.range(&graph.pool))
+            .filter_map(|(_, edge, _)| edge.range(&graph.pool))
             .fold(TimeRange::ALL, |has, (first, last)| {
                 has.intersect(TimeRange::new(first.into(), last.into()))
             });
@@ -532,19 +614,19 @@ impl TransformBuffer {
     }
 }
 
-fn compose<'a>(
-    traced: Option<(Vec<&'a Edge>, Vec<&'a Edge>)>,
-    read: &mut impl FnMut(&'a Edge) -> Result<Pose, Miss>,
+/// The newest poses of edges on the way up, and the range of their stamps.
+fn newest_product<'a>(
+    pool: &Pool,
+    edges: Vec<&'a Edge>,
+    range: &mut (i64, i64),
 ) -> Result<Pose, Stop<'a>> {
-    let (near, far) = traced.ok_or(Stop::Disconnected)?;
-    let mut side = |edges: Vec<&'a Edge>| {
-        let mut total = Pose::IDENTITY;
-        for edge in edges {
-            let pose = read(edge).map_err(|miss| Stop::At(edge, miss))?;
-            total = pose.times(&total);
+    let mut total = Pose::IDENTITY;
+    for edge in edges {
+        let (pose, stamp) = edge.newest(pool).map_err(|miss| Stop::At(edge, miss))?;
+        if let Some(stamp) = stamp {
+            *range = (range.0.min(stamp), range.1.max(stamp));
         }
-        Ok(total)
-    };
-    let (up, down) = (side(near)?, side(far)?);
-    Ok(up.inverse().times(&down))
+        total = pose.times(&total);
+    }
+    Ok(total)
 }

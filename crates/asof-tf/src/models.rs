@@ -21,7 +21,9 @@ fn sample(stamp: u64) -> Words {
 
 fn insert(shared: &(Pool, History), bounds: Bounds, words: Words) -> Inserted {
     let held = shared.1.hold();
-    shared.1.insert(&held, &shared.0, bounds, &words, |_| ())
+    shared
+        .1
+        .insert(&held, &shared.0, bounds, (&words, 0), |_| ())
 }
 
 /// A history with these samples, for two threads.
@@ -208,7 +210,7 @@ fn a_chunk_that_another_history_got_is_never_taken_for_ones_own() {
             drop(held);
             let other = History::new((), (), 0);
             let held = other.hold();
-            other.insert(&held, pool, UNBOUNDED, &sample(2), |_| ());
+            other.insert(&held, pool, UNBOUNDED, (&sample(2), 0), |_| ());
         });
         let found = around(&shared, 2);
         assert!(
@@ -217,5 +219,95 @@ fn a_chunk_that_another_history_got_is_never_taken_for_ones_own() {
         );
         thread.join().expect("no panic");
         assert_eq!(around(&shared, 4), [sample(3), sample(5)]);
+    });
+}
+
+#[test]
+fn the_newest_sample_is_found_again_by_its_stamp() {
+    check(|| {
+        let shared = with(&[1]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            insert(&writer, UNBOUNDED, sample(2));
+            insert(&writer, UNBOUNDED, sample(3));
+        });
+        let found = newest(&shared).expect("there always is one");
+        assert_eq!(around(&shared, found[0] as i64), [found]);
+        thread.join().expect("no panic");
+    });
+}
+
+/// The sample at or before `t`, and its parent.
+fn with_parent(shared: &(Pool, History), t: i64) -> Option<(Words, Option<u32>)> {
+    let (pool, history) = shared;
+    history
+        .read(pool, |view| {
+            let (place, lowest) = view.place(t)?;
+            let words = match place {
+                Place::At(slot) | Place::Between(slot, _) => slot.words(),
+                _ => return Some((None, lowest)),
+            };
+            let parent = if history.is_mixed() {
+                Some(view.parent(lowest)?)
+            } else {
+                None
+            };
+            Some((Some((words, parent)), lowest))
+        })
+        .flatten()
+}
+
+#[test]
+fn a_sample_is_seen_with_its_own_parent_while_others_come_and_go() {
+    check(|| {
+        // Given in frame 7, as long as no parent is noted.
+        let shared = with(&[1, 2]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let (pool, history) = &*writer;
+            let two = Bounds {
+                count: 2,
+                ..UNBOUNDED
+            };
+            let held = history.hold();
+            history.mix(&held, pool, 7);
+            history.insert(&held, pool, two, (&sample(3), 8), |_| ());
+            history.insert(&held, pool, two, (&sample(4), 8), |_| ());
+            assert!(history.is_settled());
+            history.settle(&held);
+        });
+        if let Some((words, parent)) = with_parent(&shared, 3) {
+            assert_whole(&words);
+            let wanted = if words[0] == 3 { 8 } else { 7 };
+            assert!(
+                parent.is_none_or(|parent| parent == wanted),
+                "{words:?} {parent:?}"
+            );
+        }
+        thread.join().expect("no panic");
+        assert_eq!(with_parent(&shared, 3), Some((sample(3), None)));
+    });
+}
+
+#[test]
+fn many_late_samples_are_seen_all_or_not_at_all() {
+    check(|| {
+        let shared = with(&[1, 7]);
+        let writer = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let (pool, history) = &*writer;
+            let held = history.hold();
+            let late = [sample(3), sample(5)];
+            let refused = history.merge(&held, pool, UNBOUNDED, (&late, 0), |_| (), &mut |_| ());
+            assert_eq!(refused, 0);
+        });
+        let found = around(&shared, 4);
+        found.iter().for_each(assert_whole);
+        assert!(
+            found == [sample(1), sample(7)] || found == [sample(3), sample(5)],
+            "{found:?}"
+        );
+        thread.join().expect("no panic");
+        assert_eq!(around(&shared, 6), [sample(5), sample(7)]);
     });
 }

@@ -159,6 +159,28 @@ fn half(bytes: &[u8]) -> u64 {
     u64::from(u32::from_le_bytes(word))
 }
 
+/// Why a text cannot be the name of a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no name for a frame: {problem}")]
+pub struct BadFrameName {
+    /// The text, or its beginning.
+    pub name: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl std::str::FromStr for FrameName {
+    type Err = BadFrameName;
+
+    /// One leading slash is dropped.
+    fn from_str(text: &str) -> Result<Self, BadFrameName> {
+        FrameName::new(text).map_err(|problem| BadFrameName {
+            name: text.chars().take(100).collect(),
+            problem,
+        })
+    }
+}
+
 impl std::ops::Deref for FrameName {
     type Target = str;
 

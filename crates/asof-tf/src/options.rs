@@ -12,11 +12,29 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of samples in the whole buffer; `None` for no bound. When they are spent, the edge whose samples
     /// are oldest gives up some of them, so that all edges keep about the same stretch of time; the last
-    /// 8 KiB of each are its own. A writer waits for no other edge's writer over this: while that edge is
+    /// two chunks of each, 8 KiB, are its own. A writer waits for no other edge's writer over this: while that edge is
     /// being written it takes from its own.
     pub bytes: Option<u64>,
     /// Frames in the whole buffer.
     pub max_frames: usize,
+    /// What becomes of an update that contradicts what an edge is.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub conflicts: Conflicts,
+}
+
+/// What becomes of an update with another parent than the edge has, of a static update of a dynamic edge or
+/// the other way round, and of one that closes a circle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Conflicts {
+    /// It is refused: on a robot it is a mistake, as a rule.
+    #[default]
+    Refuse,
+    /// It is stored, as tf2 does. Each sample keeps its own parent, as by
+    /// [`reparent`](crate::TransformBuffer::reparent). An edge that becomes static or dynamic drops what it
+    /// had. A lookup that meets a circle fails. For recordings, which are as they are.
+    LastWins,
 }
 
 /// How much an edge keeps. Samples outside of either bound are dropped, and counted.
@@ -34,6 +52,8 @@ pub struct Limits {
 pub struct Stats {
     /// Frames.
     pub frames: usize,
+    /// Names of frames that were removed, which are still kept.
+    pub removed: usize,
     /// Edges, static ones included.
     pub edges: usize,
     /// Samples in all histories.
@@ -56,6 +76,7 @@ impl Default for Options {
             },
             bytes: Some(256 << 20),
             max_frames: 1 << 16,
+            conflicts: Conflicts::Refuse,
         }
     }
 }
@@ -67,7 +88,15 @@ impl Options {
             limits: Limits::UNBOUNDED,
             bytes: None,
             max_frames: u32::MAX as usize,
+            conflicts: Conflicts::Refuse,
         }
+    }
+
+    /// The same with this for updates that contradict what an edge is.
+    #[must_use]
+    pub fn conflicts(mut self, conflicts: Conflicts) -> Self {
+        self.conflicts = conflicts;
+        self
     }
 
     /// The same with this window for each edge.

@@ -169,7 +169,9 @@ impl Path {
     #[inline]
     pub fn lookup(&mut self, t: Stamp) -> Result<Isometry3<f64>, LookupError> {
         self.refresh();
-        if let Some(pose) = self.pose_once(t.nanos()) {
+        if let Some(pose) = self.pose_once(t.nanos())
+            && self.buffer.graph().is_still(self.epoch)
+        {
             return Ok(pose.isometry());
         }
         match self.pose_at(t.nanos()) {
@@ -183,17 +185,22 @@ impl Path {
     /// # Errors
     /// As there.
     pub fn lookup_latest(&mut self) -> Result<Latest, LookupError> {
-        let newest = self.lookup_newest()?;
-        let stamp = newest.stamps.map(|stamps| stamps.start);
-        match (stamp, newest.stamps) {
-            (Some(stamp), Some(stamps)) if stamps.start != stamps.end => Ok(Latest {
-                stamp: Some(stamp),
-                isometry: self.lookup(stamp)?,
-            }),
-            _ => Ok(Latest {
-                stamp,
-                isometry: newest.isometry,
-            }),
+        let mut newest = self.lookup_newest()?;
+        loop {
+            let stamp = newest.stamps.map(|stamps| stamps.start);
+            let isometry = match newest.stamps {
+                Some(stamps) if stamps.start != stamps.end => self.lookup(stamps.start),
+                _ => Ok(newest.isometry),
+            };
+            let error = match isometry {
+                Ok(isometry) => return Ok(Latest { stamp, isometry }),
+                Err(error) => error,
+            };
+            // It can be gone by now, beside a writer that drops samples quickly.
+            let before = std::mem::replace(&mut newest, self.lookup_newest()?);
+            if newest.stamps == before.stamps {
+                return Err(error);
+            }
         }
     }
 
@@ -213,6 +220,11 @@ impl Path {
             }
             Ok(pose)
         });
+        if !graph.is_still(self.epoch) {
+            // The tree was changed meanwhile.
+            let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
+            return self.buffer.newest_between(target, source);
+        }
         match walked {
             Ok(pose) => Ok(Newest {
                 stamps: stamps.map(|(first, last)| TimeRange::new(first.into(), last.into())),
@@ -251,40 +263,44 @@ impl Path {
     /// the search and all that depends on the samples alone.
     fn for_each(&mut self, stamps: &[Stamp], tell: &mut impl Tell) {
         self.refresh();
-        let graph = self.buffer.graph();
-        match self.steps.as_ref().filter(|_| !graph.has_eras()) {
+        let is_in_order = self.buffer.graph().is_in_order();
+        let rest = match self.steps.as_ref().filter(|_| is_in_order) {
             Some(steps) => match one_moving(steps) {
                 Some(moving) => self.for_one_moving(moving, stamps, tell),
                 None => self.for_steps(steps, stamps, tell),
             },
-            None => {
-                for t in stamps {
-                    match self.pose_at(t.nanos()) {
-                        Ok(pose) => tell.one(&pose),
-                        Err(stop) => tell.failed(self.explain(t.nanos(), &stop)),
-                    }
-                }
+            None => stamps,
+        };
+        for t in rest {
+            match self.pose_at(t.nanos()) {
+                Ok(pose) => tell.one(&pose),
+                Err(stop) => tell.failed(self.explain(t.nanos(), &stop)),
             }
         }
     }
 
-    fn for_one_moving(
+    /// Returns the stamps that are left where the tree was changed meanwhile.
+    fn for_one_moving<'s>(
         &self,
         (before, edge, is_inverse, after): (Pose, Spot<Edge>, bool, Pose),
-        stamps: &[Stamp],
+        stamps: &'s [Stamp],
         tell: &mut impl Tell,
-    ) {
+    ) -> &'s [Stamp] {
         let graph = self.buffer.graph();
         let edge = graph.edges.at(edge);
         let mut folded = Folded::new(before, after, is_inverse);
         let mut rest = stamps;
         while let Some(t) = rest.first().map(|stamp| stamp.nanos()) {
-            if !folded.covers(t)
-                && let Err(miss) = folded.find(edge, &graph.pool, t)
-            {
-                tell.failed(self.explain(t, &Stop::At(edge, miss)));
-                rest = &rest[1..];
-                continue;
+            if !folded.covers(t) {
+                let found = folded.find(edge, &graph.pool, t);
+                if !graph.is_still(self.epoch) {
+                    return rest;
+                }
+                if let Err(miss) = found {
+                    tell.failed(self.explain(t, &Stop::At(edge, miss)));
+                    rest = &rest[1..];
+                    continue;
+                }
             }
             let covered = |stamp: &&Stamp| folded.covers(stamp.nanos());
             // The first one is: it was asked for.
@@ -293,12 +309,19 @@ impl Path {
             folded.run(run, tell);
             rest = behind;
         }
+        rest
     }
 
-    fn for_steps(&self, steps: &[Step], stamps: &[Stamp], tell: &mut impl Tell) {
+    /// Returns the stamps that are left where the tree was changed meanwhile.
+    fn for_steps<'s>(
+        &self,
+        steps: &[Step],
+        stamps: &'s [Stamp],
+        tell: &mut impl Tell,
+    ) -> &'s [Stamp] {
         let graph = self.buffer.graph();
         let mut brackets = vec![Bracket::NONE; steps.len()];
-        for t in stamps.iter().map(|stamp| stamp.nanos()) {
+        for (place, t) in stamps.iter().map(|stamp| stamp.nanos()).enumerate() {
             let mut total = Pose::IDENTITY;
             let mut stop = None;
             for (step, bracket) in steps.iter().zip(&mut brackets) {
@@ -321,18 +344,22 @@ impl Path {
                 };
                 total = total.times(&pose);
             }
+            if !graph.is_still(self.epoch) {
+                return &stamps[place..];
+            }
             match stop {
                 Some(error) => tell.failed(error),
                 None => tell.one(&total),
             }
         }
+        &[]
     }
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // So that a pose stays in registers.
     fn pose_once(&self, t: i64) -> Option<Pose> {
         let graph = self.buffer.graph();
-        if graph.has_eras() {
+        if !graph.is_in_order() {
             return None;
         }
         let mut total: Option<Pose> = None;
@@ -349,14 +376,10 @@ impl Path {
         Some(total.unwrap_or(Pose::IDENTITY))
     }
 
-    #[inline]
     fn pose_at(&self, t: i64) -> Result<Pose, Stop<'_>> {
         let graph = self.buffer.graph();
-        if graph.has_eras() {
-            let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
-            return self.buffer.stopped_by(target, source, t);
-        }
-        self.compose(|edge| edge.at(&graph.pool, t))
+        let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
+        self.buffer.stopped_by(target, source, t)
     }
 
     #[inline]
@@ -392,7 +415,7 @@ impl Path {
         let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
         (self.epoch, self.steps) = graph.steady(|| {
             let epoch = graph.epoch();
-            let Some((near, far)) = graph.trace(target, source, None) else {
+            let Ok((near, far)) = graph.trace(target, source) else {
                 return (epoch, None);
             };
             let mut steps = Vec::with_capacity(near.len() + far.len());

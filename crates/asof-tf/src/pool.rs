@@ -1,19 +1,21 @@
 //! The memory of all histories of a buffer.
 
-use crate::history::Chunk;
+use crate::history::{Chunk, Parents};
 use crate::shelf::{Shelf, Spot, Table};
 use crate::sync::{AtomicU64, Mutex, Ordering, locked};
 
 /// Bytes of one chunk.
 pub(crate) const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
 
-/// Chunks for histories, and the tables that link them.
+/// Chunks for histories, the parents beside them, and the tables that link them.
 pub(crate) struct Pool {
     pub(crate) chunks: Shelf<Chunk>,
+    pub(crate) parents: Shelf<Parents>,
     pub(crate) tables: Shelf<Table<Chunk>>,
     free: Mutex<Vec<Spot<Chunk>>>,
+    /// Bytes of all that was made.
     made: AtomicU64,
-    /// Bytes that chunks may take.
+    /// Bytes that it may be.
     budget: u64,
 }
 
@@ -22,6 +24,7 @@ impl Pool {
         Pool {
             budget,
             chunks: Shelf::new(),
+            parents: Shelf::new(),
             tables: Shelf::new(),
             free: Mutex::new(Vec::new()),
             made: AtomicU64::new(0),
@@ -33,8 +36,23 @@ impl Pool {
         if let Some(spot) = locked(&self.free).pop() {
             return spot;
         }
-        self.made.fetch_add(1, Ordering::Relaxed);
+        self.made.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
         self.chunks.put(Chunk::new())
+    }
+
+    /// Room for the parents of a chunk's samples: it stays with that chunk.
+    pub(crate) fn make_parents(&self) -> Spot<Parents> {
+        let bytes = size_of::<Parents>() as u64;
+        self.made.fetch_add(bytes, Ordering::Relaxed);
+        self.parents.put(Parents::new())
+    }
+
+    /// A table for so many chunks.
+    pub(crate) fn make_table(&self, len: usize) -> Spot<Table<Chunk>> {
+        let table = Table::new(len);
+        let bytes = size_of::<Table<Chunk>>() + size_of_val(table.links());
+        self.made.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.tables.put(table)
     }
 
     /// A chunk that nobody uses, if the budget allows one. Asked by several at once, it is never given
@@ -47,7 +65,7 @@ impl Pool {
         if self.bytes() + CHUNK_BYTES > self.budget {
             return None;
         }
-        self.made.fetch_add(1, Ordering::Relaxed);
+        self.made.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
         drop(free);
         Some(self.chunks.put(Chunk::new()))
     }
@@ -57,9 +75,9 @@ impl Pool {
         locked(&self.free).push(spot);
     }
 
-    /// Bytes of all chunks, in use or not.
+    /// Bytes of all that was made, in use or not.
     pub(crate) fn bytes(&self) -> u64 {
-        self.made.load(Ordering::Relaxed) * CHUNK_BYTES
+        self.made.load(Ordering::Relaxed)
     }
 
     /// Whether there is no chunk left that the budget allows.

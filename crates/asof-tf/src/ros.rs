@@ -122,6 +122,14 @@ pub fn joint_state(encoding: Encoding, payload: &[u8]) -> Result<JointState, Dec
     })
 }
 
+/// Reads a `std_msgs/String`.
+///
+/// # Errors
+/// [`DecodeError`] says what is wrong and where.
+pub fn text_message(encoding: Encoding, payload: &[u8]) -> Result<String, DecodeError> {
+    Reader::new(encoding, payload)?.text("the text")
+}
+
 struct Reader<'a> {
     encoding: Encoding,
     bytes: &'a [u8],

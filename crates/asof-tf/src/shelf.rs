@@ -220,6 +220,11 @@ impl<T> Link<T> {
     pub(crate) fn store(&self, spot: Spot<T>, order: Ordering) {
         self.0.store(spot.0.as_ptr(), order);
     }
+
+    #[cfg(not(loom))]
+    pub(crate) fn clear(&self, order: Ordering) {
+        self.0.store(null_mut(), order);
+    }
 }
 
 impl<T> Table<T> {

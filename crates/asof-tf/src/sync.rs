@@ -3,12 +3,12 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 use std::sync::PoisonError;

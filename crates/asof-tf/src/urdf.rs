@@ -61,14 +61,25 @@ impl Robot {
 
     /// Stores all fixed joints as static edges. Returns what was refused.
     pub fn publish_fixed(&self, buffer: &TransformBuffer) -> Vec<UpdateError> {
+        let placed = self.place_fixed(buffer, |_| true);
+        placed.into_iter().filter_map(|(_, error)| error).collect()
+    }
+
+    /// The same for the children that are wanted; each with what was refused.
+    pub(crate) fn place_fixed(
+        &self,
+        buffer: &TransformBuffer,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(String, Option<UpdateError>)> {
         let fixed = self
             .joints
             .iter()
-            .filter(|joint| joint.joint_type == JointType::Fixed);
+            .filter(|joint| joint.joint_type == JointType::Fixed && is_wanted(&joint.child.link));
         fixed
-            .filter_map(|joint| {
+            .map(|joint| {
                 let (parent, child) = (&joint.parent.link, &joint.child.link);
-                buffer.update_static(parent, child, origin(joint)).err()
+                let refused = buffer.update_static(parent, child, origin(joint)).err();
+                (child.clone(), refused)
             })
             .collect()
     }
@@ -76,14 +87,38 @@ impl Robot {
     /// Stores where a message puts the joints, and those that mimic them. Names that are no joints of
     /// this robot are passed over. Returns what was refused.
     pub fn move_joints(&self, buffer: &TransformBuffer, state: &JointState) -> Vec<UpdateError> {
-        let mut refused = Vec::new();
+        let placed = self.place_joints(buffer, state, |_| true);
+        placed.into_iter().filter_map(|(_, error)| error).collect()
+    }
+
+    /// The same for the children that are wanted; each with what was refused.
+    pub(crate) fn place_joints(
+        &self,
+        buffer: &TransformBuffer,
+        state: &JointState,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(&str, Option<UpdateError>)> {
+        let mut placed = Vec::new();
         for (name, position) in state.names.iter().zip(&state.positions) {
             for place in self.moved_by.get(name).into_iter().flatten() {
-                let moved = self.move_joint(buffer, *place, *position, state.stamp);
-                refused.extend(moved.err());
+                let joint = &self.joints[*place];
+                let child = joint.child.link.as_str();
+                if is_movable(joint) && is_wanted(child) {
+                    let moved = self.move_joint(buffer, *place, *position, state.stamp);
+                    placed.push((child, moved.err()));
+                }
             }
         }
-        refused
+        placed
+    }
+
+    /// The names of the joints that a [`JointState`] moves, mimics not among them.
+    pub fn movable_joints(&self) -> impl Iterator<Item = &str> {
+        let is_mover = |joint: &&Joint| is_movable(joint) && joint.mimic.is_none();
+        self.joints
+            .iter()
+            .filter(is_mover)
+            .map(|joint| joint.name.as_str())
     }
 
     /// The frames of joints that no position can move: floating, planar and spherical ones.
@@ -127,6 +162,14 @@ impl Robot {
         let (parent, child) = (&joint.parent.link, &joint.child.link);
         buffer.update(parent, child, stamp, origin(joint) * motion)
     }
+}
+
+/// Whether a single position says where a joint is.
+fn is_movable(joint: &Joint) -> bool {
+    matches!(
+        joint.joint_type,
+        JointType::Revolute | JointType::Continuous | JointType::Prismatic
+    )
 }
 
 /// How many elements of an XML text are in each other at the most.

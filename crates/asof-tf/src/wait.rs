@@ -2,8 +2,8 @@
 //!
 //! A wait is registered with the one thing that it waits for: an edge and the stamp that it must
 //! reach, or, where frames are missing or not connected, the tree. An update looks at one number of
-//! its own edge and nothing else, so waits on other edges cost it nothing. Wakers are called with no
-//! lock held.
+//! its own edge and nothing else, so waits on other edges cost it nothing. Every wait is also woken when an
+//! edge comes under another parent, since its way may be another then. Wakers are called with no lock held.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use nalgebra::Isometry3;
 
 use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
-use crate::graph::{Edge, Miss, Stop};
+use crate::graph::{Edge, Extrapolation, Stop};
 use crate::name::FrameName;
 use crate::shelf::Spot;
 use crate::sync::locked;
@@ -36,7 +36,8 @@ pub enum WaitError {
         #[source]
         missing: LookupError,
     },
-    /// It can never be had: the time is before what the buffer still keeps.
+    /// It can never be had: the time is before all that the buffer may keep, so that not even a late sample
+    /// could answer.
     #[error("waiting cannot help: {0}")]
     Never(#[source] LookupError),
 }
@@ -49,7 +50,7 @@ pub struct Wait {
     at: Stamp,
     started: Instant,
     deadline: Option<Instant>,
-    registered: Option<(Registry, u64)>,
+    registered: Vec<(Registry, u64)>,
     alarm: Option<timer::Alarm>,
 }
 
@@ -69,6 +70,11 @@ pub(crate) struct Waiters {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// What those who wait for the tree need: a new edge,
+pub(crate) const NEW_EDGE: i64 = 0;
+/// or that an edge has come under another parent, has become another kind or has gone.
+pub(crate) const MOVED: i64 = 1;
+
 impl Default for Waiters {
     fn default() -> Self {
         Waiters {
@@ -85,6 +91,13 @@ impl Waiters {
     pub(crate) fn is_due(&self, newest: i64) -> bool {
         let soonest = self.soonest.load(Ordering::Relaxed);
         soonest <= newest && soonest != i64::MAX
+    }
+
+    /// The same, where it is not known whether anyone does.
+    pub(crate) fn wake_if_due(&self, newest: i64) {
+        if self.is_due(newest) {
+            self.wake(newest);
+        }
     }
 
     /// Wakes those who wait for `newest` or less.
@@ -140,7 +153,7 @@ impl Wait {
             started,
             // Past the end of the clock is the same as no deadline.
             deadline: timeout.and_then(|timeout| started.checked_add(timeout)),
-            registered: None,
+            registered: Vec::new(),
             alarm: None,
         }
     }
@@ -169,7 +182,7 @@ impl Wait {
                 Ok(isometry) => return Some(Ok(isometry)),
                 Err(missing) => missing,
             };
-            if missing.kind() == "extrapolation_past" {
+            if self.is_gone(&missing) {
                 return Some(Err(WaitError::Never(missing)));
             }
             if self
@@ -185,55 +198,90 @@ impl Wait {
         }
     }
 
+    /// Whether what is missing is older than all that its edge may keep.
+    fn is_gone(&self, missing: &LookupError) -> bool {
+        let LookupError::Extrapolation { child, .. } = missing else {
+            return false;
+        };
+        let graph = self.buffer.graph();
+        let t = self.at.nanos();
+        let is_gone = |edge: &Edge| {
+            let bounds = edge.bounds();
+            let is_full = edge.history.len() >= bounds.count;
+            edge.range(&graph.pool).is_some_and(|(oldest, newest)| {
+                t < oldest && (t < newest.saturating_sub(bounds.window) || is_full)
+            })
+        };
+        let frames = (graph.find(&self.target), graph.find(&self.source));
+        if let ((Some(target), Some(source)), false) = (frames, graph.is_in_order()) {
+            // It is not known which of the edges are needed.
+            let read = |edge: &Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
+            let missed = graph.steady(|| graph.missed([target, source], read));
+            return !missed.is_empty() && missed.into_iter().all(is_gone);
+        }
+        let edge = graph.find(child).and_then(|frame| graph.edge_of(frame));
+        edge.is_some_and(is_gone)
+    }
+
     /// Registers with what is missing; `false` if something has changed meanwhile.
     fn register(&mut self, waker: &Waker) -> bool {
-        let graph = self.buffer.graph();
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let buffer = self.buffer.clone();
+        let graph = buffer.graph();
         let t = self.at.nanos();
-        let frames = (graph.find(&self.target), graph.find(&self.source));
-        if let (Some(target), Some(source)) = frames {
-            match self.buffer.stopped_by(target, source, t) {
+        // No edge comes, goes or moves while this is held.
+        let change = graph.change();
+        let read = |edge: &Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
+        let (mut edges, mut needs) = (Vec::new(), NEW_EDGE);
+        if let (Some(target), Some(source)) = (graph.find(&self.target), graph.find(&self.source)) {
+            match graph.meet(target, source, read) {
                 Ok(_) => return false,
-                Err(Stop::At(edge, _)) => {
-                    let _held = edge.history.hold();
-                    let newest = edge.range(&graph.pool).map(|(_, newest)| newest);
-                    if matches!(
-                        edge.at(&graph.pool, t),
-                        Err(Miss::Empty | Miss::Outside { .. })
-                    ) && newest.is_none_or(|newest| newest < t)
-                    {
-                        edge.waiters.add(id, t, waker.clone());
-                        self.registered = Some((Registry::Edge(Spot::of(edge)), id));
-                        return true;
+                Err(Stop::At(..)) if graph.is_in_order() && graph.never_meet(target, source) => {}
+                Err(Stop::At(..)) => {
+                    // Both ways end somewhere: one of these edges is needed, and it is not known which.
+                    edges = graph.missed([target, source], read);
+                    if graph.is_in_order() {
+                        needs = MOVED;
                     }
-                    return false;
                 }
-                Err(Stop::Disconnected) => {}
+                Err(Stop::Disconnected | Stop::Circle(_)) => {}
             }
         }
-        let change = graph.change();
-        let frames = (graph.find(&self.target), graph.find(&self.source));
-        let is_connected =
-            matches!(frames, (Some(a), Some(b)) if graph.trace(a, b, None).is_some());
-        if is_connected {
-            return false;
+        for edge in edges {
+            let held = edge.history.hold();
+            if edge.at(&graph.pool, t).is_ok() {
+                drop(held);
+                drop(change);
+                self.unregister();
+                return false;
+            }
+            // Until the newest is as new, or else any that comes late.
+            let newest = edge.range(&graph.pool).map(|(_, newest)| newest);
+            let needed = match newest {
+                Some(newest) if newest >= t => i64::MIN,
+                _ => t,
+            };
+            let id = NEXT.fetch_add(1, Ordering::Relaxed);
+            edge.waiters.add(id, needed, waker.clone());
+            self.registered.push((Registry::Edge(Spot::of(edge)), id));
         }
-        graph.waiters.add(id, i64::MIN, waker.clone());
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        graph.waiters.add(id, needs, waker.clone());
+        self.registered.push((Registry::Tree, id));
         drop(change);
-        self.registered = Some((Registry::Tree, id));
         true
     }
 
     fn unregister(&mut self) {
         let graph = self.buffer.graph();
-        match self.registered.take() {
-            Some((Registry::Tree, id)) => graph.waiters.remove(id),
-            Some((Registry::Edge(spot), id)) => {
-                let edge = graph.edges.at(spot);
-                let _held = edge.history.hold();
-                edge.waiters.remove(id);
+        for (registry, id) in self.registered.drain(..) {
+            match registry {
+                Registry::Tree => graph.waiters.remove(id),
+                Registry::Edge(spot) => {
+                    let edge = graph.edges.at(spot);
+                    let _held = edge.history.hold();
+                    edge.waiters.remove(id);
+                }
             }
-            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{LookupError, Options, TransformBuffer, UpdateError};
+use asof_tf::{Conflicts, FrameName, LookupError, Options, TransformBuffer, Update, UpdateError};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use proptest::prelude::*;
 
@@ -111,6 +111,126 @@ impl Model {
     }
 }
 
+/// tf2's cache: for each child its samples with their parents, or one for all times.
+#[derive(Default)]
+struct Tf2 {
+    caches: BTreeMap<usize, Cache>,
+}
+
+enum Cache {
+    Static(usize, Isometry3<f64>),
+    Timed(BTreeMap<i64, (usize, Isometry3<f64>)>),
+}
+
+/// What a walk up found: the frames with the poses in their parents, and why it ended.
+struct Walk {
+    frames: Vec<usize>,
+    poses: Vec<Isometry3<f64>>,
+    missed: Option<&'static str>,
+}
+
+impl Tf2 {
+    fn set(&mut self, (parent, child): (usize, usize), t: Option<i64>, pose: Isometry3<f64>) {
+        match (self.caches.get_mut(&child), t) {
+            (Some(Cache::Timed(samples)), Some(t)) => {
+                samples.insert(t, (parent, pose));
+            }
+            (_, Some(t)) => {
+                let samples = BTreeMap::from([(t, (parent, pose))]);
+                self.caches.insert(child, Cache::Timed(samples));
+            }
+            (_, None) => {
+                self.caches.insert(child, Cache::Static(parent, pose));
+            }
+        }
+    }
+
+    fn get(&self, child: usize, t: i64) -> Option<Result<(usize, Isometry3<f64>), &'static str>> {
+        let samples = match self.caches.get(&child)? {
+            Cache::Static(parent, pose) => return Some(Ok((*parent, *pose))),
+            Cache::Timed(samples) => samples,
+        };
+        let before = samples.range(..=t).next_back();
+        let after = samples.range(t..).next();
+        Some(match (before, after) {
+            (Some((a, (parent, p))), Some((b, (other, q)))) if a != b && parent == other => {
+                let part = (t - a) as f64 / (b - a) as f64;
+                let translation = p.translation.vector.lerp(&q.translation.vector, part);
+                let turn = p.rotation.inverse() * q.rotation;
+                let rotation = p.rotation * turn.powf(part);
+                Ok((*parent, Isometry3::from_parts(translation.into(), rotation)))
+            }
+            (Some((_, (parent, pose))), Some(_)) => Ok((*parent, *pose)),
+            (None, _) => Err("extrapolation_past"),
+            (Some(_), None) => Err("extrapolation_future"),
+        })
+    }
+
+    /// `None` where it goes round in a circle.
+    fn walk(&self, from: usize, until: usize, t: i64) -> Option<Walk> {
+        let mut walk = Walk {
+            frames: vec![from],
+            poses: Vec::new(),
+            missed: None,
+        };
+        let mut at = from;
+        while at != until {
+            match self.get(at, t) {
+                None => break,
+                Some(Err(missed)) => {
+                    walk.missed = Some(missed);
+                    break;
+                }
+                Some(Ok((parent, pose))) => {
+                    walk.poses.push(pose);
+                    walk.frames.push(parent);
+                    at = parent;
+                }
+            }
+            if walk.poses.len() > 100 {
+                return None;
+            }
+        }
+        Some(walk)
+    }
+
+    fn lookup(
+        &self,
+        target: usize,
+        source: usize,
+        t: i64,
+    ) -> Result<Isometry3<f64>, Vec<&'static str>> {
+        let product = |poses: &[Isometry3<f64>]| {
+            poses
+                .iter()
+                .fold(Isometry3::identity(), |sum, pose| pose * sum)
+        };
+        let far = self.walk(source, target, t).ok_or(vec!["circle"])?;
+        if far.frames.last() == Some(&target) {
+            return Ok(product(&far.poses));
+        }
+        let near = self.walk(target, source, t).ok_or(vec!["circle"])?;
+        if near.frames.last() == Some(&source) {
+            return Ok(product(&near.poses).inverse());
+        }
+        let meeting = near
+            .frames
+            .iter()
+            .position(|frame| far.frames.contains(frame));
+        let Some(up) = meeting else {
+            let missed: Vec<_> = near.missed.into_iter().chain(far.missed).collect();
+            // Where a sample is missing, it is not known whether they would be connected.
+            return Err([missed, vec!["disconnected"]].concat());
+        };
+        let down = far
+            .frames
+            .iter()
+            .position(|frame| *frame == near.frames[up]);
+        let down = down.expect("it is there");
+        Ok(product(&near.poses[..up]).inverse() * product(&far.poses[..down]))
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Sample {
     child: usize,
@@ -203,6 +323,75 @@ proptest! {
                     let many = path.lookup_many(&[Stamp::from_nanos(t); 2]);
                     prop_assert!(many.failures.is_empty());
                     prop_assert!(same(&wanted, &many.isometries[1]));
+                }
+                (Err(wanted), Err(found)) => {
+                    prop_assert!(wanted.contains(&found.kind()), "{:?}, not {:?}", found, wanted);
+                }
+                (wanted, found) => prop_assert!(false, "{:?} is not {:?}", found, wanted),
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_change_parents_and_kinds_are_found_as_by_tf2(
+        samples in proptest::collection::vec(
+            (0..5_usize, 0..5_usize, 0..200_i64, 0..100_u8, pose()),
+            0..if cfg!(miri) { 10 } else { 120 },
+        ),
+        queries in proptest::collection::vec((0..5_usize, 0..5_usize, -5..205_i64), 60),
+        is_steady in any::<bool>(),
+        kinds in 0..30_u8,
+        in_batches in any::<bool>(),
+    ) {
+        let options = Options::unbounded().conflicts(Conflicts::LastWins);
+        let buffer = TransformBuffer::with_options(options);
+        let mut tf2 = Tf2::default();
+        let mut batch: Vec<Update> = Vec::new();
+        for (parent, child, t, kind, pose) in &samples {
+            // Either a tree that changes seldom, or anything goes, circles too.
+            let parent = if is_steady { (child + 4 + usize::from(*t > 100)) % 5 } else { *parent };
+            if parent == *child || (is_steady && *child == 0) {
+                continue;
+            }
+            let is_static = *kind < kinds.saturating_sub(10);
+            if is_static || !in_batches {
+                let refused = buffer.extend(std::mem::take(&mut batch));
+                prop_assert!(refused.is_empty(), "{:?}", refused);
+            }
+            let (above, below) = (name(parent), name(*child));
+            if is_static {
+                buffer.update_static(&above, &below, *pose).expect("anything goes");
+            } else if in_batches {
+                let name = |text: &str| text.parse::<FrameName>().expect("a name");
+                batch.push(Update {
+                    parent: name(&above),
+                    child: name(&below),
+                    stamp: Some((*t).into()),
+                    isometry: *pose,
+                });
+            } else {
+                buffer.update(&above, &below, (*t).into(), *pose).expect("anything goes");
+            }
+            tf2.set((parent, *child), (!is_static).then_some(*t), *pose);
+        }
+        // A batch keeps the order of equal stamps within an edge only.
+        let mut stamps: Vec<_> = samples.iter().map(|(_, child, t, ..)| (*child, *t)).collect();
+        stamps.sort_unstable();
+        prop_assume!(!in_batches || stamps.windows(2).all(|pair| pair[0] != pair[1]));
+        let refused = buffer.extend(batch);
+        prop_assert!(refused.is_empty(), "{:?}", refused);
+        for (target, source, t) in queries {
+            if buffer.find(&name(target)).is_none() || buffer.find(&name(source)).is_none() {
+                continue;
+            }
+            let found = buffer.lookup(&name(target), &name(source), t.into());
+            let mut path = buffer.path(&name(target), &name(source)).expect("both are known");
+            prop_assert_eq!(path.lookup(t.into()).is_ok(), found.is_ok());
+            match (tf2.lookup(target, source, t), found) {
+                (Ok(wanted), Ok(found)) => {
+                    prop_assert!(same(&wanted, &found), "{} is not {}", found, wanted);
+                    let by_path = path.lookup(t.into()).expect("the lookup did");
+                    prop_assert!(same(&wanted, &by_path));
                 }
                 (Err(wanted), Err(found)) => {
                     prop_assert!(wanted.contains(&found.kind()), "{:?}, not {:?}", found, wanted);

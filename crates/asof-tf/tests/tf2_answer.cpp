@@ -1,15 +1,32 @@
 // Reads updates and lookups from standard input, asks tf2, writes what it says to standard output.
 //
-//   N                                              forget everything
+//   N                                              a new buffer
+//   C                                              forget all samples, as when the clock jumps back
 //   S parent child stamp pose static               an update
 //   L target source stamp                          a lookup
 //   F target target_time source source_time fixed  a lookup through a fixed frame
 //
 // Names end in a zero byte, stamps are 64-bit nanoseconds, a pose is seven doubles (rotation x, y, z, w, then
-// translation), all as they lie in memory. For every lookup: one byte (0 an answer, 1 unknown frame, 2 not
-// connected, 3 extrapolation, 4 anything else) and a pose.
+// translation), all as they lie in memory. First one byte: the version of ROS, 1 or 2. Then for every lookup: one
+// byte (0 an answer, 1 unknown frame, 2 not connected, 3 into the past, 4 into the future, 5 no or only one sample,
+// 6 a circle, 9 anything else) and a pose.
+#if __has_include(<tf2/buffer_core.hpp>)
+#define ROS 2
+#include <geometry_msgs/msg/transform_stamped.hpp>
+#include <tf2/buffer_core.hpp>
+#include <tf2/exceptions.hpp>
+#include <tf2/time.hpp>
+#elif __has_include(<geometry_msgs/msg/transform_stamped.hpp>)
+#define ROS 2
+#include <geometry_msgs/msg/transform_stamped.hpp>
 #include <tf2/buffer_core.h>
 #include <tf2/exceptions.h>
+#include <tf2/time.h>
+#else
+#define ROS 1
+#include <tf2/buffer_core.h>
+#include <tf2/exceptions.h>
+#endif
 
 #include <cstdint>
 #include <cstdio>
@@ -35,16 +52,46 @@ std::string name() {
   return text;
 }
 
-ros::Time stamp() {
-  int64_t nanos = take<int64_t>();
-  return ros::Time(uint32_t(nanos / 1000000000), uint32_t(nanos % 1000000000));
+#if ROS == 2
+using Transform = geometry_msgs::msg::TransformStamped;
+using Time = tf2::TimePoint;
+
+Time time_of(int64_t nanos) { return Time(std::chrono::nanoseconds(nanos)); }
+
+void set_stamp(Transform &m, int64_t nanos) {
+  m.header.stamp.sec = int32_t(nanos / 1000000000);
+  m.header.stamp.nanosec = uint32_t(nanos % 1000000000);
+}
+
+std::unique_ptr<tf2::BufferCore> make_buffer() {
+  return std::make_unique<tf2::BufferCore>(std::chrono::seconds(1000));
+}
+#else
+using Transform = geometry_msgs::TransformStamped;
+using Time = ros::Time;
+
+Time time_of(int64_t nanos) { return Time(uint32_t(nanos / 1000000000), uint32_t(nanos % 1000000000)); }
+
+void set_stamp(Transform &m, int64_t nanos) { m.header.stamp = time_of(nanos); }
+
+std::unique_ptr<tf2::BufferCore> make_buffer() { return std::make_unique<tf2::BufferCore>(ros::Duration(1000)); }
+#endif
+
+Time stamp() { return time_of(take<int64_t>()); }
+
+unsigned char extrapolation(const std::string &text) {
+  if (text.find("into the past") != std::string::npos)
+    return 3;
+  if (text.find("into the future") != std::string::npos)
+    return 4;
+  return 5;
 }
 
 template <typename Ask> void answer(Ask ask) {
   double pose[7] = {0, 0, 0, 1, 0, 0, 0};
   unsigned char kind = 0;
   try {
-    geometry_msgs::TransformStamped m = ask();
+    Transform m = ask();
     pose[0] = m.transform.rotation.x;
     pose[1] = m.transform.rotation.y;
     pose[2] = m.transform.rotation.z;
@@ -52,14 +99,14 @@ template <typename Ask> void answer(Ask ask) {
     pose[4] = m.transform.translation.x;
     pose[5] = m.transform.translation.y;
     pose[6] = m.transform.translation.z;
-  } catch (const tf2::LookupException &) {
-    kind = 1;
+  } catch (const tf2::LookupException &e) {
+    kind = std::string(e.what()).find("contains a loop") != std::string::npos ? 6 : 1;
   } catch (const tf2::ConnectivityException &) {
     kind = 2;
-  } catch (const tf2::ExtrapolationException &) {
-    kind = 3;
+  } catch (const tf2::ExtrapolationException &e) {
+    kind = extrapolation(e.what());
   } catch (const tf2::TransformException &) {
-    kind = 4;
+    kind = 9;
   }
   putchar(kind);
   fwrite(pose, sizeof pose, 1, stdout);
@@ -68,15 +115,18 @@ template <typename Ask> void answer(Ask ask) {
 } // namespace
 
 int main() {
-  auto buffer = std::make_unique<tf2::BufferCore>(ros::Duration(1000));
+  putchar(ROS);
+  auto buffer = make_buffer();
   for (int what = getchar(); what != EOF; what = getchar()) {
     if (what == 'N') {
-      buffer = std::make_unique<tf2::BufferCore>(ros::Duration(1000));
+      buffer = make_buffer();
+    } else if (what == 'C') {
+      buffer->clear();
     } else if (what == 'S') {
-      geometry_msgs::TransformStamped m;
+      Transform m;
       m.header.frame_id = name();
       m.child_frame_id = name();
-      m.header.stamp = stamp();
+      set_stamp(m, take<int64_t>());
       m.transform.rotation.x = take<double>();
       m.transform.rotation.y = take<double>();
       m.transform.rotation.z = take<double>();
@@ -88,13 +138,13 @@ int main() {
         return 3;
     } else if (what == 'L') {
       std::string target = name(), source = name();
-      ros::Time t = stamp();
+      Time t = stamp();
       answer([&] { return buffer->lookupTransform(target, source, t); });
     } else if (what == 'F') {
       std::string target = name();
-      ros::Time target_time = stamp();
+      Time target_time = stamp();
       std::string source = name();
-      ros::Time source_time = stamp();
+      Time source_time = stamp();
       std::string fixed = name();
       answer([&] { return buffer->lookupTransform(target, target_time, source, source_time, fixed); });
     } else {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{TransformBuffer, WaitError};
+use asof_tf::{Options, TransformBuffer, WaitError};
 use nalgebra::Isometry3;
 
 const LONG: Duration = Duration::from_mins(1);
@@ -56,10 +56,18 @@ fn a_wait_ends_when_the_last_missing_thing_arrives() {
 
 #[test]
 fn a_wait_that_cannot_come_true_says_so_at_once() {
-    let buffer = TransformBuffer::new();
+    let options = Options::default().window(Duration::from_nanos(40));
+    let buffer = TransformBuffer::with_options(options);
     buffer.update("a", "b", at(100), shift(0.0)).expect("good");
     let error = buffer
-        .wait_for("a", "b", at(50), LONG)
+        .wait_for("a", "b", at(59), LONG)
+        .expect_err("is past");
+    assert!(matches!(error, WaitError::Never(_)));
+    // Nor where there is no room before the oldest.
+    let buffer = TransformBuffer::with_options(Options::default().count(1));
+    buffer.update("a", "b", at(100), shift(0.0)).expect("good");
+    let error = buffer
+        .wait_for("a", "b", at(99), LONG)
         .expect_err("is past");
     assert!(matches!(error, WaitError::Never(_)));
 }
@@ -100,6 +108,33 @@ fn a_future_is_woken_by_its_own_edge_and_by_no_other() {
         wait.as_mut().poll(&mut context),
         Poll::Ready(Ok(_))
     ));
+}
+
+#[test]
+fn a_wait_does_not_depend_on_edges_above_where_the_frames_meet() {
+    let buffer = TransformBuffer::new();
+    buffer
+        .update("map", "odom", at(0), shift(0.0))
+        .expect("good");
+    for t in [0, 30] {
+        buffer
+            .update("odom", "arm", at(t), shift(1.0))
+            .expect("good");
+    }
+    buffer
+        .update("odom", "base", at(0), shift(3.0))
+        .expect("good");
+    // Neither map to odom nor odom to base has anything at 20; only the latter is needed.
+    let mut wait = Box::pin(buffer.wait("arm", "base", at(20), None));
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    buffer
+        .update("odom", "base", at(25), shift(3.0))
+        .expect("good");
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert!(wait.as_mut().poll(&mut context).is_ready());
 }
 
 #[test]
@@ -206,6 +241,33 @@ fn a_slow_observer_misses_the_oldest_and_knows_how_many() {
         .filter_map(|u| u.stamp)
         .collect();
     assert_eq!(left, [at(8), at(9)]);
+}
+
+#[test]
+fn an_observer_is_told_of_nothing_that_was_refused() {
+    let options = Options::default()
+        .window(Duration::from_nanos(50))
+        .count(20);
+    let buffer = TransformBuffer::with_options(options);
+    buffer.update("a", "b", at(100), shift(0.0)).expect("good");
+    let mut observer = buffer.observe(1_000);
+    observer.drain();
+    let samples = (0..100).map(|t| (at(t), shift(0.0)));
+    // 50 to 99 are inside of the window, and 19 of them fit.
+    assert_eq!(buffer.extend_edge("a", "b", samples), Ok(81));
+    assert_eq!(buffer.stats().too_old, 81);
+    let told: Vec<_> = observer.drain().iter().filter_map(|u| u.stamp).collect();
+    assert_eq!(told, (81..100).map(at).collect::<Vec<_>>());
+    let refused = buffer.extend_edge("a", "b", (0..3).map(|t| (at(t), shift(0.0))));
+    assert_eq!(refused, Ok(3));
+    assert!(observer.drain().is_empty());
+    buffer
+        .update("a", "b", at(1), shift(0.0))
+        .expect_err("too old");
+    buffer
+        .reparent("c", "b", at(1), shift(0.0))
+        .expect_err("too old");
+    assert!(observer.drain().is_empty());
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::{Change, Edge, Frame, Graph, NONE, QUICK};
-use crate::error::UpdateError;
+use super::{Change, Edge, Frame, Graph, QUICK, REMOVED};
 use crate::history::Bounds;
 use crate::name::{FrameName, Key};
 use crate::pose::Pose;
@@ -17,12 +16,6 @@ pub enum NameError {
 }
 
 impl Graph {
-    /// Makes every path that was resolved before resolve itself again.
-    pub(crate) fn bump(&self, _change: &Change<'_>) {
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        self.epoch.store(epoch + 2, Ordering::Release);
-    }
-
     /// The frame with this name, made if there is none.
     pub(crate) fn intern<'a>(
         &'a self,
@@ -36,31 +29,40 @@ impl Graph {
         self.make(change, name)
     }
 
-    /// A new frame, whose name is not there yet.
+    /// A new frame, whose name is not there yet; if it was removed, it comes back.
     pub(crate) fn make<'a>(
         &'a self,
         change: &mut Change<'_>,
         name: FrameName,
     ) -> Result<&'a Frame, NameError> {
         self.check_room(change, 1)?;
+        let key = Key::of(name.bytes());
+        if let Some(frame) = self.find_keyed(name.bytes(), key) {
+            frame.depth.store(0, Ordering::Relaxed);
+            change.there += 1;
+            return Ok(frame);
+        }
+        if change.made == u32::MAX - 1 {
+            return Err(NameError::TooMany(change.made as usize));
+        }
         let spot = self.frames.put(Frame {
             edge: Link::empty(),
             depth: AtomicU32::new(0),
-            id: **change,
-            key: Key::of(name.bytes()),
+            id: change.made,
+            key,
             name,
-            first_child: AtomicU32::new(NONE),
-            next_sibling: AtomicU32::new(NONE),
+            children: AtomicU32::new(0),
         });
-        self.enlist(**change, spot);
+        self.enlist(change.made, spot);
         self.enter_quick(spot);
-        **change += 1;
+        change.made += 1;
+        change.there += 1;
         Ok(self.frames.at(spot))
     }
 
     /// Whether there may be so many more frames.
     pub(crate) fn check_room(&self, change: &Change<'_>, more: usize) -> Result<(), NameError> {
-        if **change as usize + more > self.max_frames {
+        if change.there + more > self.max_frames {
             return Err(NameError::TooMany(self.max_frames));
         }
         Ok(())
@@ -78,7 +80,7 @@ impl Graph {
         } else {
             let larger = self.tables.put(Table::new((count * 2).max(8)));
             let table = self.tables.at(larger);
-            for frame in self.all() {
+            for frame in self.all_made() {
                 table
                     .link(frame.id.into())
                     .store(Spot::of(frame), Ordering::Relaxed);
@@ -94,7 +96,7 @@ impl Graph {
             self.enter(names, spot);
         } else {
             let larger = self.tables.put(Table::new((count * 4).max(16)));
-            for frame in self.all() {
+            for frame in self.all_made() {
                 self.enter(self.tables.at(larger), Spot::of(frame));
             }
             self.names.store(larger, Ordering::Release);
@@ -116,92 +118,167 @@ impl Graph {
         table.link(at).store(spot, Ordering::Release);
     }
 
-    /// Puts a new edge under `parent`, in place of the one that `child` may have.
-    ///
-    /// A child that has no children itself cannot close a circle, so nothing is searched then.
-    pub(crate) fn connect<'a>(
-        &'a self,
-        change: &Change<'_>,
-        parent: &'a Frame,
-        child: &'a Frame,
-        pose: Option<&Pose>,
-        bounds: Bounds,
-    ) -> Result<&'a Edge, UpdateError> {
-        let names = || (parent.name.clone(), child.name.clone());
-        if std::ptr::eq(parent, child) {
-            let (parent, child) = names();
-            return Err(UpdateError::SelfEdge { parent, child });
-        }
-        if child.first_child.load(Ordering::Relaxed) != NONE && self.is_above(child, parent) {
-            let (parent, child) = names();
-            return Err(UpdateError::Cycle { parent, child });
-        }
-        let previous = child.edge.load(Ordering::Relaxed);
-        let _ = change;
-        let ends = (Spot::of(parent), Spot::of(child));
-        let edge = self
-            .edges
-            .put(Edge::new(ends, pose, bounds, previous, child.id));
+    /// Makes the epoch odd, and even again when what it returns is dropped: readers try again meanwhile.
+    pub(crate) fn alter<'a>(&'a self, _change: &Change<'_>) -> Altering<'a> {
         // Only the holder of the change writes the epoch.
         let epoch = self.epoch.load(Ordering::Relaxed);
         self.epoch.store(epoch + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        if let Some(previous) = previous {
-            self.has_eras.store(true, Ordering::Relaxed);
-            self.unlink(self.frames.at(self.edges.at(previous).parent()), child);
-        }
-        let sibling = parent.first_child.load(Ordering::Relaxed);
-        child.next_sibling.store(sibling, Ordering::Relaxed);
-        parent.first_child.store(child.id, Ordering::Relaxed);
-        child.edge.store(edge, Ordering::Release);
-        self.sink(child, parent.depth.load(Ordering::Relaxed) + 1);
-        self.epoch.store(epoch + 2, Ordering::Release);
-        Ok(self.edges.at(edge))
+        Altering(self)
     }
 
-    /// Whether `upper` is `lower` or above it.
-    fn is_above(&self, upper: &Frame, lower: &Frame) -> bool {
-        let mut at = lower;
-        loop {
-            if std::ptr::eq(at, upper) {
-                return true;
-            }
-            match self.edge_of(at) {
-                Some(edge) => at = self.frames.at(edge.parent()),
-                None => return false,
-            }
+    /// Puts a new edge between two frames, of which the child has none: static if there is a pose.
+    pub(crate) fn connect<'a>(
+        &'a self,
+        change: &mut Change<'_>,
+        (parent, child): (&'a Frame, &'a Frame),
+        pose: Option<&Pose>,
+        bounds: Bounds,
+    ) -> &'a Edge {
+        let ends = (Spot::of(parent), Spot::of(child));
+        let spot = match change.spare.pop() {
+            Some(spot) => spot,
+            None => self.edges.put(Edge::new(ends, pose, bounds, child.id)),
+        };
+        let edge = self.edges.at(spot);
+        let _odd = self.alter(change);
+        edge.give_to(ends, pose, bounds, &self.pool);
+        child.edge.store(spot, Ordering::Release);
+        self.hang(change, parent, child);
+        edge
+    }
+
+    /// Puts an edge under another parent.
+    pub(crate) fn move_edge(
+        &self,
+        change: &mut Change<'_>,
+        _odd: &Altering<'_>,
+        edge: &Edge,
+        parent: &Frame,
+    ) {
+        let (before, child) = (self.frames.at(edge.parent()), self.frames.at(edge.child()));
+        before.children.fetch_sub(1, Ordering::Relaxed);
+        edge.set_parent(Spot::of(parent));
+        self.hang(change, parent, child);
+    }
+
+    /// Takes note that a frame hangs under a parent.
+    fn hang(&self, change: &mut Change<'_>, parent: &Frame, child: &Frame) {
+        parent.children.fetch_add(1, Ordering::Relaxed);
+        if child.children.load(Ordering::Relaxed) == 0 && !change.is_cyclic {
+            // Nothing hangs below it: it can close no circle, and there are no other depths to change.
+            let depth = parent.depth.load(Ordering::Relaxed);
+            child
+                .depth
+                .store(depth.saturating_add(1).min(REMOVED - 1), Ordering::Relaxed);
+        } else {
+            self.is_stale.store(true, Ordering::Relaxed);
+        }
+        self.count_disorder(change);
+    }
+
+    /// Notes that an edge has samples of several parents, or not any more. While the epoch is odd.
+    pub(crate) fn count_mixed(&self, change: &mut Change<'_>, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => change.mixed += 1,
+            (true, false) => change.mixed -= 1,
+            _ => return,
+        }
+        self.count_disorder(change);
+    }
+
+    fn count_disorder(&self, change: &Change<'_>) {
+        let is_stale = self.is_stale.load(Ordering::Relaxed);
+        let disorder = change.mixed + usize::from(change.is_cyclic) + usize::from(is_stale);
+        self.disorder.store(disorder, Ordering::Relaxed);
+    }
+
+    /// Works out the depths again if that is due and nobody changes the tree: so many edges can be made
+    /// without it, and no reader waits.
+    pub(crate) fn tidy(&self) {
+        if self.is_stale.load(Ordering::Relaxed)
+            && let Ok(mut change) = self.change.try_lock()
+            && self.is_stale.load(Ordering::Relaxed)
+        {
+            let _odd = self.alter(&change);
+            self.measure_depths(&mut change);
         }
     }
 
-    fn unlink(&self, parent: &Frame, child: &Frame) {
-        let mut link = &parent.first_child;
-        while let Some(frame) = self.numbered(link.load(Ordering::Relaxed)) {
-            if std::ptr::eq(frame, child) {
-                link.store(
-                    frame.next_sibling.load(Ordering::Relaxed),
-                    Ordering::Relaxed,
-                );
-                return;
-            }
-            link = &frame.next_sibling;
-        }
-    }
-
-    /// Sets the depth of a frame and of all that is below it.
-    fn sink(&self, top: &Frame, depth: u32) {
-        top.depth.store(depth, Ordering::Relaxed);
-        let first = top.first_child.load(Ordering::Relaxed);
-        if first == NONE {
-            return;
-        }
-        let mut open = vec![(first, depth + 1)];
-        while let Some((number, depth)) = open.pop() {
-            let Some(frame) = self.numbered(number) else {
-                continue;
+    fn measure_depths(&self, change: &mut Change<'_>) {
+        // Zero for those that are not known yet.
+        let mut depths = vec![0_u32; change.made as usize];
+        let mut is_cyclic = false;
+        let mut way = Vec::new();
+        for frame in self.all() {
+            let mut at = frame;
+            let top = loop {
+                match depths[at.id as usize] {
+                    0 => {}
+                    // On the way already: a circle, of which any frame may be the top.
+                    u32::MAX => {
+                        is_cyclic = true;
+                        break 1;
+                    }
+                    known => break known,
+                }
+                depths[at.id as usize] = u32::MAX;
+                way.push(at.id);
+                match self.edge_of(at) {
+                    Some(edge) => at = self.frames.at(edge.parent()),
+                    None => break 0,
+                }
             };
-            frame.depth.store(depth, Ordering::Relaxed);
-            open.push((frame.first_child.load(Ordering::Relaxed), depth + 1));
-            open.push((frame.next_sibling.load(Ordering::Relaxed), depth));
+            for (above, id) in way.drain(..).rev().enumerate() {
+                depths[id as usize] = top + 1 + above as u32;
+            }
         }
+        for frame in self.all() {
+            let depth = depths[frame.id as usize].saturating_sub(1);
+            frame.depth.store(depth, Ordering::Relaxed);
+        }
+        change.is_cyclic = is_cyclic;
+        self.is_stale.store(false, Ordering::Relaxed);
+        self.count_disorder(change);
+    }
+
+    /// Whether `upper` is `lower` or above it now.
+    pub(crate) fn is_above(&self, _change: &Change<'_>, upper: &Frame, lower: &Frame) -> bool {
+        if upper.children.load(Ordering::Relaxed) == 0 {
+            return std::ptr::eq(upper, lower);
+        }
+        let mut found = std::ptr::eq(upper, lower);
+        self.climb_now(lower, |frame| {
+            found |= std::ptr::eq(frame, upper);
+            !found
+        });
+        found
+    }
+
+    /// Takes a frame without children out of the tree. Its name stays known, and its edge is used again.
+    pub(crate) fn remove(&self, change: &mut Change<'_>, frame: &Frame) {
+        let odd = self.alter(change);
+        if let Some(edge) = self.edge_of(frame) {
+            let above = self.frames.at(edge.parent());
+            above.children.fetch_sub(1, Ordering::Relaxed);
+            let held = edge.history.hold();
+            self.count_mixed(change, edge.history.is_mixed(), false);
+            edge.history.retire(&held, &self.pool);
+            frame.edge.clear(Ordering::Release);
+            change.spare.push(Spot::of(edge));
+        }
+        frame.depth.store(REMOVED, Ordering::Release);
+        change.there -= 1;
+        drop(odd);
+    }
+}
+
+/// While this lives, the epoch is odd.
+pub(crate) struct Altering<'a>(&'a Graph);
+
+impl Drop for Altering<'_> {
+    fn drop(&mut self) {
+        let epoch = self.0.epoch.load(Ordering::Relaxed);
+        self.0.epoch.store(epoch + 1, Ordering::Release);
     }
 }

@@ -3,13 +3,14 @@
 // The compiler would keep these apart from their callers; together, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::Frame;
 use crate::history::{Bounds, Fixed, History, Place, Slot, View};
 use crate::pool::Pool;
 use crate::pose::Pose;
-use crate::shelf::Spot;
+use crate::shelf::{Link, Spot};
+use crate::sync::Held;
 use crate::wait::Waiters;
 
 /// From a child to its parent: the pose of the child in the parent, over time. Four lines of the cache.
@@ -17,13 +18,15 @@ use crate::wait::Waiters;
 pub struct Edge {
     /// The samples, and on their lines the parent and the limits; unused if the pose is the same for all
     /// times.
-    pub(crate) history: History<Spot<Frame>, Limits>,
-    /// The pose for all times of an edge that is static. An edge never changes its kind.
+    pub(crate) history: History<Link<Frame>, Limits>,
+    /// The pose for all times of an edge that is static.
     pose: Slot,
     pose_seq: AtomicU64,
-    pub(crate) child: Spot<Frame>,
-    /// The edge that the child had before it was reparented: its samples stay valid for their times.
-    pub(crate) previous: Option<Spot<Edge>>,
+    /// The frame whose edge this is. Changed, as the parent is, by the holder of the graph's lock on changes
+    /// only, while the epoch is odd.
+    child: Link<Frame>,
+    /// Who wrote it last, as a number that the graph knows; zero for nobody in particular.
+    pub(crate) authority: AtomicU32,
     pub(crate) waiters: Waiters,
 }
 
@@ -74,9 +77,9 @@ impl Edge {
         (parent, child): (Spot<Frame>, Spot<Frame>),
         pose: Option<&Pose>,
         bounds: Bounds,
-        previous: Option<Spot<Edge>>,
         colour: u32,
     ) -> Self {
+        let parent = Link::holding(parent);
         let limits = Limits {
             window: AtomicI64::new(bounds.window),
             count: AtomicU64::new(bounds.count),
@@ -89,15 +92,62 @@ impl Edge {
             },
             pose: Slot::of(&pose.unwrap_or(&Pose::IDENTITY).words(0)),
             pose_seq: AtomicU64::new(0),
-            child,
-            previous,
+            child: Link::holding(child),
+            authority: AtomicU32::new(0),
             waiters: Waiters::default(),
         }
     }
 
     #[inline(always)]
     pub(crate) fn parent(&self) -> Spot<Frame> {
-        self.history.beside
+        let parent = self.history.beside.load(Ordering::Acquire);
+        parent.expect("an edge is made with its parent")
+    }
+
+    pub(crate) fn child(&self) -> Spot<Frame> {
+        let child = self.child.load(Ordering::Acquire);
+        child.expect("an edge is made with its child")
+    }
+
+    /// For the holder of the lock on changes.
+    pub(crate) fn set_parent(&self, parent: Spot<Frame>) {
+        self.history.beside.store(parent, Ordering::Release);
+    }
+
+    /// Makes an edge that nobody uses the edge of another frame. For the holder of the lock on changes.
+    pub(crate) fn give_to(
+        &self,
+        (parent, child): (Spot<Frame>, Spot<Frame>),
+        pose: Option<&Pose>,
+        bounds: Bounds,
+        pool: &Pool,
+    ) {
+        let held = self.history.hold();
+        self.set_parent(parent);
+        self.child.store(child, Ordering::Release);
+        self.set_bounds(bounds);
+        self.authority.store(0, Ordering::Relaxed);
+        self.set_kind(&held, pose, pool);
+    }
+
+    /// Makes it static with a pose, or dynamic. What samples it has are dropped when it becomes static.
+    pub(crate) fn set_kind(&self, held: &Held<'_>, pose: Option<&Pose>, pool: &Pool) {
+        match pose {
+            Some(pose) => {
+                let fixed = Fixed {
+                    seq: &self.pose_seq,
+                    slot: &self.pose,
+                };
+                fixed.set(held, &pose.words(0));
+                self.history.retire(held, pool);
+            }
+            None => self.history.use_again(held),
+        }
+    }
+
+    /// Whether it has neither a sample nor a pose for all times.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_static() && self.history.len() == 0
     }
 
     /// The pose, if it is the same for all times.
@@ -252,14 +302,7 @@ impl Edge {
                         return miss(view);
                     }
                     match next.filter(|_| is_moving) {
-                        Some(next) => {
-                            let (a, b) = (next.stamp(), end.stamp());
-                            let part = (t as f64 - a as f64) / (b as f64 - a as f64);
-                            let exact =
-                                1.0 + (t.wrapping_sub(b) as f64) / (b.wrapping_sub(a) as f64);
-                            let part = if exact.is_finite() { exact } else { part };
-                            Pose::of(next).beyond(&Pose::of(end), part)
-                        }
+                        Some(next) => continued(next, end, t),
                         None => Pose::of(end),
                     }
                 }
@@ -268,6 +311,57 @@ impl Edge {
                 Place::Empty => return Some((Err(Miss::Empty), lowest)),
             };
             Some((Ok(pose), lowest))
+        });
+        found.unwrap_or(Err(Miss::Empty))
+    }
+
+    /// The pose at `t`, or near what there is, and the number of the frame that it is given in where that is
+    /// noted with the samples. Between two samples in different frames it is the older one, as in tf2.
+    ///
+    /// For a walk on a tree that does not change meanwhile.
+    pub(crate) fn step(
+        &self,
+        pool: &Pool,
+        t: i64,
+        policy: Extrapolation,
+    ) -> Result<(Pose, Option<u32>), Miss> {
+        if !self.history.is_mixed() {
+            return Ok((self.at_or_near(pool, t, policy)?, None));
+        }
+        let is_moving = matches!(policy, Extrapolation::ConstantVelocity(_));
+        let found = self.history.read(pool, |view| {
+            let (place, lowest) = view.place(t)?;
+            let found = match place {
+                Place::At(slot) => (Pose::of(slot), view.parent(lowest)?),
+                Place::Between(a, b) => {
+                    let parent = view.parent(lowest)?;
+                    if view.parent(lowest + 1)? == parent {
+                        (Pose::between_slots(a, b, t), parent)
+                    } else {
+                        (Pose::of(a), parent)
+                    }
+                }
+                Place::Before(end, next) | Place::After(end, next) => {
+                    if t.abs_diff(end.stamp()) > policy.reach() {
+                        return miss(view);
+                    }
+                    let (index, other) = if t < end.stamp() {
+                        (lowest, lowest + 1)
+                    } else {
+                        (lowest + u64::from(next.is_some()), lowest)
+                    };
+                    let parent = view.parent(index)?;
+                    match next.filter(|_| is_moving) {
+                        Some(next) if view.parent(other)? == parent => {
+                            (continued(next, end, t), parent)
+                        }
+                        _ => (Pose::of(end), parent),
+                    }
+                }
+                Place::Empty => return Some((Err(Miss::Empty), lowest)),
+            };
+            let (pose, parent) = found;
+            Some((Ok((pose, Some(parent))), lowest))
         });
         found.unwrap_or(Err(Miss::Empty))
     }
@@ -293,7 +387,7 @@ impl Edge {
         if self.is_static() {
             return None;
         }
-        let found = self.history.read(pool, |view| miss(view));
+        let found = self.history.read(pool, |view| miss::<()>(view));
         match found? {
             Err(Miss::Outside { oldest, newest }) => Some((oldest, newest)),
             _ => None,
@@ -302,10 +396,19 @@ impl Edge {
 }
 
 /// What a history has, as the reason why it has not what was asked for.
-fn miss(view: &View<'_>) -> Option<(Result<Pose, Miss>, u64)> {
+fn miss<T>(view: &View<'_>) -> Option<(Result<T, Miss>, u64)> {
     if view.len() == 0 {
         return Some((Err(Miss::Empty), view.tail()));
     }
     let (oldest, newest) = view.ends()?;
     Some((Err(Miss::Outside { oldest, newest }), view.tail()))
+}
+
+/// Where the motion from one sample to the next leads at `t`.
+fn continued(from: &Slot, to: &Slot, t: i64) -> Pose {
+    let (a, b) = (from.stamp(), to.stamp());
+    let part = (t as f64 - a as f64) / (b as f64 - a as f64);
+    let exact = 1.0 + (t.wrapping_sub(b) as f64) / (b.wrapping_sub(a) as f64);
+    let part = if exact.is_finite() { exact } else { part };
+    Pose::of(from).beyond(&Pose::of(to), part)
 }

@@ -12,10 +12,11 @@ pub(crate) use walk::{AtNewest, AtTime, Stop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::authority::Authorities;
 use crate::name::{FrameName, Key, strip};
 use crate::observe::Observers;
 use crate::pool::Pool;
-use crate::shelf::{Link, Shelf, Table};
+use crate::shelf::{Link, Shelf, Spot, Table};
 use crate::sync::locked;
 use crate::wait::Waiters;
 
@@ -25,8 +26,8 @@ const QUICK: usize = 256;
 /// Frames and edges that an empty buffer has room for.
 const ROOM: usize = 8;
 
-/// The number of no frame.
-const NONE: u32 = u32::MAX;
+/// The depth of a frame that was removed: only its name is left.
+const REMOVED: u32 = u32::MAX;
 
 /// Edges that are looked at to find the one with the oldest samples.
 const GLANCES: usize = 64;
@@ -36,14 +37,26 @@ const GLANCES: usize = 64;
 pub struct Frame {
     /// To the parent that it has now.
     pub(crate) edge: Link<Edge>,
-    /// Edges up to the root.
+    /// Edges up to the root, where the graph [is in order](Graph::is_in_order).
     pub(crate) depth: AtomicU32,
     pub(crate) id: u32,
     key: Key,
-    // Numbers of frames, only for those who hold the lock on changes:
-    first_child: AtomicU32,
-    next_sibling: AtomicU32,
+    /// Frames whose parent it is now. For those who hold the lock on changes.
+    children: AtomicU32,
     pub(crate) name: FrameName,
+}
+
+impl Frame {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // On the way of every lookup.
+    pub(crate) fn is_there(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) != REMOVED
+    }
+
+    /// Whether it is the parent of a frame now. For those who hold the lock on changes.
+    pub(crate) fn has_children(&self) -> bool {
+        self.children.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// A buffer's frames and edges.
@@ -63,16 +76,33 @@ pub struct Graph {
     hand: AtomicUsize,
     /// Even; odd while edges are being changed. Also counts changes of static poses.
     epoch: AtomicU64,
-    /// Whether any frame was ever reparented.
-    has_eras: AtomicBool,
-    change: Mutex<u32>,
+    /// How many things keep a lookup from the fast way; see [`Graph::is_in_order`].
+    disorder: AtomicUsize,
+    /// Whether depths have to be worked out again.
+    is_stale: AtomicBool,
+    change: Mutex<State>,
     max_frames: usize,
     pub(crate) waiters: Waiters,
     pub(crate) observers: Observers,
+    pub(crate) authorities: Mutex<Authorities>,
 }
 
-/// The right to change the tree; holds the number of frames.
-pub type Change<'a> = MutexGuard<'a, u32>;
+/// What the holder of the lock on changes knows.
+#[derive(Default)]
+pub struct State {
+    /// Frames that were ever made.
+    made: u32,
+    /// Frames that are there.
+    there: usize,
+    /// Edges with samples of several parents.
+    mixed: usize,
+    is_cyclic: bool,
+    /// Edges that no frame has any more.
+    spare: Vec<Spot<Edge>>,
+}
+
+/// The right to change the tree.
+pub type Change<'a> = MutexGuard<'a, State>;
 
 impl Graph {
     pub(crate) fn new(id: u32, budget: u64, max_frames: usize) -> Self {
@@ -88,11 +118,13 @@ impl Graph {
             tables,
             hand: AtomicUsize::new(0),
             epoch: AtomicU64::new(0),
-            has_eras: AtomicBool::new(false),
-            change: Mutex::new(0),
+            disorder: AtomicUsize::new(0),
+            is_stale: AtomicBool::new(false),
+            change: Mutex::new(State::default()),
             max_frames: max_frames.min(u32::MAX as usize),
             waiters: Waiters::default(),
             observers: Observers::default(),
+            authorities: Mutex::default(),
         }
     }
 
@@ -110,9 +142,9 @@ impl Graph {
         let spot = self.quick[key.hash() as usize % QUICK].load(Ordering::Acquire)?;
         let frame = self.frames.at(spot);
         if frame.key == key && key.is_whole() {
-            return Some(frame);
+            return frame.is_there().then_some(frame);
         }
-        self.find_keyed(bytes, key)
+        self.find_keyed(bytes, key).filter(|frame| frame.is_there())
     }
 
     #[cold]
@@ -120,8 +152,10 @@ impl Graph {
     fn find_with_slash(&self, name: &str) -> Option<&Frame> {
         let bytes = strip(name).as_bytes();
         self.find_keyed(bytes, Key::of(bytes))
+            .filter(|frame| frame.is_there())
     }
 
+    /// The frame with this name, also if it was removed.
     #[inline(never)]
     fn find_keyed(&self, bytes: &[u8], key: Key) -> Option<&Frame> {
         let hash = key.hash();
@@ -142,7 +176,7 @@ impl Graph {
         }
     }
 
-    /// The frame with this number.
+    /// The frame with this number, also if it was removed.
     #[inline]
     pub(crate) fn numbered(&self, number: u32) -> Option<&Frame> {
         let table = self.tables.at(self.numbers.load(Ordering::Acquire)?);
@@ -155,6 +189,11 @@ impl Graph {
 
     /// All frames, in the order in which they were first named.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Frame> {
+        self.all_made().filter(|frame| frame.is_there())
+    }
+
+    /// The same with those that were removed.
+    pub(crate) fn all_made(&self) -> impl Iterator<Item = &Frame> {
         (0..).map_while(|number| self.numbered(number))
     }
 
@@ -170,9 +209,12 @@ impl Graph {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// Whether every edge has one parent for all of its samples, no edges make a circle, and every depth is
+    /// right: then there is one way between two frames at all times, and it is found by depths. Whoever relies
+    /// on this looks at the epoch before and after: it changes with every answer to this.
     #[inline]
-    pub(crate) fn has_eras(&self) -> bool {
-        self.has_eras.load(Ordering::Relaxed)
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.disorder.load(Ordering::Relaxed) == 0
     }
 
     pub(crate) fn change(&self) -> Change<'_> {
@@ -193,7 +235,6 @@ impl Graph {
         let glances = (0..frames.min(GLANCES)).map(|i| (from.wrapping_add(i)) % frames);
         let oldest = glances
             .filter_map(|number| self.edge_of(self.numbered(number as u32)?))
-            .flat_map(|edge| self.with_previous(edge))
             .filter(|edge| !edge.history.is_held())
             .filter_map(|edge| Some((edge.history.oldest_end(&self.pool)?, edge)))
             .filter(|(oldest, _)| *oldest < end)
@@ -203,12 +244,5 @@ impl Graph {
         {
             edge.history.give_up_chunk(&held, &self.pool);
         }
-    }
-
-    /// An edge, and those that its child had before.
-    pub(crate) fn with_previous<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = &'a Edge> {
-        std::iter::successors(Some(edge), |edge| {
-            edge.previous.map(|spot| self.edges.at(spot))
-        })
     }
 }

@@ -19,6 +19,8 @@ const WALKS: u32 = 64;
 pub(crate) enum Stop<'a> {
     Disconnected,
     At(&'a Edge, Miss),
+    /// The way up from this frame goes round in a circle.
+    Circle(&'a Frame),
 }
 
 /// How to read an edge on the fast way. A trait and not a closure, so that it can be inlined always:
@@ -94,11 +96,16 @@ impl Graph {
         source: &'a Frame,
         mut read: impl FnMut(&'a Edge) -> Result<Pose, Miss>,
     ) -> Result<Pose, Stop<'a>> {
+        let epoch = self.epoch();
         let (mut low, mut high) = (source, target);
         let mut depth_low = low.depth.load(Ordering::Relaxed);
         let mut depth_high = high.depth.load(Ordering::Relaxed);
         let (mut down, mut up): (Option<Pose>, Option<Pose>) = (None, None);
         while !std::ptr::eq(low, high) {
+            // A tree that is being changed can come to have a circle.
+            if self.epoch.load(Ordering::Relaxed) != epoch {
+                return Err(Stop::Disconnected);
+            }
             let is_low = depth_low >= depth_high;
             let frame = if is_low { low } else { high };
             let edge = self.edge_of(frame).ok_or(Stop::Disconnected)?;
@@ -129,6 +136,9 @@ impl Graph {
         mut read: impl ReadEdge,
     ) -> Option<Pose> {
         let epoch = self.epoch();
+        if !self.is_in_order() {
+            return None;
+        }
         let (mut low, mut high) = (source, target);
         let mut depth_low = low.depth.load(Ordering::Relaxed);
         let mut depth_high = high.depth.load(Ordering::Relaxed);
@@ -155,6 +165,10 @@ impl Graph {
             depth_high -= 1;
         }
         while !std::ptr::eq(low, high) {
+            // A tree that is being changed can come to have a circle.
+            if self.epoch.load(Ordering::Relaxed) != epoch {
+                return None;
+            }
             let (right, left) = (self.edge_of(low)?, self.edge_of(high)?);
             let pose = read.edge_apart(right)?;
             match &mut down {
@@ -171,8 +185,7 @@ impl Graph {
                 self.frames.at(left.parent()),
             );
         }
-        fence(Ordering::Acquire);
-        if epoch & 1 != 0 || self.epoch.load(Ordering::Relaxed) != epoch {
+        if !self.is_still(epoch) {
             return None;
         }
         Some(match (up, down) {
@@ -183,6 +196,13 @@ impl Graph {
         })
     }
 
+    /// Whether the epoch is still the same, and even. What was read of the tree before this holds then.
+    #[inline(always)]
+    pub(crate) fn is_still(&self, epoch: u64) -> bool {
+        fence(Ordering::Acquire);
+        epoch & 1 == 0 && self.epoch.load(Ordering::Relaxed) == epoch
+    }
+
     /// The edge between the two, if `target` is the parent of `source`: what is asked for most.
     #[inline(always)]
     pub(crate) fn direct<'a>(&'a self, target: &'a Frame, source: &'a Frame) -> Option<&'a Edge> {
@@ -190,56 +210,139 @@ impl Graph {
         (edge.parent() == Spot::of(target)).then_some(edge)
     }
 
-    /// The edges from `target` up to where they meet and from `source` up to there, at `t` if frames
-    /// were ever reparented, else at any time. Each with its side: `true` on the way from `target`.
+    /// Calls `visit` with every frame above one, as the tree is now, until it says no. Ends on circles.
+    pub(crate) fn climb_now<'a>(
+        &'a self,
+        from: &'a Frame,
+        mut visit: impl FnMut(&'a Frame) -> bool,
+    ) {
+        let mut circle = Circle::new(from);
+        let mut at = from;
+        while let Some(edge) = self.edge_of(at) {
+            at = self.frames.at(edge.parent());
+            if !visit(at) || circle.closes(at) {
+                return;
+            }
+        }
+    }
+
+    /// The way up from a frame, as far as `read` has a pose for each edge. `read` also gives the number of
+    /// the parent, where it is not the one that the frame has now.
+    fn way_up<'a>(
+        &'a self,
+        from: &'a Frame,
+        read: &mut impl FnMut(&'a Edge) -> Result<(Pose, Option<u32>), Miss>,
+    ) -> Way<'a> {
+        let mut way = Way {
+            steps: Vec::new(),
+            top: from,
+            missed: None,
+            is_circle: false,
+        };
+        let mut circle = Circle::new(from);
+        while let Some(edge) = self.edge_of(way.top) {
+            let (pose, parent) = match read(edge) {
+                Ok(found) => found,
+                Err(miss) => {
+                    way.missed = Some((edge, miss));
+                    break;
+                }
+            };
+            let parent = parent.and_then(|number| self.numbered(number));
+            let parent = parent.unwrap_or_else(|| self.frames.at(edge.parent()));
+            way.steps.push((way.top, edge, pose));
+            way.top = parent;
+            if circle.closes(parent) {
+                way.is_circle = true;
+                break;
+            }
+        }
+        way
+    }
+
+    /// The ways from both frames up to where they meet, each edge by what `read` has for it. For trees in
+    /// which a frame can have different parents at different times.
+    ///
+    /// What it finds is what tf2 finds, which keeps the parent with each sample: a frame without a pose at
+    /// that time is the top of its tree.
+    pub(crate) fn meet<'a>(
+        &'a self,
+        target: &'a Frame,
+        source: &'a Frame,
+        mut read: impl FnMut(&'a Edge) -> Result<(Pose, Option<u32>), Miss>,
+    ) -> Result<(Steps<'a>, Steps<'a>), Stop<'a>> {
+        let mut far = self.way_up(source, &mut read);
+        if let Some(place) = far.place_of(target) {
+            far.steps.truncate(place);
+            return Ok((Vec::new(), far.steps));
+        }
+        if far.is_circle {
+            return Err(Stop::Circle(source));
+        }
+        let mut near = self.way_up(target, &mut read);
+        if let Some(place) = near.place_of(source) {
+            near.steps.truncate(place);
+            return Ok((near.steps, Vec::new()));
+        }
+        if near.is_circle {
+            return Err(Stop::Circle(target));
+        }
+        if !std::ptr::eq(near.top, far.top) {
+            let missed = near.missed.or(far.missed);
+            return Err(missed.map_or(Stop::Disconnected, |(edge, miss)| Stop::At(edge, miss)));
+        }
+        while let (Some(x), Some(y)) = (near.steps.last(), far.steps.last()) {
+            if !std::ptr::eq(x.0, y.0) {
+                break;
+            }
+            near.steps.pop();
+            far.steps.pop();
+        }
+        Ok((near.steps, far.steps))
+    }
+
+    /// The edges on the ways up from both frames that end them, for want of a pose.
+    pub(crate) fn missed<'a>(
+        &'a self,
+        frames: [&'a Frame; 2],
+        mut read: impl FnMut(&'a Edge) -> Result<(Pose, Option<u32>), Miss>,
+    ) -> Vec<&'a Edge> {
+        let missed = frames.map(|frame| self.way_up(frame, &mut read).missed);
+        let mut edges: Vec<&Edge> = missed.into_iter().flatten().map(|(edge, _)| edge).collect();
+        edges.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        edges
+    }
+
+    /// The pose of `source` in `target` by what `read` has for each edge; see [`Graph::meet`].
+    pub(crate) fn compose<'a>(
+        &'a self,
+        target: &'a Frame,
+        source: &'a Frame,
+        read: impl FnMut(&'a Edge) -> Result<(Pose, Option<u32>), Miss>,
+    ) -> Result<Pose, Stop<'a>> {
+        let (near, far) = self.meet(target, source, read)?;
+        let product = |steps: Steps<'_>| {
+            let mut steps = steps.into_iter().map(|(_, _, pose)| pose);
+            let first = steps.next()?;
+            Some(steps.fold(first, |total, pose| pose.times(&total)))
+        };
+        Ok(match (product(near), product(far)) {
+            (None, None) => Pose::IDENTITY,
+            (None, Some(down)) => down,
+            (Some(up), None) => up.inverse(),
+            (Some(up), Some(down)) => up.inverse().times(&down),
+        })
+    }
+
+    /// The edges from `target` and from `source` up to where they meet, as the tree is now.
     pub(crate) fn trace<'a>(
         &'a self,
         target: &'a Frame,
         source: &'a Frame,
-        t: Option<i64>,
-    ) -> Option<(Vec<&'a Edge>, Vec<&'a Edge>)> {
-        let ups = |frame: &'a Frame| {
-            let mut edges = Vec::new();
-            let mut at = frame;
-            // A tree that is being changed can show a circle; no tree is deeper than it has frames.
-            while let Some(edge) = self.edge_of(at).map(|edge| self.era(edge, t)) {
-                edges.push(edge);
-                at = self.frames.at(edge.parent());
-                if edges.len() > self.max_frames {
-                    break;
-                }
-            }
-            (edges, at)
-        };
-        let ((mut a, top_a), (mut b, top_b)) = (ups(target), ups(source));
-        if !std::ptr::eq(top_a, top_b) {
-            return None;
-        }
-        while let (Some(x), Some(y)) = (a.last(), b.last()) {
-            if !std::ptr::eq(*x, *y) {
-                break;
-            }
-            a.pop();
-            b.pop();
-        }
-        Some((a, b))
-    }
-
-    /// The edge that was in force at `t`: the present one, unless an earlier one has samples up to `t`
-    /// and the present one has none that old.
-    fn era<'a>(&'a self, edge: &'a Edge, t: Option<i64>) -> &'a Edge {
-        let Some(t) = t else { return edge };
-        let mut at = edge;
-        while let Some(previous) = at.previous.map(|spot| self.edges.at(spot)) {
-            let starts = at.range(&self.pool).map_or(i64::MAX, |(oldest, _)| oldest);
-            if t >= starts
-                || (at.is_static() && previous.range(&self.pool).is_none_or(|(_, last)| t > last))
-            {
-                break;
-            }
-            at = previous;
-        }
-        at
+    ) -> Result<(Vec<&'a Edge>, Vec<&'a Edge>), Stop<'a>> {
+        let (near, far) = self.meet(target, source, |_| Ok((Pose::IDENTITY, None)))?;
+        let edges = |steps: Steps<'a>| steps.into_iter().map(|(_, edge, _)| edge).collect();
+        Ok((edges(near), edges(far)))
     }
 
     /// The error for a walk that ended early.
@@ -257,8 +360,11 @@ impl Graph {
                 target: target.name.clone(),
                 source_frame: source.name.clone(),
             },
+            Stop::Circle(frame) => LookupError::Circle {
+                frame: frame.name.clone(),
+            },
             // The walk reads as it climbs, so it can stop at an edge although the two never meet.
-            Stop::At(..) if !self.has_eras() && self.root(target) != self.root(source) => {
+            Stop::At(..) if self.never_meet(target, source) => {
                 self.explain(target, source, t, &Stop::Disconnected)
             }
             Stop::At(edge, miss) => self.explain_edge(edge, t, *miss),
@@ -267,7 +373,7 @@ impl Graph {
 
     pub(crate) fn explain_edge(&self, edge: &Edge, t: i64, miss: Miss) -> LookupError {
         let parent = self.frames.at(edge.parent()).name.clone();
-        let child = self.frames.at(edge.child).name.clone();
+        let child = self.frames.at(edge.child()).name.clone();
         match miss {
             Miss::Empty => LookupError::NoData { parent, child },
             Miss::Outside { oldest, newest } => LookupError::Extrapolation {
@@ -280,15 +386,79 @@ impl Graph {
         }
     }
 
-    fn root<'a>(&'a self, frame: &'a Frame) -> &'a Frame {
-        let mut at = frame;
-        // No further than the depth says, in a tree that is being changed.
-        for _ in 0..=frame.depth.load(Ordering::Relaxed) {
-            match self.edge_of(at) {
-                Some(edge) => at = self.frames.at(edge.parent()),
-                None => break,
-            }
+    /// Whether two frames are in different trees at all times.
+    pub(crate) fn never_meet(&self, target: &Frame, source: &Frame) -> bool {
+        let (mut top, mut is_mixed) = (target, false);
+        let mut look = |frame: &Frame| {
+            let edge = self.edge_of(frame);
+            is_mixed |= edge.is_some_and(|edge| edge.history.is_mixed());
+        };
+        look(target);
+        self.climb_now(target, |frame| {
+            look(frame);
+            top = frame;
+            true
+        });
+        let (top_of_target, mut top) = (top, source);
+        look(source);
+        self.climb_now(source, |frame| {
+            look(frame);
+            top = frame;
+            true
+        });
+        !is_mixed && !std::ptr::eq(top_of_target, top)
+    }
+}
+
+/// Frames with their edges and the poses that were read there.
+pub(crate) type Steps<'a> = Vec<(&'a Frame, &'a Edge, Pose)>;
+
+/// A way up from a frame.
+struct Way<'a> {
+    steps: Steps<'a>,
+    /// Where it ended.
+    top: &'a Frame,
+    /// The edge above that had no pose, if that ended it.
+    missed: Option<(&'a Edge, Miss)>,
+    /// Whether it came back to a frame that it had been at.
+    is_circle: bool,
+}
+
+impl Way<'_> {
+    /// How many steps it is to a frame.
+    fn place_of(&self, frame: &Frame) -> Option<usize> {
+        let place = |step: &(&Frame, &Edge, Pose)| std::ptr::eq(step.0, frame);
+        let is_top = std::ptr::eq(self.top, frame).then_some(self.steps.len());
+        self.steps.iter().position(place).or(is_top)
+    }
+}
+
+/// Tells when a walk goes round in a circle, within some times its length and without a list of frames.
+struct Circle<'a> {
+    mark: &'a Frame,
+    steps: usize,
+    next_mark: usize,
+}
+
+impl<'a> Circle<'a> {
+    fn new(from: &'a Frame) -> Self {
+        Circle {
+            mark: from,
+            steps: 0,
+            next_mark: 1,
         }
-        at
+    }
+
+    /// Whether the walk, which is at `frame` now, has been there.
+    fn closes(&mut self, frame: &'a Frame) -> bool {
+        if std::ptr::eq(self.mark, frame) {
+            return true;
+        }
+        self.steps += 1;
+        if self.steps == self.next_mark {
+            self.mark = frame;
+            self.next_mark *= 2;
+        }
+        false
     }
 }

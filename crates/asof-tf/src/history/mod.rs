@@ -13,16 +13,27 @@
 //! Every word is an atomic, so a torn read is a wrong value, never undefined behaviour. Then:
 //!
 //! - *Append* writes a slot nobody looks at and publishes it with a release store of `head`. Before that
-//!   `newest` links the slot itself, so that the newest sample is one step away: whoever sees a `head`
+//!   `newest` links the slot itself, so that the newest sample is one step away: a reader that sees a `head`
 //!   sees the link of its last index, or of a later one. After it `stamp` tells the newest time, so that
-//!   a search need not touch the newest slot, which the writer's core has: whoever sees a stamp sees a
-//!   `head` that covers it.
+//!   a search need not touch the newest slot, which the writer's core has: a reader that sees a stamp sees a
+//!   `head` that covers it. So a sample that was reached through `newest` counts only once `stamp` has
+//!   reached it too: before that, a search for its time would not find it.
 //! - *Eviction* moves `tail` first; a release fence stands between that store and any later write to
 //!   a recycled slot. A reader checks `tail` behind an acquire fence, after its loads: if it saw any
 //!   new word in the slot, it sees the new `tail` too, and tries again. Appends alone never disturb a
 //!   reader of other slots.
 //! - *Everything else* (late insert, replacement, merge, clear) makes `seq` odd, changes, and makes it
 //!   even again: a seqlock.
+//!
+//! A *merge* of many late samples writes copies of the chunks that change, while readers go on in the old
+//! ones, and links them in one short change.
+//!
+//! # Parents
+//!
+//! As a rule all samples of a history are given in one parent frame, and it is not stored with them. A
+//! history that is [mixed](History::is_mixed) has the number of its parent beside each sample
+//! ([`Parents`]), written and read by the same rules as the sample. Once all samples with another parent
+//! have left, it is plain again.
 //!
 //! A reader tries [`TRIES`] times and then takes the writer's latch for one read, so neither a fast
 //! writer nor a long merge can hold it up for ever. Every search loop is bounded by `tail` and `head`
@@ -32,6 +43,7 @@
 #![allow(clippy::inline_always)]
 
 mod fixed;
+mod rewrite;
 mod view;
 mod write;
 
@@ -40,7 +52,7 @@ pub(crate) use view::{Place, View};
 
 use crate::pool::Pool;
 use crate::shelf::{Link, Table};
-use crate::sync::{AtomicU64, Held, Latch, Ordering, fence, pause};
+use crate::sync::{AtomicU32, AtomicU64, Held, Latch, Ordering, fence, pause};
 
 /// Words of a sample: its stamp, then the rotation x, y, z, w and the translation x, y, z as bits.
 #[cfg(not(loom))]
@@ -65,8 +77,11 @@ const ORIGIN: u64 = 1 << 40;
 /// same few lines of a processor's cache: they start at different places instead.
 const COLOURS: u64 = if CHUNK > 32 { 32 } else { 1 };
 
-/// The `seq` of a history that is never used: that of a static edge.
-const UNUSED: u64 = u64::MAX;
+/// Set in the `seq` of a history that is not in use, that of a static edge; it is odd then.
+const UNUSED: u64 = 1 << 63;
+
+/// The `switch` of a history whose samples all have the same parent.
+const PLAIN: u32 = 0;
 
 /// A sample as it is stored.
 pub(crate) type Words = [u64; WORDS];
@@ -74,8 +89,14 @@ pub(crate) type Words = [u64; WORDS];
 #[repr(C, align(64))]
 pub(crate) struct Slot([AtomicU64; WORDS]);
 
-/// Some slots in a row.
-pub(crate) struct Chunk([Slot; CHUNK as usize]);
+/// Some slots in a row, and the parents of their samples if these were ever of different ones.
+pub(crate) struct Chunk {
+    slots: [Slot; CHUNK as usize],
+    parents: Link<Parents>,
+}
+
+/// The numbers of the frames in which the samples of a chunk are given.
+pub(crate) struct Parents([AtomicU32; CHUNK as usize]);
 
 /// How much an edge may keep.
 #[derive(Clone, Copy)]
@@ -122,6 +143,9 @@ pub(crate) struct History<B = (), W = ()> {
 #[repr(align(64))]
 struct Writer<W> {
     latch: Latch,
+    /// In a mixed history, the low half of an index: no sample behind it has another parent than the one
+    /// before it.
+    switch: AtomicU32,
     /// The oldest chunk (index / CHUNK) that is still linked; at most the chunk of `tail`.
     first_chunk: AtomicU64,
     /// The chunk of the newest sample, and the first index behind it.
@@ -171,7 +195,27 @@ impl Slot {
 
 impl Chunk {
     pub(crate) fn new() -> Self {
-        Chunk(std::array::from_fn(|_| Slot::new()))
+        Chunk {
+            slots: std::array::from_fn(|_| Slot::new()),
+            parents: Link::empty(),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u64) -> &Slot {
+        &self.slots[(index % CHUNK) as usize]
+    }
+
+    /// The parent of the sample at an index.
+    fn parent<'a>(&self, pool: &'a Pool, index: u64) -> Option<&'a AtomicU32> {
+        let parents = pool.parents.at(self.parents.load(Ordering::Acquire)?);
+        Some(&parents.0[(index % CHUNK) as usize])
+    }
+}
+
+impl Parents {
+    pub(crate) fn new() -> Self {
+        Parents(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 }
 
@@ -190,6 +234,7 @@ impl<B, W> History<B, W> {
             beside,
             writer: Writer {
                 latch: Latch::new(),
+                switch: AtomicU32::new(PLAIN),
                 first_chunk: AtomicU64::new(start / CHUNK),
                 chunk: Link::empty(),
                 end: AtomicU64::new(start),
@@ -199,17 +244,17 @@ impl<B, W> History<B, W> {
         }
     }
 
-    /// One that never has a sample.
+    /// One that has no sample until it is [used](History::use_again).
     pub(crate) fn unused(beside: B, beside_writer: W) -> Self {
         let history = History::new(beside, beside_writer, 0);
-        history.seq.store(UNUSED, Ordering::Relaxed);
+        history.seq.store(UNUSED | 1, Ordering::Relaxed);
         history
     }
 
-    /// Whether it was made to have no samples, ever.
+    /// Whether it is out of use, and has no samples.
     #[inline(always)]
     pub(crate) fn is_unused(&self) -> bool {
-        self.seq.load(Ordering::Relaxed) == UNUSED
+        self.seq.load(Ordering::Relaxed) & UNUSED != 0
     }
 
     /// What stands on the writers' line besides.
@@ -261,8 +306,17 @@ impl<B, W> History<B, W> {
         }
         let slot = pool.chunks.within(self.newest.load(Ordering::Acquire)?);
         let taken = take(slot);
-        // It was the newest when `head` was read, or is a newer one.
-        self.is_same(seq, head - 1).then_some(taken)
+        let stamp = slot.stamp();
+        // It was the newest when `head` was read, or is a newer one; one that `head` does not cover yet
+        // could not be found again by its stamp.
+        let is_covered = self.stamp.load(Ordering::Acquire) as i64 >= stamp;
+        (self.is_same(seq, head - 1) && is_covered).then_some(taken)
+    }
+
+    /// Whether samples have parents of their own. A reader asks between two looks at `seq`.
+    #[inline]
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.writer.switch.load(Ordering::Relaxed) != PLAIN
     }
 
     /// Reads without a lock. `attempt` returns what it made of the view and the lowest index that it

@@ -53,19 +53,25 @@ impl<'a> View<'a> {
     /// The slot at an index; `None` if it is not linked (any more).
     #[inline(always)]
     pub(crate) fn slot(&self, index: u64) -> Option<&'a Slot> {
-        Some(&self.chunk(index)?.0[(index % CHUNK) as usize])
+        Some(self.chunk(index)?.slot(index))
     }
 
     /// The slots at an index and at the next.
     #[inline(always)]
     fn pair(&self, index: u64) -> Option<(&'a Slot, &'a Slot)> {
-        let slots = &self.chunk(index)?.0;
+        let slots = &self.chunk(index)?.slots;
         let place = (index % CHUNK) as usize;
         let next = match slots.get(place + 1) {
             Some(next) => next,
             None => self.slot(index + 1)?,
         };
         Some((&slots[place], next))
+    }
+
+    /// The parent of the sample at an index, in a history that is mixed.
+    pub(crate) fn parent(&self, index: u64) -> Option<u32> {
+        let parent = self.chunk(index)?.parent(self.pool, index)?;
+        Some(parent.load(Ordering::Relaxed))
     }
 
     /// The chunk that an index is in.

@@ -1,78 +1,182 @@
 //! How samples get in, and out again. Everything here is for the holder of the latch.
 
-use super::{Bounds, CHUNK, Chunk, History, Inserted, Slot, Words};
+use std::ops::Range;
+
+use super::{Bounds, CHUNK, Chunk, History, Inserted, PLAIN, Parents, Slot, UNUSED, Words};
 use crate::pool::Pool;
 use crate::shelf::{Spot, Table};
 use crate::sync::{Held, Ordering, fence};
 
 /// Chunks that a history keeps, whatever the budget.
-const KEPT: u64 = 2;
+pub(super) const KEPT: u64 = 2;
+
+/// Late samples that are put in one by one; more are merged.
+const FEW: usize = if cfg!(loom) { 1 } else { 8 };
 
 impl<B, W> History<B, W> {
-    /// Puts a sample in its place. `room` is called when another chunk is needed, with the time where this
-    /// history's oldest chunk ends: it may let other histories give older ones up.
+    /// Puts a sample in its place. `parent` counts in a mixed history only. `room` is called when another
+    /// chunk is needed, with the time where this history's oldest chunk ends: it may let other histories
+    /// give older ones up.
     #[inline]
     pub(crate) fn insert(
         &self,
         held: &Held<'_>,
         pool: &Pool,
         bounds: Bounds,
-        words: &Words,
+        (words, parent): (&Words, u32),
         room: impl Fn(i64) + Copy,
     ) -> Inserted {
         let stamp = words[0] as i64;
         let (tail, head) = (self.tail_now(), self.head_now());
         if head > tail && stamp <= self.stamp_now() {
-            return self.insert_late(held, pool, bounds, words, room);
+            return self.insert_late(held, pool, bounds, (words, parent), room);
         }
-        self.append(pool, bounds, words, room);
+        self.append(pool, bounds, (words, parent), room);
         Inserted::Appended
     }
 
-    /// Puts samples, ordered by strictly growing stamps, in their places; returns how many were too
-    /// old. The history as it was and the samples are merged in one pass.
+    /// Whether a sample with this stamp would be refused.
+    #[cfg(not(loom))]
+    pub(crate) fn is_too_old(
+        &self,
+        _held: &Held<'_>,
+        pool: &Pool,
+        bounds: Bounds,
+        stamp: i64,
+    ) -> bool {
+        let (tail, head) = (self.tail_now(), self.head_now());
+        if head == tail || stamp > self.stamp_now() {
+            return false;
+        }
+        let is_full = head - tail >= bounds.count;
+        stamp < self.stamp_now().saturating_sub(bounds.window)
+            || (is_full && stamp < self.slot(pool, tail).stamp())
+    }
+
+    /// Puts samples, ordered by strictly growing stamps, in their places, and calls `stored` for each that
+    /// is kept. Returns how many were too old.
     pub(crate) fn merge(
         &self,
         held: &Held<'_>,
         pool: &Pool,
         bounds: Bounds,
-        sorted: &[Words],
+        (sorted, parent): (&[Words], u32),
         room: impl Fn(i64) + Copy,
+        stored: &mut impl FnMut(&Words),
     ) -> u64 {
-        let (tail, head) = (self.tail_now(), self.head_now());
-        let Some(first) = sorted.first() else {
+        let Some(last) = sorted.last().map(|words| words[0] as i64) else {
             return 0;
         };
-        let is_append = head == tail || self.stamp_now() < first[0] as i64;
-        if is_append {
-            for words in sorted {
-                self.insert(held, pool, bounds, words, room);
-            }
-            return 0;
-        }
-        let newest = self.stamp_now();
-        let last = sorted.last().map_or(newest, |words| words[0] as i64);
+        let is_empty = self.head_now() == self.tail_now();
+        let newest = if is_empty { i64::MIN } else { self.stamp_now() };
         let horizon = newest.max(last).saturating_sub(bounds.window);
-        let keeps = |words: &&Words| words[0] as i64 >= horizon;
-        let fresh: Vec<Words> = sorted.iter().filter(keeps).copied().collect();
-        let kept: Vec<Words> = (tail..head).map(|i| self.slot(pool, i).words()).collect();
-        self.begin_change();
-        self.tail.store(head, Ordering::Relaxed);
-        let (mut old, mut new) = (kept.iter().peekable(), fresh.iter().peekable());
-        while let Some(words) = next_merged(&mut old, &mut new) {
-            self.append(pool, bounds, words, room);
+        let start = sorted.partition_point(|words| (words[0] as i64) < horizon);
+        let kept = &sorted[start..];
+        let is_late = |words: &Words| !is_empty && words[0] as i64 <= newest;
+        let (late, fresh) = kept.split_at(kept.partition_point(is_late));
+        let mut too_old = start as u64;
+        if late.len() > FEW {
+            too_old += self.rewrite(pool, bounds, (late, parent), room, stored);
+        } else {
+            for words in late {
+                match self.insert(held, pool, bounds, (words, parent), room) {
+                    Inserted::TooOld => too_old += 1,
+                    _ => stored(words),
+                }
+            }
         }
-        self.end_change();
-        (sorted.len() - fresh.len()) as u64
+        for words in fresh {
+            self.insert(held, pool, bounds, (words, parent), room);
+            stored(words);
+        }
+        too_old
     }
 
     /// Forgets every sample.
     pub(crate) fn clear(&self, _held: &Held<'_>, pool: &Pool) {
         self.begin_change();
-        self.tail.store(self.head_now(), Ordering::Relaxed);
-        self.stamp.store(i64::MIN as u64, Ordering::Relaxed);
+        self.forget_all();
         self.end_change();
         self.give_back(pool);
+    }
+
+    /// Forgets every sample, and gives all memory back.
+    #[cfg(not(loom))]
+    pub(crate) fn release(&self, _held: &Held<'_>, pool: &Pool) {
+        self.begin_change();
+        self.forget_all();
+        // From the next chunk on, so that none of these is looked at again.
+        let end = self.head_now().next_multiple_of(CHUNK);
+        self.head.store(end, Ordering::Relaxed);
+        self.tail.store(end, Ordering::Relaxed);
+        self.writer.end.store(end, Ordering::Relaxed);
+        self.end_change();
+        self.give_back_to(pool, end / CHUNK);
+        let first = end / CHUNK;
+        self.writer.first_chunk.store(first, Ordering::Relaxed);
+    }
+
+    /// Forgets every sample and goes out of use. Whoever looks at it meanwhile tries again.
+    #[cfg(not(loom))]
+    pub(crate) fn retire(&self, held: &Held<'_>, pool: &Pool) {
+        if self.is_unused() {
+            return;
+        }
+        self.release(held, pool);
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.seq.store((seq + 1) | UNUSED, Ordering::Release);
+    }
+
+    /// Comes into use again, without a sample.
+    #[cfg(not(loom))]
+    pub(crate) fn use_again(&self, _held: &Held<'_>) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        if seq & UNUSED != 0 {
+            self.seq.store((seq & !UNUSED) + 1, Ordering::Release);
+        }
+    }
+
+    /// Notes a parent with every sample from now on; those that are here have `parent`.
+    pub(crate) fn mix(&self, _held: &Held<'_>, pool: &Pool, parent: u32) {
+        if self.is_mixed() {
+            return;
+        }
+        let (tail, head) = (self.tail_now(), self.head_now());
+        // Nobody looks at them yet.
+        if let Some(table) = self.table() {
+            let first = self.writer.first_chunk.load(Ordering::Relaxed);
+            for number in first..head.div_ceil(CHUNK) {
+                if let Some(spot) = pool.tables.at(table).link(number).load(Ordering::Relaxed) {
+                    let parents = pool.parents.at(parents_of(pool, pool.chunks.at(spot)));
+                    parents
+                        .0
+                        .iter()
+                        .for_each(|one| one.store(parent, Ordering::Relaxed));
+                }
+            }
+        }
+        self.begin_change();
+        self.set_switch(tail);
+        self.end_change();
+    }
+
+    /// Whether it is mixed, but all samples that are left have the same parent.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_mixed() && self.switch_index() <= self.tail_now()
+    }
+
+    /// Notes no parents any more. For one that [is settled](History::is_settled).
+    pub(crate) fn settle(&self, _held: &Held<'_>) {
+        self.begin_change();
+        self.writer.switch.store(PLAIN, Ordering::Relaxed);
+        self.end_change();
+    }
+
+    /// The parent of the newest sample, in a mixed history that has one.
+    #[cfg(not(loom))]
+    pub(crate) fn newest_parent(&self, _held: &Held<'_>, pool: &Pool) -> Option<u32> {
+        let (tail, head) = (self.tail_now(), self.head_now());
+        (self.is_mixed() && head > tail).then(|| self.parent_at(pool, head - 1))
     }
 
     /// Chunks that are linked.
@@ -83,7 +187,13 @@ impl<B, W> History<B, W> {
     }
 
     #[inline]
-    fn append(&self, pool: &Pool, bounds: Bounds, words: &Words, room: impl Fn(i64)) {
+    pub(super) fn append(
+        &self,
+        pool: &Pool,
+        bounds: Bounds,
+        (words, parent): (&Words, u32),
+        room: impl Fn(i64),
+    ) {
         let (tail, head) = (self.tail_now(), self.head_now());
         let stamp = words[0] as i64;
         let is_empty = head == tail;
@@ -99,6 +209,9 @@ impl<B, W> History<B, W> {
         fence(Ordering::Release);
         let slot = self.slot_at_head(pool, head);
         slot.set(words);
+        if self.is_mixed() {
+            self.append_parent(pool, head, parent);
+        }
         self.newest.store(Spot::of(slot), Ordering::Release);
         self.head.store(head + 1, Ordering::Release);
         self.stamp.store(stamp as u64, Ordering::Release);
@@ -123,7 +236,7 @@ impl<B, W> History<B, W> {
         let last = self.spare_end()? - 1;
         let table = pool.tables.at(self.table.load(Ordering::Acquire)?);
         let chunk = table.link(last / CHUNK).load(Ordering::Acquire)?;
-        Some(pool.chunks.at(chunk).0[(last % CHUNK) as usize].stamp())
+        Some(pool.chunks.at(chunk).slot(last).stamp())
     }
 
     /// Gives the samples of its oldest chunk up, and the chunk back to the pool; whether it did.
@@ -184,11 +297,7 @@ impl<B, W> History<B, W> {
     fn evict_to(&self, tail: u64, kept: u64) -> u64 {
         if kept > tail {
             self.tail.store(kept, Ordering::Release);
-            let evicted = &self.writer.evicted;
-            evicted.store(
-                evicted.load(Ordering::Relaxed) + (kept - tail),
-                Ordering::Relaxed,
-            );
+            self.count_evicted(kept - tail);
         }
         kept
     }
@@ -201,13 +310,13 @@ impl<B, W> History<B, W> {
         _held: &Held<'_>,
         pool: &Pool,
         bounds: Bounds,
-        words: &Words,
+        (words, parent): (&Words, u32),
         room: impl Fn(i64),
     ) -> Inserted {
         let is_full = self.head_now() == self.writer.end.load(Ordering::Relaxed);
         let chunk = is_full.then(|| self.chunk_within_budget(pool, room));
         let mut chunk = chunk.flatten();
-        let inserted = self.insert_before(pool, bounds, words, &mut chunk);
+        let inserted = self.insert_before(pool, bounds, (words, parent), &mut chunk);
         if let Some(unused) = chunk {
             pool.give(unused);
         }
@@ -218,7 +327,7 @@ impl<B, W> History<B, W> {
         &self,
         pool: &Pool,
         bounds: Bounds,
-        words: &Words,
+        (words, parent): (&Words, u32),
         chunk: &mut Option<Spot<Chunk>>,
     ) -> Inserted {
         let stamp = words[0] as i64;
@@ -227,7 +336,8 @@ impl<B, W> History<B, W> {
         let place = self.first_not_before(pool, tail, head, stamp);
         if self.slot(pool, place).stamp() == stamp {
             self.begin_change();
-            self.slot(pool, place).set(words);
+            self.put(pool, place, words, parent);
+            self.note_switch(pool, place);
             self.end_change();
             return Inserted::Replaced;
         }
@@ -237,37 +347,46 @@ impl<B, W> History<B, W> {
         }
         self.begin_change();
         let kept = self.bounded(pool, bounds, tail, head, newest, head - tail + 1);
-        let tail = self.evict_to(tail, kept);
+        let mut tail = self.evict_to(tail, kept);
         let front = (tail - 1) / CHUNK;
-        let needs_front = front < self.writer.first_chunk.load(Ordering::Relaxed);
+        let mut needs_front = front < self.writer.first_chunk.load(Ordering::Relaxed);
         let has_room = || chunk.is_some() || self.chunks() <= KEPT || !pool.is_spent();
+        let is_at_front = place - tail.min(place) < head - place;
+        if needs_front && is_at_front && place > tail && !has_room() {
+            // The budget is spent: the oldest sample makes room for a newer one.
+            tail = self.evict_to(tail, tail + 1);
+            needs_front = false;
+        }
         if place < tail || (place == tail && needs_front && !has_room()) {
             self.end_change();
             return Inserted::TooOld;
         }
         fence(Ordering::Release);
-        if place - tail < head - place {
+        if is_at_front {
             if needs_front {
                 self.link_chunk(pool, front, chunk.take());
             }
             for index in tail..place {
-                self.slot(pool, index - 1)
-                    .set(&self.slot(pool, index).words());
+                self.copy(pool, index, index - 1);
             }
-            self.slot(pool, place - 1).set(words);
+            self.put(pool, place - 1, words, parent);
             self.tail.store(tail - 1, Ordering::Release);
+            self.note_switch(pool, place - 1);
         } else {
             if head == self.writer.end.load(Ordering::Relaxed) {
                 self.link_chunk(pool, head / CHUNK, chunk.take());
             }
             for index in (place..head).rev() {
-                self.slot(pool, index + 1)
-                    .set(&self.slot(pool, index).words());
+                self.copy(pool, index, index + 1);
             }
-            self.slot(pool, place).set(words);
+            self.put(pool, place, words, parent);
             let newest = self.slot_at_head(pool, head);
             self.newest.store(Spot::of(newest), Ordering::Release);
             self.head.store(head + 1, Ordering::Release);
+            if self.is_mixed() && self.switch_index() > place {
+                self.set_switch(self.switch_index() + 1);
+            }
+            self.note_switch(pool, place);
         }
         self.end_change();
         self.measure(pool, self.tail_now(), self.head_now() - 1);
@@ -275,7 +394,7 @@ impl<B, W> History<B, W> {
     }
 
     /// The first index whose stamp is at or after `stamp`; the newest one's is.
-    fn first_not_before(&self, pool: &Pool, tail: u64, head: u64, stamp: i64) -> u64 {
+    pub(super) fn first_not_before(&self, pool: &Pool, tail: u64, head: u64, stamp: i64) -> u64 {
         // Late samples are a little late as a rule: gallop from the newest end.
         let (mut low, mut high, mut step) = (tail, head - 1, 1);
         while high > low && self.slot(pool, high - 1).stamp() >= stamp {
@@ -298,20 +417,20 @@ impl<B, W> History<B, W> {
         low.max(tail)
     }
 
-    fn begin_change(&self) {
+    pub(super) fn begin_change(&self) {
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
-    fn end_change(&self) {
+    pub(super) fn end_change(&self) {
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Release);
     }
 
     /// Notes the mean rate from `tail` to the newest index, for readers' first guess.
     #[inline]
-    fn measure(&self, pool: &Pool, tail: u64, newest: u64) {
+    pub(super) fn measure(&self, pool: &Pool, tail: u64, newest: u64) {
         let first = self.slot(pool, tail).stamp();
         let span = self.slot(pool, newest).stamp().wrapping_sub(first);
         if span > 0 {
@@ -336,13 +455,17 @@ impl<B, W> History<B, W> {
             None
         };
         let spot = given.or(own).unwrap_or_else(|| pool.take());
+        if self.is_mixed() {
+            parents_of(pool, pool.chunks.at(spot));
+        }
         let first = self.writer.first_chunk.load(Ordering::Relaxed);
-        let (low, high) = if is_front {
-            (chunk, self.head_now().div_ceil(CHUNK))
+        let (wanted, linked) = if is_front {
+            let end = self.head_now().div_ceil(CHUNK);
+            (chunk..end, first..end)
         } else {
-            (first, chunk + 1)
+            (first..chunk + 1, first..chunk)
         };
-        let table = self.table_for(pool, low, high, first, chunk);
+        let table = self.table_for(pool, wanted, linked);
         pool.tables
             .at(table)
             .link(chunk)
@@ -357,26 +480,25 @@ impl<B, W> History<B, W> {
         self.give_back(pool);
     }
 
-    /// A table with room for the chunks `low..high`, a larger one if the present one is too small.
-    fn table_for(
+    /// A table with room for the chunks `wanted`, a larger one if the present one, with `linked`, is too
+    /// small.
+    pub(super) fn table_for(
         &self,
         pool: &Pool,
-        low: u64,
-        high: u64,
-        first: u64,
-        skip: u64,
+        wanted: Range<u64>,
+        linked: Range<u64>,
     ) -> Spot<Table<Chunk>> {
-        let needed = (high - low) as usize;
+        let needed = (wanted.end - wanted.start) as usize;
         let present = self.table();
         if let Some(table) = present
             && pool.tables.at(table).len() >= needed
         {
             return table;
         }
-        let larger = pool.tables.put(Table::new(needed.max(2)));
+        let larger = pool.make_table(needed.max(2));
         if let Some(present) = present {
             let (old, new) = (pool.tables.at(present), pool.tables.at(larger));
-            for chunk in (first..high).filter(|chunk| *chunk != skip) {
+            for chunk in linked {
                 if let Some(spot) = old.link(chunk).load(Ordering::Relaxed) {
                     new.link(chunk).store(spot, Ordering::Relaxed);
                 }
@@ -387,7 +509,7 @@ impl<B, W> History<B, W> {
     }
 
     /// Gives chunks that hold no sample any more back to the pool, but for one to be used next.
-    fn give_back(&self, pool: &Pool) {
+    pub(super) fn give_back(&self, pool: &Pool) {
         self.give_back_to(pool, (self.tail_now() / CHUNK).saturating_sub(1));
     }
 
@@ -405,12 +527,12 @@ impl<B, W> History<B, W> {
         self.writer.first_chunk.store(first, Ordering::Relaxed);
     }
 
-    fn table(&self) -> Option<Spot<Table<Chunk>>> {
+    pub(super) fn table(&self) -> Option<Spot<Table<Chunk>>> {
         self.table.load(Ordering::Relaxed)
     }
 
     #[inline]
-    fn head_now(&self) -> u64 {
+    pub(super) fn head_now(&self) -> u64 {
         self.head.load(Ordering::Relaxed)
     }
 
@@ -420,45 +542,158 @@ impl<B, W> History<B, W> {
     }
 
     #[inline]
-    fn tail_now(&self) -> u64 {
+    pub(super) fn tail_now(&self) -> u64 {
         self.tail.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn first_chunk(&self) -> u64 {
+        self.writer.first_chunk.load(Ordering::Relaxed)
+    }
+
+    /// The chunks with these numbers.
+    pub(super) fn linked(&self, pool: &Pool, numbers: Range<u64>) -> Vec<Spot<Chunk>> {
+        let Some(table) = self.table() else {
+            return Vec::new();
+        };
+        let table = pool.tables.at(table);
+        numbers
+            .filter_map(|number| table.link(number).load(Ordering::Relaxed))
+            .collect()
+    }
+
+    /// Notes that the samples end at `head`, in this chunk.
+    pub(super) fn end_with(&self, pool: &Pool, head: u64, chunk: Spot<Chunk>) {
+        self.writer.chunk.store(chunk, Ordering::Relaxed);
+        let end = head.div_ceil(CHUNK) * CHUNK;
+        self.writer.end.store(end, Ordering::Relaxed);
+        let newest = pool.chunks.at(chunk).slot(head - 1);
+        self.newest.store(Spot::of(newest), Ordering::Release);
+        self.head.store(head, Ordering::Release);
+    }
+
+    /// Cuts off all samples from `head` on, whose chunks behind that of `head - 1` are not linked any more.
+    pub(super) fn cut(&self, pool: &Pool, head: u64) {
+        let end = head.div_ceil(CHUNK) * CHUNK;
+        if self.is_mixed() && self.switch_index() > head {
+            self.set_switch(head);
+        }
+        self.writer.end.store(end, Ordering::Relaxed);
+        self.head.store(head, Ordering::Relaxed);
+        if end > head {
+            let chunk = Spot::of(self.chunk(pool, head));
+            self.writer.chunk.store(chunk, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn count_evicted(&self, count: u64) {
+        let evicted = &self.writer.evicted;
+        evicted.store(evicted.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    fn forget_all(&self) {
+        self.tail.store(self.head_now(), Ordering::Relaxed);
+        self.stamp.store(i64::MIN as u64, Ordering::Relaxed);
+        self.writer.switch.store(PLAIN, Ordering::Relaxed);
+    }
+
+    /// Writes a sample at an index whose chunk is linked.
+    fn put(&self, pool: &Pool, index: u64, words: &Words, parent: u32) {
+        self.slot(pool, index).set(words);
+        if self.is_mixed() {
+            self.set_parent(pool, index, parent);
+        }
+    }
+
+    /// Copies a sample from one index to another.
+    fn copy(&self, pool: &Pool, from: u64, to: u64) {
+        self.slot(pool, to).set(&self.slot(pool, from).words());
+        if self.is_mixed() {
+            self.set_parent(pool, to, self.parent_at(pool, from));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_parent(&self, pool: &Pool, head: u64, parent: u32) {
+        self.set_parent(pool, head, parent);
+        if head > self.tail_now() && self.parent_at(pool, head - 1) != parent {
+            self.set_switch(head);
+        }
+    }
+
+    fn set_parent(&self, pool: &Pool, index: u64, parent: u32) {
+        let chunk = self.chunk(pool, index);
+        let parents = pool.parents.at(parents_of(pool, chunk));
+        parents.0[(index % CHUNK) as usize].store(parent, Ordering::Relaxed);
+    }
+
+    pub(super) fn parent_at(&self, pool: &Pool, index: u64) -> u32 {
+        let parent = self.chunk(pool, index).parent(pool, index);
+        parent.map_or(0, |parent| parent.load(Ordering::Relaxed))
+    }
+
+    /// Notes where the parents change around an index that was written.
+    fn note_switch(&self, pool: &Pool, place: u64) {
+        if !self.is_mixed() {
+            return;
+        }
+        let (tail, head) = (self.tail_now(), self.head_now());
+        for index in [place, place + 1] {
+            if index > tail
+                && index < head
+                && self.parent_at(pool, index) != self.parent_at(pool, index - 1)
+                && index > self.switch_index()
+            {
+                self.set_switch(index);
+            }
+        }
+    }
+
+    pub(super) fn set_switch(&self, index: u64) {
+        // One later would do as well.
+        let low = (index as u32).max(1);
+        self.writer.switch.store(low, Ordering::Relaxed);
+    }
+
+    pub(super) fn switch_index(&self) -> u64 {
+        let head = self.head_now();
+        let low = self.writer.switch.load(Ordering::Relaxed);
+        // It can be one ahead of the head.
+        (head + 1) - u64::from((head as u32).wrapping_add(1).wrapping_sub(low))
     }
 
     /// The slot behind the newest sample's, whose chunk the writer has linked.
     #[inline]
     fn slot_at_head<'a>(&'a self, pool: &'a Pool, head: u64) -> &'a Slot {
         let chunk = self.writer.chunk.load(Ordering::Relaxed);
-        &pool
-            .chunks
+        pool.chunks
             .at(chunk.expect("a writer links before it looks"))
-            .0[(head % CHUNK) as usize]
+            .slot(head)
     }
 
     /// The slot at an index whose chunk the writer has linked.
     #[inline]
-    fn slot<'a>(&'a self, pool: &'a Pool, index: u64) -> &'a Slot {
+    pub(super) fn slot<'a>(&'a self, pool: &'a Pool, index: u64) -> &'a Slot {
+        self.chunk(pool, index).slot(index)
+    }
+
+    /// The chunk of an index, which the writer has linked.
+    #[inline]
+    fn chunk<'a>(&'a self, pool: &'a Pool, index: u64) -> &'a Chunk {
         let table = self.table().expect("a writer links before it looks");
         let chunk = pool.tables.at(table).link(index / CHUNK);
         let spot = chunk.load(Ordering::Relaxed);
-        &pool
-            .chunks
+        pool.chunks
             .at(spot.expect("a writer links before it looks"))
-            .0[(index % CHUNK) as usize]
     }
 }
 
-/// The next of two sorted runs; of equal stamps the fresh one, and the old one is passed over.
-fn next_merged<'a>(
-    old: &mut std::iter::Peekable<std::slice::Iter<'a, Words>>,
-    new: &mut std::iter::Peekable<std::slice::Iter<'a, Words>>,
-) -> Option<&'a Words> {
-    match (old.peek(), new.peek()) {
-        (Some(a), Some(b)) if (a[0] as i64) < (b[0] as i64) => old.next(),
-        (Some(a), Some(b)) if a[0] == b[0] => {
-            old.next();
-            new.next()
-        }
-        (_, Some(_)) => new.next(),
-        _ => old.next(),
+/// Where a chunk has the parents of its samples.
+pub(super) fn parents_of(pool: &Pool, chunk: &Chunk) -> Spot<Parents> {
+    if let Some(parents) = chunk.parents.load(Ordering::Relaxed) {
+        return parents;
     }
+    let parents = pool.make_parents();
+    chunk.parents.store(parents, Ordering::Release);
+    parents
 }

@@ -1,0 +1,175 @@
+//! Who writes which edge.
+
+use std::sync::atomic::Ordering;
+
+use asof_core::Stamp;
+use nalgebra::Isometry3;
+
+use crate::buffer::TransformBuffer;
+use crate::error::UpdateError;
+use crate::frame_ref::FrameRef;
+use crate::name::FrameName;
+use crate::sync::locked;
+
+/// Writes into a buffer under a name, so that it is known who wrote which edge: a topic, a node.
+///
+/// ```
+/// use asof_tf::TransformBuffer;
+/// use nalgebra::Isometry3;
+///
+/// let buffer = TransformBuffer::new();
+/// let (amcl, ekf) = (buffer.writer("/amcl"), buffer.writer("/ekf"));
+/// amcl.update("map", "odom", 10.into(), Isometry3::identity())?;
+/// ekf.update("map", "odom", 20.into(), Isometry3::identity())?;
+/// let rivals = buffer.rivals();
+/// assert_eq!(rivals[0].to_string(), "frame 'odom' is placed by both '/amcl' and '/ekf'");
+/// # Ok::<(), asof_tf::UpdateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TransformWriter {
+    buffer: TransformBuffer,
+    authority: u32,
+}
+
+/// Two who write one edge: their samples will be mixed, which is a mistake as a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rivals {
+    /// The child frame of the edge.
+    pub child: FrameName,
+    /// Who wrote it before.
+    pub first: String,
+    /// Who wrote it then.
+    pub second: String,
+}
+
+impl std::fmt::Display for Rivals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Rivals {
+            child,
+            first,
+            second,
+        } = self;
+        write!(
+            f,
+            "frame '{child}' is placed by both '{first}' and '{second}'"
+        )
+    }
+}
+
+/// The names of those who write, and who of them write one edge. Bounded: those beyond are not told apart.
+#[derive(Default)]
+pub(crate) struct Authorities {
+    names: Vec<String>,
+    rivals: Vec<(FrameName, u32, u32)>,
+}
+
+const MOST_NAMES: usize = 1_024;
+const MOST_RIVALS: usize = 256;
+
+impl TransformBuffer {
+    /// For writing under a name; see [`rivals`](TransformBuffer::rivals) and
+    /// [`EdgeFacts::authority`](crate::EdgeFacts::authority).
+    pub fn writer(&self, authority: &str) -> TransformWriter {
+        TransformWriter {
+            buffer: self.clone(),
+            authority: self.authority(authority),
+        }
+    }
+
+    /// Those who write the same edge, each pair once; the first 256 of them. Worth a warning.
+    pub fn rivals(&self) -> Vec<Rivals> {
+        let known = locked(&self.graph().authorities);
+        let name = |number: u32| known.name(number).unwrap_or_default().to_owned();
+        let rivals = known.rivals.iter().map(|(child, first, second)| Rivals {
+            child: child.clone(),
+            first: name(*first),
+            second: name(*second),
+        });
+        rivals.collect()
+    }
+
+    /// The number of an authority; zero where there are too many.
+    pub(crate) fn authority(&self, name: &str) -> u32 {
+        let mut known = locked(&self.graph().authorities);
+        let place = known.names.iter().position(|other| other == name);
+        let place = place.unwrap_or_else(|| {
+            if known.names.len() < MOST_NAMES {
+                known.names.push(name.to_owned());
+                return known.names.len() - 1;
+            }
+            usize::MAX
+        });
+        u32::try_from(place).map_or(0, |place| place + 1)
+    }
+
+    pub(crate) fn authority_name(&self, number: u32) -> Option<String> {
+        let known = locked(&self.graph().authorities);
+        known.name(number).map(str::to_owned)
+    }
+
+    /// Notes who has just written an edge.
+    pub(crate) fn note_authority(&self, child: impl FrameRef, authority: u32) {
+        let graph = self.graph();
+        let Some(frame) = child.get(graph) else {
+            return;
+        };
+        let Some(edge) = graph.edge_of(frame) else {
+            return;
+        };
+        if authority == 0 || edge.authority.load(Ordering::Relaxed) == authority {
+            return;
+        }
+        let before = edge.authority.swap(authority, Ordering::Relaxed);
+        if before == 0 || before == authority {
+            return;
+        }
+        let pair = (before.min(authority), before.max(authority));
+        let mut known = locked(&graph.authorities);
+        let is_known = |(name, first, second): &(FrameName, u32, u32)| {
+            *name == frame.name && (*first, *second) == pair
+        };
+        if known.rivals.len() < MOST_RIVALS && !known.rivals.iter().any(is_known) {
+            known.rivals.push((frame.name.clone(), pair.0, pair.1));
+        }
+    }
+}
+
+impl Authorities {
+    fn name(&self, number: u32) -> Option<&str> {
+        let place = (number as usize).checked_sub(1)?;
+        self.names.get(place).map(String::as_str)
+    }
+}
+
+impl TransformWriter {
+    /// As [`TransformBuffer::update`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update(
+        &self,
+        parent: impl FrameRef,
+        child: impl FrameRef,
+        stamp: Stamp,
+        isometry: Isometry3<f64>,
+    ) -> Result<(), UpdateError> {
+        self.buffer.update(parent, child, stamp, isometry)?;
+        self.buffer.note_authority(child, self.authority);
+        Ok(())
+    }
+
+    /// As [`TransformBuffer::update_static`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update_static(
+        &self,
+        parent: impl FrameRef,
+        child: impl FrameRef,
+        isometry: Isometry3<f64>,
+    ) -> Result<(), UpdateError> {
+        self.buffer.update_static(parent, child, isometry)?;
+        self.buffer.note_authority(child, self.authority);
+        Ok(())
+    }
+}

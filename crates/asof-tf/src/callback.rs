@@ -1,0 +1,86 @@
+//! Waits that call back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use asof_core::Stamp;
+use nalgebra::Isometry3;
+
+use crate::buffer::TransformBuffer;
+use crate::frame_ref::FrameRef;
+use crate::sync::locked;
+use crate::wait::{Wait, WaitError};
+
+/// A wait that calls back when it ends. Made by [`TransformBuffer::on_transform`]; dropping it cancels the
+/// wait.
+#[must_use = "dropping it cancels the wait"]
+pub struct WaitCallback(Arc<Pending>);
+
+type Callback = Box<dyn FnOnce(Result<Isometry3<f64>, WaitError>) + Send>;
+
+struct Pending {
+    /// `None` once it has ended or was cancelled.
+    state: Mutex<Option<(Pin<Box<Wait>>, Callback)>>,
+}
+
+impl TransformBuffer {
+    /// Calls `callback` once: when `lookup(target, source, t)` has an answer, at once if it has one now; or
+    /// with an error when the time is up or no answer can come.
+    ///
+    /// The callback runs on the thread of the writer that brought the last missing transform, or on a timer's
+    /// thread, and no lock is held meanwhile: it may use the buffer as it likes. It should be quick, since that
+    /// writer waits for it.
+    pub fn on_transform(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        t: Stamp,
+        timeout: Option<Duration>,
+        callback: impl FnOnce(Result<Isometry3<f64>, WaitError>) + Send + 'static,
+    ) -> WaitCallback {
+        let wait = Box::pin(self.wait(target, source, t, timeout));
+        let pending = Arc::new(Pending {
+            state: Mutex::new(Some((wait, Box::new(callback)))),
+        });
+        Arc::clone(&pending).wake();
+        WaitCallback(pending)
+    }
+}
+
+impl WaitCallback {
+    /// Whether the callback has not been called yet.
+    pub fn is_pending(&self) -> bool {
+        locked(&self.0.state).is_some()
+    }
+
+    /// Lets the wait go on without this handle, for as long as the buffer lives if it has no timeout.
+    pub fn detach(self) {
+        // Those who will wake it keep it alive.
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for WaitCallback {
+    fn drop(&mut self) {
+        let state = locked(&self.0.state).take();
+        drop(state);
+    }
+}
+
+impl Wake for Pending {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut state = locked(&self.state);
+        let Some((wait, _)) = &mut *state else { return };
+        if let Poll::Ready(result) = wait.as_mut().poll(&mut Context::from_waker(&waker)) {
+            let ended = state.take();
+            drop(state);
+            if let Some((_, callback)) = ended {
+                callback(result);
+            }
+        }
+    }
+}

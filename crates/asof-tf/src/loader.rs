@@ -1,0 +1,532 @@
+//! Takes transforms out of messages, from a recording or from a robot as it goes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::{Batch, Channel, MessageRef, Problem, ProblemKind, Stamp};
+use nalgebra::Isometry3;
+
+use crate::buffer::TransformBuffer;
+use crate::error::UpdateError;
+use crate::monitor::TransformMonitor;
+#[cfg(feature = "urdf")]
+use crate::ros::JointState;
+use crate::ros::{self, Encoding, StampedTransform};
+#[cfg(feature = "urdf")]
+use crate::urdf::Robot;
+
+/// Takes transforms out of batches of messages into a buffer, for those who read a part of a recording or a
+/// robot as it goes; [`TransformBuffer::from_source`] reads a whole recording.
+///
+/// Transforms are found by the type of their channel, see [`has_transforms`]. Where a robot says what it is
+/// (`std_msgs/String` on a topic that ends in `robot_description`) and where its joints are
+/// (`sensor_msgs/JointState`), its moving and fixed joints are edges too; [`feeds_transforms`] tells all such
+/// channels. A frame that the robot's own transforms place is never placed by its description.
+///
+/// ```no_run
+/// use asof_core::{Source, Query};
+/// use asof_tf::{TransformBuffer, TransformLoader, feeds_transforms};
+///
+/// # fn follow(source: &dyn Source) -> Result<(), asof_core::SourceError> {
+/// let mut loader = TransformLoader::new(TransformBuffer::new());
+/// let summary = source.summary();
+/// let wanted = summary.channels.iter().filter(|entry| feeds_transforms(&entry.channel));
+/// for batch in source.read(&Query::topics(wanted.map(|entry| entry.channel.topic.clone())))? {
+///     let absorbed = loader.absorb(&batch?);
+///     if let Some(jump) = absorbed.jump {
+///         eprintln!("{jump}");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct TransformLoader {
+    buffer: TransformBuffer,
+    options: LoaderOptions,
+    /// By topic and text: the first of its sort, and how many there were.
+    problems: HashMap<(String, String), (Problem, u64)>,
+    late: Late,
+    /// Frames that transforms have placed, and those that a robot's description has.
+    placed: HashSet<String>,
+    #[cfg(feature = "urdf")]
+    jointed: HashSet<String>,
+    #[cfg(feature = "urdf")]
+    robots: Vec<(String, Robot)>,
+    clocks: HashMap<String, Clock>,
+    monitor: Option<TransformMonitor>,
+    counts: Absorbed,
+    #[cfg(feature = "decode")]
+    decoded: crate::decoded::Decoded,
+}
+
+/// How a [`TransformLoader`] does its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoaderOptions {
+    /// What is done when the clock of the transforms jumps back: `None` for nothing, as is right for a
+    /// recording; else the buffer is [cleared](TransformBuffer::clear) once three samples in a row of one edge
+    /// are older than its newest by more than this.
+    pub jump_back: Option<Duration>,
+    /// Whether rates, delays and gaps are noted: see [`TransformLoader::monitor`].
+    pub monitor: bool,
+}
+
+/// What came of a batch.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Absorbed {
+    /// Transforms that were in it.
+    pub transforms: u64,
+    /// Positions of joints that were made into transforms.
+    pub joints: u64,
+    /// The clock jumped back, and the buffer started anew.
+    pub jump: Option<ClockJump>,
+    /// What could not be used; one for each sort of trouble of each edge, with a count.
+    pub problems: Vec<Problem>,
+}
+
+/// A clock that jumped back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockJump {
+    /// The child frame of the edge on which it was seen.
+    pub child: String,
+    /// The newest stamp before.
+    pub from: Stamp,
+    /// The stamp that it jumped back to.
+    pub to: Stamp,
+}
+
+impl std::fmt::Display for ClockJump {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the clock of the transforms jumped back from {} to {} (seen on '{}'): all samples were dropped",
+            self.from.as_seconds_text(),
+            self.to.as_seconds_text(),
+            self.child
+        )
+    }
+}
+
+/// Samples of an edge that came too late to be appended: sorted in once, at the end of a batch.
+type Late = HashMap<(String, String), Vec<(Stamp, Isometry3<f64>)>>;
+
+/// What is known of an edge's clock.
+struct Clock {
+    newest: Stamp,
+    /// Samples in a row that were far behind.
+    behind: u32,
+}
+
+/// Samples in a row that make a jump of the clock: a single one may be a stray.
+const JUMP_AFTER: u32 = 3;
+
+/// Edges whose clocks are watched.
+const MOST_CLOCKS: usize = 1 << 16;
+
+/// Whether the messages of a channel are transforms, by its type: `tf2_msgs/TFMessage` as ROS 1 and 2 spell
+/// it, `tf/tfMessage`, and Foxglove's `FrameTransform` and `FrameTransforms` in every encoding.
+pub fn has_transforms(channel: &Channel) -> bool {
+    matches!(Kind::of(channel), Some(Kind::Ros(_) | Kind::Schema))
+}
+
+/// Whether a [`TransformLoader`] can use the messages of a channel: those that [have
+/// transforms](has_transforms), and those that tell of a robot's joints.
+pub fn feeds_transforms(channel: &Channel) -> bool {
+    Kind::of(channel).is_some()
+}
+
+/// How the messages of a channel are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `TFMessage` as ROS writes it: its layout is known, and many recordings have no schema for it.
+    Ros(Encoding),
+    /// Transforms in anything else, by its schema.
+    Schema,
+    /// Positions of joints.
+    Joints(Encoding),
+    /// A robot's description.
+    Description(Encoding),
+}
+
+impl Kind {
+    /// `None` for a channel that has nothing to do with transforms.
+    pub(crate) fn of(channel: &Channel) -> Option<Kind> {
+        // `pkg/msg/Type`, `pkg/Type`, `pkg.Type`, `pkg::msg::dds_::Type_`
+        let mut parts = channel
+            .type_name()
+            .split(['/', '.', ':'])
+            .filter(|part| !part.is_empty());
+        let package = parts.next()?;
+        let name = parts.next_back()?;
+        // Nobody said: ROS 2's type names have three parts, ROS 1's two.
+        let ros = match channel.message_encoding.as_str() {
+            "cdr" => Some(Encoding::Cdr),
+            "" if parts.next().is_some() => Some(Encoding::Cdr),
+            "ros1" | "" => Some(Encoding::Ros1),
+            _ => None,
+        };
+        match (package, name.strip_suffix('_').unwrap_or(name)) {
+            ("tf2_msgs", "TFMessage") | ("tf", "tfMessage") => {
+                Some(ros.map_or(Kind::Schema, Kind::Ros))
+            }
+            ("sensor_msgs", "JointState") => ros.map(Kind::Joints),
+            ("std_msgs", "String") if last_part(&channel.topic) == "robot_description" => {
+                ros.map(Kind::Description)
+            }
+            // A lone TransformStamped is a measurement that somebody made. tf2 does not listen to it, and neither
+            // does this buffer.
+            ("geometry_msgs", _) => None,
+            (_, name) => is_transform(channel.type_name(), name).then_some(Kind::Schema),
+        }
+    }
+}
+
+/// Whether messages of a type are transforms, as asof-decode knows them.
+#[cfg(feature = "decode")]
+fn is_transform(type_name: &str, _: &str) -> bool {
+    asof_decode::Archetype::of(type_name).is_some_and(|archetype| archetype.name == "Transform")
+}
+
+/// Without asof-decode, Foxglove's are known by name, to be told as a problem: they are not decoded.
+#[cfg(not(feature = "decode"))]
+fn is_transform(_: &str, name: &str) -> bool {
+    matches!(name, "FrameTransform" | "FrameTransforms")
+}
+
+impl TransformLoader {
+    /// One that fills a buffer.
+    pub fn new(buffer: TransformBuffer) -> Self {
+        TransformLoader::with_options(buffer, LoaderOptions::default())
+    }
+
+    /// The same with options.
+    pub fn with_options(buffer: TransformBuffer, options: LoaderOptions) -> Self {
+        TransformLoader {
+            buffer,
+            options,
+            problems: HashMap::new(),
+            late: Late::new(),
+            placed: HashSet::new(),
+            #[cfg(feature = "urdf")]
+            jointed: HashSet::new(),
+            #[cfg(feature = "urdf")]
+            robots: Vec::new(),
+            clocks: HashMap::new(),
+            monitor: options.monitor.then(TransformMonitor::new),
+            counts: Absorbed::default(),
+            #[cfg(feature = "decode")]
+            decoded: crate::decoded::Decoded::new(),
+        }
+    }
+
+    /// The buffer that it fills.
+    pub fn buffer(&self) -> &TransformBuffer {
+        &self.buffer
+    }
+
+    /// Rates, delays and gaps of every edge so far, if the options ask for them.
+    pub fn monitor(&self) -> Option<&TransformMonitor> {
+        self.monitor.as_ref()
+    }
+
+    /// The topics on which robots said what they are.
+    #[cfg(feature = "urdf")]
+    pub fn robots(&self) -> impl Iterator<Item = &str> {
+        self.robots.iter().map(|(topic, _)| topic.as_str())
+    }
+
+    /// Takes in what a batch has.
+    pub fn absorb(&mut self, batch: &Batch) -> Absorbed {
+        self.take(batch);
+        self.finish()
+    }
+
+    /// The same without what follows at the end: late samples are kept aside, problems are not told yet.
+    pub(crate) fn take(&mut self, batch: &Batch) {
+        // Messages of one channel that follow each other are decoded together.
+        let mut run: Vec<MessageRef<'_>> = Vec::new();
+        for message in batch.iter() {
+            // Another channel may carry the same topic with another type.
+            let Some(kind) = Kind::of(message.channel) else {
+                continue;
+            };
+            let is_other = |first: &MessageRef<'_>| !Arc::ptr_eq(first.channel, message.channel);
+            if run.first().is_some_and(is_other) {
+                self.run(&std::mem::take(&mut run));
+            }
+            match kind {
+                Kind::Ros(encoding) => match ros::tf_message(encoding, message.payload) {
+                    Ok(transforms) => {
+                        self.store(message.channel, message.log_time, transforms);
+                    }
+                    Err(error) => self.undecodable(message.channel, &error.to_string()),
+                },
+                Kind::Schema => run.push(message),
+                Kind::Joints(encoding) => self.joints(encoding, &message),
+                Kind::Description(encoding) => self.describe(encoding, &message),
+            }
+        }
+        self.run(&run);
+    }
+
+    #[cfg(feature = "decode")]
+    fn run(&mut self, run: &[MessageRef<'_>]) {
+        let Some(last) = run.last() else { return };
+        let taken = self.decoded.take(last.channel, run);
+        for failure in taken.failures {
+            self.undecodable(last.channel, &failure);
+        }
+        self.store(last.channel, last.log_time, taken.transforms);
+    }
+
+    #[cfg(not(feature = "decode"))]
+    fn run(&mut self, run: &[MessageRef<'_>]) {
+        for message in run {
+            let kind = message.channel.type_name();
+            let text =
+                format!("{kind} is not decoded here: asof-tf was built without its feature decode");
+            self.undecodable(message.channel, &text);
+        }
+    }
+
+    fn store(&mut self, channel: &Channel, logged: Stamp, transforms: Vec<StampedTransform>) {
+        let is_static = last_part(&channel.topic) == "tf_static";
+        let authority = self.buffer.authority(&authority_of(channel));
+        for transform in transforms {
+            self.counts.transforms += 1;
+            if let Some(monitor) = &mut self.monitor {
+                monitor.note(&transform, logged, is_static, &channel.topic);
+            }
+            let (parent, child) = (transform.parent, transform.child);
+            self.take_over(&child);
+            let stored = if is_static {
+                self.flush(&child);
+                self.buffer
+                    .update_static(&parent, &child, transform.isometry)
+            } else {
+                self.watch_clock(&child, transform.stamp);
+                self.append(&parent, &child, transform.stamp, transform.isometry)
+            };
+            match stored {
+                Ok(()) => self.buffer.note_authority(&child, authority),
+                Err(error) => self.refused(&channel.topic, (&parent, &child), &error),
+            }
+        }
+    }
+
+    /// Frames that transforms place are theirs alone: what the robot's description said is dropped.
+    fn take_over(&mut self, child: &str) {
+        let is_full = self.placed.len() >= self.buffer.options().max_frames;
+        if is_full || self.placed.contains(child) {
+            return;
+        }
+        self.placed.insert(child.to_owned());
+        #[cfg(feature = "urdf")]
+        if self.jointed.remove(child) {
+            self.buffer.open_edge(child);
+        }
+    }
+
+    /// In order as a rule; what is late is kept aside, so that the whole load is never quadratic.
+    fn append(
+        &mut self,
+        parent: &str,
+        child: &str,
+        stamp: Stamp,
+        isometry: Isometry3<f64>,
+    ) -> Result<(), UpdateError> {
+        let newest = self.buffer.newest_of(parent, child);
+        if newest.is_some_and(|newest| stamp <= newest) {
+            // What is wrong with it is told now, and its edge exists.
+            crate::pose::Pose::checked(&isometry)
+                .map_err(|bad| self.buffer.bad_pose(parent, child, bad))?;
+            let edge = (parent.to_owned(), child.to_owned());
+            self.late.entry(edge).or_default().push((stamp, isometry));
+            return Ok(());
+        }
+        self.buffer.update(parent, child, stamp, isometry)
+    }
+
+    /// Puts the late samples of a frame in their places, before it becomes static.
+    fn flush(&mut self, child: &str) {
+        if self.late.is_empty() {
+            return;
+        }
+        let late = std::mem::take(&mut self.late);
+        let (due, others) = late.into_iter().partition(|((_, of), _)| of == child);
+        self.late = others;
+        self.extend(due);
+    }
+
+    fn extend(&mut self, late: Late) {
+        for ((parent, child), samples) in late {
+            if let Err(error) = self.buffer.extend_edge(&parent, &child, samples) {
+                self.refused("", (&parent, &child), &error);
+            }
+        }
+    }
+
+    /// Starts anew if the clock has jumped back.
+    fn watch_clock(&mut self, child: &str, stamp: Stamp) {
+        let Some(limit) = self.options.jump_back else {
+            return;
+        };
+        if !self.clocks.contains_key(child) {
+            if self.clocks.len() == MOST_CLOCKS {
+                return;
+            }
+            let clock = Clock {
+                newest: stamp,
+                behind: 0,
+            };
+            self.clocks.insert(child.to_owned(), clock);
+        }
+        let Some(clock) = self.clocks.get_mut(child) else {
+            return;
+        };
+        let behind = i128::from(clock.newest.nanos()) - i128::from(stamp.nanos());
+        if behind <= limit.as_nanos().min(i64::MAX as u128) as i128 {
+            clock.newest = clock.newest.max(stamp);
+            clock.behind = 0;
+            return;
+        }
+        clock.behind += 1;
+        if clock.behind < JUMP_AFTER {
+            return;
+        }
+        self.counts.jump = Some(ClockJump {
+            child: child.to_owned(),
+            from: clock.newest,
+            to: stamp,
+        });
+        self.buffer.clear();
+        self.late.clear();
+        self.clocks.clear();
+        if let Some(monitor) = &mut self.monitor {
+            monitor.clear();
+        }
+    }
+
+    #[cfg(feature = "urdf")]
+    fn describe(&mut self, encoding: Encoding, message: &MessageRef<'_>) {
+        let topic = &message.channel.topic;
+        let robot = ros::text_message(encoding, message.payload)
+            .map_err(|error| error.to_string())
+            .and_then(|text| Robot::from_urdf(&text).map_err(|error| error.to_string()));
+        let robot = match robot {
+            Ok(robot) => robot,
+            Err(error) => return self.undecodable(message.channel, &error),
+        };
+        let placed = &self.placed;
+        for (child, refused) in robot.place_fixed(&self.buffer, |child| !placed.contains(child)) {
+            self.jointed.insert(child.clone());
+            if let Some(error) = refused {
+                self.refused(topic, ("", &child), &error);
+            }
+        }
+        self.robots.retain(|(of, _)| of != topic);
+        self.robots.push((topic.clone(), robot));
+    }
+
+    #[cfg(feature = "urdf")]
+    fn joints(&mut self, encoding: Encoding, message: &MessageRef<'_>) {
+        let topic = &message.channel.topic;
+        let state: JointState = match ros::joint_state(encoding, message.payload) {
+            Ok(state) => state,
+            Err(error) => return self.undecodable(message.channel, &error.to_string()),
+        };
+        // The robot of the same namespace, or else the only one.
+        let of_namespace = |(of, _): &&(String, Robot)| namespace(of) == namespace(topic);
+        let only = || self.robots.first().filter(|_| self.robots.len() == 1);
+        let Some((_, robot)) = self.robots.iter().find(of_namespace).or_else(only) else {
+            return;
+        };
+        let placed = &self.placed;
+        let moved = robot.place_joints(&self.buffer, &state, |child| !placed.contains(child));
+        let mut refused = Vec::new();
+        for (child, error) in moved {
+            match error {
+                // As joints are, a message can be late.
+                Some(UpdateError::TooOld { .. }) => {}
+                Some(error) => refused.push((child.to_owned(), error)),
+                None => {
+                    self.counts.joints += 1;
+                    if !self.jointed.contains(child) {
+                        self.jointed.insert(child.to_owned());
+                    }
+                }
+            }
+        }
+        for (child, error) in refused {
+            self.refused(topic, ("", &child), &error);
+        }
+    }
+
+    #[cfg(not(feature = "urdf"))]
+    #[allow(clippy::unused_self)]
+    fn describe(&mut self, _encoding: Encoding, _message: &MessageRef<'_>) {}
+
+    #[cfg(not(feature = "urdf"))]
+    #[allow(clippy::unused_self)]
+    fn joints(&mut self, _encoding: Encoding, _message: &MessageRef<'_>) {}
+
+    fn undecodable(&mut self, channel: &Channel, reason: &str) {
+        self.problem(&channel.topic, "undecodable".into(), reason.to_owned());
+    }
+
+    fn refused(&mut self, topic: &str, (parent, child): (&str, &str), error: &UpdateError) {
+        // A problem is told once for each edge and sort, whatever its numbers.
+        let sort = format!("{parent} {child} {:?}", std::mem::discriminant(error));
+        self.problem(topic, sort, error.to_string());
+    }
+
+    fn problem(&mut self, topic: &str, sort: String, message: String) {
+        let problem = Problem {
+            kind: ProblemKind::BadRecord,
+            offset: None,
+            topic: Some(topic.to_owned()),
+            message,
+        };
+        let entry = self.problems.entry((topic.to_owned(), sort));
+        entry.or_insert((problem, 0)).1 += 1;
+    }
+
+    /// Puts late samples in their places, and tells what came of all since the last time.
+    pub(crate) fn finish(&mut self) -> Absorbed {
+        let late = std::mem::take(&mut self.late);
+        self.extend(late);
+        let mut absorbed = std::mem::take(&mut self.counts);
+        absorbed.problems = std::mem::take(&mut self.problems)
+            .into_values()
+            .map(|(mut problem, count)| {
+                if count > 1 {
+                    problem.message = format!("{} ({count} times)", problem.message);
+                }
+                problem
+            })
+            .collect();
+        absorbed
+            .problems
+            .sort_by(|a, b| (&a.topic, &a.message).cmp(&(&b.topic, &b.message)));
+        absorbed
+    }
+}
+
+/// Who writes a channel: its topic, and the node where the recording knows it.
+fn authority_of(channel: &Channel) -> String {
+    match channel.metadata.get("callerid") {
+        Some(node) => format!("{node} on {}", channel.topic),
+        None => channel.topic.clone(),
+    }
+}
+
+fn last_part(topic: &str) -> &str {
+    topic.rsplit('/').next().unwrap_or(topic)
+}
+
+#[cfg(feature = "urdf")]
+fn namespace(topic: &str) -> &str {
+    topic
+        .rsplit_once('/')
+        .map_or("", |(namespace, _)| namespace)
+}
