@@ -118,6 +118,50 @@ impl Batch {
         self.rows.iter().map(|row| row.len).sum()
     }
 
+    /// Bytes that it keeps alive: its rows, and the whole of each of its buffers, however little of them it shows.
+    pub fn held_bytes(&self) -> u64 {
+        self.buffer_bytes() + (self.rows.len() * size_of::<Row>()) as u64
+    }
+
+    /// The same messages without what they do not need: copied into a buffer of their own, where it would keep more
+    /// than twice its payloads alive.
+    ///
+    /// For those who keep batches, or let them wait: a batch may be a few messages of a large chunk.
+    #[must_use]
+    pub fn compacted(self) -> Self {
+        const LITTLE: u64 = 4 << 10;
+        let payload = self.payload_bytes();
+        if self.buffer_bytes() <= payload.saturating_mul(2).saturating_add(LITTLE) {
+            return self;
+        }
+        let mut own = Vec::with_capacity(payload as usize);
+        let mut rows = self.rows.clone();
+        for (row, message) in rows.iter_mut().zip(self.iter()) {
+            (row.offset, row.buffer) = (own.len() as u64, 0);
+            own.extend_from_slice(message.payload);
+        }
+        Batch {
+            channels: Arc::clone(&self.channels),
+            buffers: vec![own.into()],
+            rows,
+        }
+    }
+
+    fn buffer_bytes(&self) -> u64 {
+        if let [only] = self.buffers.as_slice() {
+            return only.len() as u64;
+        }
+        // Two may be the same one.
+        let mut places: Vec<(usize, u64)> = self
+            .buffers
+            .iter()
+            .map(|buffer| (buffer.as_ptr().addr(), buffer.len() as u64))
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        places.iter().map(|&(_, bytes)| bytes).sum()
+    }
+
     fn view(&self, row: &Row) -> MessageRef<'_> {
         let buffer = &self.buffers[row.buffer as usize];
         MessageRef {
@@ -201,6 +245,44 @@ mod tests {
         assert_ne!(
             taken.clone().detached().payload.as_ptr(),
             taken.payload.as_ptr()
+        );
+    }
+
+    #[test]
+    fn a_few_messages_of_a_large_buffer_can_be_kept_without_it() {
+        let large = Bytes::from(vec![7; 100_000]);
+        let few: Batch = (0..3)
+            .map(|time| Message {
+                payload: large.slice(time as usize * 10..time as usize * 10 + 10),
+                ..message(time, "")
+            })
+            .collect();
+        let buffers = vec![large.clone(), large];
+        let mut rows = few.rows().to_vec();
+        for (row, at) in rows.iter_mut().zip([5, 20, 40]) {
+            (row.buffer, row.offset) = (1, at);
+        }
+        let batch = Batch::new(Arc::clone(few.channels()), buffers, rows);
+        let rows = 3 * size_of::<Row>() as u64;
+        assert_eq!(
+            batch.held_bytes(),
+            100_000 + rows,
+            "one buffer, named twice"
+        );
+        let compact = batch.clone().compacted();
+        assert_eq!(compact.held_bytes(), 30 + rows);
+        let payloads = |batch: &Batch| -> Vec<Vec<u8>> {
+            batch
+                .iter()
+                .map(|message| message.payload.to_vec())
+                .collect()
+        };
+        assert_eq!(payloads(&compact), payloads(&batch));
+        let place = compact.buffers()[0].as_ptr();
+        assert_eq!(
+            compact.compacted().buffers()[0].as_ptr(),
+            place,
+            "it is left as it is"
         );
     }
 

@@ -18,6 +18,7 @@
 
 mod batch;
 mod channel;
+mod follow;
 mod message;
 mod problem;
 mod query;
@@ -25,15 +26,18 @@ mod range;
 mod source;
 mod stamp;
 mod summary;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod when;
 
 pub use batch::{Batch, Row};
 pub use channel::{Channel, Schema};
+pub use follow::{Follow, FollowEnd, FollowFinished, Followed, Growth};
 pub use message::{Message, MessageRef};
 pub use problem::{Problem, ProblemKind};
 pub use query::{Query, Topics};
 pub use range::TimeRange;
 pub use source::{Batches, Source, SourceError};
 pub use stamp::{Stamp, StampError};
-pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, Summary};
+pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, RecentSummary, Summary};
 pub use when::When;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{Batch, Query, Stamp, Summary, Topics};
+use crate::follow::FollowFinished;
+use crate::{Batch, Follow, Growth, Query, Stamp, Summary, Topics};
 
-/// Anything that holds messages by time: a file, several files, a cache over either, a live window.
+/// Anything that holds messages by time: a file, several files, a running robot, a cache over any of them.
 ///
 /// # Why this shape
 ///
@@ -29,8 +30,17 @@ use crate::{Batch, Query, Stamp, Summary, Topics};
 /// - **Ownership.** The batch owns its bytes. Keeping one message of it keeps its buffer:
 ///   [`Message::detached`](crate::Message::detached) cuts that tie.
 /// - **Damage.** What cannot be read is left out, counted, and added to
-///   [`summary().problems`](Summary::problems); reading goes on behind it. An `Err` means that reading
+///   [`summary().problems`](Summary::problems); reading goes on after it. An `Err` means that reading
 ///   cannot go on at all, such as a disk or a network that failed; it is the last item.
+///
+/// # Sources that grow
+///
+/// A running robot, or a file that is being written, is a source too: [`growth`](Source::growth) says that more may
+/// come. `read` and `backfill` answer from what it holds when they are asked; a `read` that is under way may
+/// include what comes meanwhile. [`follow`](Source::follow) goes on with it.
+///
+/// Every implementation can be held against this contract: the functions of `asof_core::testing` (feature
+/// `testing`) are the promises as a test suite.
 pub trait Source: Send + Sync {
     /// What it holds, and the problems met so far. Cheap: a snapshot, shared.
     fn summary(&self) -> Arc<Summary>;
@@ -49,6 +59,22 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// When the source cannot be read at all.
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError>;
+
+    /// Whether more messages may come. A finished recording, the default, says that it does not grow.
+    fn growth(&self) -> Growth {
+        Growth::Finished
+    }
+
+    /// What it holds in the range of the query, then what comes, until the end of the range has passed.
+    ///
+    /// A source that does not grow hands out what [`read`](Source::read) does, and ends. [`Follow`] says what is
+    /// promised about order, ties and late messages.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Ok(Box::new(FollowFinished::new(self.read(query)?)))
+    }
 }
 
 /// The answer to a [`Query`]: batches in order.
@@ -93,6 +119,14 @@ macro_rules! forward {
 
             fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
                 (**self).backfill(topics, at)
+            }
+
+            fn growth(&self) -> Growth {
+                (**self).growth()
+            }
+
+            fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+                (**self).follow(query)
             }
         }
     };

@@ -1,17 +1,21 @@
 //! One instant.
 
 use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// An instant: `i64` nanoseconds since the Unix epoch, the value that Arrow's `Timestamp(ns)` holds.
 ///
 /// Every bit pattern is a valid stamp (1677 to 2262); zero is an ordinary time. A `Stamp` parses
-/// from the absolute forms of the command line and prints as RFC 3339 in UTC:
+/// from the absolute forms of the command line and prints as RFC 3339 in UTC. Without an offset, RFC 3339 is taken as
+/// UTC; a whole number is seconds, or nanoseconds where it is past the last second that a stamp can hold:
 ///
 /// ```
 /// use asof_core::Stamp;
@@ -20,6 +24,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// assert_eq!("2023-11-14T22:13:20.25Z".parse(), Ok(t));
 /// assert_eq!("1700000000.25".parse(), Ok(t));
 /// assert_eq!("1700000000250000000ns".parse(), Ok(t));
+/// assert_eq!("1700000000250000000".parse(), Ok(t));
 /// assert_eq!(t.to_string(), "2023-11-14T22:13:20.25Z");
 /// assert_eq!(t.as_seconds_text(), "1700000000.250000000");
 /// assert_eq!(t.as_nanos_text(), "1700000000250000000ns");
@@ -128,6 +133,52 @@ impl Stamp {
         Stamp(self.0.saturating_add(nanos))
     }
 
+    /// The time on this machine's clock.
+    ///
+    /// For the edges of a program. What it calls takes its times as arguments, so that it can be tested and replayed.
+    pub fn now() -> Self {
+        Stamp::try_from(SystemTime::now()).unwrap_or(Stamp::MAX)
+    }
+
+    /// The instant so many seconds after the epoch, to the nearest nanosecond that a float can tell; held at the ends
+    /// of time, and the epoch for what is not a number.
+    ///
+    /// ```
+    /// use asof_core::Stamp;
+    /// assert_eq!(Stamp::from_seconds(1.5), Stamp::from_nanos(1_500_000_000));
+    /// assert_eq!(Stamp::from_nanos(-250_000_000).seconds(), -0.25);
+    /// ```
+    pub fn from_seconds(seconds: f64) -> Self {
+        // The whole and the fraction by themselves: a float has no digits left for nanoseconds beside years.
+        let whole = seconds.trunc();
+        let fraction = ((seconds - whole) * 1e9).round() as i64;
+        Stamp((whole as i64).saturating_mul(NANOS_PER_SECOND)).plus_nanos(fraction)
+    }
+
+    /// Seconds since the epoch, as a float: today it tells times apart that differ by 0.3 microseconds.
+    pub fn seconds(self) -> f64 {
+        let whole = self.0.div_euclid(NANOS_PER_SECOND) as f64;
+        whole + self.0.rem_euclid(NANOS_PER_SECOND) as f64 * 1e-9
+    }
+
+    /// How long it is since `earlier`; zero if that is later after all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use asof_core::Stamp;
+    /// let (start, end) = (Stamp::from_seconds(1.0), Stamp::from_seconds(3.5));
+    /// assert_eq!(end.duration_since(start), Duration::from_millis(2500));
+    /// assert_eq!(start.duration_since(end), Duration::ZERO);
+    /// ```
+    pub const fn duration_since(self, earlier: Stamp) -> Duration {
+        let nanos = self.0 as i128 - earlier.0 as i128;
+        if nanos < 0 {
+            Duration::ZERO
+        } else {
+            Duration::from_nanos(nanos as u64)
+        }
+    }
+
     /// Decimal seconds since the epoch, nine digits of fraction: `1700000000.250000000`.
     pub fn as_seconds_text(self) -> String {
         let magnitude = self.0.unsigned_abs();
@@ -146,6 +197,40 @@ impl Stamp {
             .map(Stamp)
             .map_err(|_| StampError::OutOfRange(text.to_string()))
     }
+}
+
+/// So much later; held at the end of time.
+impl Add<Duration> for Stamp {
+    type Output = Stamp;
+
+    fn add(self, duration: Duration) -> Stamp {
+        self.plus_nanos(clamped_nanos(duration))
+    }
+}
+
+/// So much earlier; held at the beginning of time.
+impl Sub<Duration> for Stamp {
+    type Output = Stamp;
+
+    fn sub(self, duration: Duration) -> Stamp {
+        self.plus_nanos(-clamped_nanos(duration))
+    }
+}
+
+impl AddAssign<Duration> for Stamp {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl SubAssign<Duration> for Stamp {
+    fn sub_assign(&mut self, duration: Duration) {
+        *self = *self - duration;
+    }
+}
+
+fn clamped_nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl From<i64> for Stamp {
@@ -210,9 +295,22 @@ impl FromStr for Stamp {
                 .and_then(|n| Stamp::from_wide(n, text));
         }
         if let Some(nanos) = parse_decimal_seconds(text) {
-            return Stamp::from_wide(nanos, text);
+            // No second is that late, so it was meant as nanoseconds: so asof itself prints times for programs.
+            return Stamp::from_wide(nanos, text).or_else(|error| {
+                let nanos = parse_integer(text).ok_or(error)?;
+                Stamp::from_wide(nanos, text)
+            });
         }
-        let timestamp: Timestamp = text.parse().map_err(|_| unreadable())?;
+        let timestamp = match text.parse::<Timestamp>() {
+            Ok(timestamp) => timestamp,
+            // A date alone says too little.
+            Err(_) if text.contains([':']) => text
+                .parse::<DateTime>()
+                .and_then(|civil| civil.to_zoned(TimeZone::UTC))
+                .map_err(|_| unreadable())?
+                .timestamp(),
+            Err(_) => return Err(unreadable()),
+        };
         Stamp::from_wide(timestamp.as_nanosecond(), text)
     }
 }
@@ -283,6 +381,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_printed_for_programs_and_without_an_offset_is_read_back() {
+        let at = Stamp(1_714_564_810_500_000_000);
+        assert_eq!("1714564810500000000".parse(), Ok(at));
+        assert_eq!("-1714564810500000000".parse(), Ok(Stamp(-at.0)));
+        assert_eq!("2024-05-01T12:00:10.5".parse(), Ok(at));
+        assert_eq!("2024-05-01 12:00:10.5".parse(), Ok(at));
+        // What can be seconds is seconds, up to the last that there is.
+        assert_eq!("9223372036".parse(), Ok(Stamp(9_223_372_036_000_000_000)));
+        assert_eq!("9223372037".parse(), Ok(Stamp(9_223_372_037)));
+        for text in [
+            "12:00:10",
+            "2024-05-01T12:00:10 Europe/Berlin",
+            "2024-13-01T00:00:00",
+        ] {
+            assert!(text.parse::<Stamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn text_that_is_no_time_says_which_forms_there_are() {
         for text in [
             "",
@@ -303,6 +420,37 @@ mod tests {
             .parse::<Stamp>()
             .expect_err("too far");
         assert!(matches!(far, StampError::OutOfRange(_)));
+    }
+
+    #[test]
+    fn durations_are_added_and_held_at_the_ends_of_time() {
+        let second = Duration::from_secs(1);
+        let mut stamp = Stamp::EPOCH + second;
+        assert_eq!(stamp, Stamp(1_000_000_000));
+        stamp -= second;
+        stamp -= second;
+        assert_eq!(stamp, Stamp(-1_000_000_000));
+        assert_eq!(Stamp::MAX + Duration::MAX, Stamp::MAX);
+        assert_eq!(Stamp::MIN - second, Stamp::MIN);
+        assert_eq!(
+            Stamp::MAX.duration_since(Stamp::MIN),
+            Duration::from_nanos(u64::MAX)
+        );
+    }
+
+    #[test]
+    fn seconds_of_any_size_are_a_time() {
+        for seconds in [f64::INFINITY, f64::MAX] {
+            assert_eq!(Stamp::from_seconds(seconds), Stamp::MAX);
+            assert_eq!(Stamp::from_seconds(-seconds), Stamp::MIN);
+        }
+        assert_eq!(Stamp::from_seconds(f64::NAN), Stamp::EPOCH);
+        assert_eq!(
+            Stamp::from_seconds(-0.000_000_001),
+            Stamp(-1),
+            "the epoch is an ordinary time"
+        );
+        assert!((Stamp::now().seconds() - Stamp::now().seconds()).abs() < 60.0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Channel, Problem, Stamp, TimeRange};
 
@@ -32,6 +33,29 @@ pub struct Summary {
     pub metadata: Vec<MetadataEntry>,
     /// What was wrong, as far as it has been met.
     pub problems: Vec<Problem>,
+    /// What is kept of a source that holds only its newest messages; `None` for one that holds everything.
+    pub recent: Option<RecentSummary>,
+}
+
+/// What a source keeps that holds only its newest messages, such as a running robot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecentSummary {
+    /// How far back messages are kept, from the newest; `None` without a bound.
+    pub age: Option<Duration>,
+    /// How many bytes are kept; `None` without a bound.
+    pub budget: Option<u64>,
+    /// How many bytes are held now, with everything that they keep alive.
+    pub bytes: u64,
+    /// Messages that were let go, to stay within the bounds.
+    pub evicted: u64,
+    /// Of those, the ones that had to go before they were too old: for the bytes, or the count.
+    pub crowded_out: u64,
+    /// Messages that were not taken in.
+    pub refused: u64,
+    /// Messages that were let go, by topic.
+    pub evicted_by_topic: BTreeMap<String, u64>,
+    /// Whether the robot is there at the moment.
+    pub is_connected: bool,
 }
 
 /// A channel, and how much is on it.
@@ -85,6 +109,7 @@ impl Summary {
             attachments: Vec::new(),
             metadata: Vec::new(),
             problems: Vec::new(),
+            recent: None,
         }
     }
 

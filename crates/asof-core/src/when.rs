@@ -9,7 +9,8 @@ use crate::{Stamp, StampError, TimeRange};
 
 /// An instant that may be relative to a recording: `+12.5s` from its start, `-3s` from its end.
 ///
-/// A sign and a unit make it relative; anything else is an absolute [`Stamp`].
+/// A sign makes it relative: with a unit, or without one in seconds (`+1.5`). Anything else is an absolute [`Stamp`].
+/// A time before 1970 is written in RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// An absolute instant.
@@ -42,15 +43,20 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self, StampError> {
         let text = text.trim();
-        let is_relative = text.starts_with(['+', '-'])
-            && text.ends_with(|last: char| last.is_alphabetic() && last != 'Z');
-        if !is_relative {
+        let Some(distance) = text.strip_prefix(['+', '-']) else {
             return text.parse().map(When::At);
-        }
+        };
         let unreadable = || StampError::Unreadable(text.to_owned());
-        let distance: SignedDuration = text[1..].parse().map_err(|_| unreadable())?;
-        let nanos = i64::try_from(distance.as_nanos())
-            .map_err(|_| StampError::OutOfRange(text.to_owned()))?;
+        let has_unit = distance.ends_with(char::is_alphabetic);
+        let nanos = if has_unit {
+            let distance: SignedDuration = distance.parse().map_err(|_| unreadable())?;
+            i64::try_from(distance.as_nanos())
+                .map_err(|_| StampError::OutOfRange(text.to_owned()))?
+        } else if distance.starts_with(|first: char| first.is_ascii_digit()) {
+            distance.parse::<Stamp>().map_err(|_| unreadable())?.nanos()
+        } else {
+            return Err(unreadable());
+        };
         if nanos < 0 {
             return Err(unreadable());
         }
@@ -89,11 +95,25 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_number_without_a_unit_is_seconds_since_the_epoch() {
-        assert_eq!(
-            "-3".parse(),
-            Ok(When::At(Stamp::from_nanos(-3_000_000_000)))
-        );
+    fn a_signed_number_without_a_unit_is_relative_in_seconds() {
+        assert_eq!("+1.5".parse(), Ok(When::AfterStart(1_500_000_000)));
+        assert_eq!("-3".parse(), Ok(When::BeforeEnd(3_000_000_000)));
+    }
+
+    #[test]
+    fn what_a_stamp_prints_is_absolute() {
+        for nanos in [0, 1_714_564_810_500_000_000, i64::MAX, i64::MIN] {
+            let stamp = Stamp::from_nanos(nanos);
+            assert_eq!(stamp.to_string().parse(), Ok(When::At(stamp)));
+        }
+        let after = Stamp::from_nanos(1_714_564_810_500_000_000);
+        for text in [
+            after.as_nanos_text(),
+            after.nanos().to_string(),
+            after.as_seconds_text(),
+        ] {
+            assert_eq!(text.parse(), Ok(When::At(after)), "{text}");
+        }
     }
 
     #[test]

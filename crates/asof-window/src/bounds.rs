@@ -77,6 +77,15 @@ impl Bounds {
         }
     }
 
+    /// How far back the clock may go before everything starts anew, if it ever does.
+    pub const fn restart_after(&self) -> Option<Duration> {
+        if self.jump == u64::MAX {
+            None
+        } else {
+            Some(Duration::from_nanos(self.jump))
+        }
+    }
+
     /// The bound on messages, if there is one.
     pub const fn max_count(&self) -> Option<usize> {
         if self.count == usize::MAX {
@@ -105,6 +114,18 @@ impl Bounds {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// What becomes of messages of one topic with the same stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Duplicates {
+    /// All are kept, in order of arrival.
+    #[default]
+    KeepAll,
+    /// The one that came last takes the place of those before it.
+    LastWins,
+    /// The one that came first stays, and those after it are not taken.
+    FirstWins,
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,8 @@
 
 /// A type for which "half way between these two" has a meaning.
 ///
-/// Implemented for scalars, arrays, tuples of two and three, and with the feature `nalgebra` for vectors,
+/// Implemented for scalars, arrays, vectors, tuples of two and three, for the shapes that robots' messages are made of
+/// ([`Rotation`], [`Pose`], [`Twist`], [`Odometry`], [`JointState`]), and with the feature `nalgebra` for its vectors,
 /// points, rotations and poses. Implement it for your own messages field by field.
 pub trait Interpolate: Sized {
     /// The value at `fraction` of the way from `self` (0) to `later` (1).
@@ -26,6 +27,143 @@ impl Interpolate for f32 {
 impl<T: Interpolate, const N: usize> Interpolate for [T; N] {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
         std::array::from_fn(|index| self[index].interpolate(&later[index], fraction))
+    }
+}
+
+/// In each element; where there are not as many, the earlier stands until the later is there.
+impl<T: Interpolate + Clone> Interpolate for Vec<T> {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        if self.len() != later.len() {
+            return held(self, later, fraction);
+        }
+        let pairs = self.iter().zip(later);
+        pairs
+            .map(|(earlier, later)| earlier.interpolate(later, fraction))
+            .collect()
+    }
+}
+
+/// What cannot be in between: the earlier, until the later is there.
+fn held<T: Clone>(earlier: &T, later: &T, fraction: f64) -> T {
+    if fraction < 1.0 { earlier } else { later }.clone()
+}
+
+/// A rotation as a unit quaternion, in the order of ROS: x, y, z, w.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rotation(pub [f64; 4]);
+
+impl Rotation {
+    /// No rotation.
+    pub const IDENTITY: Rotation = Rotation([0.0, 0.0, 0.0, 1.0]);
+}
+
+/// Along the shorter arc.
+impl Interpolate for Rotation {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        /// Rotations that are closer than this are taken as straight: the arc's sine is lost in rounding.
+        const NEARLY_EQUAL: f64 = 1.0 - 1e-12;
+        let (a, b) = (self.0, later.0);
+        let cosine: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
+        // Both signs are the same rotation; this one is on the near side.
+        let sign = if cosine < 0.0 { -1.0 } else { 1.0 };
+        let cosine = (cosine * sign).min(1.0);
+        let (of_a, of_b) = if cosine > NEARLY_EQUAL {
+            (1.0 - fraction, fraction)
+        } else {
+            let angle = cosine.acos();
+            let part = |fraction: f64| (fraction * angle).sin() / angle.sin();
+            (part(1.0 - fraction), part(fraction))
+        };
+        let mixed: [f64; 4] = std::array::from_fn(|i| a[i] * of_a + b[i] * of_b * sign);
+        let length = mixed.iter().map(|x| x * x).sum::<f64>().sqrt();
+        // Quaternions of zero length are no rotations, and stay what they are.
+        if length > 0.0 {
+            Rotation(mixed.map(|x| x / length))
+        } else {
+            *self
+        }
+    }
+}
+
+/// Where something is, and how it is turned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pose {
+    /// Where it is: x, y, z.
+    pub position: [f64; 3],
+    /// How it is turned.
+    pub rotation: Rotation,
+}
+
+impl Interpolate for Pose {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        Pose {
+            position: self.position.interpolate(&later.position, fraction),
+            rotation: self.rotation.interpolate(&later.rotation, fraction),
+        }
+    }
+}
+
+/// How fast something moves and turns.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Twist {
+    /// Metres a second.
+    pub linear: [f64; 3],
+    /// Radians a second, about each axis.
+    pub angular: [f64; 3],
+}
+
+impl Interpolate for Twist {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        Twist {
+            linear: self.linear.interpolate(&later.linear, fraction),
+            angular: self.angular.interpolate(&later.angular, fraction),
+        }
+    }
+}
+
+/// A pose and a twist, as odometry has them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Odometry {
+    /// Where it is.
+    pub pose: Pose,
+    /// How it moves.
+    pub twist: Twist,
+}
+
+impl Interpolate for Odometry {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        Odometry {
+            pose: self.pose.interpolate(&later.pose, fraction),
+            twist: self.twist.interpolate(&later.twist, fraction),
+        }
+    }
+}
+
+/// The joints of a robot. Any of the lists of numbers may be empty, as in ROS.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JointState {
+    /// The names of the joints.
+    pub names: Vec<String>,
+    /// Radians or metres.
+    pub positions: Vec<f64>,
+    /// The same a second.
+    pub velocities: Vec<f64>,
+    /// Newton metres or newtons.
+    pub efforts: Vec<f64>,
+}
+
+/// In each joint; where the joints are others, the earlier stands until the later is there.
+impl Interpolate for JointState {
+    fn interpolate(&self, later: &Self, fraction: f64) -> Self {
+        if self.names != later.names {
+            return held(self, later, fraction);
+        }
+        JointState {
+            names: self.names.clone(),
+            positions: self.positions.interpolate(&later.positions, fraction),
+            velocities: self.velocities.interpolate(&later.velocities, fraction),
+            efforts: self.efforts.interpolate(&later.efforts, fraction),
+        }
     }
 }
 
@@ -122,6 +260,74 @@ mod tests {
     fn arrays_and_tuples_interpolate_in_each_part() {
         let half = ([0.0, 2.0], 4.0f32).interpolate(&([1.0, 4.0], 8.0), 0.5);
         assert_eq!(half, ([0.5, 3.0], 6.0));
+    }
+
+    /// A turn about the z axis.
+    fn turned(angle: f64) -> Rotation {
+        Rotation([0.0, 0.0, (angle / 2.0).sin(), (angle / 2.0).cos()])
+    }
+
+    fn is_close(a: Rotation, b: Rotation) -> bool {
+        // Both signs are the same rotation.
+        let cosine: f64 = a.0.iter().zip(b.0).map(|(a, b)| a * b).sum();
+        cosine.abs() > 1.0 - 1e-12
+    }
+
+    #[test]
+    fn rotations_take_the_shorter_arc() {
+        for (from, to) in [
+            (0.0_f64, 1.0_f64),
+            (3.0, -3.0),
+            (-0.2, 0.1),
+            (1.0, 1.0 + 1e-9),
+        ] {
+            let turn = (to - from).sin().atan2((to - from).cos());
+            for fraction in [0.0, 0.25, 0.5, 1.0] {
+                let wanted = turned(from + turn * fraction);
+                let there = turned(to);
+                let negated = Rotation(there.0.map(|x| -x));
+                for later in [there, negated] {
+                    let found = turned(from).interpolate(&later, fraction);
+                    assert!(is_close(found, wanted), "{from} {to} {fraction} {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn odometry_moves_and_turns() {
+        let at = |x: f64, angle: f64| Odometry {
+            pose: Pose {
+                position: [x, 0.0, 0.0],
+                rotation: turned(angle),
+            },
+            twist: Twist {
+                linear: [x, 0.0, 0.0],
+                ..Twist::default()
+            },
+        };
+        let half = at(1.0, 0.0).interpolate(&at(3.0, 1.0), 0.5);
+        for x in [half.pose.position[0], half.twist.linear[0]] {
+            assert!((x - 2.0).abs() < 1e-12);
+        }
+        assert!(is_close(half.pose.rotation, turned(0.5)));
+        let nothing = Rotation([0.0; 4]);
+        assert_eq!(nothing.interpolate(&nothing, 0.5), nothing);
+    }
+
+    #[test]
+    fn joints_move_where_they_are_the_same() {
+        let joints = |names: &[&str], positions: &[f64]| JointState {
+            names: names.iter().map(ToString::to_string).collect(),
+            positions: positions.to_vec(),
+            ..JointState::default()
+        };
+        let start = joints(&["hip", "knee"], &[0.0, 1.0]);
+        let half = start.interpolate(&joints(&["hip", "knee"], &[1.0, 3.0]), 0.5);
+        assert_eq!(half, joints(&["hip", "knee"], &[0.5, 2.0]));
+        let other = joints(&["knee", "hip"], &[1.0, 3.0]);
+        assert_eq!(start.interpolate(&other, 0.5), start);
+        assert_eq!(start.interpolate(&other, 1.0), other);
     }
 
     #[cfg(feature = "nalgebra")]

@@ -1,7 +1,8 @@
 //! Live, time-indexed windows of messages, and the synchronizers that join topics by time.
 //!
 //! A [`Window`] keeps the newest part of a stream, ordered by stamp, and answers "what was there at t?"
-//! with handles that carry their stamps.
+//! with handles that carry their stamps. A [`Recent`] keeps the newest messages of all topics of a running robot, and is
+//! a [`Source`](asof_core::Source) like a recording.
 //!
 //! ```
 //! use asof_window::{Bounds, Window};
@@ -17,6 +18,7 @@
 
 mod bounds;
 mod entry;
+mod health;
 mod interpolate;
 mod lock;
 #[cfg(all(test, loom))]
@@ -24,6 +26,7 @@ mod models;
 mod names;
 mod observe;
 mod query;
+mod recent;
 mod search;
 mod shelf;
 mod stamping;
@@ -32,11 +35,13 @@ mod view;
 mod wait;
 mod window;
 
-pub use bounds::Bounds;
+pub use bounds::{Bounds, Duplicates};
 pub use entry::{Bracket, Entry};
-pub use interpolate::Interpolate;
+pub use health::StampOptions;
+pub use interpolate::{Interpolate, JointState, Odometry, Pose, Rotation, Twist};
 pub use names::{MessageFiltersCache, ZCache};
 pub use observe::Connection;
+pub use recent::{Recent, RecentStats};
 pub use stamping::{
     Arrival, MessageStamp, ReceiveStamp, SourceStamp, Stamping, TransportStamp, header_stamp,
 };

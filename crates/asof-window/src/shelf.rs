@@ -413,6 +413,53 @@ impl<T> Shelf<T> {
         held
     }
 
+    /// Takes out the message with the largest stamp; of equal ones, the last that came.
+    #[cold]
+    pub(crate) fn pop_last(&mut self) -> Option<Held<T>> {
+        let run = self.places.back_mut()?.own();
+        let value = run.slots.pop()?.value?;
+        let bytes = run.weights.pop()?;
+        self.len -= 1;
+        if run.end() == run.start {
+            self.places.pop_back();
+            self.firsts.pop();
+        }
+        if let Some(place) = self.places.back() {
+            let run = place.run();
+            self.newest = run.stamp(run.end() - 1);
+        }
+        // Guesses are made from how densely messages lie, and one that was far off has spoilt that.
+        self.take_pace();
+        Some(Held { value, bytes })
+    }
+
+    /// Puts a message in the place of the last that has its stamp, and gives that back; `Err` if none has.
+    #[cold]
+    pub(crate) fn replace(&mut self, stamp: i64, held: Held<T>) -> Result<Held<T>, Held<T>> {
+        let Some(at) = self.previous(self.first_after(stamp)) else {
+            return Err(held);
+        };
+        if self.stamp(at) != Some(stamp) {
+            return Err(held);
+        }
+        let run = self.places[at.run].own();
+        // A copy of a run that is lent out has no empty slots at its front.
+        let index = run.first_from(run.start, run.end(), stamp.saturating_add(1), run.end()) - 1;
+        match run.slots[index].value.replace(held.value) {
+            Some(value) => {
+                let bytes = std::mem::replace(&mut run.weights[index], held.bytes);
+                Ok(Held { value, bytes })
+            }
+            None => unreachable!("no slot from the start on is empty"),
+        }
+    }
+
+    /// Whether a message has this stamp.
+    #[cold]
+    pub(crate) fn contains(&self, stamp: i64) -> bool {
+        self.stamp(self.first_from(stamp)) == Some(stamp)
+    }
+
     fn drop_first_run(&mut self) {
         self.firsts.remove(0);
         if let Some(Place::Own(mut run)) = self.places.pop_front() {

@@ -67,7 +67,10 @@ impl<T, F: Fn(&T) -> Option<Stamp> + Send + Sync + 'static> Stamping<T> for Mess
 /// The stamp of a CDR message that starts with a `std_msgs/Header`, read in place; nothing is decoded.
 ///
 /// Both byte orders are understood. `None` when the bytes are too few, in no encoding that is known, or hold no time
-/// (a second or more in the nanoseconds). Whether the type starts with a header, only its schema can tell.
+/// (a second or more in the nanoseconds).
+///
+/// You promise that the type starts with a header: the bytes alone cannot tell. Those of a `Twist` at rest read as the
+/// time zero, and most numbers as some time. asof-decode knows the type's fields by its schema.
 ///
 /// ```
 /// let image = [0, 1, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0];

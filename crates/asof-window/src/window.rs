@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use asof_core::Stamp;
 
+use crate::health::Health;
 use crate::lock::{Guard, Lock};
 use crate::observe::{Callbacks, Connection};
 use crate::shelf::{Held, Shelf};
 use crate::wait::Waiters;
-use crate::{Bounds, Entry};
+use crate::{Bounds, Duplicates, Entry, StampOptions};
 
 /// The newest part of a stream of messages, ordered by stamp.
 ///
@@ -19,7 +20,9 @@ use crate::{Bounds, Entry};
 ///
 /// - Bounded by count, age and bytes ([`Bounds`]); the smallest stamp goes first, whatever the order of arrival.
 ///   A message that would have to go at once is refused. Both are counted ([`Counters`]).
-/// - Messages with equal stamps are all kept, in order of arrival.
+/// - One message with a stamp in the far future does no harm: it is let go, and counted, as soon as the stream goes on
+///   where it was ([`StampOptions`]).
+/// - Messages with equal stamps are all kept, in order of arrival, unless [`Window::set_duplicates`] says otherwise.
 /// - Answers are handles ([`Entry`]) with their stamps. A window of images never copies an image.
 ///
 /// ```
@@ -46,6 +49,8 @@ pub(crate) struct State<T> {
     bounds: Bounds,
     bytes: u64,
     counters: Counters,
+    health: Health,
+    duplicates: Duplicates,
     pub(crate) waiters: Waiters,
     callbacks: Callbacks<T>,
     pub(crate) is_closed: bool,
@@ -65,6 +70,10 @@ pub enum Insertion {
     TooLate,
     /// It alone is more than the window may hold.
     TooLarge,
+    /// Another message has its stamp, and the first one wins.
+    Duplicate,
+    /// Its stamp is zero, which the window was told to refuse.
+    ZeroStamp,
 }
 
 /// What a window has done so far.
@@ -80,6 +89,12 @@ pub struct Counters {
     pub refused: u64,
     /// How often the clock went back and the window was started anew.
     pub restarts: u64,
+    /// Messages whose stamp was far ahead of all others, and that were let go when the stream went on where it was.
+    pub future: u64,
+    /// Messages with the stamp zero, taken in or not.
+    pub zero: u64,
+    /// Messages that were not taken in, or gave way, because another has the same stamp.
+    pub duplicates: u64,
 }
 
 impl<T> Window<T> {
@@ -105,6 +120,8 @@ impl<T> Window<T> {
     fn with(bounds: Bounds, weigh: Weigh<T>) -> Self {
         let state = State {
             shelf: Shelf::new(),
+            health: Health::new(StampOptions::default(), &bounds),
+            duplicates: Duplicates::default(),
             bounds,
             bytes: 0,
             counters: Counters::default(),
@@ -136,11 +153,13 @@ impl<T> Window<T> {
         if let Some(refusal) = state.refuse(stamp.nanos(), bytes, &mut dropped) {
             // What a restart let go, and the message itself, are dropped outside of the lock.
             drop(state);
+            dropped.tell();
             return refusal;
         }
         if state.waiters.is_empty() && state.callbacks.is_empty() {
             let kept = state.put(stamp.nanos(), Held { value, bytes }, &mut dropped);
             drop(state);
+            dropped.tell();
             return if kept {
                 Insertion::Kept
             } else {
@@ -163,6 +182,7 @@ impl<T> Window<T> {
         };
         if !state.put(entry.stamp.nanos(), held, &mut dropped) {
             drop(state);
+            dropped.tell();
             return Insertion::TooLate;
         }
         let called = state.callbacks.current();
@@ -176,6 +196,7 @@ impl<T> Window<T> {
             callbacks.call(entry);
         }
         // Last: letting go of an old image takes longer than telling of a new one.
+        dropped.tell();
         drop(dropped);
         Insertion::Kept
     }
@@ -205,8 +226,20 @@ impl<T> Window<T> {
         let mut dropped = Dropped::default();
         let mut state = self.lock();
         state.bounds = bounds;
+        state.health = Health::new(state.health.options, &bounds);
         state.evict(&mut dropped);
         drop(state);
+    }
+
+    /// Changes how stamps are judged.
+    pub fn set_stamps(&self, options: StampOptions) {
+        let mut state = self.lock();
+        state.health = Health::new(options, &state.bounds);
+    }
+
+    /// Changes what becomes of messages with the same stamp. Those that are there stay.
+    pub fn set_duplicates(&self, duplicates: Duplicates) {
+        self.lock().duplicates = duplicates;
     }
 
     /// The bounds as they are.
@@ -273,14 +306,39 @@ impl<T> State<T> {
             self.counters.refused += 1;
             return Some(Insertion::TooLarge);
         }
-        let newest = self.shelf.newest()?;
-        if stamp >= newest {
+        if stamp == 0 {
+            self.counters.zero += 1;
+            if self.health.options.refuse_zero {
+                self.counters.refused += 1;
+                return Some(Insertion::ZeroStamp);
+            }
+        }
+        if self.duplicates == Duplicates::FirstWins && self.shelf.contains(stamp) {
+            self.counters.duplicates += 1;
+            return Some(Insertion::Duplicate);
+        }
+        let Some(mut newest) = self.shelf.newest() else {
+            self.health.begin(stamp);
             return None;
+        };
+        if stamp >= newest {
+            if stamp.abs_diff(newest) > self.health.calm {
+                self.health.go_ahead(stamp, newest);
+            }
+            return None;
+        }
+        if self.health.denies_newest(stamp, newest) {
+            self.drop_newest(dropped);
+            newest = self.shelf.newest()?;
+            if stamp >= newest {
+                return None;
+            }
         }
         if newest.abs_diff(stamp) > self.bounds.jump {
             self.counters.restarts += 1;
             self.bytes = 0;
             dropped.more().all = Some(self.shelf.take_all());
+            self.health.begin(stamp);
             return None;
         }
         let is_oldest = self.shelf.oldest().is_some_and(|oldest| stamp < oldest);
@@ -293,16 +351,43 @@ impl<T> State<T> {
         None
     }
 
+    /// Lets go of the newest message: its stamp was wrong.
+    #[cold]
+    fn drop_newest(&mut self, dropped: &mut Dropped<T>) {
+        let ahead = self.shelf.newest();
+        let Some(held) = self.shelf.pop_last() else {
+            return;
+        };
+        self.bytes -= held.bytes;
+        self.counters.future += 1;
+        dropped.add(held.value);
+        if self.counters.future == 1 {
+            dropped.more().ahead = ahead;
+        }
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.counters.inserted
     }
 
     /// Whether the message is still there when everything is within bounds again.
     #[inline]
-    fn put(&mut self, stamp: i64, held: Held<T>, dropped: &mut Dropped<T>) -> bool {
+    fn put(&mut self, stamp: i64, mut held: Held<T>, dropped: &mut Dropped<T>) -> bool {
         self.counters.inserted += 1;
         let is_late = self.shelf.newest().is_some_and(|newest| stamp < newest);
         self.bytes = self.bytes.saturating_add(held.bytes);
+        if self.duplicates == Duplicates::LastWins {
+            match self.shelf.replace(stamp, held) {
+                Ok(old) => {
+                    self.bytes -= old.bytes;
+                    self.counters.duplicates += 1;
+                    dropped.add(old.value);
+                    self.evict(dropped);
+                    return self.shelf.contains(stamp);
+                }
+                Err(new) => held = new,
+            }
+        }
         self.shelf.insert(stamp, held);
         self.evict(dropped);
         // A large message that is late can be too much for the bytes that newer ones leave.
@@ -344,6 +429,8 @@ struct Dropped<T> {
 struct More<T> {
     values: Vec<Arc<T>>,
     all: Option<Shelf<T>>,
+    /// The stamp of the first message that was let go because it was too far ahead.
+    ahead: Option<i64>,
 }
 
 impl<T> Default for Dropped<T> {
@@ -371,8 +458,20 @@ impl<T> Dropped<T> {
             Box::new(More {
                 values: Vec::new(),
                 all: None,
+                ahead: None,
             })
         })
+    }
+
+    /// Says what should be known, where no lock is held.
+    #[inline]
+    fn tell(&self) {
+        if let Some(ahead) = self.more.as_ref().and_then(|more| more.ahead) {
+            tracing::warn!(
+                "a message with the stamp {} was far ahead of all others and is let go; others will be counted",
+                Stamp::from_nanos(ahead)
+            );
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_window::sync::{
     Align, ApproximateTime, Chain, Delta, DropReason, Event, ExactTime, Filter, LatestTime, Match,
-    Missing, Of3, PassThrough, Rule, SharedSynchronizer, Stamped, Throttle, TimeSequencer, Track,
-    Typed,
+    Missing, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped, Throttle,
+    TimeSequencer, Track, Typed, synchronize,
 };
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
@@ -213,6 +213,142 @@ fn a_synchronizer_follows_windows() {
     left.insert(9.into(), 9);
     right.insert(9.into(), 9);
     assert_eq!(*pairs.lock().expect("not poisoned"), 5);
+}
+
+/// A callback that waits until it is told to go on, and says when it was called.
+struct Slow {
+    sync: Arc<SharedSynchronizer<Arc<i64>, ExactTime<Arc<i64>>>>,
+    called: mpsc::Receiver<i64>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl Slow {
+    fn new() -> Self {
+        let (call, called) = mpsc::channel();
+        let (go_on, gone_on) = mpsc::channel();
+        let (call, gone_on) = (Mutex::new(call), Mutex::new(gone_on));
+        let sync =
+            SharedSynchronizer::sets(ExactTime::new(1, 1), move |set: Vec<Stamped<Arc<i64>>>| {
+                let value: i64 = *set[0].value;
+                call.lock()
+                    .expect("not poisoned")
+                    .send(value)
+                    .expect("heard");
+                gone_on.lock().expect("not poisoned").recv().expect("told");
+            });
+        Slow {
+            sync: Arc::new(sync),
+            called,
+            go_on,
+        }
+    }
+
+    /// Adds one message on another thread, whose callback is busy from then on.
+    fn start(&self) -> std::thread::JoinHandle<()> {
+        let sync = Arc::clone(&self.sync);
+        let thread = std::thread::spawn(move || sync.add(0, 0.into(), Arc::new(0)));
+        assert_eq!(self.called.recv(), Ok(0));
+        thread
+    }
+}
+
+#[test]
+fn while_a_callback_is_busy_no_more_events_wait_than_the_outbox_holds() {
+    for (overflow, wanted) in [
+        (Overflow::DropOldest, [9_997, 9_998, 9_999]),
+        (Overflow::DropNewest, [1, 2, 3]),
+    ] {
+        let slow = Slow::new();
+        slow.sync.set_outbox(3, overflow);
+        let thread = slow.start();
+        let values: Vec<Arc<i64>> = (1..10_000).map(Arc::new).collect();
+        for value in &values {
+            slow.sync.add(0, (**value).into(), Arc::clone(value));
+        }
+        let held = values.iter().filter(|value| Arc::strong_count(value) > 1);
+        assert_eq!(held.count(), 3);
+        let stats = slow.sync.stats();
+        assert_eq!(
+            (stats.delivered, stats.waiting, stats.sets_dropped),
+            (1, 3, 9_996)
+        );
+        for value in wanted {
+            slow.go_on.send(()).expect("it waits");
+            assert_eq!(slow.called.recv(), Ok(value));
+        }
+        slow.go_on.send(()).expect("it waits");
+        thread.join().expect("no panic");
+        assert_eq!(slow.sync.stats().delivered, 4);
+    }
+}
+
+#[test]
+fn an_outbox_holds_few_events_unless_told_otherwise() {
+    let slow = Slow::new();
+    let thread = slow.start();
+    for value in 1..10_000 {
+        slow.sync.add(0, value.into(), Arc::new(value));
+    }
+    let stats = slow.sync.stats();
+    assert_eq!(stats.waiting as u64 + stats.sets_dropped, 9_999);
+    assert!(stats.waiting <= 64, "{}", stats.waiting);
+    slow.sync.set_outbox(1, Overflow::DropOldest);
+    assert_eq!(slow.sync.stats().waiting, 1);
+    slow.go_on.send(()).expect("it waits");
+    slow.go_on.send(()).expect("it waits");
+    thread.join().expect("no panic");
+}
+
+#[test]
+fn windows_of_different_types_are_joined_in_one_call() {
+    let bounds = Bounds::count(10);
+    let camera: Window<String> = Window::new(bounds);
+    let imu: Window<f64> = Window::new(bounds);
+    let scan: Window<Vec<u8>> = Window::new(bounds);
+    let (sender, sets) = mpsc::channel();
+    // A policy for another number of topics keeps its settings.
+    let policy = ApproximateTime::new(7, 10).with_max_interval(Duration::from_nanos(20));
+    let joined = synchronize((&camera, &imu, &scan), policy, move |image, imu, scan| {
+        let sizes = (image.len(), *imu, scan.len());
+        sender.send((image.stamp, sizes)).expect("heard");
+    });
+    for round in 0..4 {
+        let t = round * 100;
+        camera.insert(t.into(), "image".to_owned());
+        imu.insert((t + 1).into(), 0.5);
+        scan.insert((t + if round == 1 { 30 } else { 2 }).into(), vec![0; 7]);
+    }
+    let found: Vec<_> = sets.try_iter().collect();
+    assert_eq!(found, [0, 200].map(|t| (Stamp::from(t), (5, 0.5, 7))));
+    assert_eq!(joined.stats().delivered, 2);
+    drop(joined);
+    for window_time in [500, 600, 700] {
+        camera.insert(window_time.into(), String::new());
+        imu.insert(window_time.into(), 0.0);
+        scan.insert(window_time.into(), Vec::new());
+    }
+    assert!(sets.recv().is_err(), "the callback is gone");
+}
+
+#[test]
+fn nine_windows_are_joined_by_a_policy_made_for_them() {
+    let windows: [Window<i64>; 9] = std::array::from_fn(|_| Window::new(Bounds::count(4)));
+    let [a, b, c, d, e, f, g, h, i] = &windows;
+    let count = Arc::new(Mutex::new(0));
+    let sink = Arc::clone(&count);
+    synchronize(
+        (a, b, c, d, e, f, g, h, i),
+        |topics| ExactTime::new(topics, 10),
+        move |a, b, c, d, e, f, g, h, i| {
+            *sink.lock().expect("not poisoned") +=
+                [a, b, c, d, e, f, g, h, i].iter().map(|n| **n).sum::<i64>();
+        },
+    )
+    .detach();
+    for (n, window) in windows.iter().enumerate() {
+        window.insert(1.into(), n as i64);
+    }
+    assert_eq!(*count.lock().expect("not poisoned"), 36);
 }
 
 fn aligned(rule: Rule, messages: &[i64], anchor: i64) -> Match<i64> {

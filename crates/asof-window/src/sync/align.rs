@@ -1,7 +1,9 @@
 //! For each message of one topic, the message of every other topic that goes with it.
 
 mod live;
+mod progress;
 mod stream;
+mod topic;
 mod track;
 
 use std::fmt;
@@ -34,6 +36,7 @@ pub enum Pick {
 pub struct Rule {
     pick: Pick,
     tolerance: u64,
+    or_nearest: bool,
 }
 
 impl Rule {
@@ -42,6 +45,7 @@ impl Rule {
         Rule {
             pick: Pick::Nearest,
             tolerance: u64::MAX,
+            or_nearest: false,
         }
     }
 
@@ -50,6 +54,7 @@ impl Rule {
         Rule {
             pick: Pick::Last,
             tolerance: u64::MAX,
+            or_nearest: false,
         }
     }
 
@@ -58,6 +63,16 @@ impl Rule {
         Rule {
             pick: Pick::Interpolated,
             tolerance: u64::MAX,
+            or_nearest: false,
+        }
+    }
+
+    /// The same, but where there are no messages on both sides, the nearest: at the ends of a stream.
+    #[must_use]
+    pub const fn or_nearest(self) -> Self {
+        Rule {
+            or_nearest: true,
+            ..self
         }
     }
 
@@ -105,6 +120,8 @@ pub enum Missing {
     NotAnyMore(u64),
     /// The message that would do is this many nanoseconds away, which is more than the tolerance.
     TooFar(u64),
+    /// What there was is not held any more: the instant was asked for too late.
+    Forgotten,
 }
 
 impl fmt::Display for Missing {
@@ -123,6 +140,7 @@ impl fmt::Display for Missing {
                 "the message that would do is {:.6} s away, more than the tolerance",
                 seconds(nanos)
             ),
+            Missing::Forgotten => f.write_str("what there was is not held any more"),
         }
     }
 }
@@ -265,9 +283,23 @@ impl Decision {
     }
 }
 
-/// `before` is the last stamp before `t` (at or before it for [`Pick::Last`]), `after` the first behind that.
+/// `before` is the last stamp before `t` (at or before it for [`Pick::Last`]), `after` the first after that.
 #[inline]
 fn decide(rule: Rule, t: i64, before: Option<i64>, after: Option<i64>) -> Decision {
+    match decide_strictly(rule, t, before, after) {
+        Decision::Neither(_) if rule.or_nearest && rule.pick == Pick::Interpolated => {
+            let nearest = Rule {
+                pick: Pick::Nearest,
+                ..rule
+            };
+            decide_strictly(nearest, t, before, after)
+        }
+        decision => decision,
+    }
+}
+
+#[inline]
+fn decide_strictly(rule: Rule, t: i64, before: Option<i64>, after: Option<i64>) -> Decision {
     let near = |side: Side, stamp: i64| {
         let distance = stamp.abs_diff(t);
         if distance <= rule.tolerance {

@@ -158,6 +158,19 @@ impl<V> ApproximateTime<V> {
         self
     }
 
+    /// The same for another number of topics, and empty.
+    pub(super) fn with_topics(self, topics: usize) -> Self {
+        let mut same = ApproximateTime {
+            penalty: self.penalty,
+            max_interval: self.max_interval,
+            ..ApproximateTime::new(topics, self.queue_size)
+        };
+        for (topic, old) in same.topics.iter_mut().zip(self.topics) {
+            topic.lower_bound = old.lower_bound;
+        }
+        same
+    }
+
     /// Forgets everything that waits.
     pub fn clear(&mut self) {
         for topic in &mut self.topics {

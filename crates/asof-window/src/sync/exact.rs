@@ -5,19 +5,53 @@ use std::collections::BTreeMap;
 use asof_core::Stamp;
 
 use super::{DropReason, Event, Stamped, Synchronizer, unknown};
+use crate::Duplicates;
 
 /// Finds sets of messages with the same stamp, one of each topic, as message_filters' `ExactTime` does.
 ///
-/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero is no limit.
+/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero is no limit. Of two messages
+/// of one topic with the same stamp the later takes the place of the earlier, as in message_filters, unless
+/// [`ExactTime::with_duplicates`] says otherwise.
 pub struct ExactTime<V> {
     topics: usize,
     queue_size: usize,
+    duplicates: Duplicates,
     waiting: BTreeMap<Stamp, Slots<V>>,
 }
 
 struct Slots<V> {
     values: Vec<Option<V>>,
     filled: usize,
+    /// Further messages of topics whose place is taken: each waits for a set of its own.
+    further: Vec<(usize, V)>,
+}
+
+impl<V> Slots<V> {
+    fn new(topics: usize) -> Self {
+        Slots {
+            values: (0..topics).map(|_| None).collect(),
+            filled: 0,
+            further: Vec::new(),
+        }
+    }
+
+    /// Puts a message in its place; one that has no place is given back.
+    fn put(&mut self, topic: usize, value: V, duplicates: Duplicates) -> Option<V> {
+        let place = &mut self.values[topic];
+        match (duplicates, &place) {
+            (_, None) => {
+                *place = Some(value);
+                self.filled += 1;
+                None
+            }
+            (Duplicates::LastWins, Some(_)) => place.replace(value),
+            (Duplicates::FirstWins, Some(_)) => Some(value),
+            (Duplicates::KeepAll, Some(_)) => {
+                self.further.push((topic, value));
+                None
+            }
+        }
+    }
 }
 
 impl<V> ExactTime<V> {
@@ -26,8 +60,22 @@ impl<V> ExactTime<V> {
         ExactTime {
             topics,
             queue_size,
+            duplicates: Duplicates::LastWins,
             waiting: BTreeMap::new(),
         }
+    }
+
+    /// What becomes of messages of one topic with the same stamp. With [`Duplicates::KeepAll`] each waits for a set of
+    /// its own; as many messages of one stamp wait as come.
+    #[must_use]
+    pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
+        self
+    }
+
+    /// The same for another number of topics, and empty.
+    pub(super) fn with_topics(self, topics: usize) -> Self {
+        ExactTime::new(topics, self.queue_size).with_duplicates(self.duplicates)
     }
 
     /// Forgets everything that waits.
@@ -35,16 +83,40 @@ impl<V> ExactTime<V> {
         self.waiting.clear();
     }
 
-    fn drop_set(stamp: Stamp, slots: Slots<V>, reason: DropReason, emit: &mut dyn FnMut(Event<V>)) {
-        for (topic, value) in slots.values.into_iter().enumerate() {
-            if let Some(value) = value {
-                let message = Stamped::new(stamp, value);
-                emit(Event::Dropped {
-                    topic,
-                    message,
-                    reason,
-                });
+    fn complete(&mut self, stamp: Stamp, emit: &mut dyn FnMut(Event<V>)) {
+        let Some(complete) = self.waiting.remove(&stamp) else {
+            return;
+        };
+        let values = complete.values.into_iter().flatten();
+        let set = values.map(|value| Stamped::new(stamp, value)).collect();
+        emit(Event::Matched(set));
+        while let Some(first) = self.waiting.first_entry() {
+            if *first.key() > stamp {
+                break;
             }
+            let (stamp, slots) = first.remove_entry();
+            Self::drop_set(stamp, slots, DropReason::Overtaken, emit);
+        }
+        if !complete.further.is_empty() {
+            let mut rest = Slots::new(self.topics);
+            for (topic, value) in complete.further {
+                // All are kept, so none is given back.
+                rest.put(topic, value, Duplicates::KeepAll);
+            }
+            self.waiting.insert(stamp, rest);
+        }
+    }
+
+    fn drop_set(stamp: Stamp, slots: Slots<V>, reason: DropReason, emit: &mut dyn FnMut(Event<V>)) {
+        let values = slots.values.into_iter().enumerate();
+        let values = values.filter_map(|(topic, value)| Some((topic, value?)));
+        for (topic, value) in values.chain(slots.further) {
+            let message = Stamped::new(stamp, value);
+            emit(Event::Dropped {
+                topic,
+                message,
+                reason,
+            });
         }
     }
 }
@@ -59,32 +131,18 @@ impl<V> Synchronizer<V> for ExactTime<V> {
             emit(unknown(topic, stamp, value));
             return;
         }
-        let slots = self.waiting.entry(stamp).or_insert_with(|| Slots {
-            values: (0..self.topics).map(|_| None).collect(),
-            filled: 0,
-        });
-        match slots.values[topic].replace(value) {
-            None => slots.filled += 1,
-            Some(value) => emit(Event::Dropped {
+        let topics = self.topics;
+        let slots = self.waiting.entry(stamp);
+        let slots = slots.or_insert_with(|| Slots::new(topics));
+        if let Some(value) = slots.put(topic, value, self.duplicates) {
+            emit(Event::Dropped {
                 topic,
                 message: Stamped::new(stamp, value),
                 reason: DropReason::Replaced,
-            }),
+            });
         }
-        if slots.filled == self.topics {
-            if let Some(complete) = self.waiting.remove(&stamp) {
-                let values = complete.values.into_iter().flatten();
-                emit(Event::Matched(
-                    values.map(|value| Stamped::new(stamp, value)).collect(),
-                ));
-            }
-            while let Some(first) = self.waiting.first_entry() {
-                if *first.key() > stamp {
-                    break;
-                }
-                let (stamp, slots) = first.remove_entry();
-                Self::drop_set(stamp, slots, DropReason::Overtaken, emit);
-            }
+        if slots.filled == topics {
+            self.complete(stamp, emit);
         }
         while self.queue_size > 0 && self.waiting.len() > self.queue_size {
             if let Some((stamp, slots)) = self.waiting.pop_first() {

@@ -4,63 +4,104 @@ use asof_core::Stamp;
 
 use super::{Event, Stamped, Synchronizer, unknown};
 
-const RATE_SMOOTHING: f64 = 0.9;
-const ERROR_SMOOTHING: f64 = 0.3;
-const STEP_FACTOR: f64 = 10.0;
-
 /// The newest message of every topic, whenever the fastest topic has a new one: a zero-order hold.
 ///
-/// The semantics of message_filters' `LatestTime`: rates are estimated from the times that are given (arrival times,
-/// as a rule), the topic with the highest rate is the pivot, and a set is emitted when the pivot receives, once
-/// every topic has been seen. A topic that has fallen silent for ten of its periods is no pivot.
+/// The sets of message_filters' `LatestTime` for the same messages at the same times (arrival times, as a rule). The
+/// rate of each topic is estimated; the topic with the highest rate that is not late is the pivot, and a set is emitted
+/// when the pivot receives, once every topic has been seen. Topics may be seen for the first time in any order.
+///
+/// A topic that receives twice at one time, or whose clock goes back, says nothing about its rate and emits nothing;
+/// call [`LatestTime::clear`] when a clock was set back for good.
 /// Messages are held, not used up, so values must be cheap to clone.
 pub struct LatestTime<V> {
     held: Vec<Option<Stamped<V>>>,
     rates: Vec<Rate>,
 }
 
+/// How the rate of a topic is estimated. The defaults are those of message_filters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateOptions {
+    /// How much the newest period counts for the rate, from 0 to 1.
+    pub rate_smoothing: f64,
+    /// How much the newest period counts for the usual error of the rate, from 0 to 1.
+    pub error_smoothing: f64,
+    /// A rate that is off by more than this many usual errors has changed.
+    pub step_factor: f64,
+}
+
+impl Default for RateOptions {
+    fn default() -> Self {
+        RateOptions {
+            rate_smoothing: 0.9,
+            error_smoothing: 0.3,
+            step_factor: 10.0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Rate {
+    options: RateOptions,
     last: Option<Stamp>,
     hertz: Option<f64>,
     error: Option<f64>,
 }
 
 impl Rate {
-    fn note(&mut self, now: Stamp) {
-        let period = self
-            .last
-            .replace(now)
-            .map(|last| now.since(last) as f64 * 1e-9);
-        // The same instant twice says nothing about a rate, nor does a clock that goes back.
-        let Some(period) = period.filter(|period| *period > 0.0) else {
-            return;
+    /// Takes a message in. Whether its time says something about the rate.
+    fn note(&mut self, now: Stamp) -> bool {
+        let Some(last) = self.last else {
+            self.last = Some(now);
+            return false;
         };
+        let period = seconds(last, now);
+        if period <= 0.0 {
+            return false;
+        }
+        self.last = Some(now);
         let sample = 1.0 / period;
         let Some(hertz) = self.hertz else {
             self.hertz = Some(sample);
-            return;
+            return true;
         };
-        let error = (sample - hertz).abs();
+        let error = (hertz - sample).abs();
+        let RateOptions {
+            rate_smoothing,
+            error_smoothing,
+            step_factor,
+        } = self.options;
         match self.error {
-            Some(usual) if usual > 0.0 && error > STEP_FACTOR * usual => {
+            // Not even rounding is forgiven to a topic that has never been off.
+            Some(usual) if error > step_factor * usual => {
                 (self.hertz, self.error) = (Some(sample), None);
-                return;
+                return true;
             }
             Some(usual) => {
-                self.error = Some(ERROR_SMOOTHING * error + (1.0 - ERROR_SMOOTHING) * usual);
+                self.error = Some(error_smoothing * error + (1.0 - error_smoothing) * usual);
             }
             None => self.error = Some(error),
         }
-        self.hertz = Some(RATE_SMOOTHING * sample + (1.0 - RATE_SMOOTHING) * hertz);
+        self.hertz = Some(rate_smoothing / period + (1.0 - rate_smoothing) * hertz);
+        true
     }
 
-    /// The rate, if the topic is still alive.
+    /// The rate, unless the topic is late: slower by now than its usual error explains.
     fn current(&self, now: Stamp) -> Option<f64> {
-        let (hertz, last) = (self.hertz?, self.last?);
-        let silence = now.since(last) as f64 * 1e-9;
-        (silence * hertz <= STEP_FACTOR).then_some(hertz)
+        let hertz = self.hertz.filter(|hertz| *hertz > 0.0)?;
+        let period = seconds(self.last?, now);
+        if period != 0.0
+            && let Some(usual) = self.error
+            && hertz - 1.0 / period > self.options.step_factor * usual
+        {
+            return None;
+        }
+        Some(hertz)
     }
+}
+
+/// Divided, not multiplied, as message_filters has it: where a topic's error is zero, the last bit decides.
+fn seconds(from: Stamp, to: Stamp) -> f64 {
+    to.since(from) as f64 / 1e9
 }
 
 impl<V> LatestTime<V> {
@@ -72,9 +113,42 @@ impl<V> LatestTime<V> {
         }
     }
 
-    /// Forgets everything.
+    /// Estimates the rates of all topics so.
+    #[must_use]
+    pub fn with_rates(mut self, options: RateOptions) -> Self {
+        for rate in &mut self.rates {
+            rate.options = options;
+        }
+        self
+    }
+
+    /// Estimates the rate of one topic so.
+    #[must_use]
+    pub fn with_rate(mut self, topic: usize, options: RateOptions) -> Self {
+        if let Some(rate) = self.rates.get_mut(topic) {
+            rate.options = options;
+        }
+        self
+    }
+
+    /// The same for another number of topics, and empty.
+    pub(super) fn with_topics(self, topics: usize) -> Self {
+        let mut same = LatestTime::new(topics);
+        for (rate, old) in same.rates.iter_mut().zip(self.rates) {
+            rate.options = old.options;
+        }
+        same
+    }
+
+    /// Forgets everything but the options.
     pub fn clear(&mut self) {
-        *self = LatestTime::new(self.held.len());
+        self.held.fill_with(|| None);
+        for rate in &mut self.rates {
+            *rate = Rate {
+                options: rate.options,
+                ..Rate::default()
+            };
+        }
     }
 
     fn pivot(&self, now: Stamp) -> Option<usize> {
@@ -97,8 +171,7 @@ impl<V: Clone> Synchronizer<V> for LatestTime<V> {
             return;
         };
         *held = Some(Stamped::new(stamp, value));
-        self.rates[topic].note(stamp);
-        if self.pivot(stamp) != Some(topic) {
+        if !self.rates[topic].note(stamp) || self.pivot(stamp) != Some(topic) {
             return;
         }
         let set: Option<Vec<_>> = self.held.iter().cloned().collect();

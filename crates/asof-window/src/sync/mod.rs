@@ -21,23 +21,29 @@
 //! ```
 
 mod align;
+mod aligner;
 mod approximate;
 mod chain;
+mod epsilon;
 mod exact;
 mod latest;
 mod sequencer;
 mod shared;
+mod synchronize;
 mod tuple;
 
 use asof_core::Stamp;
 
 pub use align::{Align, AlignCounters, Cursor, LiveCursor, Match, Missing, Pick, Row, Rule, Track};
+pub use aligner::{AlignerEvent, InputAligner, InputStats};
 pub use approximate::ApproximateTime;
 pub use chain::{Chain, Delta, Filter, Keep, Map, PassThrough, Throttle};
+pub use epsilon::ApproximateEpsilonTime;
 pub use exact::ExactTime;
-pub use latest::LatestTime;
+pub use latest::{LatestTime, RateOptions};
 pub use sequencer::TimeSequencer;
-pub use shared::SharedSynchronizer;
+pub use shared::{Overflow, SharedStats, SharedSynchronizer};
+pub use synchronize::{Policy, Synchronized, WindowLike, Windows, synchronize};
 pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
 
 /// A value and when it is from.

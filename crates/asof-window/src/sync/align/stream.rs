@@ -5,47 +5,73 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use super::{Match, Missing, Pick, Rule, Side, decide};
+use super::progress::{Progress, Step};
+use super::topic::Topic;
+use super::{Match, Missing, Rule};
+use crate::Duplicates;
 use crate::sync::Stamped;
 
 /// For each message of an anchor topic, what every other topic has for its stamp.
 ///
-/// Messages are given one by one, in whatever order they arrive, live or from a recording. A row is emitted, in the
-/// anchor's order, as soon as every topic has reached the anchor's stamp, so that nothing later can change it; or,
-/// where that takes longer than the wait that was set, with what is there. Every anchor message gives exactly one
-/// row, unless the queue of waiting ones is full; what is missing in a row is counted and explained.
+/// Messages are given one by one, live or from a recording, and rows come out as soon as nothing that is still to come
+/// in time can change them.
+///
+/// # What is in time
+///
+/// - Without a lateness, topics may be behind each other by any amount, but each of them is in order: a row waits until
+///   every topic has reached the anchor's stamp.
+/// - With a lateness ([`Align::with_lateness`]), a message is in time if it comes before every message, of whatever
+///   topic, whose stamp is later by more than that. No row waits for a topic that has fallen silent:
+///   [`Rule::last`] is settled once the newest stamp is ahead by the lateness, [`Rule::nearest`] once it is ahead by
+///   the lateness and the distance of what was found.
+///
+/// As long as all messages are in time, every row that is not marked early is what the same messages in order would
+/// give. What comes later than that is counted ([`AlignCounters::late`]), and used for the rows that are still to come.
+///
+/// Every anchor gives exactly one row. Rows are in the order of their anchors' stamps, except for a late anchor: it is
+/// answered at once from what is still held, and has [`Missing::Forgotten`] where that is not enough.
+///
+/// # What is held
+///
+/// At most `queue_size` messages of each topic and of the anchor, and with [`Align::with_max_bytes`] at most so many
+/// bytes together. Where more would have to wait, the first row is emitted early, and counted.
 ///
 /// ```
 /// use asof_window::sync::{Align, Rule};
+/// use std::time::Duration;
 ///
-/// let mut align = Align::new(vec![Rule::nearest(), Rule::last()], 100);
+/// let mut align = Align::new(vec![Rule::nearest(), Rule::last()], 100).with_lateness(Duration::from_nanos(2));
 /// let mut rows = Vec::new();
 /// let mut emit = |row: asof_window::sync::Row<&'static str>| {
 ///     let values = row.matches.iter().map(|m| m.found().map(|found| found.value));
 ///     rows.push((row.anchor.value, values.collect::<Vec<_>>()));
 /// };
-/// align.add(0, 9.into(), "imu 9", &mut emit);
+/// align.add(1, 4.into(), "map 4", &mut emit);
 /// align.add_anchor(10.into(), "frame 10", &mut emit);
-/// align.add(0, 12.into(), "imu 12", &mut emit);
-/// align.add(1, 11.into(), "odometry 11", &mut emit);
-/// assert_eq!(rows, [("frame 10", vec![Some("imu 9"), None])]);
+/// align.add(0, 11.into(), "imu 11", &mut emit);
+/// align.add(0, 9.into(), "imu 9", &mut emit);
+/// align.add(0, 13.into(), "imu 13", &mut emit);
+/// assert_eq!(rows, [("frame 10", vec![Some("imu 9"), Some("map 4")])]);
 /// ```
 pub struct Align<V> {
     topics: Vec<Topic<V>>,
-    anchors: VecDeque<Stamped<V>>,
+    anchors: VecDeque<(Stamped<V>, u64)>,
     queue_size: usize,
+    max_bytes: u64,
+    weigh: Option<Weigh<V>>,
+    bytes: u64,
+    lateness: Option<i64>,
     max_wait: Option<i64>,
-    /// The largest stamp seen on any topic.
-    now: Stamp,
+    restart_after: Option<u64>,
+    duplicates: Duplicates,
+    /// How far the messages of all topics together have come.
+    now: Progress,
+    /// How far the anchors have come.
+    newest_anchor: Option<i64>,
     counters: AlignCounters,
 }
 
-struct Topic<V> {
-    rule: Rule,
-    queue: VecDeque<(i64, V)>,
-    /// The largest stamp that ever came, even if its message is gone.
-    newest: Option<i64>,
-}
+type Weigh<V> = Box<dyn Fn(&V) -> u64 + Send + Sync>;
 
 /// An anchor message, and what every other topic has for it, in the order of the rules.
 #[derive(Debug, Clone)]
@@ -54,7 +80,8 @@ pub struct Row<V> {
     pub anchor: Stamped<V>,
     /// What the others have.
     pub matches: Vec<Match<V>>,
-    /// Whether the row was emitted before every topic had reached the anchor's stamp.
+    /// Whether the row was emitted although a message in time could still have changed it: the wait was over, or
+    /// there was no room to wait.
     pub is_early: bool,
 }
 
@@ -72,84 +99,234 @@ pub struct AlignCounters {
     pub rows: u64,
     /// Rows in which every topic has something.
     pub complete: u64,
-    /// Rows emitted because the wait was over.
+    /// Rows emitted although they could still have changed.
     pub early: u64,
-    /// Anchor messages that were dropped because too many were waiting.
-    pub anchors_dropped: u64,
+    /// Anchors that were not in time.
+    pub late_anchors: u64,
+    /// How often the clock went back and everything was started anew.
+    pub restarts: u64,
+    /// Stamps that were far ahead of all others, and that no other message confirmed.
+    pub future: u64,
+    /// For each topic, messages that were not in time: a row that was emitted before may lack them.
+    pub late: Vec<u64>,
     /// For each topic, rows in which it has nothing because it had no message, none yet, or none any more.
     pub absent: Vec<u64>,
     /// For each topic, rows in which its message is farther away than the tolerance.
     pub too_far: Vec<u64>,
-    /// For each topic, messages that were dropped because too many were waiting.
+    /// For each topic, rows of late anchors whose message is not held any more.
+    pub forgotten: Vec<u64>,
+    /// For each topic, messages that were let go for want of room, before they were too old for anchors in time.
     pub dropped: Vec<u64>,
+    /// For each topic, messages that were not taken, or replaced, because another has the same stamp.
+    pub duplicates: Vec<u64>,
 }
 
 impl<V: Clone> Align<V> {
-    /// Aligns as many topics as there are rules. At most `queue_size` messages wait per topic.
+    /// Aligns as many topics as there are rules. At most `queue_size` messages of each are held (at least two).
     pub fn new(rules: Vec<Rule>, queue_size: usize) -> Self {
         let zeros = vec![0; rules.len()];
-        let topic = |rule| Topic {
-            rule,
-            queue: VecDeque::new(),
-            newest: None,
-        };
         Align {
-            topics: rules.into_iter().map(topic).collect(),
+            topics: rules.into_iter().map(Topic::new).collect(),
             anchors: VecDeque::new(),
             queue_size: queue_size.max(2),
+            max_bytes: u64::MAX,
+            weigh: None,
+            bytes: 0,
+            lateness: None,
             max_wait: None,
-            now: Stamp::MIN,
+            restart_after: None,
+            duplicates: Duplicates::default(),
+            now: Progress::default(),
+            newest_anchor: None,
             counters: AlignCounters {
+                late: zeros.clone(),
                 absent: zeros.clone(),
                 too_far: zeros.clone(),
-                dropped: zeros,
+                forgotten: zeros.clone(),
+                dropped: zeros.clone(),
+                duplicates: zeros,
                 ..AlignCounters::default()
             },
         }
     }
 
+    /// A message comes at most this much later than messages of any topic with later stamps.
+    ///
+    /// Zero is for a recording that is read in the order of the stamps that are given.
+    #[must_use]
+    pub fn with_lateness(mut self, lateness: Duration) -> Self {
+        self.lateness = Some(nanos(lateness));
+        self
+    }
+
     /// A row is emitted at the latest when some topic is ahead of its anchor by this much.
     #[must_use]
     pub fn with_max_wait(mut self, wait: Duration) -> Self {
-        self.max_wait = Some(i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX));
+        self.max_wait = Some(nanos(wait));
+        self
+    }
+
+    /// At most this many bytes are held, by all topics and anchors together, as `weigh` weighs the messages: what they
+    /// keep alive. The newest message of each topic is held in any case.
+    #[must_use]
+    pub fn with_max_bytes(
+        mut self,
+        bytes: u64,
+        weigh: impl Fn(&V) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.max_bytes = bytes;
+        self.weigh = Some(Box::new(weigh));
+        self
+    }
+
+    /// Starts anew when a message is older than the newest by more than this: what waits is emitted, early, and what is
+    /// held is let go. For clocks that go back, as in a recording that is played in a loop.
+    #[must_use]
+    pub fn with_restart_after(mut self, jump: Duration) -> Self {
+        self.restart_after = Some(u64::try_from(jump.as_nanos()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// What becomes of messages of one topic with the same stamp.
+    #[must_use]
+    pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
         self
     }
 
     /// Takes in a message of the anchor topic.
     pub fn add_anchor(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(Row<V>)) {
-        let at = self.anchors.partition_point(|anchor| anchor.stamp <= stamp);
-        self.anchors.insert(at, Stamped::new(stamp, value));
-        if self.anchors.len() > self.queue_size {
-            self.anchors.pop_front();
-            self.counters.anchors_dropped += 1;
-        }
-        self.now = self.now.max(stamp);
+        let t = stamp.nanos();
+        self.restart_if_back(t, emit);
+        let is_late = match self.watermark() {
+            Some(watermark) => t < watermark,
+            None => self.newest_anchor.is_some_and(|newest| t < newest),
+        };
+        self.counters.late_anchors += u64::from(is_late);
+        self.newest_anchor = self.newest_anchor.max(Some(t));
+        let bytes = self.weight(&value);
+        let at = self
+            .anchors
+            .partition_point(|(anchor, _)| anchor.stamp <= stamp);
+        self.anchors.insert(at, (Stamped::new(stamp, value), bytes));
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.note(t);
         self.release(emit);
+        self.make_room(emit);
     }
 
     /// Takes in a message of topic `topic`, in the order of the rules. Topics without a rule are passed over.
     pub fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Row<V>)) {
-        let Some(here) = self.topics.get_mut(topic) else {
-            return;
-        };
-        let nanos = stamp.nanos();
-        let at = here.queue.partition_point(|(other, _)| *other <= nanos);
-        here.queue.insert(at, (nanos, value));
-        here.newest = here.newest.max(Some(nanos));
-        if here.queue.len() > self.queue_size {
-            here.queue.pop_front();
-            self.counters.dropped[topic] += 1;
+        self.restart_if_back(stamp.nanos(), emit);
+        self.put(topic, stamp, value, emit, true);
+    }
+
+    /// Takes in a message of a topic that was looked up ahead of all others: of this topic nothing is still to come
+    /// before it, by more than the lateness, and of the others nothing is known from it.
+    ///
+    /// For a recording in which one topic has so few messages that rows wait for it; see [`Align::waits_for`].
+    pub fn add_ahead(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(Row<V>),
+    ) {
+        if let Some(topic) = self.topics.get_mut(topic) {
+            let lateness = self.lateness.unwrap_or(0);
+            let reached = stamp.nanos().saturating_sub(lateness);
+            topic.reached = topic.reached.max(Some(reached));
         }
-        self.now = self.now.max(stamp);
+        self.put(topic, stamp, value, emit, false);
+    }
+
+    fn put(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(Row<V>),
+        is_news: bool,
+    ) {
+        if topic >= self.topics.len() {
+            return;
+        }
+        let t = stamp.nanos();
+        let watermark = self.watermark();
+        let here = &mut self.topics[topic];
+        let is_late = match watermark {
+            Some(watermark) => t < watermark,
+            None => here.progress.newest().is_some_and(|newest| t < newest),
+        };
+        self.counters.late[topic] += u64::from(is_late);
+        let step = here.progress.note(t);
+        if watermark.is_none() && step == Step::LeapDenied {
+            self.counters.future += 1;
+        }
+        let bytes = self.weight(&value);
+        let here = &mut self.topics[topic];
+        // What came before it is gone, so no row can need it but those that are there already.
+        if !here.has_forgotten(t) {
+            let put = here.put(t, value, bytes, self.duplicates);
+            self.counters.duplicates[topic] += u64::from(put.is_duplicate);
+            self.bytes = self.bytes.saturating_add(put.added) - put.removed;
+        }
+        if is_news {
+            self.note(t);
+        }
         self.release(emit);
+        self.forget_old();
+        self.make_room(emit);
+    }
+
+    /// Says that no message of this topic is still to come: no row waits for it any more.
+    pub fn end(&mut self, topic: usize, emit: &mut dyn FnMut(Row<V>)) {
+        if let Some(topic) = self.topics.get_mut(topic) {
+            topic.has_ended = true;
+        }
+        self.release(emit);
+    }
+
+    /// Says that it is `now` by the clock of the stamps: with a lateness, rows are settled although nothing came.
+    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(Row<V>)) {
+        self.note(now.nanos());
+        self.release(emit);
+        self.forget_old();
     }
 
     /// Emits what still waits, at the end of a recording.
     pub fn finish(&mut self, emit: &mut dyn FnMut(Row<V>)) {
-        while let Some(anchor) = self.anchors.pop_front() {
+        while let Some((anchor, bytes)) = self.anchors.pop_front() {
+            self.bytes -= bytes;
             let row = self.row(anchor, false);
             emit(row);
         }
+    }
+
+    /// How many anchors wait.
+    pub fn waiting(&self) -> usize {
+        self.anchors.len()
+    }
+
+    /// How many messages are held, anchors among them.
+    pub fn held(&self) -> usize {
+        self.anchors.len() + self.topics.iter().map(Topic::len).sum::<usize>()
+    }
+
+    /// The bytes that these weigh; zero without [`Align::with_max_bytes`].
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The topics that the first row waits for; none where it waits for what may be late on any of them.
+    pub fn waits_for(&self) -> impl Iterator<Item = usize> + '_ {
+        let watermark = self.watermark();
+        let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
+        let first = first.filter(|t| watermark.is_none_or(|watermark| watermark >= *t));
+        let topics = self.topics.iter().enumerate();
+        topics
+            .filter(move |(_, topic)| first.is_some_and(|t| !topic.is_settled(t, watermark)))
+            .map(|(number, _)| number)
     }
 
     /// What became of the messages so far.
@@ -157,36 +334,141 @@ impl<V: Clone> Align<V> {
         &self.counters
     }
 
+    /// Nothing in time is still to come before this stamp; `None` while nothing can be said of all topics.
+    fn watermark(&self) -> Option<i64> {
+        let lateness = self.lateness?;
+        let now = self.now.newest();
+        Some(now.map_or(i64::MIN, |now| now.saturating_sub(lateness)))
+    }
+
+    fn weight(&self, value: &V) -> u64 {
+        self.weigh.as_ref().map_or(0, |weigh| weigh(value))
+    }
+
+    fn note(&mut self, stamp: i64) {
+        if self.now.note(stamp) == Step::LeapDenied && self.lateness.is_some() {
+            self.counters.future += 1;
+        }
+    }
+
+    fn restart_if_back(&mut self, stamp: i64, emit: &mut dyn FnMut(Row<V>)) {
+        let (Some(jump), Some(now)) = (self.restart_after, self.now.newest()) else {
+            return;
+        };
+        if stamp >= now || now.abs_diff(stamp) <= jump {
+            return;
+        }
+        while self.emit_first_early(emit) {}
+        for topic in &mut self.topics {
+            *topic = Topic::new(topic.rule);
+        }
+        self.bytes = 0;
+        self.now = Progress::default();
+        self.newest_anchor = None;
+        self.counters.restarts += 1;
+    }
+
     fn release(&mut self, emit: &mut dyn FnMut(Row<V>)) {
-        while let Some(first) = self.anchors.front() {
-            let t = first.stamp;
-            let is_settled = self
-                .topics
-                .iter()
-                .all(|topic| topic.newest >= Some(t.nanos()));
-            let is_over = self.max_wait.is_some_and(|wait| self.now.since(t) >= wait);
+        while let Some((first, _)) = self.anchors.front() {
+            let t = first.stamp.nanos();
+            let watermark = self.watermark();
+            // An anchor in time with a smaller stamp would have to come first.
+            let is_settled = watermark.is_none_or(|watermark| watermark >= t)
+                && self
+                    .topics
+                    .iter()
+                    .all(|topic| topic.is_settled(t, watermark));
+            let is_over = self.max_wait.is_some_and(|wait| {
+                let now = self.now.newest();
+                now.is_some_and(|now| now.saturating_sub(t) >= wait)
+            });
             if !is_settled && !is_over {
                 return;
             }
-            if let Some(anchor) = self.anchors.pop_front() {
+            if let Some((anchor, bytes)) = self.anchors.pop_front() {
+                self.bytes -= bytes;
                 let row = self.row(anchor, !is_settled);
                 emit(row);
             }
         }
     }
 
+    /// Lets go of what no anchor in time can need.
+    fn forget_old(&mut self) {
+        let Some(watermark) = self.watermark() else {
+            return;
+        };
+        let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
+        let keep = first.map_or(watermark, |first| first.min(watermark));
+        for topic in &mut self.topics {
+            self.bytes -= topic.forget_before(keep);
+        }
+    }
+
+    /// Keeps everything within its bounds: history goes first, then rows are emitted early.
+    fn make_room(&mut self, emit: &mut dyn FnMut(Row<V>)) {
+        while self.anchors.len() > self.queue_size && self.emit_first_early(emit) {}
+        for number in 0..self.topics.len() {
+            while self.topics[number].len() > self.queue_size {
+                self.let_go_of_first(number, emit);
+            }
+        }
+        while self.bytes > self.max_bytes {
+            let spare = (0..self.topics.len())
+                .filter(|&number| self.topics[number].len() > 1 && !self.is_first_needed(number))
+                .max_by_key(|&number| self.topics[number].bytes());
+            match spare {
+                Some(number) => self.drop_first(number),
+                None if self.emit_first_early(emit) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn let_go_of_first(&mut self, number: usize, emit: &mut dyn FnMut(Row<V>)) {
+        while self.is_first_needed(number) && self.emit_first_early(emit) {}
+        self.drop_first(number);
+    }
+
+    fn drop_first(&mut self, number: usize) {
+        let Some((stamp, bytes)) = self.topics[number].drop_first() else {
+            return;
+        };
+        self.bytes -= bytes;
+        let watermark = self.watermark();
+        let is_wanted = watermark.is_some_and(|watermark| stamp >= watermark);
+        self.counters.dropped[number] += u64::from(is_wanted);
+    }
+
+    /// Whether an anchor that waits needs the oldest message of a topic.
+    fn is_first_needed(&self, number: usize) -> bool {
+        let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
+        first.is_some_and(|t| self.topics[number].needs_first(t))
+    }
+
+    fn emit_first_early(&mut self, emit: &mut dyn FnMut(Row<V>)) -> bool {
+        let Some((anchor, bytes)) = self.anchors.pop_front() else {
+            return false;
+        };
+        self.bytes -= bytes;
+        let row = self.row(anchor, true);
+        emit(row);
+        true
+    }
+
     fn row(&mut self, anchor: Stamped<V>, is_early: bool) -> Row<V> {
         let t = anchor.stamp.nanos();
         let mut matches = Vec::with_capacity(self.topics.len());
-        for (number, topic) in self.topics.iter_mut().enumerate() {
+        for (number, topic) in self.topics.iter().enumerate() {
             let found = topic.pick(t);
+            let counters = &mut self.counters;
             match found.missing() {
-                Some(Missing::TooFar(_)) => self.counters.too_far[number] += 1,
-                Some(_) => self.counters.absent[number] += 1,
+                Some(Missing::TooFar(_)) => counters.too_far[number] += 1,
+                Some(Missing::Forgotten) => counters.forgotten[number] += 1,
+                Some(_) => counters.absent[number] += 1,
                 None => {}
             }
             matches.push(found);
-            topic.forget_before(t);
         }
         let row = Row {
             anchor,
@@ -200,27 +482,6 @@ impl<V: Clone> Align<V> {
     }
 }
 
-impl<V: Clone> Topic<V> {
-    fn pick(&self, t: i64) -> Match<V> {
-        let split = match self.rule.pick {
-            Pick::Last => self.queue.partition_point(|(stamp, _)| *stamp <= t),
-            _ => self.queue.partition_point(|(stamp, _)| *stamp < t),
-        };
-        let before = split.checked_sub(1);
-        let stamp = |index: usize| self.queue.get(index).map(|(stamp, _)| *stamp);
-        let take = |side| {
-            let (stamp, value) = match side {
-                Side::Before => self.queue.get(before?)?,
-                Side::After => self.queue.get(split)?,
-            };
-            Some(Stamped::new((*stamp).into(), value.clone()))
-        };
-        decide(self.rule, t, before.and_then(stamp), stamp(split)).into_match(take)
-    }
-
-    /// Later anchors need nothing before the last message at or before this one.
-    fn forget_before(&mut self, t: i64) {
-        let needless = self.queue.partition_point(|(stamp, _)| *stamp < t);
-        self.queue.drain(..needless.saturating_sub(1));
-    }
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -60,6 +60,13 @@ impl<T> Track<T> {
         stamps.zip(&self.values)
     }
 
+    /// The first that came of those with one stamp.
+    #[cold]
+    fn first_of(&self, index: usize) -> Option<Stamped<&T>> {
+        let stamp = *self.stamps.get(index)?;
+        self.message(self.stamps.partition_point(|&other| other < stamp))
+    }
+
     fn message(&self, index: usize) -> Option<Stamped<&T>> {
         let stamp = *self.stamps.get(index)?;
         Some(Stamped::new(stamp.into(), &self.values[index]))
@@ -117,7 +124,7 @@ impl<'a, T> Cursor<'a, T> {
         decide(rule, t.nanos(), stamp_before, stamps.get(split).copied()).into_match(take)
     }
 
-    /// The message nearest to `t`; the earlier of two that are equally far.
+    /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Stamped<&'a T>> {
         let (t, low) = (t.nanos(), (self.place + self.stride).wrapping_sub(2));
@@ -133,7 +140,11 @@ impl<'a, T> Cursor<'a, T> {
             let nearest = before + usize::from(is_after);
             self.stride = (low + before + 1).saturating_sub(self.place);
             self.place = low + before + 1;
-            let value = self.track.values.get(low + nearest)?;
+            let place = low + nearest;
+            if place > 0 && self.track.stamps[place - 1] == four[nearest] {
+                return self.track.first_of(place);
+            }
+            let value = self.track.values.get(place)?;
             return Some(Stamped::new(four[nearest].into(), value));
         }
         self.nearest_afar(t)
@@ -148,7 +159,7 @@ impl<'a, T> Cursor<'a, T> {
         // At the ends the two are one and the same, which is no nearer than itself.
         let after = self.place.min(last);
         let is_after = stamps[after].abs_diff(t) < stamps[before].abs_diff(t);
-        self.track.message(before + usize::from(is_after))
+        self.track.first_of(if is_after { after } else { before })
     }
 
     fn move_to(&mut self, t: i64) {

@@ -1,0 +1,519 @@
+//! The contract of [`Source`] as a test suite (feature `testing`).
+//!
+//! [`violations`] asks a source everything that its trait promises and returns what does not hold, a sentence each.
+//! [`assert_source`] panics with them. [`growing_violations`] and [`assert_growing`] do the same for a source that
+//! grows while it is followed. Every source of asof passes them; run them on yours:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics};
+//! struct Empty;
+//!
+//! impl Source for Empty {
+//!     fn summary(&self) -> Arc<Summary> {
+//!         Arc::new(Summary::empty("none"))
+//!     }
+//!
+//!     fn read(&self, _: &Query) -> Result<Batches, SourceError> {
+//!         Ok(Box::new(std::iter::empty()))
+//!     }
+//!
+//!     fn backfill(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+//!         Ok(Batch::default())
+//!     }
+//! }
+//!
+//! asof_core::testing::assert_source(&Empty, "nothing at all");
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::{Batch, Follow, FollowEnd, Followed, Message, Query, Source, Stamp, TimeRange, Topics};
+
+/// A message with its place in the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Placed {
+    order: u64,
+    message: Message,
+}
+
+/// How long a growing source is waited for before it is called silent.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// A topic that no recording has.
+const UNKNOWN: &str = "/asof/testing/there is no such topic";
+
+/// Panics with everything that `source` promises and does not keep.
+///
+/// The source must hold still meanwhile: a growing one is held against what it has now. It reads everything into
+/// memory, several times.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn assert_source(source: &dyn Source, name: &str) {
+    let broken = violations(source);
+    assert!(broken.is_empty(), "{name}: {}", broken.join("\n  and "));
+}
+
+/// Panics with everything that a growing source promises and does not keep; see [`growing_violations`].
+///
+/// # Panics
+/// When a promise is broken.
+pub fn assert_growing(source: &dyn Source, name: &str, grow: &mut dyn FnMut() -> Vec<Message>) {
+    let broken = growing_violations(source, grow);
+    assert!(broken.is_empty(), "{name}: {}", broken.join("\n  and "));
+}
+
+/// What a source promises and does not keep, a sentence each; nothing where it keeps everything.
+pub fn violations(source: &dyn Source) -> Vec<String> {
+    let mut suite = Suite {
+        source,
+        broken: Vec::new(),
+    };
+    let Some(all) = suite.read(&Query::all()) else {
+        return suite.broken;
+    };
+    suite.order(&all);
+    suite.summary(&all);
+    suite.topics(&all);
+    suite.times(&all);
+    suite.backfills(&all);
+    suite.readers(&all);
+    suite.follower(&all);
+    suite.broken
+}
+
+/// What a source that grows promises and does not keep, a sentence each.
+///
+/// `grow` adds at least one message to the source and returns what it added, with the log times that the source gives
+/// them; it is called a few times. The source must hold still between the calls.
+pub fn growing_violations(
+    source: &dyn Source,
+    grow: &mut dyn FnMut() -> Vec<Message>,
+) -> Vec<String> {
+    let mut broken = violations(source);
+    let mut say = |text: String| broken.push(text);
+    if !source.growth().is_growing() {
+        say("a source that grows says that it is finished".to_owned());
+    }
+    let followed = source.follow(&Query::all()).and_then(|mut follower| {
+        let before = drain(&mut *follower, 0)?;
+        Ok((follower, before))
+    });
+    let (mut follower, before) = match followed {
+        Ok(followed) => followed,
+        Err(error) => {
+            say(format!("it cannot be followed: {error}"));
+            return broken;
+        }
+    };
+    // Asked before anything came: what is empty now must not be empty for ever.
+    let _ = source.backfill(&Topics::All, Stamp::MAX);
+    let mut held: Vec<Message> = before.messages;
+    for round in 1..=3 {
+        let added = grow();
+        let came = match drain(&mut *follower, added.len()) {
+            Ok(came) => came,
+            Err(error) => {
+                say(format!("following it failed in round {round}: {error}"));
+                return broken;
+            }
+        };
+        if let Some(end) = came.end {
+            say(format!("it ended in round {round}: {end:?}"));
+            return broken;
+        }
+        if sorted(&came.messages) != sorted(&added) {
+            say(format!(
+                "{} messages were added in round {round}, and {} others were handed out",
+                added.len(),
+                came.messages.len()
+            ));
+        }
+        held.extend(added.iter().cloned());
+        let read = Suite {
+            source,
+            broken: Vec::new(),
+        }
+        .read(&Query::all())
+        .unwrap_or_default();
+        let is_there = |message: &&Message| read.iter().any(|one| one.message == **message);
+        let missing = added.iter().filter(|one| !is_there(one)).count();
+        if missing > 0 {
+            say(format!(
+                "{missing} messages that were handed out cannot be read"
+            ));
+        }
+        for message in &added {
+            let topics = Topics::named([&message.channel.topic]);
+            let known = source.backfill(&topics, Stamp::MAX);
+            let newest = known
+                .ok()
+                .and_then(|batch| batch.get(0).map(|m| m.log_time));
+            if newest < Some(message.log_time) {
+                let topic = &message.channel.topic;
+                say(format!(
+                    "backfill does not know the newest message of {topic}"
+                ));
+            }
+        }
+        if source.summary().range.end < added.iter().map(|m| m.log_time).max().unwrap_or_default() {
+            say("the range of its summary does not grow with it".to_owned());
+        }
+    }
+    // One who comes later is handed out all that is held, and in order.
+    match source
+        .follow(&Query::all())
+        .and_then(|mut late| drain(&mut *late, 0))
+    {
+        Ok(late) => {
+            let held = sorted(&held);
+            let unknown = late.messages.iter().filter(|one| !held.contains(one));
+            if unknown.count() > 0 {
+                say("one who follows later is handed out what never came".to_owned());
+            }
+            if !late.messages.is_sorted_by_key(|one| one.log_time) {
+                say("what it holds is not in order for one who follows later".to_owned());
+            }
+        }
+        Err(error) => say(format!("it cannot be followed again: {error}")),
+    }
+    broken
+}
+
+struct Suite<'a> {
+    source: &'a dyn Source,
+    broken: Vec<String>,
+}
+
+impl Suite<'_> {
+    fn say(&mut self, text: impl Into<String>) {
+        self.broken.push(text.into());
+    }
+
+    /// Everything that matches, with what is wrong about single batches told.
+    fn read(&mut self, query: &Query) -> Option<Vec<Placed>> {
+        let batches = match self.source.read(query) {
+            Ok(batches) => batches,
+            Err(error) => {
+                self.say(format!("it cannot be read: {error}"));
+                return None;
+            }
+        };
+        let mut all = Vec::new();
+        for batch in batches {
+            match batch {
+                Ok(batch) => {
+                    if batch.is_empty() {
+                        self.say("a batch is empty");
+                    }
+                    all.extend(placed(&batch));
+                }
+                Err(error) => {
+                    self.say(format!("reading failed: {error}"));
+                    return None;
+                }
+            }
+        }
+        let is_asked =
+            |one: &Placed| query.matches(&one.message.channel.topic, one.message.log_time);
+        if !all.iter().all(is_asked) {
+            self.say(format!("a message is none of {query:?}"));
+        }
+        Some(all)
+    }
+
+    fn order(&mut self, all: &[Placed]) {
+        if !all.is_sorted_by_key(key) {
+            self.say("messages are not in order of log time, then place");
+        }
+        if !all.windows(2).all(|two| key(&two[0]) != key(&two[1])) {
+            self.say("two messages have one time and one place");
+        }
+    }
+
+    fn summary(&mut self, all: &[Placed]) {
+        let summary = self.source.summary();
+        let range = match (all.first(), all.last()) {
+            (Some(first), Some(last)) => {
+                TimeRange::new(first.message.log_time, last.message.log_time)
+            }
+            _ => TimeRange::EMPTY,
+        };
+        // A damaged file may say more of itself than can be read.
+        let is_whole = summary.problems.is_empty();
+        if is_whole && summary.range != range && !(summary.range.is_empty() && range.is_empty()) {
+            self.say(format!(
+                "its summary spans {:?}, its messages {range:?}",
+                summary.range
+            ));
+        }
+        if let Some(messages) = summary.messages.filter(|_| is_whole)
+            && messages != all.len() as u64
+        {
+            let read = all.len();
+            self.say(format!(
+                "its summary counts {messages} messages, {read} can be read"
+            ));
+        }
+        let topics = summary.topics();
+        if let Some(one) = all
+            .iter()
+            .find(|one| !topics.contains(&one.message.channel.topic.as_str()))
+        {
+            let topic = &one.message.channel.topic;
+            self.say(format!("its summary does not list {topic}"));
+        }
+    }
+
+    fn topics(&mut self, all: &[Placed]) {
+        let mut topics: Vec<&str> = all
+            .iter()
+            .map(|one| one.message.channel.topic.as_str())
+            .collect();
+        topics.sort_unstable();
+        topics.dedup();
+        for topic in &topics {
+            let wanted = all
+                .iter()
+                .filter(|one| one.message.channel.topic == **topic);
+            let wanted: Vec<Placed> = wanted.cloned().collect();
+            // A name that is said twice, and one that does not exist, change nothing.
+            let query = Query::topics([*topic, UNKNOWN, *topic]);
+            if self.read(&query).is_some_and(|found| found != wanted) {
+                self.say(format!(
+                    "{topic} alone is not what it is among all messages"
+                ));
+            }
+        }
+        if self
+            .read(&Query::topics([UNKNOWN]))
+            .is_some_and(|found| !found.is_empty())
+        {
+            self.say("a topic that does not exist has messages");
+        }
+        if self
+            .read(&Query::topics(Vec::<String>::new()))
+            .is_some_and(|found| !found.is_empty())
+        {
+            self.say("no topics at all have messages");
+        }
+    }
+
+    fn times(&mut self, all: &[Placed]) {
+        let mut ranges = vec![TimeRange::EMPTY, TimeRange::new(Stamp::MAX, Stamp::MIN)];
+        for at in moments(all) {
+            ranges.push((..=at).into());
+            ranges.push(TimeRange::new(at, at));
+            ranges.push(TimeRange::new(at, Stamp::MAX));
+            ranges.push(TimeRange::new(at.plus_nanos(1), at.plus_nanos(1_000_000)));
+        }
+        for range in ranges {
+            let wanted = all
+                .iter()
+                .filter(|one| range.contains(one.message.log_time));
+            let wanted: Vec<Placed> = wanted.cloned().collect();
+            let query = Query::all().between(range);
+            if self.read(&query).is_some_and(|found| found != wanted) {
+                self.say(format!("{range:?} is not what it is among all messages"));
+            }
+        }
+    }
+
+    fn backfills(&mut self, all: &[Placed]) {
+        let mut moments = moments(all);
+        moments.extend([Stamp::MIN, Stamp::MAX]);
+        if let Some(first) = all.first() {
+            moments.push(first.message.log_time.plus_nanos(-1));
+        }
+        let some: Vec<String> = all
+            .iter()
+            .step_by(3)
+            .take(5)
+            .map(|one| one.message.channel.topic.clone())
+            .chain([UNKNOWN.to_owned()])
+            .collect();
+        for at in moments {
+            for topics in [
+                Topics::All,
+                Topics::Named(some.clone()),
+                Topics::Named(Vec::new()),
+            ] {
+                self.backfill(all, &topics, at);
+            }
+        }
+    }
+
+    fn backfill(&mut self, all: &[Placed], topics: &Topics, at: Stamp) {
+        let found = match self.source.backfill(topics, at) {
+            Ok(found) => placed(&found),
+            Err(error) => {
+                self.say(format!("backfill at {at} failed: {error}"));
+                return;
+            }
+        };
+        if !found.is_sorted_by_key(key) {
+            self.say(format!("backfill at {at} is not in order of time"));
+        }
+        let mut known: BTreeMap<&str, &Placed> = BTreeMap::new();
+        for one in &found {
+            if known.insert(&one.message.channel.topic, one).is_some() {
+                self.say(format!(
+                    "backfill at {at} has two messages of {}",
+                    one.message.channel.topic
+                ));
+            }
+        }
+        let mut wanted: BTreeMap<&str, &Placed> = BTreeMap::new();
+        for one in all {
+            if one.message.log_time <= at && topics.contains(&one.message.channel.topic) {
+                wanted.insert(&one.message.channel.topic, one);
+            }
+        }
+        // A store of recent messages may know the last message of a topic longer than it can be read.
+        let start = all.first().map_or(Stamp::MAX, |one| one.message.log_time);
+        if self.source.growth().is_growing() {
+            known.retain(|topic, one| wanted.contains_key(topic) || one.message.log_time > start);
+        }
+        if known != wanted {
+            self.say(format!(
+                "backfill of {} topics at {at} is not what a look at all messages gives",
+                wanted.len()
+            ));
+        }
+    }
+
+    /// Two readers, one of which is left half way, do not disturb each other.
+    fn readers(&mut self, all: &[Placed]) {
+        let (Ok(mut one), Ok(two)) = (
+            self.source.read(&Query::all()),
+            self.source.read(&Query::all()),
+        ) else {
+            self.say("it cannot be read by two at once");
+            return;
+        };
+        let mut seen = Vec::new();
+        for batch in two {
+            let _ = one.next();
+            seen.extend(batch.iter().flat_map(placed));
+        }
+        drop(one);
+        if seen != all {
+            self.say("two readers at once do not read the same");
+        }
+    }
+
+    /// What one who follows is handed out is what can be read.
+    fn follower(&mut self, all: &[Placed]) {
+        let followed = self.source.follow(&Query::all());
+        let mut follower = match followed {
+            Ok(follower) => follower,
+            Err(error) => {
+                self.say(format!("it cannot be followed: {error}"));
+                return;
+            }
+        };
+        let held = match drain(&mut *follower, 0) {
+            Ok(held) => held,
+            Err(error) => {
+                self.say(format!("following it failed: {error}"));
+                return;
+            }
+        };
+        if !held.messages.iter().eq(all.iter().map(|one| &one.message)) {
+            self.say("one who follows is not handed out what can be read");
+        }
+        if self.source.growth().is_growing() {
+            if held.end.is_some() {
+                self.say("it grows, and one who follows it is told that it has ended");
+            }
+            return;
+        }
+        if held.end != Some(FollowEnd::Complete) {
+            self.say("one who follows a finished source is not told that it is complete");
+        }
+        let again = follower.next(Instant::now());
+        if !matches!(again, Ok(Followed::End(_))) {
+            self.say("after its end it goes on");
+        }
+    }
+}
+
+/// What a follower handed out.
+struct Came {
+    messages: Vec<Message>,
+    end: Option<FollowEnd>,
+}
+
+/// Takes what is there; waits with patience until `at_least` messages have come.
+fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::SourceError> {
+    let patience = Instant::now() + PATIENCE;
+    let mut messages = Vec::new();
+    loop {
+        let deadline = if messages.len() < at_least {
+            patience
+        } else {
+            Instant::now()
+        };
+        match follower.next(deadline)? {
+            Followed::Batch(batch) => messages.extend(batch.iter().map(|one| one.to_message())),
+            Followed::Restarted => {}
+            Followed::CaughtUp => {
+                return Ok(Came {
+                    messages,
+                    end: None,
+                });
+            }
+            Followed::End(end) => {
+                return Ok(Came {
+                    messages,
+                    end: Some(end),
+                });
+            }
+        }
+    }
+}
+
+fn placed(batch: &Batch) -> Vec<Placed> {
+    let one = |message: crate::MessageRef<'_>| Placed {
+        order: message.order,
+        message: message.to_message(),
+    };
+    batch.iter().map(one).collect()
+}
+
+fn key(one: &Placed) -> (Stamp, u64) {
+    (one.message.log_time, one.order)
+}
+
+/// Messages in an order of their own, to be compared as a set.
+fn sorted(messages: &[Message]) -> Vec<Message> {
+    let mut sorted = messages.to_vec();
+    sorted.sort_by(|a, b| {
+        let key = |one: &Message| (one.log_time, one.publish_time, one.sequence);
+        let topics = a.channel.topic.cmp(&b.channel.topic);
+        key(a)
+            .cmp(&key(b))
+            .then(topics)
+            .then(a.payload.cmp(&b.payload))
+    });
+    sorted
+}
+
+/// Moments in a recording: of messages, between them, and where several share one.
+fn moments(all: &[Placed]) -> Vec<Stamp> {
+    let mut moments = Vec::new();
+    for part in 0..=8 {
+        let at = all.len().saturating_sub(1) * part / 8;
+        if let Some(one) = all.get(at) {
+            moments.push(one.message.log_time);
+            moments.push(one.message.log_time.plus_nanos(1));
+        }
+    }
+    let tie = all
+        .windows(2)
+        .find(|two| two[0].message.log_time == two[1].message.log_time);
+    moments.extend(tie.map(|two| two[0].message.log_time));
+    moments.dedup();
+    moments
+}

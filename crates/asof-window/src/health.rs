@@ -1,0 +1,106 @@
+//! Which stamps a window believes.
+
+use std::time::Duration;
+
+use crate::Bounds;
+use crate::bounds::nanos;
+
+/// How a [`Window`](crate::Window) judges the stamps of its messages.
+///
+/// A clock that goes back is the business of [`Bounds::and_restart_after`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StampOptions {
+    /// Whether messages with the stamp zero are refused: a header that nobody filled in. They are counted in any case.
+    /// Off by default, because the clock of a simulation starts at zero.
+    pub refuse_zero: bool,
+    /// A stamp that is ahead of all others by more than this is on probation: its message is let go again, and counted,
+    /// if the stream goes on where it was. Without it, the bound on age decides, but at least a second; and without
+    /// that, an hour.
+    pub max_ahead: Option<Duration>,
+}
+
+const LEAST_AHEAD: u64 = 1_000_000_000;
+const AHEAD_WITHOUT_AGE: u64 = 3600 * LEAST_AHEAD;
+/// The stream goes on where it was if it has moved by less than this part of the leap.
+const MOVED: u64 = 8;
+
+/// The newest stamp, while it is far ahead of all others and nothing has confirmed it.
+#[derive(Debug, Clone, Copy)]
+struct Leap {
+    at: i64,
+    /// The newest stamp before it, or the first after it where there was none.
+    trusted: Option<i64>,
+}
+
+/// What a window knows of the stamps of its stream.
+#[derive(Debug)]
+pub(crate) struct Health {
+    pub(crate) options: StampOptions,
+    /// A stamp farther ahead than this is looked at: zero while one is on probation.
+    pub(crate) calm: u64,
+    limit: u64,
+    leap: Option<Leap>,
+}
+
+impl Health {
+    pub(crate) fn new(options: StampOptions, bounds: &Bounds) -> Self {
+        let limit = match (options.max_ahead, bounds.max_age()) {
+            (Some(ahead), _) => nanos(ahead),
+            (None, Some(age)) => nanos(age).max(LEAST_AHEAD),
+            (None, None) => AHEAD_WITHOUT_AGE,
+        };
+        Health {
+            options,
+            calm: limit,
+            limit,
+            leap: None,
+        }
+    }
+
+    /// Takes note of the first stamp of all: nothing confirms it yet.
+    #[cold]
+    pub(crate) fn begin(&mut self, stamp: i64) {
+        self.set(Some(Leap {
+            at: stamp,
+            trusted: None,
+        }));
+    }
+
+    /// Takes note of a stamp after the newest one, if it is far ahead or another is on probation.
+    #[cold]
+    pub(crate) fn go_ahead(&mut self, stamp: i64, newest: i64) {
+        let is_leap = stamp.abs_diff(newest) > self.limit;
+        // Zero is not the time of anything.
+        let trusted = Some(newest).filter(|newest| *newest != 0);
+        self.set(is_leap.then_some(Leap { at: stamp, trusted }));
+    }
+
+    /// Whether a stamp before the newest one shows that the newest was wrong.
+    pub(crate) fn denies_newest(&mut self, stamp: i64, newest: i64) -> bool {
+        let Some(leap) = &mut self.leap else {
+            return false;
+        };
+        if leap.at != newest || stamp == 0 {
+            return false;
+        }
+        if newest.abs_diff(stamp) <= self.limit {
+            self.set(None);
+            return false;
+        }
+        let Some(trusted) = leap.trusted else {
+            leap.trusted = Some(stamp);
+            return false;
+        };
+        let has_gone_on =
+            stamp >= trusted && stamp.abs_diff(trusted) <= newest.abs_diff(trusted) / MOVED;
+        if has_gone_on {
+            self.set(None);
+        }
+        has_gone_on
+    }
+
+    fn set(&mut self, leap: Option<Leap>) {
+        self.leap = leap;
+        self.calm = if leap.is_some() { 0 } else { self.limit };
+    }
+}

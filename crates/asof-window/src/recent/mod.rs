@@ -1,0 +1,234 @@
+//! The newest messages of all topics of something that goes on.
+
+mod follower;
+mod store;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use asof_core::{
+    Batch, Batches, Channel, Follow, FollowEnd, Growth, Message, Problem, Query, Source,
+    SourceError, Stamp, Summary, Topics,
+};
+
+use crate::{Bounds, Counters};
+use follower::Follower;
+use store::{Gone, Store};
+
+/// The newest messages of all topics of something that goes on, within an age, a count and a number of bytes.
+///
+/// The receiving side [pushes](Recent::push) messages. It is a [`Source`] like a recording: it can be read, asked
+/// what was known as of an instant, and followed. Clones share everything.
+///
+/// # What it promises
+///
+/// - **Bounds.** What is too old, or too much, is let go at the front, across all topics, and counted. The bytes
+///   include payloads with what they keep alive, the entries, the channels and their schemas.
+/// - **What was sent once is known.** Of a topic whose messages have all been let go, the last one is kept for
+///   [`backfill`](Source::backfill): a map that was sent once is still there.
+/// - **Log times rise.** A message that is not later than the one before it is moved right after that one, and
+///   counted as late. A follower never sees a message before one that it has seen.
+/// - **A clock that is set back starts it anew.** What was received before belongs to another time: it is let go, a
+///   [`Problem`] says so, and followers are [told](asof_core::Followed::Restarted). The bound is
+///   [`Bounds::and_restart_after`], one second by default.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use asof_core::{Channel, Message, Source, Stamp, Topics};
+/// use asof_window::{Bounds, Recent};
+///
+/// let recent = Recent::new(Bounds::age(Duration::from_secs(2)));
+/// let channel = Arc::new(Channel { topic: "/odom".into(), ..Channel::default() });
+/// for second in 0..5 {
+///     let at = Stamp::EPOCH + Duration::from_secs(second);
+///     let payload = format!("{second}").into();
+///     recent.push(Message { channel: Arc::clone(&channel), log_time: at, publish_time: at, sequence: 0, payload });
+/// }
+/// assert_eq!(recent.stats().messages, 3);
+/// assert_eq!(recent.stats().counters.evicted, 2);
+/// let known = recent.backfill(&Topics::All, "3.5".parse()?)?;
+/// assert_eq!(known.get(0).expect("one").payload, b"3");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Recent {
+    bounds: Bounds,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Mutex<Store>,
+    /// Rung for followers that wait.
+    came: Condvar,
+}
+
+/// What a [`Recent`] holds, and what it has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecentStats {
+    /// Messages that can be read.
+    pub messages: u64,
+    /// Bytes that are held, with everything that they keep alive.
+    pub bytes: u64,
+    /// Of the messages that were let go, those that were not too old: they went for the bytes, or for the count.
+    pub crowded_out: u64,
+    /// What a window counts, too.
+    pub counters: Counters,
+}
+
+/// A clock that is set back by less than this is waited for.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+impl Default for Recent {
+    /// Five minutes, and 600 MB.
+    fn default() -> Self {
+        Recent::new(Bounds::age(Duration::from_mins(5)).and_bytes(600_000_000))
+    }
+}
+
+impl Recent {
+    /// Holds nothing yet.
+    pub fn new(bounds: Bounds) -> Self {
+        let bounds = match bounds.restart_after() {
+            Some(_) => bounds,
+            None => bounds.and_restart_after(RESTART_AFTER),
+        };
+        Recent {
+            bounds,
+            shared: Arc::new(Shared {
+                store: Mutex::default(),
+                came: Condvar::new(),
+            }),
+        }
+    }
+
+    /// How much is kept.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Takes in a message whose payload is all that it keeps alive.
+    pub fn push(&self, message: Message) {
+        let bytes = message.payload.len() as u64;
+        self.push_weighed(message, bytes);
+    }
+
+    /// Takes in a message that keeps so many bytes alive: its payload may be a part of a larger buffer.
+    pub fn push_weighed(&self, message: Message, bytes: u64) {
+        let mut gone = Gone::default();
+        let mut store = self.lock();
+        store.push(message, bytes, self.bounds, &mut gone);
+        let has_waiting = store.waiting > 0;
+        drop(store);
+        if has_waiting {
+            self.shared.came.notify_all();
+        }
+        // Large payloads are freed with no lock held.
+        drop(gone);
+    }
+
+    /// Lists a topic that may have no message yet.
+    pub fn add_channel(&self, channel: &Arc<Channel>) {
+        let mut gone = Gone::default();
+        let mut store = self.lock();
+        if let Some(lane) = store.lane_of(&channel.topic) {
+            store.meet(lane, channel);
+            store.fit(self.bounds, &mut gone);
+        }
+        drop(store);
+        drop(gone);
+    }
+
+    /// Says that something was wrong; [`Summary::problems`] lists it.
+    pub fn tell(&self, problem: Problem) {
+        self.lock().tell(problem);
+    }
+
+    /// Says whether the robot is there; [`Summary::recent`] repeats it.
+    pub fn set_connected(&self, is_connected: bool) {
+        self.lock().set_connected(is_connected);
+    }
+
+    /// Whether the robot is there, as far as anyone said.
+    pub fn is_connected(&self) -> bool {
+        self.lock().is_connected
+    }
+
+    /// Says that nothing comes any more. Followers are handed out what is held, and then told why it ended.
+    pub fn close(&self, end: FollowEnd) {
+        self.lock().end.get_or_insert(end);
+        self.shared.came.notify_all();
+    }
+
+    /// What is held, and what has been done.
+    pub fn stats(&self) -> RecentStats {
+        self.lock().stats
+    }
+
+    /// Messages that were let go, by topic.
+    pub fn evicted_by_topic(&self) -> BTreeMap<String, u64> {
+        self.lock().evicted_by_topic()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.shared.lock()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something comes, or the deadline.
+    fn wait<'a>(
+        &self,
+        mut store: MutexGuard<'a, Store>,
+        deadline: Instant,
+    ) -> MutexGuard<'a, Store> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        store.waiting += 1;
+        let (mut store, _) = self
+            .came
+            .wait_timeout(store, patience)
+            .unwrap_or_else(PoisonError::into_inner);
+        store.waiting -= 1;
+        store
+    }
+}
+
+impl Source for Recent {
+    fn summary(&self) -> Arc<Summary> {
+        self.lock().summary(self.bounds)
+    }
+
+    /// Each batch holds what there is when it is asked for, up to the query's end.
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        let (own, query) = (self.clone(), query.clone());
+        let mut at = (query.range.start, 0);
+        Ok(Box::new(std::iter::from_fn(move || {
+            let (batch, next) = own.lock().batch(&query, at)?;
+            at = next;
+            Some(Ok(batch))
+        })))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        Ok(self.lock().backfill(topics, at))
+    }
+
+    /// It grows until it is [closed](Recent::close).
+    fn growth(&self) -> Growth {
+        if self.lock().end.is_some() {
+            Growth::Finished
+        } else {
+            Growth::Growing
+        }
+    }
+
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Ok(Box::new(Follower::new(&self.shared, query)))
+    }
+}

@@ -1,0 +1,504 @@
+//! What a [`Recent`](super::Recent) holds, behind its lock.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use asof_core::{
+    Batch, Channel, ChannelSummary, FollowEnd, Message, Problem, ProblemKind, Query, RecentSummary,
+    Row, Stamp, Summary, TimeRange, Topics,
+};
+use bytes::Bytes;
+
+use super::RecentStats;
+use crate::Bounds;
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    lanes: Vec<Lane>,
+    by_topic: BTreeMap<String, usize>,
+    /// The lanes of all messages that are held, in order: each lane's messages are in the same order.
+    log: VecDeque<u32>,
+    /// The place of the next message.
+    pub next: u64,
+    pub newest: Option<Stamp>,
+    pub stats: RecentStats,
+    pub is_connected: bool,
+    /// Why nothing comes any more.
+    pub end: Option<FollowEnd>,
+    /// Followers that wait.
+    pub waiting: usize,
+    problems: Vec<Problem>,
+    /// How often the clock was set back.
+    epoch: u64,
+    /// Counts what the summary shows beside the messages: channels, problems, the connection.
+    changes: u64,
+    /// What the summary was, at a place and a number of changes.
+    summary: Option<((u64, u64), Arc<Summary>)>,
+}
+
+/// The messages of one topic.
+#[derive(Debug, Default)]
+struct Lane {
+    entries: VecDeque<Entry>,
+    /// The last message that was let go.
+    carried: Option<Entry>,
+    channels: Vec<Arc<Channel>>,
+    /// Messages that were let go: the number of the first entry that is held.
+    evicted: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    order: u64,
+    /// What it keeps alive.
+    bytes: u64,
+    message: Message,
+}
+
+/// How far a follower has come.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    /// For each lane, the number of the next message; lanes that came since start with their first.
+    places: Vec<u64>,
+    epoch: u64,
+}
+
+/// What was let go, to be freed without the lock.
+pub(super) type Gone = Vec<Box<dyn Send>>;
+
+/// What an entry takes beside its payload: itself, its line in the log, and the slack of both.
+const ENTRY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 40;
+/// What a topic takes beside its name.
+const LANE_OVERHEAD: u64 = size_of::<Lane>() as u64 + 64;
+/// More topics than any robot has.
+const MOST_TOPICS: usize = 10_000;
+/// A topic's types; more than one is a mistake, and an endless number of them an attack.
+const MOST_CHANNELS: usize = 8;
+const MOST_PROBLEMS: usize = 100;
+/// Messages of one batch, and about how many bytes.
+const BATCH_MESSAGES: usize = 1024;
+const BATCH_BYTES: u64 = 4 << 20;
+
+impl Store {
+    pub fn push(&mut self, mut message: Message, bytes: u64, bounds: Bounds, gone: &mut Gone) {
+        let Some(lane) = self.lane_of(&message.channel.topic) else {
+            self.stats.counters.refused += 1;
+            self.changes += 1;
+            return;
+        };
+        if let Some(newest) = self.newest {
+            let back = newest.since(message.log_time);
+            let jump = bounds.restart_after().unwrap_or_default().as_nanos();
+            if back > 0 && u128::from(back.unsigned_abs()) > jump {
+                self.start_over(back, gone);
+            } else if back >= 0 {
+                message.log_time = newest.plus_nanos(1);
+                self.stats.counters.late += 1;
+            }
+        }
+        self.newest = Some(message.log_time);
+        message.channel = self.meet(lane, &message.channel);
+        let entry = Entry {
+            order: self.next,
+            bytes: bytes.max(message.payload.len() as u64) + ENTRY_OVERHEAD,
+            message,
+        };
+        self.next += 1;
+        self.stats.messages += 1;
+        self.stats.counters.inserted += 1;
+        self.stats.bytes += entry.bytes;
+        self.lanes[lane].entries.push_back(entry);
+        self.log.push_back(lane as u32);
+        self.fit(bounds, gone);
+    }
+
+    /// Lets go of what is too old or too much. The newest message stays in any case.
+    pub fn fit(&mut self, bounds: Bounds, gone: &mut Gone) {
+        let most = bounds.max_count().unwrap_or(usize::MAX);
+        let most_bytes = bounds.max_bytes().unwrap_or(u64::MAX);
+        while self.log.len() > 1 {
+            let is_old = match (self.oldest(), self.newest, bounds.max_age()) {
+                (Some(oldest), Some(newest), Some(age)) => newest.duration_since(oldest) > age,
+                _ => false,
+            };
+            let is_much = self.stats.bytes > most_bytes || self.log.len() > most;
+            if !is_old && !is_much {
+                return;
+            }
+            if !is_old {
+                self.stats.crowded_out += 1;
+            }
+            self.let_go(gone);
+        }
+    }
+
+    fn let_go(&mut self, gone: &mut Gone) {
+        let Some(lane) = self.log.pop_front() else {
+            return;
+        };
+        let lane = &mut self.lanes[lane as usize];
+        let Some(entry) = lane.entries.pop_front() else {
+            return;
+        };
+        lane.evicted += 1;
+        self.stats.messages -= 1;
+        self.stats.counters.evicted += 1;
+        // It takes the place of the one that was carried until now, and is still paid for.
+        if let Some(before) = lane.carried.replace(entry) {
+            self.stats.bytes -= before.bytes;
+            gone.push(Box::new(before));
+        }
+    }
+
+    /// The clock was set back: what has been received so far belongs to another time.
+    fn start_over(&mut self, back: i64, gone: &mut Gone) {
+        while !self.log.is_empty() {
+            self.let_go(gone);
+        }
+        for lane in &mut self.lanes {
+            if let Some(carried) = lane.carried.take() {
+                self.stats.bytes -= carried.bytes;
+                gone.push(Box::new(carried));
+            }
+        }
+        self.epoch += 1;
+        self.stats.counters.restarts += 1;
+        let seconds = back as f64 * 1e-9;
+        let text =
+            format!("the clock was set back by {seconds:.1} s; what was received before is gone");
+        self.tell(Problem::whole(ProblemKind::BadTime, text));
+    }
+
+    pub fn tell(&mut self, problem: Problem) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(problem);
+            self.changes += 1;
+        }
+    }
+
+    pub fn set_connected(&mut self, is_connected: bool) {
+        if self.is_connected != is_connected {
+            self.is_connected = is_connected;
+            self.changes += 1;
+        }
+    }
+
+    pub fn lane_of(&mut self, topic: &str) -> Option<usize> {
+        if let Some(&lane) = self.by_topic.get(topic) {
+            return Some(lane);
+        }
+        if self.lanes.len() >= MOST_TOPICS {
+            return None;
+        }
+        let lane = self.lanes.len();
+        self.lanes.push(Lane::default());
+        self.by_topic.insert(topic.to_owned(), lane);
+        self.stats.bytes += topic.len() as u64 + LANE_OVERHEAD;
+        Some(lane)
+    }
+
+    /// The channel as it is kept. One whose schema has come since takes the place of the one without.
+    pub fn meet(&mut self, lane: usize, channel: &Arc<Channel>) -> Arc<Channel> {
+        let lane = &mut self.lanes[lane];
+        let same = |known: &&Arc<Channel>| Arc::ptr_eq(known, channel) || **known == *channel;
+        if let Some(known) = lane.channels.iter().find(same) {
+            return Arc::clone(known);
+        }
+        self.changes += 1;
+        self.stats.bytes += weight_of(channel);
+        let bare = |known: &Arc<Channel>| {
+            known.type_name() == channel.type_name()
+                && known.message_encoding == channel.message_encoding
+                && !has_schema(known)
+        };
+        if has_schema(channel)
+            && let Some(at) = lane.channels.iter().position(bare)
+        {
+            let old = std::mem::replace(&mut lane.channels[at], Arc::clone(channel));
+            self.stats.bytes -= weight_of(&old);
+            for entry in lane.entries.iter_mut().chain(&mut lane.carried) {
+                if Arc::ptr_eq(&entry.message.channel, &old) {
+                    entry.message.channel = Arc::clone(channel);
+                }
+            }
+            return Arc::clone(channel);
+        }
+        if lane.channels.len() >= MOST_CHANNELS {
+            self.stats.bytes -= weight_of(&lane.channels.remove(0));
+        }
+        lane.channels.push(Arc::clone(channel));
+        Arc::clone(channel)
+    }
+
+    pub fn evicted_by_topic(&self) -> BTreeMap<String, u64> {
+        let lanes = self.by_topic.iter();
+        lanes
+            .map(|(topic, &lane)| (topic.clone(), self.lanes[lane].evicted))
+            .filter(|(_, evicted)| *evicted > 0)
+            .collect()
+    }
+
+    fn oldest(&self) -> Option<Stamp> {
+        let lane = &self.lanes[*self.log.front()? as usize];
+        Some(lane.entries.front()?.message.log_time)
+    }
+
+    fn range(&self) -> TimeRange {
+        match (self.oldest(), self.newest) {
+            (Some(oldest), Some(newest)) => TimeRange::new(oldest, newest),
+            _ => TimeRange::EMPTY,
+        }
+    }
+
+    pub fn summary(&mut self, bounds: Bounds) -> Arc<Summary> {
+        let key = (self.next, self.changes);
+        if let Some((known, summary)) = &self.summary
+            && *known == key
+        {
+            return Arc::clone(summary);
+        }
+        let lanes = self.by_topic.values().map(|&lane| &self.lanes[lane]);
+        let channels = lanes.flat_map(|lane| {
+            let last = lane.channels.len().saturating_sub(1);
+            lane.channels.iter().enumerate().map(move |(at, channel)| {
+                // Those of several types on one topic are counted with the last.
+                let messages = if at == last { lane.entries.len() } else { 0 };
+                ChannelSummary {
+                    channel: Arc::clone(channel),
+                    messages: Some(messages as u64),
+                }
+            })
+        });
+        let recent = RecentSummary {
+            age: bounds.max_age(),
+            budget: bounds.max_bytes(),
+            bytes: self.stats.bytes,
+            evicted: self.stats.counters.evicted,
+            crowded_out: self.stats.crowded_out,
+            refused: self.stats.counters.refused,
+            evicted_by_topic: self.evicted_by_topic(),
+            is_connected: self.is_connected,
+        };
+        let summary = Arc::new(Summary {
+            size: self.stats.bytes,
+            range: self.range(),
+            messages: Some(self.stats.messages),
+            channels: channels.collect(),
+            problems: self.problems.clone(),
+            recent: Some(recent),
+            ..Summary::empty("live")
+        });
+        self.summary = Some((key, Arc::clone(&summary)));
+        summary
+    }
+
+    pub fn backfill(&self, topics: &Topics, at: Stamp) -> Batch {
+        let mut batch = Builder::default();
+        for lane in self.wanted(topics) {
+            if let Some(entry) = self.lanes[lane].as_of(at) {
+                batch.add(entry);
+            }
+        }
+        batch.finish()
+    }
+
+    fn wanted(&self, topics: &Topics) -> Vec<usize> {
+        match topics {
+            Topics::All => (0..self.lanes.len()).collect(),
+            Topics::Named(names) => {
+                let mut lanes: Vec<usize> = names
+                    .iter()
+                    .filter_map(|name| self.by_topic.get(name).copied())
+                    .collect();
+                lanes.sort_unstable();
+                lanes.dedup();
+                lanes
+            }
+        }
+    }
+
+    /// The next messages from a time and a place on, and where to go on after them.
+    pub fn batch(&self, query: &Query, from: (Stamp, u64)) -> Option<(Batch, (Stamp, u64))> {
+        let mut heads = Heads::default();
+        for lane in self.wanted(&query.topics) {
+            let entries = &self.lanes[lane].entries;
+            heads.add(
+                self,
+                lane,
+                entries.partition_point(|entry| entry.key() < from),
+            );
+        }
+        let mut batch = Builder::default();
+        let mut last = None;
+        while let Some((lane, at)) = heads.next_before(query.range.end) {
+            let entry = &self.lanes[lane].entries[at];
+            batch.add(entry);
+            last = Some(entry.key());
+            heads.add(self, lane, at + 1);
+            if batch.is_full() {
+                break;
+            }
+        }
+        let (time, order) = last?;
+        Some((batch.finish(), (time, order + 1)))
+    }
+
+    /// The place right before the first message at or after `start`.
+    pub fn cursor(&self, start: Stamp) -> Cursor {
+        let place = |lane: &Lane| {
+            let entries = &lane.entries;
+            let before = entries.partition_point(|entry| entry.message.log_time < start);
+            lane.evicted + before as u64
+        };
+        Cursor {
+            places: self.lanes.iter().map(place).collect(),
+            epoch: self.epoch,
+        }
+    }
+
+    /// Whether the clock was set back since this was last asked.
+    pub fn has_restarted(&self, cursor: &mut Cursor) -> bool {
+        std::mem::replace(&mut cursor.epoch, self.epoch) != self.epoch
+    }
+
+    /// The messages that a follower has not seen, as many as make a batch; what it came too late for is counted.
+    pub fn advance(
+        &self,
+        query: &Query,
+        cursor: &mut Cursor,
+        missed: &mut BTreeMap<String, u64>,
+    ) -> Option<Batch> {
+        cursor.places.resize(self.lanes.len(), 0);
+        let mut heads = Heads::default();
+        for lane in self.wanted(&query.topics) {
+            let (held, place) = (&self.lanes[lane], &mut cursor.places[lane]);
+            if *place < held.evicted {
+                *missed.entry(held.topic().to_owned()).or_default() += held.evicted - *place;
+                *place = held.evicted;
+            }
+            let mut at = (*place - held.evicted) as usize;
+            // After a restart, messages may lie before the range again.
+            while let Some(entry) = held.entries.get(at)
+                && entry.message.log_time < query.range.start
+            {
+                at += 1;
+            }
+            heads.add(self, lane, at);
+        }
+        let mut batch = Builder::default();
+        while let Some((lane, at)) = heads.next_before(query.range.end) {
+            let held = &self.lanes[lane];
+            batch.add(&held.entries[at]);
+            cursor.places[lane] = held.evicted + at as u64 + 1;
+            heads.add(self, lane, at + 1);
+            if batch.is_full() {
+                break;
+            }
+        }
+        (!batch.rows.is_empty()).then(|| batch.finish())
+    }
+}
+
+/// The next message of each lane, earliest first.
+#[derive(Default)]
+struct Heads(BinaryHeap<Reverse<Head>>);
+
+/// When a message came and its place, its lane, and where it is there.
+type Head = ((Stamp, u64), usize, usize);
+
+impl Heads {
+    fn add(&mut self, store: &Store, lane: usize, at: usize) {
+        if let Some(entry) = store.lanes[lane].entries.get(at) {
+            self.0.push(Reverse((entry.key(), lane, at)));
+        }
+    }
+
+    fn next_before(&mut self, end: Stamp) -> Option<(usize, usize)> {
+        let Reverse(((time, _), lane, at)) = self.0.pop()?;
+        (time <= end).then_some((lane, at))
+    }
+}
+
+impl Lane {
+    fn topic(&self) -> &str {
+        self.channels.last().map_or("", |channel| &channel.topic)
+    }
+
+    fn as_of(&self, at: Stamp) -> Option<&Entry> {
+        let later = self
+            .entries
+            .partition_point(|entry| entry.message.log_time <= at);
+        match later.checked_sub(1) {
+            Some(last) => self.entries.get(last),
+            None => self
+                .carried
+                .as_ref()
+                .filter(|entry| entry.message.log_time <= at),
+        }
+    }
+}
+
+impl Entry {
+    fn key(&self) -> (Stamp, u64) {
+        (self.message.log_time, self.order)
+    }
+}
+
+fn has_schema(channel: &Channel) -> bool {
+    let schema = channel.schema.as_ref();
+    schema.is_some_and(|schema| !schema.data.is_empty())
+}
+
+/// What a channel keeps alive.
+fn weight_of(channel: &Channel) -> u64 {
+    let schema = channel.schema.as_ref().map_or(0, |schema| {
+        schema.data.len() + schema.name.len() + schema.encoding.len()
+    });
+    let pairs = channel.metadata.iter();
+    let metadata: usize = pairs.map(|(key, value)| key.len() + value.len() + 64).sum();
+    let names = channel.topic.len() + channel.message_encoding.len();
+    (size_of::<Channel>() + schema + metadata + names) as u64
+}
+
+#[derive(Default)]
+struct Builder {
+    channels: Vec<Arc<Channel>>,
+    buffers: Vec<Bytes>,
+    rows: Vec<Row>,
+    bytes: u64,
+}
+
+impl Builder {
+    fn add(&mut self, entry: &Entry) {
+        let message = &entry.message;
+        let known = self
+            .channels
+            .iter()
+            .position(|known| Arc::ptr_eq(known, &message.channel));
+        let channel = known.unwrap_or_else(|| {
+            self.channels.push(Arc::clone(&message.channel));
+            self.channels.len() - 1
+        });
+        self.bytes += message.payload.len() as u64;
+        self.rows.push(Row {
+            log_time: message.log_time,
+            publish_time: message.publish_time,
+            order: entry.order,
+            offset: 0,
+            len: message.payload.len() as u64,
+            sequence: message.sequence,
+            channel: channel as u32,
+            buffer: self.buffers.len() as u32,
+        });
+        self.buffers.push(message.payload.clone());
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES
+    }
+
+    fn finish(self) -> Batch {
+        Batch::new(self.channels.into(), self.buffers, self.rows)
+    }
+}

@@ -1,0 +1,212 @@
+//! Windows of different types, joined in one call.
+
+use std::sync::Arc;
+
+use super::shared::SharedStats;
+use super::tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf};
+use super::{
+    ApproximateEpsilonTime, ApproximateTime, ExactTime, LatestTime, Overflow, SharedSynchronizer,
+    Stamped, Synchronizer,
+};
+use crate::{Connection, Entry, Window};
+
+/// Calls `callback` with every set of messages that belong together: one of each window, two to nine of them.
+///
+/// The windows may be of different types. `policy` is the synchronizer, or a closure that makes one for a number of
+/// topics. What the windows take in from now on is joined, until the returned handle is dropped. The callback is called
+/// on a thread that inserts, outside of every lock; while it is busy, sets wait as for a [`SharedSynchronizer`].
+///
+/// ```
+/// use asof_window::sync::{ApproximateTime, synchronize};
+/// use asof_window::{Bounds, Window};
+/// use std::sync::mpsc;
+///
+/// struct Image(u32);
+/// let camera: Window<Image> = Window::new(Bounds::count(30));
+/// let imu: Window<f64> = Window::new(Bounds::count(200));
+/// let (sender, pairs) = mpsc::channel();
+///
+/// let joined = synchronize((&camera, &imu), ApproximateTime::new(2, 10), move |image, imu| {
+///     let _ = sender.send((image.0, *imu, image.stamp.since(imu.stamp)));
+/// });
+/// camera.insert(100.into(), Image(1));
+/// imu.insert(101.into(), 0.5);
+/// camera.insert(200.into(), Image(2));
+/// assert_eq!(pairs.try_iter().collect::<Vec<_>>(), [(1, 0.5, -1)]);
+/// drop(joined);
+/// ```
+#[must_use = "the windows are joined until this is dropped"]
+pub fn synchronize<W, P, F>(windows: W, policy: P, callback: F) -> Synchronized
+where
+    W: Windows<F>,
+    P: Policy<W::One>,
+    P::Synchronizer: Send + 'static,
+{
+    windows.join(policy.for_topics(W::One::TOPICS), callback)
+}
+
+/// Windows that are being joined. Dropping it ends that.
+#[must_use = "the windows are joined until this is dropped"]
+pub struct Synchronized {
+    connections: Vec<Connection>,
+    shared: Box<dyn Shared>,
+}
+
+impl Synchronized {
+    /// What became of the sets so far.
+    pub fn stats(&self) -> SharedStats {
+        self.shared.stats()
+    }
+
+    /// How many sets may wait while the callback is busy (at least one), and which go when there are more.
+    pub fn set_outbox(&self, sets: usize, overflow: Overflow) {
+        self.shared.set_outbox(sets, overflow);
+    }
+
+    /// Goes on joining for as long as the windows live.
+    pub fn detach(self) {
+        self.connections.into_iter().for_each(Connection::detach);
+    }
+}
+
+/// A synchronizer whose messages are nobody else's business.
+trait Shared: Send + Sync {
+    fn stats(&self) -> SharedStats;
+    fn set_outbox(&self, sets: usize, overflow: Overflow);
+}
+
+impl<V: Send, S: Synchronizer<V> + Send> Shared for SharedSynchronizer<V, S> {
+    fn stats(&self) -> SharedStats {
+        SharedSynchronizer::stats(self)
+    }
+
+    fn set_outbox(&self, sets: usize, overflow: Overflow) {
+        SharedSynchronizer::set_outbox(self, sets, overflow);
+    }
+}
+
+/// How [`synchronize`] finds out which messages belong together: a synchronizer, or a closure that makes one for a
+/// number of topics. A synchronizer is taken with its settings, for as many topics as there are windows.
+pub trait Policy<V> {
+    /// What does the work.
+    type Synchronizer: Synchronizer<V>;
+
+    /// A synchronizer of `topics` topics.
+    fn for_topics(self, topics: usize) -> Self::Synchronizer;
+}
+
+impl<V, S: Synchronizer<V>, F: FnOnce(usize) -> S> Policy<V> for F {
+    type Synchronizer = S;
+
+    fn for_topics(self, topics: usize) -> S {
+        self(topics)
+    }
+}
+
+macro_rules! policy {
+    ($($name:ident $(: $bound:ident)?),+) => {
+        $(
+            impl<V $(: $bound)?> Policy<V> for $name<V> {
+                type Synchronizer = Self;
+
+                fn for_topics(self, topics: usize) -> Self {
+                    if self.topics() == topics {
+                        self
+                    } else {
+                        self.with_topics(topics)
+                    }
+                }
+            }
+        )+
+    };
+}
+
+policy!(ApproximateTime, ApproximateEpsilonTime, ExactTime, LatestTime: Clone);
+
+/// Something with a window in it, as the windows that asof-live fills.
+pub trait WindowLike {
+    /// What the window holds.
+    type Value: Send + Sync + 'static;
+
+    /// The window.
+    fn window(&self) -> &Window<Self::Value>;
+}
+
+impl<T: Send + Sync + 'static> WindowLike for Window<T> {
+    type Value = T;
+
+    fn window(&self) -> &Window<T> {
+        self
+    }
+}
+
+/// Two to nine windows, as a tuple, that a callback `F` can be called with messages of.
+pub trait Windows<F> {
+    /// A message of one of them.
+    type One: OneOf;
+
+    /// Feeds `synchronizer` from the windows.
+    fn join<S>(self, synchronizer: S, callback: F) -> Synchronized
+    where
+        S: Synchronizer<Self::One> + Send + 'static;
+}
+
+/// Feeds one topic from one window.
+fn follow<T, V, S>(
+    shared: &SharedSynchronizer<V, S>,
+    topic: usize,
+    window: &Window<T>,
+    wrap: fn(Arc<T>) -> V,
+) -> Connection
+where
+    T: Send + Sync + 'static,
+    V: Send + 'static,
+    S: Synchronizer<V> + Send + 'static,
+{
+    let shared = shared.clone();
+    window.on_insert(move |entry| {
+        shared.add(topic, entry.stamp, wrap(Arc::clone(&entry.value)));
+    })
+}
+
+fn entry<T>(message: Stamped<Arc<T>>) -> Entry<T> {
+    Entry::new(message.stamp, message.value)
+}
+
+macro_rules! windows {
+    ($one_of:ident, $($type:ident $value:ident $index:tt),+) => {
+        impl<$($type: WindowLike,)+ Call> Windows<Call> for ($(&$type,)+)
+        where
+            Call: Fn($(Entry<$type::Value>),+) + Send + Sync + 'static,
+        {
+            type One = $one_of<$(Arc<$type::Value>),+>;
+
+            fn join<S>(self, synchronizer: S, callback: Call) -> Synchronized
+            where
+                S: Synchronizer<Self::One> + Send + 'static,
+            {
+                let shared = SharedSynchronizer::sets(synchronizer, move |set| {
+                    if let Some(($($value,)+)) = Self::One::tuple(set) {
+                        callback($(entry($value)),+);
+                    }
+                });
+                let connections = vec![
+                    $(follow(&shared, $index, self.$index.window(), $one_of::$type)),+
+                ];
+                Synchronized {
+                    connections,
+                    shared: Box::new(shared),
+                }
+            }
+        }
+    };
+}
+
+windows!(Of2, A a 0, B b 1);
+windows!(Of3, A a 0, B b 1, C c 2);
+windows!(Of4, A a 0, B b 1, C c 2, D d 3);
+windows!(Of5, A a 0, B b 1, C c 2, D d 3, E e 4);
+windows!(Of6, A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
+windows!(Of7, A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6);
+windows!(Of8, A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7);
+windows!(Of9, A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7, I i 8);

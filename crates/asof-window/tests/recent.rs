@@ -1,0 +1,333 @@
+//! The store of recent messages keeps what it promises.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use asof_core::testing::{assert_growing, assert_source};
+use asof_core::{
+    Batch, Channel, Follow, FollowEnd, Followed, Growth, Message, Query, Schema, Source, Stamp,
+    TimeRange, Topics,
+};
+use asof_window::{Bounds, Recent};
+
+fn channel(topic: &str, schema: &str) -> Arc<Channel> {
+    let schema = Schema {
+        name: "pkg/msg/Type".to_owned(),
+        encoding: "ros2msg".to_owned(),
+        data: schema.to_owned().into(),
+    };
+    Arc::new(Channel {
+        topic: topic.to_owned(),
+        message_encoding: "cdr".to_owned(),
+        schema: Some(Arc::new(schema)),
+        ..Channel::default()
+    })
+}
+
+fn message(channel: &Arc<Channel>, at: i64, payload: &str) -> Message {
+    Message {
+        channel: Arc::clone(channel),
+        log_time: at.into(),
+        publish_time: at.into(),
+        sequence: 0,
+        payload: payload.to_owned().into(),
+    }
+}
+
+fn of_age(nanos: u64) -> Recent {
+    Recent::new(Bounds::age(Duration::from_nanos(nanos)))
+}
+
+fn texts(batch: &Batch) -> Vec<(i64, String)> {
+    let text = |payload: &[u8]| String::from_utf8_lossy(payload).into_owned();
+    batch
+        .iter()
+        .map(|one| (one.log_time.nanos(), text(one.payload)))
+        .collect()
+}
+
+fn all(recent: &Recent, query: &Query) -> Vec<(i64, String)> {
+    let batches = recent.read(query).expect("readable");
+    batches
+        .flat_map(|batch| texts(&batch.expect("a batch")))
+        .collect()
+}
+
+/// What a follower hands out without waiting.
+fn now(follower: &mut dyn Follow) -> Vec<(i64, String)> {
+    let mut came = Vec::new();
+    while let Followed::Batch(batch) = follower.next(Instant::now()).expect("follows") {
+        came.extend(texts(&batch));
+    }
+    came
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
+#[test]
+fn it_keeps_the_contract_of_a_source() {
+    let recent = of_age(500);
+    assert_source(&recent, "empty");
+    let channels = ["/a", "/b", "/c"].map(|topic| channel(topic, "x"));
+    for at in 0..3000 {
+        recent.push(message(&channels[at % 3], at as i64, &at.to_string()));
+    }
+    assert_source(&recent, "filled, and most of it gone");
+    let mut at = 5000;
+    assert_growing(&recent, "growing", &mut || {
+        let mut grown = Vec::new();
+        for _ in 0..7 {
+            at += 1;
+            let one = message(&channels[at as usize % 3], at, &at.to_string());
+            recent.push(one.clone());
+            grown.push(one);
+        }
+        grown
+    });
+    recent.close(FollowEnd::Closed);
+    assert_eq!(recent.growth(), Growth::Finished);
+}
+
+#[test]
+fn what_is_too_old_leaves_across_all_topics_and_is_counted() {
+    let recent = of_age(10);
+    let (a, b) = (channel("/a", "x"), channel("/b", "x"));
+    for at in 0..20 {
+        let channel = if at % 2 == 0 { &a } else { &b };
+        recent.push(message(channel, at, &at.to_string()));
+    }
+    let held = all(&recent, &Query::all());
+    let times: Vec<i64> = held.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times, (9..20).collect::<Vec<_>>());
+    assert_eq!(recent.stats().counters.evicted, 9);
+    let summary = recent.summary();
+    assert_eq!(summary.range, TimeRange::new(9.into(), 19.into()));
+    let evicted = BTreeMap::from([("/a".to_owned(), 5), ("/b".to_owned(), 4)]);
+    assert_eq!(recent.evicted_by_topic(), evicted);
+    let told = summary.recent.as_ref().expect("it is recent");
+    assert_eq!(told.evicted_by_topic, evicted);
+}
+
+#[test]
+fn bytes_are_bounded_and_what_they_pushed_out_is_counted() {
+    let recent = Recent::new(Bounds::bytes(10_000));
+    let a = channel("/a", "x");
+    for at in 0..100 {
+        recent.push(message(&a, at, &"x".repeat(1000)));
+    }
+    let stats = recent.stats();
+    assert!(stats.bytes <= 10_000, "{stats:?}");
+    assert!(stats.messages >= 6, "{stats:?}");
+    assert_eq!(stats.crowded_out, 100 - stats.messages);
+}
+
+#[test]
+fn the_count_is_bounded_too() {
+    let recent = Recent::new(Bounds::count(10));
+    let a = channel("/a", "x");
+    for at in 0..100 {
+        recent.push(message(&a, at, ""));
+    }
+    assert_eq!(recent.stats().messages, 10);
+    assert_eq!(recent.stats().crowded_out, 90);
+}
+
+#[test]
+fn names_schemas_and_pinned_buffers_count_as_bytes() {
+    let recent = Recent::new(Bounds::bytes(1 << 20));
+    recent.push_weighed(message(&channel("/a", "x"), 0, "small"), 65_536);
+    assert!(recent.stats().bytes >= 65_536);
+    let before = recent.stats().bytes;
+    recent.add_channel(&channel(&"/long".repeat(1000), &"schema".repeat(1000)));
+    assert!(recent.stats().bytes >= before + 5_000 + 6_000);
+}
+
+#[test]
+fn the_last_message_of_a_topic_is_known_after_it_has_left() {
+    let recent = of_age(10);
+    let (map, odom) = (channel("/map", "x"), channel("/odom", "x"));
+    recent.push(message(&map, 0, "the map"));
+    for at in 1..100 {
+        recent.push(message(&odom, at, ""));
+    }
+    let known = recent.backfill(&Topics::named(["/map"]), 99.into());
+    assert_eq!(texts(&known.expect("readable")), [(0, "the map".into())]);
+    assert!(all(&recent, &Query::topics(["/map"])).is_empty());
+    let before = recent.backfill(&Topics::named(["/odom"]), 50.into());
+    assert!(before.expect("readable").is_empty(), "it has left");
+}
+
+#[test]
+fn times_rise_even_where_the_clock_does_not() {
+    let recent = of_age(1000);
+    let a = channel("/a", "x");
+    for (at, name) in [(5, "a"), (5, "b"), (3, "c"), (9, "d")] {
+        recent.push(message(&a, at, name));
+    }
+    let expected = [(5, "a"), (6, "b"), (7, "c"), (9, "d")].map(|(at, name)| (at, name.into()));
+    assert_eq!(all(&recent, &Query::all()), expected);
+    assert_eq!(recent.stats().counters.late, 2);
+}
+
+#[test]
+fn a_clock_that_is_set_back_starts_over_and_followers_are_told() {
+    let recent = of_age(u64::MAX);
+    let a = channel("/a", "x");
+    recent.push(message(&a, 10_000_000_000, "before"));
+    let mut follower = recent.follow(&Query::all()).expect("follows");
+    assert_eq!(now(&mut *follower).len(), 1);
+    recent.push(message(&a, 10_000_000_001, "unseen"));
+    recent.push(message(&a, 5, "after"));
+    assert_eq!(all(&recent, &Query::all()), [(5, "after".to_owned())]);
+    let told = &recent.summary().problems[0].message;
+    assert!(told.contains("set back by 10.0 s"), "{told}");
+    let first = follower.next(Instant::now()).expect("follows");
+    assert!(matches!(first, Followed::Restarted), "{first:?}");
+    assert_eq!(now(&mut *follower), [(5, "after".to_owned())]);
+    assert_eq!(follower.missed(), BTreeMap::from([("/a".to_owned(), 1)]));
+}
+
+#[test]
+fn a_schema_that_comes_later_is_given_to_what_came_before() {
+    let recent = of_age(1000);
+    let (bare, whole) = (channel("/a", ""), channel("/a", "int32 data"));
+    recent.push(message(&bare, 1, "first"));
+    recent.push(message(&whole, 2, "second"));
+    assert_eq!(recent.summary().channels.len(), 1);
+    let known = recent.backfill(&Topics::All, 1.into()).expect("readable");
+    assert_eq!(known.get(0).expect("one").channel, &whole);
+}
+
+#[test]
+fn a_reader_goes_on_with_what_comes_meanwhile() {
+    let recent = of_age(u64::MAX);
+    let a = channel("/a", "x");
+    let push = |range: std::ops::Range<i64>| {
+        for at in range {
+            recent.push(message(&a, at, ""));
+        }
+    };
+    push(0..2000);
+    let mut batches = recent.read(&Query::all()).expect("readable");
+    let first = batches.next().expect("one").expect("a batch").len();
+    push(2000..2500);
+    let rest: usize = batches.map(|batch| batch.expect("a batch").len()).sum();
+    assert_eq!(first + rest, 2500);
+}
+
+#[test]
+fn a_follower_that_is_too_slow_is_told_what_it_missed() {
+    let recent = of_age(100);
+    let (a, b) = (channel("/a", "x"), channel("/b", "x"));
+    recent.push(message(&a, 0, ""));
+    let mut follower = recent.follow(&Query::topics(["/a"])).expect("follows");
+    assert_eq!(now(&mut *follower).len(), 1);
+    for at in 1..=1000 {
+        let channel = if at % 2 == 0 { &a } else { &b };
+        recent.push(message(channel, at, ""));
+    }
+    let came = now(&mut *follower);
+    assert_eq!(came.len(), 51);
+    assert_eq!(follower.missed(), BTreeMap::from([("/a".to_owned(), 449)]));
+    assert!(follower.missed().is_empty(), "told once");
+}
+
+#[test]
+fn a_follower_sees_topics_that_appear_later_and_waits_for_them() {
+    let recent = of_age(u64::MAX);
+    let mut follower = recent.follow(&Query::topics(["/late"])).expect("follows");
+    let pushed = recent.clone();
+    let pushing = thread::spawn(move || {
+        pushed.push(message(&channel("/other", "x"), 1, "no"));
+        pushed.push(message(&channel("/late", "x"), 2, "yes"));
+    });
+    let came = follower.next(soon()).expect("follows");
+    pushing.join().expect("pushed");
+    let Followed::Batch(batch) = came else {
+        panic!("{came:?}");
+    };
+    assert_eq!(texts(&batch), [(2, "yes".to_owned())]);
+}
+
+#[test]
+fn a_range_ends_when_time_has_passed_it() {
+    let recent = of_age(u64::MAX);
+    let a = channel("/a", "x");
+    let query = Query::all().between(Stamp::from(10)..=Stamp::from(20));
+    let mut follower = recent.follow(&query).expect("follows");
+    for at in [5, 10, 20] {
+        recent.push(message(&a, at, ""));
+    }
+    assert_eq!(now(&mut *follower).len(), 2);
+    let waits = follower.next(Instant::now()).expect("follows");
+    assert!(matches!(waits, Followed::CaughtUp), "{waits:?}");
+    recent.push(message(&a, 21, ""));
+    for _ in 0..2 {
+        let end = follower.next(soon()).expect("follows");
+        assert!(matches!(end, Followed::End(FollowEnd::Complete)), "{end:?}");
+    }
+}
+
+#[test]
+fn closing_wakes_those_who_wait_after_what_is_held() {
+    let recent = of_age(u64::MAX);
+    recent.push(message(&channel("/a", "x"), 1, "last words"));
+    let mut follower = recent.follow(&Query::all()).expect("follows");
+    let closed = recent.clone();
+    let closing = thread::spawn(move || closed.close(FollowEnd::Lost("the robot left".into())));
+    let first = follower.next(soon()).expect("follows");
+    assert!(matches!(first, Followed::Batch(_)), "{first:?}");
+    let end = follower.next(soon()).expect("follows");
+    closing.join().expect("closed");
+    let Followed::End(FollowEnd::Lost(reason)) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(reason, "the robot left");
+}
+
+const MESSAGES: i64 = 20_000;
+
+#[test]
+fn followers_beside_a_writer_see_every_message_once_or_count_it() {
+    let recent = Recent::new(Bounds::count(500));
+    let followers: Vec<_> = (0..3)
+        .map(|_| recent.follow(&Query::topics(["/a"])).expect("follows"))
+        .collect();
+    let reading: Vec<_> = followers
+        .into_iter()
+        .map(|mut follower| {
+            thread::spawn(move || {
+                let (mut seen, mut missed, mut last) = (0u64, 0u64, -1);
+                loop {
+                    match follower.next(soon()).expect("follows") {
+                        Followed::Batch(batch) => {
+                            for one in batch.iter() {
+                                assert!(one.log_time.nanos() > last, "order");
+                                last = one.log_time.nanos();
+                                seen += 1;
+                            }
+                        }
+                        Followed::End(_) => break,
+                        other => panic!("{other:?}"),
+                    }
+                    missed += follower.missed().values().sum::<u64>();
+                }
+                missed += follower.missed().values().sum::<u64>();
+                seen + missed
+            })
+        })
+        .collect();
+    let (a, b) = (channel("/a", "x"), channel("/b", "x"));
+    for at in 0..MESSAGES {
+        recent.push(message(&a, 2 * at, ""));
+        recent.push(message(&b, 2 * at + 1, ""));
+    }
+    recent.close(FollowEnd::Closed);
+    for one in reading {
+        assert_eq!(one.join().expect("read"), MESSAGES as u64);
+    }
+}
