@@ -8,6 +8,7 @@ use crate::columns::Columns;
 use crate::layout::{Group, Node, Shape};
 use crate::model::Scalar;
 use crate::print::number_at;
+use crate::stamps::parts_of;
 
 impl Group {
     /// Whether two rows can be blended: their lists are of equal lengths, the same fields are there, and they
@@ -36,17 +37,12 @@ impl Group {
 
     /// The integer columns of a struct that is a time.
     fn time_parts(&self) -> Option<((Scalar, usize), (Scalar, usize))> {
-        let column = |names: &[&str]| {
-            let node = names.iter().find_map(|name| self.find(name))?;
-            match node.shape {
-                Shape::Scalar(Scalar::Float32 | Scalar::Float64, _) => None,
-                Shape::Scalar(scalar, column) => Some((scalar, column)),
-                _ => None,
-            }
-        };
         let is_whole = self.fields.len() == 2;
-        let seconds = column(&["sec", "seconds", "secs"])?;
-        let nanos = column(&["nanosec", "nsec", "nanos", "nsecs"])?;
+        let (seconds, nanos) = parts_of(|name| match self.find(name)?.shape {
+            Shape::Scalar(Scalar::Float32 | Scalar::Float64, _) => None,
+            Shape::Scalar(scalar, column) => Some((scalar, column)),
+            _ => None,
+        })?;
         is_whole.then_some((seconds, nanos))
     }
 

@@ -1,20 +1,20 @@
 //! One channel's messages, decoded.
 
+mod between;
+
 use std::io::Read;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use asof_core::{Channel, Stamp};
 
 use crate::columns::{Columns, Payload, Sizes};
 use crate::error::{PayloadError, SchemaError};
-use crate::layout::{Asked, Group, Node, Projection, Shape};
-use crate::model::Scalar;
-use crate::print::number_at;
-use crate::recycle::{buffer_of, room_for};
+use crate::layout::{Asked, Group, Node, Projection};
+use crate::recycle::room_for;
 use crate::schema::{flatbuffer, idl, jsonschema, proto, rosmsg};
+use crate::stamps::{STAMP_PATHS, StampColumns, times_array};
 use crate::wire::WireDecoder;
 use crate::wire::cdr::{CdrDecoder, Flavour};
 use crate::wire::flatbuffer::FlatbufferDecoder;
@@ -74,15 +74,6 @@ pub struct Decoder {
 
 /// A message with its times: logged, published.
 pub type Timed<'a> = (Stamp, Stamp, Payload<'a>);
-
-/// Where a message says when it was measured.
-#[derive(Debug, Clone)]
-struct StampColumns {
-    seconds: (Scalar, usize),
-    nanos: (Scalar, usize),
-    /// Columns of truth values that must all hold.
-    present: Vec<usize>,
-}
 
 /// Payloads beyond this are refused: Arrow counts the bytes of a batch's texts in 31 bits.
 const LARGEST_PAYLOAD: usize = 1 << 30;
@@ -311,6 +302,21 @@ impl Decoder {
         Ok(is_alike)
     }
 
+    /// When a message was measured, as it says itself; `None` where it does not.
+    ///
+    /// A decoder for the stamp alone is made with [`Projection::stamp`].
+    ///
+    /// # Errors
+    /// When the payload cannot be decoded.
+    pub fn stamp(&mut self, payload: &[u8]) -> Result<Option<Stamp>, PayloadError> {
+        let rows = self.rows();
+        self.push_row(payload, rows)?;
+        let stamp = self.stamp.as_ref();
+        let found = stamp.and_then(|stamp| stamp.at(&self.columns, rows));
+        self.wire.layout().truncate(&mut self.columns, rows);
+        Ok(found.map(Stamp::from_nanos))
+    }
+
     /// The names of the columns that a message is spread over in comma-separated values.
     pub fn csv_names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -329,8 +335,13 @@ impl Decoder {
         })
     }
 
+    /// The message's own fields.
+    pub(crate) fn root(&self) -> &Group {
+        &self.wire.layout().root
+    }
+
     /// Decodes one message, shows it, and forgets it.
-    fn with_row(
+    pub(crate) fn with_row(
         &mut self,
         payload: &[u8],
         show: impl FnOnce(&Group, &Columns, usize, &[usize]),
@@ -424,15 +435,17 @@ fn wire_decoder(
             };
             Ok(Box::new(decoder))
         }
+        (_, "") if !schema.name.is_empty() && schema.data.is_empty() => {
+            Err(SchemaError::NoDefinition {
+                name: schema.name.clone(),
+            })
+        }
         (message_encoding, schema_encoding) => Err(SchemaError::UnknownEncoding {
             message_encoding: message_encoding.to_owned(),
             schema_encoding: schema_encoding.to_owned(),
         }),
     }
 }
-
-/// Where stamps are looked for, in this order.
-const STAMP_PATHS: [&str; 3] = ["header.stamp", "stamp", "timestamp"];
 
 /// A projection that keeps the stamp, wherever it may be.
 fn with_stamp(projection: &Projection) -> Projection {
@@ -454,97 +467,13 @@ fn shown_fields(root: &Group, projection: &Projection) -> Vec<usize> {
         .collect()
 }
 
-impl StampColumns {
-    fn find(root: &Group) -> Option<Self> {
-        STAMP_PATHS.iter().find_map(|path| {
-            let stamp = root.find(path)?;
-            let Shape::Struct(group) = &stamp.shape else {
-                return None;
-            };
-            let mut present: Vec<usize> = stamp.presence.into_iter().collect();
-            let mut part = |names: &[&str]| {
-                let node = names.iter().find_map(|name| group.find(name))?;
-                present.extend(node.presence);
-                match &node.shape {
-                    Shape::Scalar(scalar @ (Scalar::Float32 | Scalar::Float64), _) => {
-                        let _ = scalar;
-                        None
-                    }
-                    Shape::Scalar(scalar, column) => Some((*scalar, *column)),
-                    _ => None,
-                }
-            };
-            let seconds = part(&["sec", "seconds", "secs"])?;
-            let nanos = part(&["nanosec", "nsec", "nanos", "nsecs"])?;
-            if let Some(header) = path.split_once('.').and_then(|(first, _)| root.find(first)) {
-                present.extend(header.presence);
-            }
-            Some(StampColumns {
-                seconds,
-                nanos,
-                present,
-            })
-        })
-    }
-
-    fn array(&self, columns: &Columns, rows: usize) -> ArrayRef {
-        let mut values = room_for::<u64>(rows);
-        let is_present = |row: usize| {
-            let mut columns = self.present.iter().map(|&column| columns.w1[column][row]);
-            columns.all(|byte| byte != 0)
-        };
-        // Seconds of ROS fit into 32 bits, so nothing can go beyond 64 with them: no row needs a check.
-        if let (
-            (Scalar::Int32 | Scalar::Uint32, seconds),
-            (Scalar::Int32 | Scalar::Uint32, nanos),
-        ) = (self.seconds, self.nanos)
-        {
-            let is_signed = self.seconds.0 == Scalar::Int32;
-            let pairs = columns.w4[seconds].iter().zip(&columns.w4[nanos]);
-            let mut largest = 0;
-            values.extend(pairs.map(|(&seconds, &nanos)| {
-                largest = largest.max(nanos);
-                let seconds = if is_signed {
-                    i64::from(seconds as i32)
-                } else {
-                    i64::from(seconds)
-                };
-                (seconds * SECOND + i64::from(nanos)) as u64
-            }));
-            if i64::from(largest) < SECOND && (0..rows).all(is_present) {
-                return times_array(values, None);
-            }
-            values.clear();
-        }
-        let mut good = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let seconds = number_at(columns, self.seconds.0, self.seconds.1, row);
-            let nanos = number_at(columns, self.nanos.0, self.nanos.1, row);
-            let stamp = seconds
-                .checked_mul(SECOND)
-                .and_then(|seconds| seconds.checked_add(nanos))
-                .filter(|_| (0..SECOND).contains(&nanos) && is_present(row));
-            good.push(stamp.is_some());
-            values.push(stamp.unwrap_or(0) as u64);
-        }
-        let is_whole = good.iter().all(|good| *good);
-        let nulls = (!is_whole).then(|| NullBuffer::new(BooleanBuffer::from(good)));
-        times_array(values, nulls)
-    }
-}
-
-const SECOND: i64 = 1_000_000_000;
-
-fn times_array(times: Vec<u64>, nulls: Option<NullBuffer>) -> ArrayRef {
-    let len = times.len();
-    let times = ScalarBuffer::new(buffer_of(times), 0, len);
-    Arc::new(TimestampNanosecondArray::new(times, nulls).with_timezone("UTC"))
-}
-
 pub(crate) fn time_field(name: &str, is_nullable: bool) -> Field {
     let kind = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Field::new(name, kind, is_nullable)
 }
+
+/// Metadata of a column that could not have its field's name, since a time has it: that name.
+pub(crate) const OWN_NAME: &str = "asof:name";
 
 fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: bool) -> Schema {
     let mut fields = vec![
@@ -562,6 +491,9 @@ fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: 
         // A message may have a field of this name itself.
         while fields.iter().any(|other| other.name() == field.name()) {
             let renamed = format!("{}_", field.name());
+            field
+                .metadata_mut()
+                .insert(OWN_NAME.to_owned(), node.name.clone());
             field = field.with_name(renamed);
         }
         fields.push(field);

@@ -54,6 +54,12 @@ pub enum SchemaError {
         /// The schema's encoding, empty where there is no schema.
         schema_encoding: String,
     },
+    /// A type that is named and nowhere defined, as in bags of ROS 2 before Iron.
+    #[error("no definition of {name} is known")]
+    NoDefinition {
+        /// The type.
+        name: String,
+    },
     /// A field that was asked for and is not there.
     #[error("there is no field '{path}' in '{name}'")]
     NoSuchField {
@@ -102,6 +108,21 @@ pub enum PayloadError {
         /// What is too large.
         reason: String,
     },
+}
+
+/// Why a message cannot be decoded: its channel's schema, or its own payload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// None of the channel's messages can be decoded.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// This message cannot be decoded.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// A table could not be made of it, which is a defect of its layer.
+    #[error("cannot make a table of it: {0}")]
+    Table(String),
 }
 
 impl PayloadError {

@@ -1,7 +1,7 @@
 //! Every message a row, every topic an Arrow table.
 //!
-//! [`Tables`] decodes a whole source in one pass, [`Decoder`] one channel's messages, into Arrow batches or
-//! into JSON. [`Layers`] decide what a channel becomes: what it means (semantic), its own fields
+//! [`Rows`] is one topic as columns of numbers, [`messages`] as structs of your own ([`Typed`]). [`Tables`] decodes a
+//! whole source in one pass, [`Decoder`] one channel's messages, into Arrow batches or into JSON. [`Layers`] decide what a channel becomes: what it means (semantic), its own fields
 //! (reflection), or its bytes (raw).
 //!
 //! ```
@@ -31,19 +31,30 @@ mod blend;
 mod columns;
 mod csv;
 mod decoder;
+mod decoders;
 mod error;
 mod layers;
 mod layout;
 mod model;
+mod numbers;
+mod path;
 mod print;
+mod record;
 mod recycle;
+#[cfg(feature = "ros-types")]
+pub mod ros;
+mod rows;
 mod schema;
+mod stamps;
+mod survey;
 mod tables;
+mod typed;
 mod wire;
 
 pub use columns::Payload;
 pub use decoder::{Decoder, Timed};
-pub use error::{PayloadError, SchemaError};
+pub use decoders::{ByChannel, ChannelFailures, Decoders};
+pub use error::{DecodeError, PayloadError, SchemaError};
 pub use layers::{
     Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
 };
@@ -51,4 +62,17 @@ pub use layout::Projection;
 pub use model::{
     Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
 };
+pub use numbers::{is_number, number_at, numbers};
+pub use path::{FieldPath, PathColumn, PathError, PathPart};
+pub use record::Record;
+pub use rows::{Rows, RowsError};
+pub use stamps::stamps_of;
+pub use survey::Survey;
 pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};
+pub use typed::{Messages, Stamped, Typed, TypedError, bytes, messages};
+
+/// Arrow as this crate uses it, so that those who read its batches have the same version.
+pub mod arrow {
+    pub use arrow_array as array;
+    pub use arrow_schema as schema;
+}

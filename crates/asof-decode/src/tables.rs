@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
-use asof_core::{Batch, Batches, Channel, Query, Source, SourceError, Stamp};
+use asof_core::{Batch, Batches, Channel, Query, Source, SourceError, Stamp, Summary};
 use rustc_hash::FxHashMap;
 
 use crate::layers::{Assignment, Layers, Table};
-use crate::{Payload, PayloadError, Projection, Timed};
+use crate::{Payload, PayloadError, Projection, Survey, Timed};
 
 /// How a source is decoded.
 #[derive(Clone)]
@@ -71,10 +71,10 @@ impl Timeline {
     }
 }
 
-/// Rows of one channel.
+/// Rows of one table: of a channel, or of several of one topic that are encoded alike.
 #[derive(Debug, Clone)]
 pub struct TopicBatch {
-    /// The channel they came on.
+    /// The channel they came on; of several, the first.
     pub channel: Arc<Channel>,
     /// The layer that made them.
     pub layer: Arc<str>,
@@ -82,10 +82,10 @@ pub struct TopicBatch {
     pub batch: RecordBatch,
 }
 
-/// What was decoded and what was not, for one channel.
+/// What was decoded and what was not, for one channel, or for several of one topic that are encoded alike.
 #[derive(Debug, Clone)]
 pub struct ChannelReport {
-    /// Who has the channel, and why.
+    /// Who has the channel, and why; of several, the first.
     pub assignment: Assignment,
     /// Messages that came.
     pub messages: u64,
@@ -124,8 +124,12 @@ pub enum TableError {
 
 /// Batches of rows, of all channels of a source, in the order in which they fill.
 ///
-/// The source is read once, however many channels, encodings and layers there are. What a message costs when
-/// it cannot be decoded is that message: see [`Tables::report`].
+/// The source is read once, however many channels, encodings and layers there are; but what has no schema, as JSON
+/// may, is read before, for its types: see [`Survey`]. What a message costs when it cannot be decoded is that message:
+/// see [`Tables::report`].
+///
+/// The rows of a table are in the order of the source, which is that of their log times. Channels of one topic with the
+/// same encoding and the same schema share a table; those that differ have one each.
 ///
 /// ```
 /// use asof_core::Query;
@@ -145,11 +149,16 @@ pub struct Tables {
     batches: Batches,
     options: TableOptions,
     states: Vec<State>,
-    /// States by the address of their channel; the state keeps the channel alive.
-    places: FxHashMap<usize, usize>,
+    /// States by the address of their channels, each of which is kept so that its address is not used again.
+    places: FxHashMap<usize, (usize, Arc<Channel>)>,
+    /// The states of each topic.
+    topics: FxHashMap<String, Vec<usize>>,
+    survey: Survey,
     ready: VecDeque<TopicBatch>,
-    /// How many messages each channel has, as far as the source knows.
-    expected: Vec<(Arc<Channel>, Option<u64>)>,
+    /// How many messages each channel has, as far as the source knows, by its address.
+    expected: FxHashMap<usize, Option<u64>>,
+    /// Keeps those addresses from being used again.
+    _summary: Arc<Summary>,
     is_finished: bool,
 }
 
@@ -177,12 +186,15 @@ impl Tables {
         let channels = summary.channels.iter();
         Ok(Tables {
             expected: channels
-                .map(|entry| (Arc::clone(&entry.channel), entry.messages))
+                .map(|entry| (Arc::as_ptr(&entry.channel) as usize, entry.messages))
                 .collect(),
+            survey: Survey::of(source, query)?,
             batches: source.read(query)?,
+            _summary: summary,
             options,
             states: Vec::new(),
             places: FxHashMap::default(),
+            topics: FxHashMap::default(),
             ready: VecDeque::new(),
             is_finished: false,
         })
@@ -198,32 +210,48 @@ impl Tables {
 
     fn place_of(&mut self, channel: &Arc<Channel>, sample: &[u8]) -> usize {
         let key = Arc::as_ptr(channel) as usize;
-        if let Some(&place) = self.places.get(&key) {
-            return place;
+        if let Some((place, _)) = self.places.get(&key) {
+            return *place;
         }
-        let (assignment, table) =
-            self.options
-                .layers
-                .assign(channel, &self.options.projection, &[sample]);
-        let layer = assignment.layer.clone().unwrap_or_else(|| "none".into());
-        let summary = self.expected.iter();
-        let expected = summary
-            .filter(|(known, _)| Arc::ptr_eq(known, channel))
-            .find_map(|(_, messages)| *messages);
-        self.states.push(State {
+        let expected = self.expected.get(&key).copied().flatten();
+        let alike = self.topics.get(&channel.topic).and_then(|places| {
+            let is_alike = |place: &&usize| self.states[**place].is_alike(channel);
+            places.iter().find(is_alike).copied()
+        });
+        let place = if let Some(place) = alike {
+            let known = &mut self.states[place].expected;
+            *known = known.zip(expected).map(|(a, b)| a.saturating_add(b));
+            place
+        } else {
+            let place = self.states.len();
+            let state = self.new_state(channel, sample, expected);
+            self.states.push(state);
+            let places = self.topics.entry(channel.topic.clone()).or_default();
+            places.push(place);
+            place
+        };
+        self.places.insert(key, (place, Arc::clone(channel)));
+        place
+    }
+
+    fn new_state(&self, channel: &Arc<Channel>, sample: &[u8], expected: Option<u64>) -> State {
+        let surveyed = self.survey.samples(channel);
+        let first = [sample];
+        let samples = surveyed.as_ref().map_or(&first[..], |both| &both[..]);
+        let options = &self.options;
+        let (assignment, table) = options.layers.assign(channel, &options.projection, samples);
+        State {
             expected,
             has_room: false,
+            layer: assignment.layer.clone().unwrap_or_else(|| "none".into()),
             report: ChannelReport {
                 assignment,
                 messages: 0,
                 failed: 0,
                 failures: Vec::new(),
             },
-            layer,
             table,
-        });
-        self.places.insert(key, self.states.len() - 1);
-        self.states.len() - 1
+        }
     }
 
     fn decode(&mut self, batch: &Batch) -> Result<(), TableError> {
@@ -386,6 +414,12 @@ fn decode_runs(
 }
 
 impl State {
+    /// Whether the messages of another channel of its topic belong into the same table.
+    fn is_alike(&self, channel: &Channel) -> bool {
+        let own = &self.report.assignment.channel;
+        own.message_encoding == channel.message_encoding && own.schema == channel.schema
+    }
+
     fn append(&mut self, run: &[Timed<'_>], limits: Limits) -> Decoded {
         let report = &mut self.report;
         report.messages += run.len() as u64;

@@ -77,8 +77,14 @@ fn a_recording_of_any_size_is_decoded_in_bounded_memory() {
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
     let storage = Plain::open(&path).expect("a file");
-    let file = McapFile::from_storage(Box::new(storage), McapOptions { threads: THREADS })
-        .expect("an MCAP file");
+    let file = McapFile::from_storage(
+        Box::new(storage),
+        McapOptions {
+            threads: THREADS,
+            ..McapOptions::default()
+        },
+    )
+    .expect("an MCAP file");
     let options = TableOptions {
         threads: THREADS,
         ..TableOptions::default()

@@ -91,6 +91,56 @@ fn delimited_structs_of_older_writers_are_filled_up() {
     assert_eq!(json(&flat, &payload), r#"{"a":6,"b":0,"c":""}"#);
 }
 
+/// The error of a payload in XCDR2, appendable, that is made of these words.
+fn refused(channel: &asof_core::Channel, kind: u8, words: &[u32]) -> String {
+    let mut payload = vec![0, kind, 0, 0];
+    payload.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    let mut decoder = Decoder::new(channel, &Projection::All, &[]).expect("a schema");
+    match decoder.json(&payload) {
+        Ok(json) => panic!("{words:?} was read as {json}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn nothing_is_read_past_the_length_that_is_given_for_it() {
+    let nested = "uint32 a\nI i\nuint32 b\n===\nMSG: p/I\nuint32 x\nuint64 y\n";
+    let nested = ros2("/n", "p/msg/N", nested);
+    // The struct within is said to have four bytes and a half of its second number.
+    let error = refused(&nested, 9, &[24, 1, 8, 2, 3, 4, 5]);
+    assert!(error.contains("reaches past byte 24"), "{error}");
+    // A text that is longer than the struct that it is in.
+    let text = ros2("/t", "p/msg/T", "I i\nuint32 b\n===\nMSG: p/I\nstring s\n");
+    let error = refused(&text, 9, &[20, 6, 8, 0x6161_6161, 0x0061_6161, 7]);
+    assert!(error.contains("text reaches past byte 18"), "{error}");
+    // More elements than the list has room for.
+    let list = "I[] i\nuint32 b\n===\nMSG: p/I\nuint32 x\n";
+    let list = ros2("/l", "p/msg/L", list);
+    let error = refused(&list, 9, &[24, 12, 2, 4, 1, 4, 2]);
+    assert!(error.contains("past byte"), "{error}");
+    // A member of four bytes whose type has eight.
+    let idl = "@mutable struct M { @id(3) long long a; @id(5) long b; };";
+    let mutable = channel("/m", "cdr", "M", "omgidl", idl.as_bytes());
+    let error = refused(&mutable, 0x0b, &[16, 2 << 28 | 3, 1, 2 << 28 | 5, 2]);
+    assert!(error.contains("past byte"), "{error}");
+}
+
+#[test]
+fn a_length_far_short_of_the_payload_is_refused() {
+    let flat = ros2(
+        "/f",
+        "p/msg/Flat",
+        "uint32 a\nuint32 b\nuint32 c\nuint32 d\n",
+    );
+    let error = refused(&flat, 9, &[4, 1, 2, 3, 4]);
+    assert!(error.contains("12 bytes follow"), "{error}");
+    // What a transport pads with is none.
+    let mut payload = vec![0, 9, 0, 0];
+    payload.extend([8, 1, 2].iter().flat_map(|word: &u32| word.to_le_bytes()));
+    payload.extend([0; 4]);
+    assert_eq!(json(&flat, &payload), r#"{"a":1,"b":2,"c":0,"d":0}"#);
+}
+
 #[test]
 fn mutable_members_come_in_any_order_and_unknown_ones_are_skipped() {
     let idl = "@mutable struct M { @id(3) long a; @id(5) @optional string b; @id(9) octet c; };";

@@ -1,6 +1,7 @@
 //! Chunk data, decompressed: all of it, or as much as can be had.
 
-mod cut_lz4;
+mod fronts;
+mod lz4_front;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -10,9 +11,10 @@ use asof_core::ProblemKind;
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
+use crate::limits::{DecompressionLimits, LIFT};
 
-/// A compressed chunk may not become larger than this, however large it says it is.
-const LARGEST_CHUNK: u64 = 4 << 30;
+/// Of data that declares too little, no more than this is read beyond what it declares.
+const UNDECLARED: u64 = 16 << 20;
 
 /// What came out of a chunk, and what was wrong with it.
 pub(crate) struct Decompressed {
@@ -25,11 +27,13 @@ pub(crate) struct Decompressed {
 /// Decompresses a chunk's data, which says that it holds `declared` bytes.
 ///
 /// Memory follows what the data really holds, never what it declares: a declared size far beyond what the
-/// compressed size makes likely is reached by growing.
+/// compressed size makes likely is reached by growing. What declares more than `limits` allow is left out. Of damaged
+/// data the front comes out, as far as its compression can be read by itself.
 pub(crate) fn decompress(
     compression: &str,
     data: &Bytes,
     declared: u64,
+    limits: &DecompressionLimits,
     pool: &Arc<BufferPool>,
 ) -> Decompressed {
     match compression {
@@ -42,19 +46,29 @@ pub(crate) fn decompress(
             }
         }
         "zstd" => {
+            if let Some(refused) = beyond(limits, data, declared) {
+                return refused;
+            }
             if declared <= likely_size(data)
                 && let Some(bytes) = zstd_at_once(data, declared as usize, pool)
             {
                 return Decompressed { bytes, fault: None };
             }
             match zstd::stream::read::Decoder::with_buffer(&data[..]) {
-                Ok(decoder) => in_steps(decoder, data, declared, pool),
+                Ok(decoder) => {
+                    let found = in_steps(decoder, data, declared, limits, pool);
+                    with_front(found, data, declared, fronts::of_zstd)
+                }
                 Err(error) => failed(format!("cannot start zstd: {error}")),
             }
         }
         "lz4" => {
+            if let Some(refused) = beyond(limits, data, declared) {
+                return refused;
+            }
             let reader = lz4_flex::frame::FrameDecoder::new(&data[..]);
-            with_cut_block(in_steps(reader, data, declared, pool), data, declared)
+            let found = in_steps(reader, data, declared, limits, pool);
+            with_front(found, data, declared, lz4_front::of_lz4)
         }
         other => Decompressed {
             bytes: Bytes::new(),
@@ -68,28 +82,58 @@ pub(crate) fn decompress(
     }
 }
 
-/// Adds what is there of the block that LZ4 data ends in the middle of.
-fn with_cut_block(found: Decompressed, data: &[u8], declared: u64) -> Decompressed {
-    let Some(block) = found.fault.as_ref().and_then(|_| cut_lz4::cut_block(data)) else {
-        return found;
-    };
-    let mut contents = found.bytes.to_vec();
-    let limit = declared.min(likely_size(data).max(contents.len() as u64));
-    cut_lz4::append(&block, &mut contents, limit as usize);
-    Decompressed {
-        bytes: contents.into(),
-        fault: found.fault,
+/// Decompresses bzip2 data, which only bags use.
+pub(crate) fn decompress_bz2(
+    data: &Bytes,
+    declared: u64,
+    limits: &DecompressionLimits,
+    pool: &Arc<BufferPool>,
+) -> Decompressed {
+    if let Some(refused) = beyond(limits, data, declared) {
+        return refused;
     }
+    let reader = bzip2::bufread::MultiBzDecoder::new(&data[..]);
+    let found = in_steps(reader, data, declared, limits, pool);
+    with_front(found, data, declared, fronts::of_bz2)
 }
 
-/// Decompresses bzip2 data, which only bags use.
-pub(crate) fn decompress_bz2(data: &Bytes, declared: u64, pool: &Arc<BufferPool>) -> Decompressed {
-    in_steps(
-        bzip2::bufread::MultiBzDecoder::new(&data[..]),
-        data,
-        declared,
-        pool,
-    )
+/// What to say of data that declares more than it may become.
+fn beyond(limits: &DecompressionLimits, data: &[u8], declared: u64) -> Option<Decompressed> {
+    let allowed = limits.of_chunk(data.len() as u64);
+    (declared > allowed).then(|| {
+        failed(format!(
+            "its {} bytes would become {declared}, more than the {allowed} that they may; it is left out: {LIFT}",
+            data.len()
+        ))
+    })
+}
+
+/// Adds what a reader of fronts finds beyond the place at which the usual one gave up.
+fn with_front(
+    found: Decompressed,
+    data: &[u8],
+    declared: u64,
+    front: fn(&[u8], usize) -> Vec<u8>,
+) -> Decompressed {
+    if found.fault.is_none() || found.bytes.len() as u64 >= declared {
+        return found;
+    }
+    let limit = declared.min(likely_size(data)) as usize;
+    let contents = front(data, limit.max(found.bytes.len()));
+    if contents.len() <= found.bytes.len() {
+        return found;
+    }
+    let fault = found.fault.map(|(kind, _)| {
+        let message = format!(
+            "its data is damaged behind {} readable bytes of {declared}",
+            contents.len()
+        );
+        (kind, message)
+    });
+    Decompressed {
+        bytes: contents.into(),
+        fault,
+    }
 }
 
 /// The fast path: the whole chunk in one call. `None` where that fails for whatever reason.
@@ -119,13 +163,15 @@ fn in_steps(
     mut reader: impl Read,
     data: &[u8],
     declared: u64,
+    limits: &DecompressionLimits,
     pool: &Arc<BufferPool>,
 ) -> Decompressed {
     // One byte more than declared shows whether the data ends there.
     let limit = declared
         .saturating_add(1)
-        .max(likely_size(data))
-        .min(LARGEST_CHUNK) as usize;
+        .max(likely_size(data).min(declared.saturating_add(UNDECLARED)))
+        .min(limits.of_chunk(data.len() as u64).saturating_add(1));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let first = declared.min(likely_size(data)).saturating_add(1) as usize;
     let mut buffer = pool.take(first);
     let mut used = 0;
@@ -202,6 +248,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
+    const LIMITS: DecompressionLimits = DecompressionLimits {
+        ratio: 256,
+        chunk_at_least: 64 << 20,
+        chunk_at_most: 1 << 30,
+        file_at_least: 1 << 30,
+    };
+
     fn pool() -> Arc<BufferPool> {
         Arc::new(BufferPool::default())
     }
@@ -231,7 +284,7 @@ mod tests {
         encoder.write_all(&contents).expect("compresses");
         let data = Bytes::from(encoder.finish().expect("compresses"));
         assert!(likely_size(&data) < contents.len() as u64);
-        let found = decompress_bz2(&data, contents.len() as u64, &pool());
+        let found = decompress_bz2(&data, contents.len() as u64, &LIMITS, &pool());
         assert!(found.fault.is_none());
         assert_eq!(found.bytes.len(), contents.len());
     }
@@ -244,7 +297,7 @@ mod tests {
             ("lz4", lz4_of(&contents)),
             ("", contents.clone().into()),
         ] {
-            let result = decompress(name, &data, contents.len() as u64, &pool());
+            let result = decompress(name, &data, contents.len() as u64, &LIMITS, &pool());
             assert_eq!(result.fault, None, "{name}");
             assert!(result.bytes == contents, "{name}");
         }
@@ -259,7 +312,7 @@ mod tests {
             ("lz4", [lz4_of(&front), lz4_of(&back)]),
         ] {
             let data = Bytes::from(frames.concat());
-            let result = decompress(name, &data, both.len() as u64, &pool());
+            let result = decompress(name, &data, both.len() as u64, &LIMITS, &pool());
             assert_eq!(result.fault, None, "{name}");
             assert!(result.bytes == both, "{name}");
         }
@@ -281,7 +334,7 @@ mod tests {
                 1 << 40,
                 u64::MAX,
             ] {
-                let result = decompress(name, &data, declared, &pool());
+                let result = decompress(name, &data, declared, &DecompressionLimits::NONE, &pool());
                 assert_eq!(
                     result.fault.map(|(kind, _)| kind),
                     Some(ProblemKind::BadChunk),
@@ -305,7 +358,7 @@ mod tests {
             .collect();
         for (name, data) in [("zstd", zstd_of(&contents)), ("lz4", lz4_of(&contents))] {
             let cut = data.slice(..data.len() / 2);
-            let result = decompress(name, &cut, contents.len() as u64, &pool());
+            let result = decompress(name, &cut, contents.len() as u64, &LIMITS, &pool());
             assert!(result.fault.is_some(), "{name}");
             assert!(
                 result.bytes.len() > contents.len() / 4,
@@ -314,5 +367,55 @@ mod tests {
             );
             assert!(contents.starts_with(&result.bytes), "{name}");
         }
+    }
+
+    #[test]
+    fn damage_in_the_middle_leaves_what_is_before_it() {
+        let contents: Vec<u8> = (0..1_000_000u64)
+            .flat_map(|n| (n * n).to_le_bytes())
+            .collect();
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(&contents).expect("compresses");
+        let bz2 = Bytes::from(encoder.finish().expect("compresses"));
+        for (name, data) in [
+            ("zstd", zstd_of(&contents)),
+            ("lz4", lz4_of(&contents)),
+            ("bz2", bz2),
+        ] {
+            let mut damaged = data.to_vec();
+            let middle = data.len() / 2;
+            damaged[middle..middle + 64].fill(0);
+            let (data, declared) = (Bytes::from(damaged), contents.len() as u64);
+            let result = match name {
+                "bz2" => decompress_bz2(&data, declared, &LIMITS, &pool()),
+                _ => decompress(name, &data, declared, &LIMITS, &pool()),
+            };
+            assert!(result.fault.is_some(), "{name}");
+            let pairs = result.bytes.iter().zip(&contents);
+            let good = pairs.take_while(|(a, b)| a == b).count();
+            assert!(good > contents.len() / 3, "{name}: {good}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_left_out_by_name_and_takes_no_memory() {
+        let data = zstd_of(&vec![0; 100 << 20]);
+        let result = decompress("zstd", &data, 100 << 20, &LIMITS, &pool());
+        assert!(result.bytes.is_empty());
+        let (kind, message) = result.fault.expect("refused");
+        assert_eq!(kind, ProblemKind::BadChunk);
+        assert!(message.contains("--no-limits"), "{message}");
+        // One that declares less gives no more than it declares, and a little.
+        let result = decompress("zstd", &data, 1000, &LIMITS, &pool());
+        assert!(result.fault.is_some());
+        assert!(result.bytes.len() as u64 <= UNDECLARED + 1001);
+        let result = decompress(
+            "zstd",
+            &data,
+            100 << 20,
+            &DecompressionLimits::NONE,
+            &pool(),
+        );
+        assert_eq!(result.bytes.len(), 100 << 20);
     }
 }

@@ -38,7 +38,9 @@ mod cores;
 mod db3;
 mod decompress;
 mod definitions;
+mod filling;
 mod folder;
+mod limits;
 mod mcap;
 mod merge;
 mod open;
@@ -47,6 +49,7 @@ mod recording;
 #[cfg(feature = "remote")]
 mod remote;
 mod report;
+mod secrets;
 mod sections;
 mod storage;
 mod ulog;
@@ -57,15 +60,17 @@ pub use bag::BagFile;
 pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
 pub use db3::Db3File;
 pub use definitions::Definitions;
+pub use limits::DecompressionLimits;
 pub use mcap::{
-    Attachment, Compression, Copied, CopyError, McapCounters, McapFile, McapFollower, McapOptions,
-    McapWriteError, McapWriter, McapWriterOptions,
+    Attachment, Compression, Copied, CopyError, GrowingMcapFile, McapCounters, McapFile,
+    McapFollower, McapOptions, McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use merge::Merged;
 pub use open::{Notices, OpenOptions, REMOTE_SCHEMES, open, open_all, open_with};
-pub use recording::{Progress, Recording};
+pub use recording::{HiddenRecord, HiddenRecords, Progress, Recording};
 #[cfg(feature = "remote")]
-pub use remote::RemoteFile;
+pub use remote::{RemoteFile, version_at};
+pub use secrets::without_secrets;
 pub use storage::{Mapped, Plain, Storage};
 pub use ulog::UlogFile;
 pub use unpacked::remove_temporary_files;

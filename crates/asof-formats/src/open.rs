@@ -10,7 +10,10 @@ use asof_core::SourceError;
 use crate::folder::{open_described, open_folder};
 use crate::storage::{Mapped, Plain, Storage};
 use crate::unpacked::{Unpacked, unpack};
-use crate::{BagFile, Db3File, Definitions, McapFile, McapOptions, Merged, Recording, UlogFile};
+use crate::{
+    BagFile, Db3File, DecompressionLimits, Definitions, GrowingMcapFile, McapFile, McapOptions,
+    Merged, Recording, UlogFile,
+};
 
 /// Schemes of files on web servers and in buckets; they are read with the feature `remote`.
 pub const REMOTE_SCHEMES: [&str; 9] = [
@@ -32,6 +35,13 @@ pub struct OpenOptions {
     pub map_pages: bool,
     /// Who is told, before it begins, of what takes long.
     pub notices: Notices,
+    /// How much compressed data may become.
+    pub limits: DecompressionLimits,
+    /// Take an MCAP file that lacks its end for one that is being written: it [grows](asof_core::Source::growth), and
+    /// can be followed. Nothing in such a file tells whether its writer is at work or was killed, so whoever opens it
+    /// says what it is; otherwise it is a recording that was cut. Files that are complete, and those of other formats,
+    /// are opened as ever.
+    pub growing: bool,
 }
 
 /// Somebody who is told of things that take long, in a sentence each; nobody by default.
@@ -83,6 +93,18 @@ impl Default for OpenOptions {
             map: true,
             map_pages: true,
             notices: Notices::default(),
+            limits: DecompressionLimits::default(),
+            growing: false,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// What of it matters to an MCAP file.
+    pub(crate) fn for_mcap(&self) -> McapOptions {
+        McapOptions {
+            threads: self.threads,
+            limits: self.limits,
         }
     }
 }
@@ -198,8 +220,16 @@ pub(crate) fn open_file(
         };
         storage.map_err(|cause| failed(path, cause))
     };
+    if options.growing && is_growing(path)? {
+        let growing = GrowingMcapFile::open(path, options.for_mcap())?;
+        return Ok(Box::new(growing));
+    }
     match kind_of(path)? {
-        Kind::Bag => Ok(Box::new(BagFile::from_storage(storage(name)?, threads)?)),
+        Kind::Bag => Ok(Box::new(BagFile::with_limits(
+            storage(name)?,
+            threads,
+            options.limits,
+        )?)),
         Kind::Sqlite => Ok(Box::new(Db3File::open_as(path, name, options)?)),
         Kind::Zstd => {
             let size = std::fs::metadata(path).map_or(0, |found| found.len());
@@ -208,7 +238,7 @@ pub(crate) fn open_file(
                     .notices
                     .tell(&format!("unpacking {name} into a temporary file"));
             }
-            let (file, problem) = unpack(path, &name)?;
+            let (file, problem) = unpack(path, &name, &options.limits)?;
             if kind_of(file.path())? == Kind::Zstd {
                 return Err(SourceError::Unreadable {
                     place: name,
@@ -221,10 +251,10 @@ pub(crate) fn open_file(
         Kind::Ulog => Ok(Box::new(UlogFile::from_storage(storage(name)?, threads)?)),
         Kind::Mcap => Ok(Box::new(McapFile::from_storage(
             storage(name)?,
-            McapOptions { threads },
+            options.for_mcap(),
         )?)),
         // What starts like nothing known may still be a damaged MCAP file.
-        Kind::Unknown => McapFile::from_storage(storage(name)?, McapOptions { threads })
+        Kind::Unknown => McapFile::from_storage(storage(name)?, options.for_mcap())
             .map(|file| Box::new(file) as Box<dyn Recording>)
             .map_err(|error| {
                 let is_empty = std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
@@ -236,6 +266,20 @@ pub(crate) fn open_file(
             }),
     }
 }
+
+/// Whether a file may become an MCAP file, or is one without its end.
+fn is_growing(path: &Path) -> Result<bool, SourceError> {
+    let plain = Plain::open(path).map_err(|cause| failed(path, cause))?;
+    let storage: &dyn Storage = &plain;
+    let magic = MAGIC;
+    let front = storage.get(0, magic.len() as u64)?;
+    let back = storage.size().saturating_sub(magic.len() as u64);
+    let has_end = back > 0 && storage.get(back, magic.len() as u64)? == magic;
+    Ok(magic.starts_with(&front) && !has_end)
+}
+
+/// What every MCAP file begins and ends with.
+const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
 /// Why a file cannot be opened, in words about that kind of recording that its name says it is.
 pub(crate) fn of_unknown_kind(path: &Path, error: SourceError) -> SourceError {

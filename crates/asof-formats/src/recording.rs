@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asof_core::{
     AttachmentEntry, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Query,
-    Source, SourceError,
+    Source, SourceError, Topics,
 };
 use bytes::Bytes;
 
@@ -16,41 +16,92 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// A recording: a [`Source`] with what lies beside its messages.
 ///
-/// [`open`](crate::open) returns one, and everything above this crate speaks to it alone.
+/// [`open`](crate::open) returns one, and everything above this crate speaks to it alone. A running robot is one too:
+/// what only files have is empty by default.
 pub trait Recording: Source {
     /// The contents of an attachment that the summary lists.
     ///
     /// # Errors
     /// When there is no attachment where the entry says.
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError>;
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(has_none(&self.summary().format, "attachment", &entry.name))
+    }
 
     /// The contents of a named set of text that the summary lists.
     ///
     /// # Errors
     /// When there is none where the entry says.
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError>;
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        Err(has_none(&self.summary().format, "metadata", &entry.name))
+    }
 
     /// Reads everything, and holds every part against every other as far as the format can. Returns all
     /// problems, those of opening included.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError>;
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        check_by_reading(self, progress)
+    }
 
     /// The messages that match, as they lie in the file: each batch is in order, but the next one may start
     /// earlier. For those who sort for themselves, in memory that does not depend on the file's disorder.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError>;
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.read(query)
+    }
 
     /// About how many bytes [`read`](Source::read) holds at once, where the file's parts overlap most.
-    fn bytes_held_by_order(&self, query: &Query) -> u64;
+    fn bytes_held_by_order(&self, _query: &Query) -> u64 {
+        0
+    }
+
+    /// What a copy of the recording keeps although no reader is shown it: messages whose time no
+    /// [`Stamp`](asof_core::Stamp) can hold, and records that are private to whoever wrote the file. Some are known
+    /// once the messages were read.
+    ///
+    /// # Errors
+    /// When the recording cannot be read at all.
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        let _ = topics;
+        Ok(Box::new(std::iter::empty()))
+    }
 
     /// What reading has cost so far, for formats that count it.
     fn counters(&self) -> Option<McapCounters> {
         None
     }
+}
+
+/// See [`Recording::hidden`].
+pub type HiddenRecords = Box<dyn Iterator<Item = Result<HiddenRecord, SourceError>> + Send>;
+
+/// Something in a recording that reading does not show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HiddenRecord {
+    /// A message whose log time is past the year 2262.
+    Message {
+        /// Its channel.
+        channel: Arc<Channel>,
+        /// Nanoseconds since 1970.
+        log_time: u64,
+        /// Nanoseconds since 1970.
+        publish_time: u64,
+        /// Its sequence number.
+        sequence: u32,
+        /// Its payload.
+        payload: Bytes,
+    },
+    /// A record of a kind that the format leaves to whoever writes a file.
+    Private {
+        /// Its kind, from 0x80 on.
+        opcode: u8,
+        /// Its contents.
+        data: Bytes,
+    },
 }
 
 impl<R: Recording + ?Sized> Recording for Arc<R> {
@@ -74,6 +125,10 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
         (**self).bytes_held_by_order(query)
     }
 
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        (**self).hidden(topics)
+    }
+
     fn counters(&self) -> Option<McapCounters> {
         (**self).counters()
     }
@@ -81,8 +136,8 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
 
 /// Reads every message, for formats whose reader meets all that can be wrong; and holds the summary's counts
 /// against what came.
-pub(crate) fn check_by_reading(
-    recording: &dyn Recording,
+pub(crate) fn check_by_reading<R: Recording + ?Sized>(
+    recording: &R,
     progress: Progress<'_>,
 ) -> Result<Vec<Problem>, SourceError> {
     let before = recording.summary();

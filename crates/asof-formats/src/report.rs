@@ -14,6 +14,9 @@ pub(crate) struct Report {
 struct Inner {
     summary: Arc<Summary>,
     problems: Problems,
+    /// Whether the summary lacks some of the problems. They are listed when somebody asks: a damaged file may have
+    /// very many.
+    is_stale: bool,
 }
 
 impl Report {
@@ -22,20 +25,26 @@ impl Report {
             inner: Mutex::new(Inner {
                 summary: Arc::new(Summary::empty("")),
                 problems,
+                is_stale: false,
             }),
         }
     }
 
     /// A snapshot, shared.
     pub fn summary(&self) -> Arc<Summary> {
-        Arc::clone(&self.lock().summary)
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.is_stale) {
+            let problems = inner.problems.to_vec();
+            Arc::make_mut(&mut inner.summary).problems = problems;
+        }
+        Arc::clone(&inner.summary)
     }
 
     /// Replaces everything but the problems.
-    pub fn set_summary(&self, mut summary: Summary) {
+    pub fn set_summary(&self, summary: Summary) {
         let mut inner = self.lock();
-        summary.problems = inner.problems.to_vec();
         inner.summary = Arc::new(summary);
+        inner.is_stale = true;
     }
 
     /// Takes note of something wrong.
@@ -43,8 +52,7 @@ impl Report {
         let mut inner = self.lock();
         tracing::debug!(place, %problem, "problem");
         if inner.problems.push(problem) {
-            let problems = inner.problems.to_vec();
-            Arc::make_mut(&mut inner.summary).problems = problems;
+            inner.is_stale = true;
         }
     }
 

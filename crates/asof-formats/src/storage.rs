@@ -381,6 +381,16 @@ impl Plain {
         Ok(there.created().ok() == here.created().ok())
     }
 
+    /// The first bytes of the file, however large it becomes.
+    pub(crate) fn front(&self, size: u64) -> io::Result<Self> {
+        Ok(Plain {
+            name: self.name.clone(),
+            file: self.file.try_clone()?,
+            size,
+            pool: Arc::clone(&self.pool),
+        })
+    }
+
     /// Looks how large the file is by now.
     pub(crate) fn refresh(&mut self) -> io::Result<()> {
         self.size = self.file.metadata()?.len();
@@ -435,7 +445,7 @@ pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::R
 }
 
 /// Fills `bytes` from `offset` on, as far as the file goes; how many that were.
-fn fill_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn fill_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
         match read_at(file, &mut bytes[filled..], offset + filled as u64) {

@@ -15,8 +15,9 @@ use bytes::Bytes;
 use tempfile::TempPath;
 
 use crate::McapCounters;
+use crate::limits::{DecompressionLimits, LIFT};
 use crate::open::{Kind, kind_by_front};
-use crate::recording::{Progress, Recording};
+use crate::recording::{HiddenRecords, Progress, Recording};
 
 /// A recording in a temporary file, which goes with it.
 pub(crate) struct Unpacked {
@@ -90,19 +91,31 @@ fn cannot_hold(folder: &Path, place: &str, cause: &io::Error) -> SourceError {
 pub(crate) fn unpack(
     path: &Path,
     name: &str,
+    limits: &DecompressionLimits,
 ) -> Result<(TemporaryFile, Option<Problem>), SourceError> {
     let failed = |cause| SourceError::Io {
         place: name.to_owned(),
         offset: 0,
         cause,
     };
-    let mut reader = zstd::Decoder::new(File::open(path).map_err(failed)?).map_err(failed)?;
+    let packed = File::open(path).map_err(failed)?;
+    let size = packed.metadata().map_err(failed)?.len();
+    let allowed = limits.of_file(size);
+    let mut reader = zstd::Decoder::new(packed).map_err(failed)?;
     let (mut file, temporary) = TemporaryFile::create(name)?;
     let mut buffer = vec![0; 1 << 20];
     let mut written = 0u64;
     let problem = loop {
         match reader.read(&mut buffer) {
             Ok(0) => break None,
+            Ok(read) if written.saturating_add(read as u64) > allowed => {
+                return Err(SourceError::Unreadable {
+                    place: name.to_owned(),
+                    reason: format!(
+                        "its {size} bytes would become more than the {allowed} that they may, in a temporary file: {LIFT}"
+                    ),
+                });
+            }
             Ok(read) => {
                 let kept = file.write_all(&buffer[..read]);
                 kept.map_err(|cause| temporary.cannot_hold(name, &cause))?;
@@ -181,6 +194,11 @@ impl Recording for Unpacked {
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         self.inner.bytes_held_by_order(query)
     }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.inner.hidden(topics)
+    }
+
     fn counters(&self) -> Option<McapCounters> {
         self.inner.counters()
     }

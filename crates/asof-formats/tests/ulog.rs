@@ -2,10 +2,12 @@
 
 mod common;
 
+use asof_core::testing::assert_source;
+
 use asof_core::{Message, Query, Source, Stamp, Topics};
 use asof_formats::{Recording, UlogFile};
 use common::ulogs::{SYNC, UlogMaker, flight};
-use common::{Dice, assert_keeps_its_promises, messages, mutate};
+use common::{Dice, messages, mutate};
 
 fn open(maker: &UlogMaker) -> UlogFile {
     UlogFile::from_bytes("flight.ulg", maker.bytes.clone()).expect("opens")
@@ -144,8 +146,9 @@ fn data_appended_behind_a_log_that_was_cut_are_read() {
 #[test]
 fn a_large_log_is_read_in_sections_and_keeps_its_promises() {
     let log = open(&flight(60_000));
-    assert_keeps_its_promises(&log, "flight.ulg");
     assert_eq!(messages(&log, &Query::all()).len(), 126_007);
+    // The suite reads everything very often.
+    assert_source(&open(&flight(3000)), "flight.ulg");
 }
 
 #[test]

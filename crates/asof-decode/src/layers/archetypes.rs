@@ -40,6 +40,27 @@ impl Archetype {
         ALL
     }
 
+    /// The archetype of a type, whichever way its name is written: `sensor_msgs/msg/Imu`, `sensor_msgs/Imu`,
+    /// `sensor_msgs::msg::dds_::Imu_`.
+    pub fn of(type_name: &str) -> Option<&'static Archetype> {
+        let name = plain_name(type_name);
+        ALL.iter()
+            .find(|archetype| archetype.types.contains(&name.as_str()))
+    }
+
+    /// The list in a message of which each element is one of these; `None` where the message itself is.
+    pub const fn list(&self) -> Option<&'static str> {
+        self.each
+    }
+
+    /// Where one of its columns may be found, in the words of ROS and of Foxglove: the first path that leads
+    /// anywhere counts. Empty for a column that it does not have. Where there is a [`list`](Self::list), paths
+    /// start at its elements.
+    pub fn paths_of(&self, column: &str) -> &'static [&'static str] {
+        let known = self.columns.iter().find(|known| known.name == column);
+        known.map_or(&[], |known| known.paths)
+    }
+
     /// The paths of everything that is seen as a vector, whichever flavour has it.
     pub(crate) fn vectors(&self) -> Vec<String> {
         let columns = self.columns.iter();
@@ -641,13 +662,6 @@ pub(crate) const ALL: &[Archetype] = &[
     ),
 ];
 
-/// The archetype of a type, whichever way its name is written.
-pub(crate) fn archetype_of(type_name: &str) -> Option<&'static Archetype> {
-    let name = plain_name(type_name);
-    ALL.iter()
-        .find(|archetype| archetype.types.contains(&name.as_str()))
-}
-
 /// Whether something can lie between two messages of a type: not between two pictures, scans or texts.
 pub(crate) fn has_between(type_name: &str) -> bool {
     const WITHOUT: [&str; 18] = [
@@ -670,7 +684,7 @@ pub(crate) fn has_between(type_name: &str) -> bool {
         "Diagnostics",
         "CameraInfo",
     ];
-    archetype_of(type_name).is_none_or(|archetype| !WITHOUT.contains(&archetype.name))
+    Archetype::of(type_name).is_none_or(|archetype| !WITHOUT.contains(&archetype.name))
 }
 
 /// `pkg/msg/Type`, `pkg::msg::dds_::Type_`, `pkg.Type` and `foxglove_msgs/msg/Type` as `package/Type`.
@@ -702,7 +716,7 @@ mod tests {
             "sensor_msgs::msg::dds_::Imu_",
         ] {
             assert_eq!(
-                archetype_of(name).map(|found| found.name),
+                Archetype::of(name).map(|found| found.name),
                 Some("Imu"),
                 "{name}"
             );
@@ -713,7 +727,7 @@ mod tests {
             "foxglove_msgs/RawImage",
         ] {
             assert_eq!(
-                archetype_of(name).map(|found| found.name),
+                Archetype::of(name).map(|found| found.name),
                 Some("Image"),
                 "{name}"
             );

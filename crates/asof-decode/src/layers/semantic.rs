@@ -12,13 +12,15 @@ use arrow_array::{
     TimestampNanosecondArray,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use asof_core::Channel;
 
-use super::archetypes::{Archetype, Column, View, archetype_of};
+use super::archetypes::{Archetype, Column, View};
 use super::{Claim, MessageLayer, Table};
 use crate::decoder::{channel_metadata, time_field};
 use crate::layout::usual_order;
+use crate::path::{FieldPath, PathPart, own_field};
+use crate::stamps::{stamps_of, time_parts};
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub(super) struct Semantic;
@@ -29,7 +31,7 @@ impl MessageLayer for Semantic {
     }
 
     fn claim(&self, channel: &Channel, projection: &Projection, samples: &[&[u8]]) -> Claim {
-        let Some(archetype) = archetype_of(channel.type_name()) else {
+        let Some(archetype) = Archetype::of(channel.type_name()) else {
             return Claim::Declines(match channel.type_name() {
                 "" => "it has no type".to_owned(),
                 name => format!("'{name}' has no meaning that is known"),
@@ -193,36 +195,37 @@ fn find(fields: &Fields, column: &Column) -> Option<(Path, Field)> {
 }
 
 fn resolve(fields: &Fields, path: &str) -> Option<(Path, Field)> {
-    let mut places = Vec::new();
+    let path = FieldPath::parse(path).ok()?;
+    let mut places: Vec<(usize, bool)> = Vec::new();
     let mut fields = fields.clone();
-    let mut parts = path.split('.').peekable();
-    loop {
-        let part = parts.next()?;
-        let (name, crosses) = match part.strip_suffix("[]") {
-            Some(name) => (name, true),
-            None => (part, false),
-        };
-        // A field that a time column took the name of has an underscore more.
-        let renamed = format!("{name}_");
-        let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
-        let at = fields
-            .iter()
-            .position(|field| field.name() == name && !is_time(field))
-            .or_else(|| fields.iter().position(|field| *field.name() == renamed))?;
-        places.push((at, crosses));
-        let field = Arc::clone(&fields[at]);
-        if parts.peek().is_none() {
-            return Some((Path(places), (*field).clone()));
+    let mut found: Option<FieldRef> = None;
+    for part in path.parts() {
+        match part {
+            PathPart::Field(name) => {
+                if let Some(outer) = &found {
+                    let DataType::Struct(inner) = outer.data_type() else {
+                        return None;
+                    };
+                    fields = inner.clone();
+                }
+                let at = own_field(&fields, name)?;
+                if matches!(fields[at].data_type(), DataType::Timestamp(..)) {
+                    return None;
+                }
+                places.push((at, false));
+                found = Some(Arc::clone(&fields[at]));
+            }
+            PathPart::Every => {
+                let DataType::List(item) = found.as_ref()?.data_type() else {
+                    return None;
+                };
+                places.last_mut()?.1 = true;
+                found = Some(Arc::clone(item));
+            }
+            PathPart::Item(_) => return None,
         }
-        fields = match (field.data_type(), crosses) {
-            (DataType::Struct(inner), false) => inner.clone(),
-            (DataType::List(item), true) => match item.data_type() {
-                DataType::Struct(inner) => inner.clone(),
-                _ => return None,
-            },
-            _ => return None,
-        };
     }
+    found.map(|field| (Path(places), (*field).clone()))
 }
 
 /// The Arrow field of a column; `None` where the reflected field cannot be seen so.
@@ -286,22 +289,6 @@ fn is_number(kind: &DataType) -> bool {
     matches!(kind, Float32 | Float64 | Int32 | Int64 | UInt32 | UInt64)
 }
 
-fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
-    let DataType::Struct(fields) = kind else {
-        return None;
-    };
-    let is_whole =
-        |kind: &DataType| matches!(kind, DataType::Int32 | DataType::UInt32 | DataType::Int64);
-    let place = |names: &[&str]| {
-        let mut fields = fields.iter();
-        fields.position(|f| names.contains(&f.name().as_str()) && is_whole(f.data_type()))
-    };
-    Some((
-        place(&["sec", "seconds"])?,
-        place(&["nanosec", "nsec", "nanos"])?,
-    ))
-}
-
 /// The array at a path, with the nulls of the structs that lead to it.
 fn walk(columns: &[ArrayRef], path: &[(usize, bool)]) -> Result<ArrayRef, ArrowError> {
     let broken = || ArrowError::CastError("a column is not where its schema says".to_owned());
@@ -341,7 +328,7 @@ fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
             Some(array) => vector(array),
             None => Ok(array),
         },
-        View::Time => times(array.as_struct()),
+        View::Time => times(&array),
     }
 }
 
@@ -424,49 +411,12 @@ fn all_nulls(array: &StructArray) -> Option<NullBuffer> {
     })
 }
 
-/// Seconds and nanoseconds as one time; what is no time is null.
-fn times(array: &StructArray) -> Result<ArrayRef, ArrowError> {
-    let (sec, nanos) = time_parts(array.data_type())
-        .ok_or_else(|| ArrowError::CastError("a stamp without its parts".to_owned()))?;
-    let sec = integers(array.column(sec))?;
-    let nanos = integers(array.column(nanos))?;
-    let mut good = Vec::with_capacity(array.len());
-    let mut values = Vec::with_capacity(array.len());
-    let present = all_nulls(array);
-    let is_there = |row: usize| present.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-    for row in 0..array.len() {
-        let value = sec[row]
-            .checked_mul(1_000_000_000)
-            .and_then(|sec| sec.checked_add(nanos[row]))
-            .filter(|_| (0..1_000_000_000).contains(&nanos[row]) && is_there(row));
-        good.push(value.is_some());
-        values.push(value.unwrap_or(0));
-    }
-    let nulls =
-        (!good.iter().all(|good| *good)).then(|| NullBuffer::new(BooleanBuffer::from(good)));
-    let array = TimestampNanosecondArray::new(ScalarBuffer::from(values), nulls);
-    Ok(Arc::new(array.with_timezone("UTC")))
-}
-
-fn integers(array: &ArrayRef) -> Result<Vec<i64>, ArrowError> {
-    Ok(match array.data_type() {
-        DataType::Int32 => array
-            .as_primitive::<Int32Type>()
-            .values()
-            .iter()
-            .map(|v| i64::from(*v))
-            .collect(),
-        DataType::UInt32 => array
-            .as_primitive::<UInt32Type>()
-            .values()
-            .iter()
-            .map(|v| i64::from(*v))
-            .collect(),
-        DataType::Int64 => array.as_primitive::<Int64Type>().values().to_vec(),
-        other => {
-            return Err(ArrowError::CastError(format!("a stamp in {other}")));
-        }
-    })
+/// Seconds and nanoseconds as one time; what is not a time is null.
+fn times(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let times = stamps_of(&**array);
+    let times =
+        times.ok_or_else(|| ArrowError::CastError("a stamp without its parts".to_owned()))?;
+    Ok(Arc::new(times))
 }
 
 /// Each list's time once for each of its elements.

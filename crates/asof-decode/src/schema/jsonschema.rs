@@ -1,4 +1,4 @@
-//! JSON Schema, and the shape of JSON for which there is no schema.
+//! JSON Schema.
 //!
 //! Everything is optional: JSON may leave out anything. What the schema leaves open, and what no single
 //! type can hold, stays JSON text.
@@ -12,8 +12,8 @@ use crate::model::{Field, Kind, MessageType, Scalar, Struct};
 pub(crate) const OTHER: &str = "_other";
 
 /// Structs within structs that are followed; below that a value stays text.
-const DEEPEST: usize = 24;
-const FIELDS_AT_MOST: usize = 4096;
+pub(super) const DEEPEST: usize = 24;
+pub(super) const FIELDS_AT_MOST: usize = 4096;
 
 /// Reads a schema.
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError> {
@@ -134,121 +134,10 @@ impl<'a> Reader<'a> {
 
 /// Adds the field that takes what the schema does not know. A field of the message's own that has its name goes
 /// there too, whatever it holds.
-fn with_other(mut types: MessageType) -> MessageType {
+pub(super) fn with_other(mut types: MessageType) -> MessageType {
     let root = types.root;
     let fields = &mut types.structs[root].fields;
     fields.retain(|field| field.name != OTHER);
     fields.push(Field::new(OTHER, Kind::Json).optional());
     types
-}
-
-/// What some messages have in common.
-pub(crate) fn infer(name: &str, samples: &[Value]) -> MessageType {
-    let mut types = MessageType::default();
-    let shape = samples.iter().fold(Shape::Unknown, |shape, sample| {
-        shape.with(Shape::of(sample, 0))
-    });
-    types.root = match shape {
-        Shape::Object(fields) => place_object(name, fields, &mut types),
-        _ => place_object(name, Vec::new(), &mut types),
-    };
-    with_other(types)
-}
-
-/// What a value is, and what several values have in common.
-enum Shape {
-    Unknown,
-    Bool,
-    Integer,
-    Unsigned,
-    Number,
-    Text,
-    Object(Vec<(String, Shape)>),
-    Array(Box<Shape>),
-    Any,
-}
-
-impl Shape {
-    fn of(value: &Value, depth: usize) -> Shape {
-        if depth > DEEPEST {
-            return Shape::Any;
-        }
-        match value {
-            Value::Null => Shape::Unknown,
-            Value::Bool(_) => Shape::Bool,
-            Value::Number(number) if number.is_i64() => Shape::Integer,
-            Value::Number(number) if number.is_u64() => Shape::Unsigned,
-            Value::Number(_) => Shape::Number,
-            Value::String(_) => Shape::Text,
-            Value::Array(items) => Shape::Array(Box::new(
-                items.iter().fold(Shape::Unknown, |shape, item| {
-                    shape.with(Shape::of(item, depth + 1))
-                }),
-            )),
-            Value::Object(fields) => Shape::Object(
-                fields
-                    .iter()
-                    .map(|(name, value)| (name.clone(), Shape::of(value, depth + 1)))
-                    .collect(),
-            ),
-        }
-    }
-
-    fn with(self, other: Shape) -> Shape {
-        match (self, other) {
-            (Shape::Unknown, shape) | (shape, Shape::Unknown) => shape,
-            (Shape::Bool, Shape::Bool) => Shape::Bool,
-            (Shape::Integer, Shape::Integer) => Shape::Integer,
-            (Shape::Unsigned, Shape::Unsigned) => Shape::Unsigned,
-            (Shape::Integer | Shape::Number, Shape::Integer | Shape::Number) => Shape::Number,
-            (Shape::Text, Shape::Text) => Shape::Text,
-            (Shape::Array(a), Shape::Array(b)) => Shape::Array(Box::new(a.with(*b))),
-            (Shape::Object(mut fields), Shape::Object(more)) => {
-                for (name, shape) in more {
-                    match fields.iter_mut().find(|(known, _)| *known == name) {
-                        Some((_, known)) => {
-                            let before = std::mem::replace(known, Shape::Unknown);
-                            *known = before.with(shape);
-                        }
-                        None => fields.push((name, shape)),
-                    }
-                }
-                Shape::Object(fields)
-            }
-            _ => Shape::Any,
-        }
-    }
-
-    fn into_kind(self, name: &str, types: &mut MessageType) -> Kind {
-        match self {
-            Shape::Bool => Kind::Scalar(Scalar::Bool),
-            Shape::Integer => Kind::Scalar(Scalar::Int64),
-            Shape::Unsigned => Kind::Scalar(Scalar::Uint64),
-            Shape::Number => Kind::Scalar(Scalar::Float64),
-            Shape::Text => Kind::Text,
-            Shape::Array(item) => Kind::List(Box::new(item.into_kind("item", types))),
-            Shape::Object(fields) if !fields.is_empty() => {
-                Kind::Struct(place_object(name, fields, types))
-            }
-            Shape::Object(_) | Shape::Unknown | Shape::Any => Kind::Json,
-        }
-    }
-}
-
-fn place_object(name: &str, fields: Vec<(String, Shape)>, types: &mut MessageType) -> usize {
-    let place = types.structs.len();
-    types.structs.push(Struct {
-        name: name.to_owned(),
-        ..Struct::default()
-    });
-    let fields = fields
-        .into_iter()
-        .take(FIELDS_AT_MOST)
-        .map(|(name, shape)| {
-            let kind = shape.into_kind(&name, types);
-            Field::new(name, kind).optional()
-        })
-        .collect();
-    types.structs[place].fields = fields;
-    place
 }

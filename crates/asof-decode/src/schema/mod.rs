@@ -6,3 +6,4 @@ mod idl_tokens;
 pub(crate) mod jsonschema;
 pub(crate) mod proto;
 pub(crate) mod rosmsg;
+pub(crate) mod shape;

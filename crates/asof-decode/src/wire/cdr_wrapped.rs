@@ -17,6 +17,8 @@ const LIST_END: [u16; 2] = [0x3f02, 0x0001];
 const EXTENDED: u16 = 0x3f01;
 /// What is missing at the end of an older struct is filled in, up to this many values.
 const FILLED_AT_MOST: usize = 1 << 16;
+/// Bytes after a message that has a length of its own: no transport pads to more than a multiple of this.
+const PADDING: usize = 8;
 
 impl CdrDecoder {
     pub(super) fn decode_wrapped(
@@ -39,7 +41,8 @@ impl CdrDecoder {
                 columns,
                 filled: 0,
             };
-            match walk.group(self.types.root, Some(&self.layout.root)) {
+            let whole = walk.group(self.types.root, Some(&self.layout.root));
+            match whole.and_then(|()| walk.is_even()) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     first_error.get_or_insert(error);
@@ -71,36 +74,71 @@ impl Walk<'_> {
         })
     }
 
+    /// Refuses a message that says how long it is, and is far shorter than its payload: what its length leaves out
+    /// would be taken for members that an older writer did not have.
+    fn is_even(&self) -> Result<(), Fault> {
+        let (pos, left) = (self.cursor.pos, self.cursor.left());
+        let root = &self.types.structs[self.types.root];
+        let has_length = self.is_xcdr2() && self.extensibility(root) != Extensibility::Final;
+        if !has_length || left < PADDING {
+            return Ok(());
+        }
+        let reason = format!("the message ends here by its own length, and {left} bytes follow");
+        Err(Box::new(PayloadError::malformed(pos, reason)))
+    }
+
     fn group(&mut self, id: usize, group: Option<&Group>) -> Result<(), Fault> {
         let types = self.types;
         let declared = &types.structs[id];
         let extensibility = self.extensibility(declared);
-        let end = if self.is_xcdr2() && extensibility != Extensibility::Final {
-            Some(self.delimiter()?)
-        } else {
-            None
-        };
-        if let Some(cases) = &declared.cases {
-            self.union(declared, cases, group)?;
-        } else if extensibility == Extensibility::Mutable {
-            self.members(declared, group, end)?;
-        } else {
-            self.fields(declared, group, end)?;
-        }
-        if let Some(end) = end {
-            self.cursor.pos = end;
-        }
-        Ok(())
+        let is_delimited = self.is_xcdr2() && extensibility != Extensibility::Final;
+        self.delimited(is_delimited, |walk, end| {
+            if let Some(cases) = &declared.cases {
+                walk.union(declared, cases, group)
+            } else if extensibility == Extensibility::Mutable {
+                walk.members(declared, group, end)
+            } else {
+                walk.fields(declared, group, end)
+            }
+        })
     }
 
-    /// The end of what a length before it spans.
-    fn delimiter(&mut self) -> Result<usize, Fault> {
+    /// Reads what has its length before it, and goes on after that length whatever was read.
+    fn delimited(
+        &mut self,
+        is_delimited: bool,
+        read: impl FnOnce(&mut Self, Option<usize>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if !is_delimited {
+            return read(self, None);
+        }
         let len = self.cursor.u32()? as usize;
+        self.bounded(len, "a delimited value", |walk, end| read(walk, Some(end)))
+    }
+
+    /// Reads what takes the next `len` bytes and not one more, and goes on after them.
+    fn bounded(
+        &mut self,
+        len: usize,
+        what: &'static str,
+        read: impl FnOnce(&mut Self, usize) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let start = self.cursor.pos;
         if len > self.cursor.left() {
-            return Err(self.cursor.short("a delimited value", start));
+            return Err(self.cursor.short(what, start));
         }
-        Ok(start + len)
+        let (whole, end) = (self.cursor.payload.bytes, start + len);
+        self.cursor.payload.bytes = &whole[..end];
+        let done = read(self, end);
+        self.cursor.payload.bytes = whole;
+        self.cursor.pos = end;
+        done.map_err(|fault| match *fault {
+            PayloadError::Short { what, at, len } if len == end && end < whole.len() => {
+                let reason = format!("{what} reaches past byte {end}, where its length ends it");
+                Box::new(PayloadError::malformed(at, reason))
+            }
+            other => Box::new(other),
+        })
     }
 
     /// Fields in order; an older writer may have left out the last ones.
@@ -215,17 +253,14 @@ impl Walk<'_> {
         len: usize,
         read: impl FnOnce(&mut Self) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let start = self.cursor.pos;
-        if len > self.cursor.left() {
-            return Err(self.cursor.short("a member", start));
-        }
         let origin = self.cursor.origin;
-        if !self.is_xcdr2() {
-            self.cursor.origin = start;
-        }
-        read(self)?;
+        self.bounded(len, "a member", |walk, _| {
+            if !walk.is_xcdr2() {
+                walk.cursor.origin = walk.cursor.pos;
+            }
+            read(walk)
+        })?;
         self.cursor.origin = origin;
-        self.cursor.pos = start + len;
         Ok(())
     }
 
@@ -355,24 +390,18 @@ impl Walk<'_> {
                     Some(Shape::Array(_, inner)) => Some(&**inner),
                     _ => None,
                 };
-                let end = self.collection_end(is_primitive(item))?;
-                if let Some(width) = scalar_width(item) {
-                    let element = inner.and_then(Node::column);
-                    if *len > 0 {
-                        self.cursor.words(
-                            width,
-                            *len as usize,
-                            element,
-                            self.columns,
-                            &mut NoTrace,
-                        )?;
+                self.delimited(self.is_long(item), |walk, _| {
+                    if let Some(width) = scalar_width(item) {
+                        let (element, len) = (inner.and_then(Node::column), *len as usize);
+                        let columns = &mut *walk.columns;
+                        if len > 0 {
+                            walk.cursor
+                                .words(width, len, element, columns, &mut NoTrace)?;
+                        }
+                        return Ok(());
                     }
-                } else {
-                    for _ in 0..*len {
-                        self.value(item, inner)?;
-                    }
-                }
-                self.cursor.pos = end.unwrap_or(self.cursor.pos);
+                    (0..*len).try_for_each(|_| walk.value(item, inner))
+                })?;
             }
             Kind::Map(key, value) => {
                 let (ends, key_node, value_node) = match node.map(|node| &node.shape) {
@@ -381,17 +410,18 @@ impl Walk<'_> {
                     }
                     _ => (None, None, None),
                 };
-                let end = self.collection_end(is_primitive(key) && is_primitive(value))?;
-                let count = self.cursor.u32()? as usize;
-                self.cursor.check_count(count, 1)?;
-                if let Some(ends) = ends {
-                    push_end(self.columns, ends, count, &self.cursor)?;
-                }
-                for _ in 0..count {
-                    self.value(key, key_node)?;
-                    self.value(value, value_node)?;
-                }
-                self.cursor.pos = end.unwrap_or(self.cursor.pos);
+                self.delimited(self.is_long(key) || self.is_long(value), |walk, _| {
+                    let count = walk.cursor.u32()? as usize;
+                    walk.cursor.check_count(count, 1)?;
+                    if let Some(ends) = ends {
+                        push_end(walk.columns, ends, count, &walk.cursor)?;
+                    }
+                    for _ in 0..count {
+                        walk.value(key, key_node)?;
+                        walk.value(value, value_node)?;
+                    }
+                    Ok(())
+                })?;
             }
             Kind::Json => return Err(self.cursor.short("a value without a type", self.cursor.pos)),
         }
@@ -403,42 +433,36 @@ impl Walk<'_> {
             Some(Shape::List(ends, inner)) => (Some(*ends), Some(&**inner)),
             _ => (None, None),
         };
-        let end = self.collection_end(is_primitive(item))?;
-        let count = self.cursor.u32()? as usize;
-        let scalar = scalar_width(item);
-        // Every element takes a byte at least: there is no empty struct in CDR.
-        self.cursor.check_count(count, scalar.unwrap_or(1))?;
-        if let Some(ends) = ends {
-            push_end(self.columns, ends, count, &self.cursor)?;
-        }
-        match scalar {
-            Some(width) if count > 0 => {
-                let element = inner.and_then(Node::column);
-                self.cursor
-                    .words(width, count, element, self.columns, &mut NoTrace)?;
+        self.delimited(self.is_long(item), |walk, _| {
+            let count = walk.cursor.u32()? as usize;
+            let scalar = scalar_width(item);
+            // Every element takes a byte at least: there is no empty struct in CDR.
+            walk.cursor.check_count(count, scalar.unwrap_or(1))?;
+            if let Some(ends) = ends {
+                push_end(walk.columns, ends, count, &walk.cursor)?;
             }
-            Some(_) => {}
-            None => {
-                for _ in 0..count {
-                    let before = self.cursor.pos;
-                    self.value(item, inner)?;
-                    if self.cursor.pos == before {
-                        return Err(self.cursor.short("an element", before));
-                    }
+            if let Some(width) = scalar {
+                if count > 0 {
+                    let (element, columns) = (inner.and_then(Node::column), &mut *walk.columns);
+                    walk.cursor
+                        .words(width, count, element, columns, &mut NoTrace)?;
+                }
+                return Ok(());
+            }
+            for _ in 0..count {
+                let before = walk.cursor.pos;
+                walk.value(item, inner)?;
+                if walk.cursor.pos == before {
+                    return Err(walk.cursor.short("an element", before));
                 }
             }
-        }
-        self.cursor.pos = end.unwrap_or(self.cursor.pos);
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// XCDR2 writes the length of a collection whose elements are no plain numbers.
-    fn collection_end(&mut self, is_primitive: bool) -> Result<Option<usize>, Fault> {
-        if self.is_xcdr2() && !is_primitive {
-            self.delimiter().map(Some)
-        } else {
-            Ok(None)
-        }
+    /// Whether a collection of these has its length before it: XCDR2 writes it for what are not plain numbers.
+    fn is_long(&self, item: &Kind) -> bool {
+        self.is_xcdr2() && !is_primitive(item)
     }
 }
 

@@ -1,5 +1,6 @@
 //! JSON text straight into columns, and CBOR by way of it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine;
@@ -11,7 +12,8 @@ use crate::columns::{Columns, Payload, Place};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::{MessageType, Scalar};
-use crate::schema::jsonschema::{self, OTHER};
+use crate::schema::jsonschema::OTHER;
+use crate::schema::shape::Inference;
 
 use super::{WireDecoder, cbor};
 
@@ -51,16 +53,11 @@ impl JsonDecoder {
         projection: &Projection,
         is_cbor: bool,
     ) -> Result<Self, SchemaError> {
-        let parse = |sample: &&[u8]| {
-            if is_cbor {
-                let text = cbor::to_json(sample).ok()?;
-                serde_json::from_slice(&text).ok()
-            } else {
-                serde_json::from_slice(sample).ok()
-            }
-        };
-        let samples: Vec<_> = samples.iter().take(SAMPLES).filter_map(parse).collect();
-        JsonDecoder::with_schema(&jsonschema::infer(name, &samples), projection, is_cbor)
+        let mut inference = Inference::default();
+        for sample in samples.iter().take(SAMPLES) {
+            add_sample(&mut inference, sample, is_cbor);
+        }
+        JsonDecoder::with_schema(&inference.into_types(name), projection, is_cbor)
     }
 
     fn row(&self, payload: &[u8], columns: &mut Columns) -> Result<(), PayloadError> {
@@ -92,6 +89,24 @@ impl JsonDecoder {
             }
         }
         Ok(())
+    }
+}
+
+/// A payload as JSON text.
+pub(crate) fn to_json(payload: &[u8], is_cbor: bool) -> Result<Cow<'_, [u8]>, PayloadError> {
+    if is_cbor {
+        cbor::to_json(payload).map(Cow::Owned)
+    } else {
+        Ok(Cow::Borrowed(payload))
+    }
+}
+
+/// Widens what is known of a channel so that it holds this message, too.
+pub(crate) fn add_sample(inference: &mut Inference, payload: &[u8], is_cbor: bool) {
+    match is_cbor.then(|| cbor::to_json(payload)) {
+        Some(Ok(text)) => inference.add(&text),
+        // What a survey saw is handed on in JSON, also of CBOR: its first byte is not one of a CBOR map.
+        None | Some(Err(_)) => inference.add(payload),
     }
 }
 
@@ -184,7 +199,7 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
         let is_root = path.is_empty();
         // Fields mostly come in the schema's order.
         let mut guess = 0;
-        while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+        while let Some(name) = map.next_key::<Cow<'_, str>>()? {
             let is_it = |at: usize| {
                 let node = group.fields.get(at).and_then(Option::as_ref);
                 node.is_some_and(|node| node.name == name && !(is_root && name == OTHER))
@@ -293,14 +308,14 @@ fn put_value(
             if !is(b"\"") {
                 return Ok(false);
             }
-            let value: std::borrow::Cow<'_, str> = serde_json::from_str(text)?;
+            let value: Cow<'_, str> = serde_json::from_str(text)?;
             columns.texts[*column].push(value.as_bytes());
         }
         Shape::Blob(column) => {
             if !is(b"\"") {
                 return Ok(false);
             }
-            let value: std::borrow::Cow<'_, str> = serde_json::from_str(text)?;
+            let value: Cow<'_, str> = serde_json::from_str(text)?;
             let Ok(bytes) = STANDARD.decode(value.as_bytes()) else {
                 return Ok(false);
             };

@@ -12,6 +12,9 @@ use super::{BagShared, Contents, Section, SectionKind};
 use crate::decompress::{Decompressed, decompress, decompress_bz2};
 use crate::sections::{Loaded, Wanted, order_of};
 
+/// The head of a chunk record is shorter than this.
+const LONGEST_HEAD: usize = 256;
+
 /// The index records behind a chunk: connection, and pairs of time and place.
 pub(crate) struct ChunkIndex(Vec<(u32, Bytes)>);
 
@@ -174,11 +177,11 @@ impl BagShared {
                 section.offset,
             )));
         }
-        let Some(head) = self.chunk_head(section)? else {
-            let message =
-                "there is no chunk here, although the index says so; what it held is left out";
-            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+        if section.offset >= self.refused_from && section.compression != "none" {
             return Ok(None);
+        }
+        let Some(head) = self.chunk_head(section)? else {
+            return self.headless(section);
         };
         let start = head.frame.data();
         let room = section.end.min(self.storage.size()).saturating_sub(start);
@@ -191,9 +194,9 @@ impl BagShared {
         let data = self.storage.get(start, len)?;
         let is_cut = is_open || (data.len() as u64) < head.frame.data_len;
         let Decompressed { bytes, fault } = match head.compression.as_str() {
-            "none" => decompress("", &data, head.size, &self.pool),
-            "bz2" => decompress_bz2(&data, head.size, &self.pool),
-            "lz4" => decompress("lz4", &data, head.size, &self.pool),
+            "none" => decompress("", &data, head.size, &self.limits, &self.pool),
+            "bz2" => decompress_bz2(&data, head.size, &self.limits, &self.pool),
+            "lz4" => decompress("lz4", &data, head.size, &self.limits, &self.pool),
             other => Decompressed {
                 bytes: Bytes::new(),
                 fault: Some((
@@ -210,6 +213,28 @@ impl BagShared {
             self.report(Problem::at(kind, section.offset, message));
         }
         Ok(Some((bytes, section.offset)))
+    }
+
+    /// What is readable of a chunk that the index names and whose head is damaged: compressed data is found by how it
+    /// starts, and records that are not compressed by themselves.
+    fn headless(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
+        let len = section.end.saturating_sub(section.offset);
+        let data = self.storage.get(section.offset, len)?;
+        let head = &data[..data.len().min(LONGEST_HEAD)];
+        let starts = |magic: &[u8]| memchr::memmem::find(head, magic);
+        // Nobody can say any more how large it was.
+        let likely = self.limits.of_chunk(data.len() as u64).min(16 << 20);
+        let found = if let Some(at) = starts(b"\x04\x22\x4d\x18") {
+            decompress("lz4", &data.slice(at..), likely, &self.limits, &self.pool).bytes
+        } else if let Some(at) = starts(b"BZh") {
+            decompress_bz2(&data.slice(at..), likely, &self.limits, &self.pool).bytes
+        } else {
+            data
+        };
+        let message =
+            "there is no chunk here, although the index says so; what is readable of it is kept";
+        self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+        Ok(Some((found, section.offset)))
     }
 
     pub fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
@@ -270,7 +295,10 @@ struct Walk<'a> {
     base: u64,
     buffer: &'a Bytes,
     at: usize,
+    /// Lacks what this walk itself has met; see [`Walk::channel`].
     table: Arc<ConnectionTable>,
+    /// How often it was asked for a connection that it lacks.
+    misses: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -282,6 +310,7 @@ impl<'a> Walk<'a> {
             buffer,
             at: 0,
             table: bag.table(),
+            misses: 0,
         }
     }
 
@@ -295,11 +324,11 @@ impl<'a> Walk<'a> {
         let declared = self.bag.sections[self.section].range;
         let (mut unknown, mut outside) = (0u64, 0u64);
         while let Some((frame, conn, time)) = self.next_message() {
-            let Some(channel) = self.table.index_of(conn) else {
+            let Some((channel, is_wanted)) = self.channel(conn, wanted) else {
                 unknown += 1;
                 continue;
             };
-            if !wanted.wants(channel, &self.table.channels) {
+            if !is_wanted {
                 continue;
             }
             outside += u64::from(!declared.contains(time));
@@ -312,6 +341,25 @@ impl<'a> Walk<'a> {
         }
         self.report_losses(unknown, outside, declared);
         rows
+    }
+
+    /// The channel of a connection, and whether it is wanted.
+    ///
+    /// A chunk may define very many connections, each before its first message. So the table is not copied for each:
+    /// what it lacks is asked for one by one, and it is copied when that has been done as often as it has channels.
+    #[inline]
+    fn channel(&mut self, conn: u32, wanted: &Wanted) -> Option<(u32, bool)> {
+        if let Some(index) = self.table.index_of(conn) {
+            return Some((index, wanted.wants(index, &self.table.channels)));
+        }
+        self.misses += 1;
+        if self.misses > self.table.channels.len() {
+            self.misses = 0;
+            self.table = self.bag.table();
+        }
+        let connections = self.bag.connections();
+        let (index, channel) = connections.find(conn)?;
+        Some((index, wanted.topics.contains(&channel.topic)))
     }
 
     /// The next message, stepping over everything else; connections are taken in on the way.
@@ -343,7 +391,6 @@ impl<'a> Walk<'a> {
         {
             let data = &self.buffer[frame.data() as usize..frame.end() as usize];
             let problem = self.bag.connections_mut().add(self.base, id, topic, data);
-            self.table = self.bag.table();
             if let Some(problem) = problem {
                 self.bag.report(problem);
             }

@@ -1,7 +1,7 @@
 //! The connections of a bag: who sent what on which topic.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use asof_core::{Channel, Problem, ProblemKind, Schema};
 use bytes::Bytes;
@@ -9,12 +9,25 @@ use bytes::Bytes;
 use super::record::fields;
 
 /// The connections of a file, in the order in which they became known. Only ever grows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ConnectionTable {
     pub channels: Arc<[Arc<Channel>]>,
     /// The file's number of each connection, beside it.
     pub ids: Vec<u32>,
-    /// Index by the file's number, for the small ones, which is all of them in practice.
+    by_id: ById,
+}
+
+impl ConnectionTable {
+    /// The index of the channel of connection `id`.
+    #[inline]
+    pub fn index_of(&self, id: u32) -> Option<u32> {
+        self.by_id.get(id)
+    }
+}
+
+/// Indexes by the file's numbers: of the small ones, which is all of them in practice, by place.
+#[derive(Debug, Clone, Default)]
+struct ById {
     small: Vec<u32>,
     large: BTreeMap<u32, u32>,
 }
@@ -22,21 +35,16 @@ pub(crate) struct ConnectionTable {
 const NONE: u32 = u32::MAX;
 const SMALL: u32 = 1 << 16;
 
-impl ConnectionTable {
-    /// The index of the channel of connection `id`.
+impl ById {
     #[inline]
-    pub fn index_of(&self, id: u32) -> Option<u32> {
+    fn get(&self, id: u32) -> Option<u32> {
         match self.small.get(id as usize) {
             Some(&index) => (index != NONE).then_some(index),
             None => self.large.get(&id).copied(),
         }
     }
 
-    fn push(&mut self, id: u32, channel: Channel) {
-        let index = self.channels.len() as u32;
-        let all = self.channels.iter().cloned().chain([Arc::new(channel)]);
-        self.channels = all.collect();
-        self.ids.push(id);
+    fn set(&mut self, id: u32, index: u32) {
         if id < SMALL {
             if self.small.len() <= id as usize {
                 self.small.resize(id as usize + 1, NONE);
@@ -51,14 +59,32 @@ impl ConnectionTable {
 /// Collects connections as they are met, in chunks and in the index, as often as they are repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    table: Arc<ConnectionTable>,
+    channels: Vec<Arc<Channel>>,
+    ids: Vec<u32>,
+    by_id: ById,
+    /// Made when it is asked for: a bag may have very many connections, and each makes the last copy old.
+    table: OnceLock<Arc<ConnectionTable>>,
     /// Definitions are long and many connections share one.
     schemas: HashMap<(String, Bytes), Arc<Schema>>,
 }
 
 impl Connections {
+    /// All connections by now.
     pub fn table(&self) -> Arc<ConnectionTable> {
-        Arc::clone(&self.table)
+        let table = self.table.get_or_init(|| {
+            Arc::new(ConnectionTable {
+                channels: self.channels.clone().into(),
+                ids: self.ids.clone(),
+                by_id: self.by_id.clone(),
+            })
+        });
+        Arc::clone(table)
+    }
+
+    /// The channel of connection `id`, and its index.
+    pub fn find(&self, id: u32) -> Option<(u32, &Arc<Channel>)> {
+        let index = self.by_id.get(id)?;
+        Some((index, &self.channels[index as usize]))
     }
 
     /// Takes in a connection record: its number and topic, and the data that describes the rest.
@@ -77,8 +103,7 @@ impl Connections {
             }
         }
         let channel = self.channel(topic, described);
-        if let Some(index) = self.table.index_of(id) {
-            let known = &self.table.channels[index as usize];
+        if let Some((_, known)) = self.find(id) {
             return (known.topic != channel.topic || known.schema != channel.schema).then(|| {
                 let message = format!(
                     "connection {id} is defined again as {} on {}, after {} on {}; the first counts",
@@ -91,7 +116,10 @@ impl Connections {
             });
         }
         let topic = channel.topic.clone();
-        Arc::make_mut(&mut self.table).push(id, channel);
+        self.by_id.set(id, self.channels.len() as u32);
+        self.channels.push(Arc::new(channel));
+        self.ids.push(id);
+        self.table = OnceLock::new();
         is_damaged.then(|| {
             let message = "the description of a connection is damaged; its type may be missing";
             Problem::at(ProblemKind::BadRecord, offset, message).on_topic(topic)

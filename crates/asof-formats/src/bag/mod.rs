@@ -9,15 +9,16 @@ mod scan;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, Query, Source, SourceError,
-    Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, ProblemKind, Query, Source,
+    SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
+use crate::limits::{DecompressionLimits, LIFT};
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
@@ -73,7 +74,19 @@ impl BagFile {
     /// # Errors
     /// As [`BagFile::open`].
     pub fn from_storage(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
-        let shared = Arc::new(BagShared::open(storage, threads)?);
+        Self::with_limits(storage, threads, DecompressionLimits::default())
+    }
+
+    /// As [`BagFile::from_storage`]; no chunk becomes more than `limits` allow.
+    ///
+    /// # Errors
+    /// As [`BagFile::open`].
+    pub fn with_limits(
+        storage: Box<dyn Storage>,
+        threads: usize,
+        limits: DecompressionLimits,
+    ) -> Result<Self, SourceError> {
+        let shared = Arc::new(BagShared::open(storage, threads, limits)?);
         Ok(BagFile { shared })
     }
 }
@@ -130,6 +143,9 @@ pub(crate) struct BagShared {
     connections: RwLock<Connections>,
     report: Report,
     pool: Arc<BufferPool>,
+    limits: DecompressionLimits,
+    /// From this place on chunks are not decompressed: they would become too much together.
+    refused_from: u64,
 }
 
 /// A chunk, or a run of messages that stand outside of any chunk.
@@ -195,12 +211,8 @@ impl Sections for BagShared {
         let section = &self.sections[section];
         let stored = section.end.saturating_sub(section.offset);
         // The index does not say how large a chunk becomes; compressed ones may grow about tenfold.
-        let guess = if section.size == 0 {
-            stored
-        } else {
-            section.size
-        };
-        guess.min(stored.saturating_mul(64))
+        let allowed = self.limits.of_chunk(stored);
+        section.size.min(allowed).max(stored)
     }
 
     fn section_count(&self) -> usize {
@@ -230,7 +242,11 @@ impl Sections for BagShared {
 }
 
 impl BagShared {
-    fn open(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
+    fn open(
+        storage: Box<dyn Storage>,
+        threads: usize,
+        limits: DecompressionLimits,
+    ) -> Result<Self, SourceError> {
         let open::Opened {
             sections,
             connections,
@@ -243,36 +259,15 @@ impl BagShared {
             connections: RwLock::new(connections),
             report: Report::new(problems),
             pool: Arc::default(),
+            limits,
+            refused_from: u64::MAX,
         };
-        bag.complete()?;
         bag.look_at_heads()?;
+        bag.refuse_too_much();
+        bag.distrust_large_counts();
+        bag.complete()?;
         bag.summarize();
         Ok(bag)
-    }
-
-    /// Looks into the chunks that no index tells about, or that use connections that nobody has defined yet.
-    fn complete(&mut self) -> Result<(), SourceError> {
-        for index in 0..self.sections.len() {
-            let table = self.table();
-            let is_known = self.sections[index].contents.known().is_some_and(|counts| {
-                counts
-                    .iter()
-                    .all(|&(conn, _)| table.index_of(conn).is_some())
-            });
-            if is_known {
-                continue;
-            }
-            let glance = self.glance(index)?;
-            let section = &mut self.sections[index];
-            if section.contents == Contents::Unknown {
-                section.range = glance.range;
-                section.contents = Contents::Listed(glance.counts.into_iter().collect());
-                section.size = glance.bytes;
-            }
-        }
-        self.sections
-            .retain(|section| section.contents.known().is_none_or(|c| !c.is_empty()));
-        Ok(())
     }
 
     /// The index does not say how chunks are compressed, nor how large they become: their heads do.
@@ -291,6 +286,87 @@ impl BagShared {
             }
             self.sections[index].compression.clone_from(&last);
         }
+        Ok(())
+    }
+
+    fn refuse_too_much(&mut self) {
+        let compressed = self
+            .sections
+            .iter()
+            .filter(|section| section.kind != SectionKind::Bare && section.compression != "none");
+        let chunks = compressed.map(|section| {
+            let allowed = self
+                .limits
+                .of_chunk(section.end.saturating_sub(section.offset));
+            // One that declares more is left out by itself.
+            let becomes = if section.size > allowed {
+                0
+            } else {
+                section.size
+            };
+            (section.offset, becomes)
+        });
+        let size = self.storage.size();
+        let Some(place) = self.limits.first_beyond(size, chunks) else {
+            return;
+        };
+        self.refused_from = place;
+        let message = format!(
+            "the chunks of this bag would become more than {} bytes together; those from here on are left out: {LIFT}",
+            self.limits.of_file(size)
+        );
+        self.report(Problem::at(ProblemKind::BadChunk, place, message));
+    }
+
+    /// An index that counts more messages than a chunk has room for is not believed.
+    fn distrust_large_counts(&mut self) {
+        let mut liars = Vec::new();
+        for section in &mut self.sections {
+            let counts = section.contents.known().unwrap_or_default();
+            let messages = counts
+                .iter()
+                .fold(0u64, |sum, &(_, count)| sum.saturating_add(count));
+            let stored = section.end.saturating_sub(section.offset);
+            // Where nobody has looked at its head, it may become as large as it is allowed to.
+            let room = match section.size {
+                0 => self.limits.of_chunk(stored),
+                size => size,
+            };
+            if messages > room / record::SHORTEST_MESSAGE {
+                liars.push((section.offset, messages, room));
+                section.contents = Contents::Unknown;
+                section.range = TimeRange::ALL;
+            }
+        }
+        for (offset, messages, room) in liars {
+            let message = format!(
+                "the index counts {messages} messages in this chunk of {room} bytes, which cannot be; the chunk was read instead"
+            );
+            self.report(Problem::at(ProblemKind::BadIndex, offset, message));
+        }
+    }
+
+    /// Looks into the chunks that no index tells about, or that use connections that nobody has defined yet.
+    fn complete(&mut self) -> Result<(), SourceError> {
+        for index in 0..self.sections.len() {
+            let is_known = self.sections[index].contents.known().is_some_and(|counts| {
+                let connections = self.connections();
+                let mut counts = counts.iter();
+                counts.all(|&(conn, _)| connections.find(conn).is_some())
+            });
+            if is_known {
+                continue;
+            }
+            let glance = self.glance(index)?;
+            let section = &mut self.sections[index];
+            if section.contents == Contents::Unknown {
+                section.range = glance.range;
+                section.contents = Contents::Listed(glance.counts.into_iter().collect());
+                section.size = glance.bytes;
+            }
+        }
+        self.sections
+            .retain(|section| section.contents.known().is_none_or(|c| !c.is_empty()));
         Ok(())
     }
 
@@ -323,10 +399,13 @@ impl BagShared {
     }
 
     fn table(&self) -> Arc<ConnectionTable> {
+        self.connections().table()
+    }
+
+    fn connections(&self) -> RwLockReadGuard<'_, Connections> {
         self.connections
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .table()
     }
 
     fn connections_mut(&self) -> RwLockWriteGuard<'_, Connections> {

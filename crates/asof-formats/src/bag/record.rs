@@ -23,6 +23,9 @@ pub(crate) const LONGEST_HEADER: u64 = 64 << 10;
 /// Bytes of one message in an index record: seconds, nanoseconds, place.
 pub(crate) const INDEX_ENTRY_LEN: u64 = 12;
 
+/// A message record without a payload, with the three fields that it must have.
+pub(crate) const SHORTEST_MESSAGE: u64 = 46;
+
 /// Where the parts of a record lie, counted from wherever `at` is counted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {

@@ -61,7 +61,8 @@ impl<'a> Scan<'a> {
             at = self.step(at, end)?;
         }
         self.close_bare();
-        self.close_indexes(end);
+        // A file that ends here may have been cut among the index records: nobody knows how many there were.
+        self.indexes = None;
         Ok(())
     }
 
@@ -80,6 +81,7 @@ impl<'a> Scan<'a> {
             self.close_indexes(at);
         }
         if frame.end() > end {
+            self.indexes = None;
             return self.meet_overlong(frame, &fields, end);
         }
         match fields.op {
@@ -136,7 +138,8 @@ impl<'a> Scan<'a> {
             return Ok(());
         };
         let count = frame.data_len / INDEX_ENTRY_LEN;
-        if fields.count.map(u64::from) != Some(count) {
+        let is_even = frame.data_len.is_multiple_of(INDEX_ENTRY_LEN);
+        if fields.count.map(u64::from) != Some(count) || !is_even {
             // Wrong about itself: the chunk is read instead.
             self.indexes = None;
             return Ok(());
@@ -149,7 +152,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Gives the index records that followed a chunk to that chunk.
+    /// Gives the index records that followed a chunk to that chunk, once another record shows that they are all there.
     fn close_indexes(&mut self, at: u64) {
         let Some(indexes) = self.indexes.take().filter(|i| !i.counts.is_empty()) else {
             return;
@@ -235,7 +238,8 @@ impl<'a> Scan<'a> {
 
     fn step_over_garbage(&mut self, at: u64, end: u64) -> Result<u64, SourceError> {
         self.close_bare();
-        self.close_indexes(at);
+        // What is damaged may have been one of them.
+        self.indexes = None;
         let next = self.find(at + 1, end)?.unwrap_or(end);
         let message = format!("{} bytes are no record; they are left out", next - at);
         self.problems

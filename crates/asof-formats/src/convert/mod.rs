@@ -13,7 +13,8 @@ use asof_core::{
     TimeRange, Topics,
 };
 
-use crate::{Attachment, Definitions, McapWriteError, McapWriter, Recording};
+use crate::mcap::is_disk_full;
+use crate::{Attachment, Definitions, HiddenRecord, McapWriteError, McapWriter, Recording};
 use ros2::Transcoder;
 use sort::Sorter;
 
@@ -76,6 +77,10 @@ pub struct Converted {
     pub attachments: u64,
     /// Named sets of text.
     pub metadata: u64,
+    /// Records that are private to whoever wrote the recording, copied as they are.
+    pub private: u64,
+    /// Messages past the year 2262, copied with their times although no reader of asof's shows them.
+    pub beyond_time: u64,
     /// From the first message written to the last.
     pub range: TimeRange,
     /// The time of the first message that did not go in, where [`ConvertOptions::bytes`] was reached.
@@ -106,11 +111,23 @@ pub enum ConvertError {
     #[error(transparent)]
     Write(#[from] McapWriteError),
     /// There was no room to sort.
-    #[error("cannot sort the messages in temporary files: {0}; is the disk full?")]
+    #[error("cannot sort the messages in temporary files: {0}{hint}", hint = full_hint(.0))]
     Sort(#[source] io::Error),
 }
 
-/// Writes the messages that match, in order of log time, and what lies beside them.
+fn full_hint(error: &io::Error) -> &'static str {
+    if is_disk_full(error) {
+        "; the disk is full: make room, or write to a place elsewhere"
+    } else {
+        ""
+    }
+}
+
+/// Writes the messages that match, in order of log time, and what lies beside them: attachments, metadata, and records
+/// that are private to whoever wrote the recording.
+///
+/// Messages from before 1970, which MCAP cannot hold, are written as of its first instant and counted among the
+/// problems; those past 2262, which a [`Stamp`] cannot hold, are copied with the times that they have.
 ///
 /// Memory is bounded, however large or disordered the recording is: where its parts overlap by more than
 /// [`ConvertOptions::memory`], messages are sorted on disk. `progress` hears how many messages are done.
@@ -145,6 +162,7 @@ pub fn convert<W: Write + Seek>(
         targets: HashMap::new(),
         payload: Vec::new(),
         malformed: BTreeMap::new(),
+        before_epoch: 0,
         done: Converted {
             messages: 0,
             latched: 0,
@@ -152,6 +170,8 @@ pub fn convert<W: Write + Seek>(
             kept: BTreeMap::new(),
             attachments: 0,
             metadata: 0,
+            private: 0,
+            beyond_time: 0,
             range: TimeRange::EMPTY,
             next: None,
             sorted_on_disk: false,
@@ -161,6 +181,7 @@ pub fn convert<W: Write + Seek>(
     conversion.declare_channels()?;
     conversion.write_latched()?;
     conversion.write_messages()?;
+    conversion.write_hidden()?;
     conversion.write_extras()?;
     Ok(conversion.conclude())
 }
@@ -197,6 +218,28 @@ pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
     profile.to_owned()
 }
 
+/// What ROS 2 says about a recording goes along; but not that its messages are compressed one by one, or its file as a
+/// whole: neither is so any more.
+fn as_written(name: &str, mut metadata: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    if name != "rosbag2" {
+        return metadata;
+    }
+    if let Some(text) = metadata.get_mut("serialized_metadata") {
+        let plain = |line: &str| -> String {
+            let key = line.trim_start();
+            let indent = &line[..line.len() - key.len()];
+            match key.split(':').next() {
+                Some(key @ ("compression_format" | "compression_mode")) => {
+                    format!("{indent}{key}: \"\"\n")
+                }
+                _ => format!("{line}\n"),
+            }
+        };
+        *text = text.lines().map(plain).collect();
+    }
+    metadata
+}
+
 /// Each message of `/tf_static` adds frames to those before it, so all of them count, not the last alone.
 fn holds_static_transforms(channel: &Channel) -> bool {
     channel.topic.ends_with("/tf_static") || channel.topic == "tf_static"
@@ -213,6 +256,8 @@ struct Conversion<'a, W: Write + Seek> {
     payload: Vec<u8>,
     /// Messages that are not what their definition says, by topic.
     malformed: BTreeMap<String, u64>,
+    /// Messages from before 1970.
+    before_epoch: u64,
     done: Converted,
 }
 
@@ -314,6 +359,37 @@ impl<W: Write + Seek> Conversion<'_, W> {
         Ok(())
     }
 
+    /// What no reader is shown is copied as it is.
+    fn write_hidden(&mut self) -> Result<(), ConvertError> {
+        let Query { topics, range } = &self.options.query;
+        // Of a part, what is past all time is in the last one.
+        let is_last = self.done.next.is_none() && range.end >= self.recording.summary().range.end;
+        for record in self.recording.hidden(topics)? {
+            match record? {
+                HiddenRecord::Message {
+                    channel,
+                    log_time,
+                    publish_time,
+                    sequence,
+                    payload,
+                } if is_last => {
+                    let (target, _) = self.target(&channel);
+                    let times = (log_time, publish_time);
+                    self.writer
+                        .write_beyond(&target, times, sequence, &payload)?;
+                    self.done.messages += 1;
+                    self.done.beyond_time += 1;
+                }
+                HiddenRecord::Private { opcode, data } if self.options.metadata => {
+                    self.writer.write_private(opcode, &data)?;
+                    self.done.private += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn write_extras(&mut self) -> Result<(), ConvertError> {
         let summary = self.recording.summary();
         for entry in summary
@@ -339,7 +415,10 @@ impl<W: Write + Seek> Conversion<'_, W> {
         }
         for entry in summary.metadata.iter().filter(|_| self.options.metadata) {
             match self.recording.metadata(entry) {
-                Ok(metadata) => self.writer.write_metadata(&entry.name, metadata)?,
+                Ok(metadata) => {
+                    let metadata = as_written(&entry.name, metadata);
+                    self.writer.write_metadata(&entry.name, metadata)?;
+                }
                 Err(error) => {
                     self.leave_out(entry.offset, error)?;
                     continue;
@@ -360,7 +439,8 @@ impl<W: Write + Seek> Conversion<'_, W> {
     }
 
     fn write_ref(&mut self, message: MessageRef<'_>) -> Result<(), ConvertError> {
-        if self.options.rename.is_empty() && !self.options.to_ros2 {
+        let is_early = message.log_time.min(message.publish_time) < Stamp::EPOCH;
+        if self.options.rename.is_empty() && !self.options.to_ros2 && !is_early {
             self.writer.write_ref(message)?;
             self.count(message.log_time);
             return Ok(());
@@ -384,6 +464,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         payload: &[u8],
     ) -> Result<bool, ConvertError> {
         let (target, transcoder) = self.target(channel);
+        let times = self.writable(times);
         let Some(transcoder) = transcoder else {
             if let Some(kept) = self.done.kept.get_mut(channel.type_name()) {
                 kept.messages += 1;
@@ -400,6 +481,14 @@ impl<W: Write + Seek> Conversion<'_, W> {
         self.done.transcoded += 1;
         self.count(times.0);
         Ok(true)
+    }
+
+    /// MCAP counts from 1970 on. What was before is kept at that instant, and counted.
+    fn writable(&mut self, (log_time, publish_time): (Stamp, Stamp)) -> (Stamp, Stamp) {
+        if log_time.min(publish_time) < Stamp::EPOCH {
+            self.before_epoch += 1;
+        }
+        (log_time.max(Stamp::EPOCH), publish_time.max(Stamp::EPOCH))
     }
 
     /// Whether the output is as large as it may be; messages of one time stay together.
@@ -424,6 +513,14 @@ impl<W: Write + Seek> Conversion<'_, W> {
                 topic: Some(topic),
                 ..Problem::whole(ProblemKind::BadRecord, message)
             });
+        }
+        if self.before_epoch > 0 {
+            let message = format!(
+                "{} messages have a time before 1970, which MCAP cannot hold; they are written as of 1970-01-01T00:00:00Z",
+                self.before_epoch
+            );
+            let problem = Problem::whole(ProblemKind::BadTime, message);
+            self.done.problems.push(problem);
         }
         self.done.kept.retain(|_, kept| kept.messages > 0);
         self.done

@@ -263,7 +263,13 @@ pub(crate) fn define(
         };
         let name = &named.name;
         let schema = known.entry(name.clone()).or_insert_with(|| {
-            let (encoding, data) = match embedded.get(name).filter(|(_, text)| !text.is_empty()) {
+            // A service's events have the definition of the service, as rosbag2 has it in MCAP too.
+            let own = [Some(name.as_str()), name.strip_suffix("_Event")];
+            let mut own = own
+                .into_iter()
+                .flatten()
+                .filter_map(|name| embedded.get(name));
+            let (encoding, data) = match own.find(|(_, text)| !text.is_empty()) {
                 Some((encoding, text)) => (encoding.clone(), text.clone()),
                 None => match definitions.definition_of(name, era) {
                     Ok(found) => (found.encoding.to_owned(), found.text),

@@ -8,9 +8,9 @@ use asof_core::{Problem, ProblemKind, SourceError, Stamp, TimeRange};
 use rusqlite::Connection;
 
 use super::database::Database;
-use super::filling::ZSTD;
 use super::mapped::{MappedMessages, Unusable};
 use super::pages::{PageError, PageRow, Payload};
+use crate::filling::ZSTD;
 use crate::problems::Problems;
 use crate::storage::read_exact_at;
 
@@ -85,13 +85,13 @@ impl Directory {
         declared: Option<BTreeMap<i64, u64>>,
         threads: usize,
         problems: &mut Problems,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Scanned, SourceError> {
         let large = mapped
             .as_ref()
             .filter(|pages| pages.map().bytes().len() >= WORTH_AN_INDEX);
         if let (Some(pages), Some(counts)) = (large, declared) {
             match Self::by_index(database, pages, counts, threads) {
-                Ok(directory) => return Ok(directory),
+                Ok(directory) => return Ok(Scanned::whole(directory)),
                 Err(reason) => {
                     tracing::debug!(place = database.name(), %reason, "every message is looked at");
                 }
@@ -140,18 +140,18 @@ impl Directory {
         mapped: &mut Option<MappedMessages>,
         threads: usize,
         problems: &mut Problems,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Scanned, SourceError> {
         let by_pages = mapped
             .as_ref()
             .map(|pages| Self::scan_pages(database, pages, threads));
-        let (mut directory, odd) = match by_pages {
-            Some(Ok(scanned)) => scanned,
+        let (mut directory, odd, losses) = match by_pages {
+            Some(Ok((directory, odd))) => (directory, odd, Vec::new()),
             by_pages => {
                 if let Some(Err(reason)) = by_pages {
                     tracing::debug!(place = database.name(), %reason, "left to SQLite");
                     *mapped = None;
                 }
-                Self::scan_by_sqlite(database, problems)?
+                Self::scan_by_sqlite(database)?
             }
         };
         if odd > 0 {
@@ -159,14 +159,19 @@ impl Directory {
                 format!("{odd} messages have no number as topic or time; they are left out");
             problems.push(Problem::whole(ProblemKind::BadRecord, message));
         }
-        let sections = directory.sections.iter();
+        directory.count();
+        Ok(Scanned { directory, losses })
+    }
+
+    /// Counts the messages by topic, once all are in sections.
+    pub fn count(&mut self) {
+        let sections = self.sections.iter();
         for &(topic, count) in sections
             .filter_map(|section| section.topics.get())
             .flatten()
         {
-            *directory.counts.entry(topic).or_default() += count;
+            *self.counts.entry(topic).or_default() += count;
         }
-        Ok(directory)
     }
 
     /// Returns how many messages have no number as topic or time beside the directory of those that do.
@@ -199,10 +204,7 @@ impl Directory {
         database.unchanging(scan)?
     }
 
-    fn scan_by_sqlite(
-        database: &Database,
-        problems: &mut Problems,
-    ) -> Result<(Self, u64), SourceError> {
+    fn scan_by_sqlite(database: &Database) -> Result<(Self, u64, Vec<Loss>), SourceError> {
         let mut directory = Directory::default();
         let mut odd = 0u64;
         let losses = database.with(|connection| {
@@ -217,11 +219,10 @@ impl Directory {
                 Ok(())
             }))
         })?;
-        problems.extend(losses.into_iter().map(Loss::problem));
-        Ok((directory, odd))
+        Ok((directory, odd, losses))
     }
 
-    fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {
+    pub fn add(&mut self, id: i64, topic: i64, time: Stamp, bytes: u64) {
         let last = self.sections.last_mut().filter(|last| !last.is_full());
         let section = if let Some(last) = last {
             last
@@ -241,6 +242,22 @@ impl Directory {
         match topics.binary_search_by_key(&topic, |&(id, _)| id) {
             Ok(place) => topics[place].1 += 1,
             Err(place) => topics.insert(place, (topic, 1)),
+        }
+    }
+}
+
+/// What a look at every message has found.
+pub(crate) struct Scanned {
+    pub directory: Directory,
+    /// What SQLite could not read.
+    pub losses: Vec<Loss>,
+}
+
+impl Scanned {
+    fn whole(directory: Directory) -> Self {
+        Scanned {
+            directory,
+            losses: Vec::new(),
         }
     }
 }
@@ -424,9 +441,13 @@ pub(crate) struct Loss {
 
 impl Loss {
     pub fn problem(self) -> Problem {
+        let place = match self.behind {
+            i64::MIN => "before its first message".to_owned(),
+            id => format!("behind message id {id}"),
+        };
         let message = format!(
-            "the file is damaged behind message id {} ({}); what could not be read is left out",
-            self.behind, self.error
+            "the file is damaged {place} ({}); what could not be read is left out",
+            self.error
         );
         Problem::whole(ProblemKind::BadRecord, message)
     }

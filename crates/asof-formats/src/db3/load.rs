@@ -8,12 +8,14 @@ use rusqlite::types::ValueRef;
 
 use super::Db3Shared;
 use super::directory::{Found, Section, for_each};
-use super::filling::{Filling, ZSTD};
 use super::mapped::{MappedMessages, Unusable};
-use super::pages::{PageError, PageRow, Payload};
+use super::pages::{PageRow, Payload};
+use crate::filling::{Filling, ZSTD};
 use crate::sections::{Loaded, Wanted, order_of};
 use crate::storage::{GOES_WITH_ITS_NEIGHBOUR, Storage};
 
+/// More of what SQLite finds wrong with its pages says nothing new.
+const FINDINGS_TOLD: usize = 100;
 /// A stretch of the file is handed out as it is while it is not much more than its messages.
 const FITTING: u64 = 4;
 const FITTING_AND: u64 = 1 << 20;
@@ -21,6 +23,9 @@ const FITTING_AND: u64 = 1 << 20;
 impl Db3Shared {
     /// Reads a section. What cannot be read is reported and left out.
     pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+        if let Some(salvaged) = &self.salvaged {
+            return self.load_salvaged(salvaged, index, wanted);
+        }
         if let Some(pages) = &self.mapped {
             match self.load_from_pages(pages, index, wanted) {
                 Ok(loaded) => return Ok(loaded),
@@ -69,13 +74,13 @@ impl Db3Shared {
                 }
                 gathered.meet(&row, wanted)?;
             }
-            gathered.finish()
+            Ok(gathered.finish())
         })?
     }
 
     fn load_by_sqlite(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
-        let mut filling = Filling::new(&self.pool, section.bytes);
+        let mut filling = Filling::new(&self.pool, &self.limits, section.bytes);
         let mut rows: Vec<Row> = Vec::new();
         let sql = self.sql(wanted);
         let losses = self.database.with(|connection| {
@@ -118,7 +123,7 @@ impl Db3Shared {
 
     /// A message without its payload.
     #[inline]
-    fn row(&self, section: usize, id: i64, channel: u32, log_time: Stamp) -> Row {
+    pub(super) fn row(&self, section: usize, id: i64, channel: u32, log_time: Stamp) -> Row {
         let base = self.directory.sections[section].base;
         Row {
             log_time,
@@ -163,7 +168,7 @@ impl Db3Shared {
         }
     }
 
-    fn report_message(&self, id: i64, fault: &str) {
+    pub(super) fn report_message(&self, id: i64, fault: &str) {
         let message = format!("message id {id}: {fault}; it is left out");
         self.report(Problem::whole(ProblemKind::BadRecord, message));
     }
@@ -206,7 +211,10 @@ impl Db3Shared {
             Err(SourceError::Unreadable { reason, .. }) => vec![reason],
             Err(error) => return Err(error),
         };
-        for line in lines.into_iter().filter(|line| line != "ok") {
+        // SQLite has its findings in one text of many lines.
+        let lines = lines.iter().flat_map(|text| text.lines()).map(str::trim);
+        let is_told = |line: &&str| !line.is_empty() && *line != "ok" && !line.starts_with("***");
+        for line in lines.filter(is_told).take(FINDINGS_TOLD) {
             self.report(Problem::whole(
                 ProblemKind::BadRecord,
                 format!("SQLite: {line}"),
@@ -323,16 +331,16 @@ impl Gathered<'_> {
         is_fitting
     }
 
-    fn finish(mut self) -> Result<Loaded, Unusable> {
+    fn finish(mut self) -> Loaded {
         let lens = self
             .apart
             .iter()
             .map(|(_, found)| u64::from(found.payload.len));
-        let mut filling = Filling::new(&self.shared.pool, lens.sum());
+        let mut filling = Filling::new(&self.shared.pool, &self.shared.limits, lens.sum());
         let mut lost = Vec::new();
         for (place, found) in std::mem::take(&mut self.apart) {
             let start = filling.used;
-            if let Err(fault) = self.fill(&mut filling, &found.payload)? {
+            if let Err(fault) = self.fill(&mut filling, &found.payload) {
                 self.shared.report_message(found.id, &fault);
                 lost.push(place);
             }
@@ -367,35 +375,30 @@ impl Gathered<'_> {
             row.offset -= self.stretch.start as u64;
         }
         put_in_order(&mut self.rows);
-        Ok(Loaded {
+        Loaded {
             buffers: vec![stretch, filling.seal()],
             rows: self.rows,
-        })
+        }
     }
 
     /// Puts the parts of a payload together, and decompresses what was compressed by itself.
-    fn fill(
-        &mut self,
-        filling: &mut Filling<'_>,
-        payload: &Payload,
-    ) -> Result<Result<(), String>, PageError> {
+    fn fill(&mut self, filling: &mut Filling<'_>, payload: &Payload) -> Result<(), String> {
         let (table, file) = (self.pages.table(), self.pages.map().bytes());
         if let Some(bytes) = payload.on_one_page(file) {
-            return Ok(filling.push(bytes));
+            return filling.push(bytes);
         }
-        let room = match filling.room(payload.len as usize) {
-            Ok(room) => room,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        table.assemble(file, payload, room, |page| {
+        let room = filling.room(payload.len as usize)?;
+        let assembled = table.assemble(file, payload, room, |page| {
             self.touched = union(&self.touched, &table.place_of(page));
-        })?;
+        });
+        // SQLite would count its pages and not see that they are another's, or go in circles.
+        assembled.map_err(|damage| damage.to_string())?;
         if !room.starts_with(&ZSTD) {
             filling.used += payload.len as usize;
-            return Ok(Ok(()));
+            return Ok(());
         }
         let compressed = room.to_vec();
-        Ok(filling.push(&compressed))
+        filling.push(&compressed)
     }
 }
 
@@ -408,7 +411,7 @@ fn union(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.min(other.start)..one.end.max(other.end)
 }
 
-fn put_in_order(rows: &mut [Row]) {
+pub(super) fn put_in_order(rows: &mut [Row]) {
     if !rows.is_sorted_by_key(|row| row.log_time) {
         rows.sort_by_key(|row| (row.log_time, row.order));
     }

@@ -42,11 +42,7 @@ impl MappedMessages {
             root,
             columns,
             times,
-        } = database
-            .with(|connection| Ok(table(connection)))
-            .and_then(|found| found.map_err(|error| database.failed(&error)))
-            .map_err(|error| error.to_string())?
-            .ok_or("the table is not one of plain rows")?;
+        } = Place::of(database)?;
         let file = File::open(path).map_err(|error| error.to_string())?;
         let open = || {
             let map = Mapped::of_file(&file, database.name().to_owned(), KEPT_BYTES)
@@ -100,12 +96,23 @@ fn change_counter(map: &Mapped) -> Option<[u8; 4]> {
 }
 
 /// Where a file has its messages.
-struct Place {
+pub(crate) struct Place {
     /// The first page of the table.
-    root: u32,
-    columns: Columns,
+    pub root: u32,
+    pub columns: Columns,
     /// The first page of the index of times.
     times: Option<u32>,
+}
+
+impl Place {
+    /// What the schema of a file says, unless its messages are no plain rows.
+    pub fn of(database: &Database) -> Result<Self, String> {
+        database
+            .with(|connection| Ok(table(connection)))
+            .and_then(|found| found.map_err(|error| database.failed(&error)))
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| "the table is not one of plain rows".to_owned())
+    }
 }
 
 /// Where the messages are; `None` where a record does not hold the columns as they are.

@@ -2,11 +2,11 @@
 
 mod database;
 mod directory;
-mod filling;
 mod kept;
 mod load;
 mod mapped;
 mod pages;
+mod salvage;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,14 +20,16 @@ use bytes::Bytes;
 
 use crate::buffers::BufferPool;
 use crate::definitions::Definitions;
+use crate::limits::DecompressionLimits;
 use crate::open::OpenOptions;
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use database::{Database, Topic};
-use directory::Directory;
+use directory::{Directory, Loss};
 use kept::KeptPages;
 use mapped::MappedMessages;
+use salvage::Salvaged;
 
 /// A `.db3` file as a [`Source`].
 ///
@@ -39,6 +41,9 @@ use mapped::MappedMessages;
 /// The messages of a file that nobody writes to are read from its mapped pages, many times faster than SQLite
 /// steps through them, and most payloads are handed out without a copy; SQLite reads everything else, and
 /// whatever is damaged or unusual.
+///
+/// Of a file that was cut or is damaged, all pages are looked at: what SQLite does not find any more may still be there,
+/// and what it would fill up with zeros is left out by name.
 ///
 /// Files that are being written right now open as they are at that moment; later messages are not seen.
 /// Payloads that were compressed one by one (zstd) come out decompressed.
@@ -148,11 +153,14 @@ pub(crate) struct Db3Shared {
     directory: Directory,
     /// The messages without SQLite, where that goes.
     mapped: Option<MappedMessages>,
+    /// The messages of a damaged file, which SQLite does not find.
+    salvaged: Option<Salvaged>,
     _kept: KeptPages,
     /// What the recorder wrote about the recording, by row.
     metadata: Vec<(u64, String)>,
     report: Report,
     pool: Arc<BufferPool>,
+    limits: DecompressionLimits,
 }
 
 impl Sections for Db3Shared {
@@ -232,12 +240,36 @@ impl Db3Shared {
         }
         problems.extend(database.missing_end());
         problems.extend(database.stale_view());
-        let mut mapped = MappedMessages::open(&database, path, map || map_pages)
-            .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
-            .ok();
-        let text = layout.metadata.last().map(|(_, text)| text.as_str());
-        let declared = text.and_then(|text| database::declared_counts(text, &topics));
-        let directory = Directory::of(&database, &mut mapped, declared, threads, &mut problems)?;
+        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
+        let mut salvaged = None;
+        // SQLite reads zeros where the end of a file is missing.
+        if database.missing_end().is_some() {
+            salvaged = Salvaged::find(&database, path, &ids, &mut problems)?;
+        }
+        let mut mapped = match salvaged {
+            Some(_) => None,
+            None => MappedMessages::open(&database, path, map || map_pages)
+                .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
+                .ok(),
+        };
+        let (salvaged, directory) = if let Some((salvaged, directory)) = salvaged {
+            (Some(salvaged), directory)
+        } else {
+            let text = layout.metadata.last().map(|(_, text)| text.as_str());
+            let declared = text.and_then(|text| database::declared_counts(text, &topics));
+            let scanned = Directory::of(&database, &mut mapped, declared, threads, &mut problems)?;
+            let is_damaged = !scanned.losses.is_empty();
+            problems.extend(scanned.losses.into_iter().map(Loss::problem));
+            let found = if is_damaged && database.is_all_in_one_file() {
+                Salvaged::find(&database, path, &ids, &mut problems)?
+            } else {
+                None
+            };
+            match found {
+                Some((salvaged, directory)) => (Some(salvaged), directory),
+                None => (None, scanned.directory),
+            }
+        };
         let kept = match &mapped {
             Some(pages) if map => KeptPages::of(pages.map()),
             Some(pages) => {
@@ -247,7 +279,6 @@ impl Db3Shared {
             }
             None => KeptPages::none(),
         };
-        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
         let shared = Db3Shared {
             name,
             threads,
@@ -258,10 +289,12 @@ impl Db3Shared {
                 .collect(),
             directory,
             mapped,
+            salvaged,
             _kept: kept,
             metadata: layout.metadata,
             report: Report::new(problems),
             pool: Arc::default(),
+            limits: options.limits,
             database,
         };
         shared.summarize(layout.library);

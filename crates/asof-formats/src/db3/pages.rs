@@ -54,9 +54,11 @@ pub(crate) struct Payload {
     pub offset: usize,
     pub len: u32,
     /// How many bytes lie at `offset`.
-    local: u32,
+    pub local: u32,
     /// The page that holds what follows; 0 where nothing does.
     next: u32,
+    /// Whether the record ends with it, so that its last page leads nowhere.
+    is_last: bool,
 }
 
 impl Payload {
@@ -66,6 +68,7 @@ impl Payload {
         len: 0,
         local: 0,
         next: 0,
+        is_last: false,
     };
 
     /// Its bytes, where no others lie between them.
@@ -93,8 +96,13 @@ const DEEPEST: usize = 20;
 impl Table {
     /// Looks at the header of a file, whose schema says where the table's first page is.
     pub fn new(file: &[u8], root: u32, columns: Columns) -> Result<Self, PageError> {
+        Self::of(file, file.len(), root, columns)
+    }
+
+    /// The same, of a file of which only the front is at hand.
+    pub fn of(front: &[u8], size: usize, root: u32, columns: Columns) -> Result<Self, PageError> {
         let refused = |what| PageError { page: 1, what };
-        let header: &[u8; 100] = file
+        let header: &[u8; 100] = front
             .first_chunk()
             .filter(|header| header.starts_with(b"SQLite format 3\0"))
             .ok_or(refused("it is no header of an SQLite file"))?;
@@ -113,7 +121,7 @@ impl Table {
         if be32(header, 56) != Some(1) {
             return Err(refused("its text is not in UTF-8"));
         }
-        let pages = u32::try_from(file.len() / page_size).unwrap_or(u32::MAX);
+        let pages = u32::try_from(size / page_size).unwrap_or(u32::MAX - 1);
         Ok(Table {
             page_size,
             usable,
@@ -212,7 +220,61 @@ impl Table {
             rest = behind;
             next = be32(page, 0).unwrap_or(0);
         }
+        // Pages that lead in a circle never come to an end, whatever is counted on them.
+        if payload.next != 0 && payload.is_last && next != 0 {
+            let what = "the pages of a payload do not end where it does";
+            return Err(PageError { page: next, what });
+        }
         Ok(())
+    }
+
+    /// The pages that a payload continues on, as `next_of` says which follows which; `None` where they are outside of
+    /// the file or do not end where the payload does.
+    pub fn chain(
+        &self,
+        payload: &Payload,
+        mut next_of: impl FnMut(u32) -> Option<u32>,
+    ) -> Option<Vec<u32>> {
+        let mut left = payload.len.saturating_sub(payload.local) as usize;
+        let mut chain = Vec::new();
+        let mut next = payload.next;
+        while left > 0 {
+            // The last page of a file that was cut may have all that is needed of it.
+            if next == 0 || next > self.pages + 1 {
+                return None;
+            }
+            chain.push(next);
+            left = left.saturating_sub(self.usable - 4);
+            next = next_of(next)?;
+        }
+        (chain.is_empty() || !payload.is_last || next == 0).then_some(chain)
+    }
+
+    /// Bytes of a page, and those of them that hold data.
+    pub fn page_sizes(&self) -> (usize, usize) {
+        (self.page_size, self.usable)
+    }
+
+    /// The rows of a page, if it is a leaf of a table: each with the place of its cell, or nothing where a cell is damaged.
+    pub fn rows_of_leaf<'a>(
+        &'a self,
+        page: &'a [u8],
+        number: u32,
+    ) -> impl Iterator<Item = (u16, PageRow)> + 'a {
+        let page = page.get(..self.usable).unwrap_or_default();
+        let is_leaf = page.first() == Some(&LEAF);
+        let cells = is_leaf.then(|| cells_of(page)).flatten();
+        let cells = cells.unwrap_or_default().chunks_exact(2);
+        cells.filter_map(move |at| {
+            let at = u16::from_be_bytes([at[0], at[1]]);
+            Some((at, self.row_at(page, number, at)?))
+        })
+    }
+
+    /// The row whose cell is at a place of a leaf.
+    pub fn row_at(&self, page: &[u8], number: u32, at: u16) -> Option<PageRow> {
+        let page = page.get(..self.usable)?;
+        self.row(page, number, cell(page, at.into())?).ok()
     }
 
     /// The usable bytes of a page.
@@ -303,6 +365,7 @@ impl Table {
                     len: u32::try_from(size).map_err(|_| "a payload is too large")?,
                     local: here.min(size) as u32,
                     next: if here < size { next } else { 0 },
+                    is_last: end == len,
                 };
             }
             body = end;
@@ -348,6 +411,7 @@ impl Table {
                 len: u32::try_from(size).ok()?,
                 local: here as u32,
                 next,
+                is_last: true,
             },
         })
     }

@@ -186,15 +186,15 @@ impl McapShared {
         }
         for (section, wanted) in by_section {
             let places: Vec<u64> = wanted.iter().map(|&(_, _, offset)| offset).collect();
-            let (buffer, rows) = self.load_at(section, &places)?;
+            let found = self.load_at(section, &places)?;
             let table = self.table();
-            for ((topic, best, _), row) in wanted.into_iter().zip(rows) {
-                let is_right = |row: &Row| {
+            for ((topic, best, _), found) in wanted.into_iter().zip(found) {
+                let is_right = |(_, row): &(Bytes, Row)| {
                     row.log_time == best.log_time
                         && table.channels[row.channel as usize].topic == topic
                 };
-                match row.filter(is_right) {
-                    Some(row) => answers.push((buffer.clone(), row)),
+                match found.filter(is_right) {
+                    Some(found) => answers.push(found),
                     None => answers.extend(self.find_without_index(section, topics, &topic, at)?),
                 }
             }

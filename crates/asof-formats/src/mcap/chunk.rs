@@ -1,6 +1,7 @@
 //! One section of the file, opened: its messages in order, with the buffer that holds them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
@@ -8,11 +9,15 @@ use mcap::records::{Record, op};
 
 use super::McapShared;
 use super::definitions::ChannelTable;
-use super::directory::{Contents, Section, SectionKind};
+use super::directory::{Contents, Origin, Section, SectionKind, clamped};
+use super::hidden::PRIVATE;
 use super::record::{
     ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, name_of, parse,
 };
+use crate::buffers::BufferPool;
 use crate::decompress::decompress;
+use crate::filling::{Filling, ZSTD};
+use crate::limits::DecompressionLimits;
 use crate::sections::{Loaded, Wanted, order_of};
 
 impl McapShared {
@@ -27,16 +32,16 @@ impl McapShared {
             && header.compression.is_empty()
             && let Some(rows) = self.rows_by_index(index, &buffer, wanted)?
         {
-            return Ok(Loaded::of(buffer, rows));
+            return Ok(self.unpacked(section, buffer, rows));
         }
         let Some((buffer, base)) = self.contents(section)? else {
             return Ok(Loaded::default());
         };
         if is_partial && let Some(rows) = self.rows_by_index(index, &buffer, wanted)? {
-            return Ok(Loaded::of(buffer, rows));
+            return Ok(self.unpacked(section, buffer, rows));
         }
         let rows = Walk::new(self, index, base, &buffer).run(wanted)?;
-        Ok(Loaded::of(buffer, rows))
+        Ok(self.unpacked(section, buffer, rows))
     }
 
     /// The uncompressed bytes of a section, and what to add to a place in them to name it in a problem.
@@ -47,16 +52,34 @@ impl McapShared {
                 .get(section.offset, section.end - section.offset)?;
             return Ok(Some((bytes, section.offset)));
         }
+        if section.offset >= self.refused_from && !section.compression.is_empty() {
+            return Ok(None);
+        }
         let Some((header, data)) = self.chunk_data(section)? else {
             return Ok(None);
         };
         let is_cut = (data.len() as u64) < header.compressed_size;
-        let result = decompress(
-            &header.compression,
-            &data,
-            header.uncompressed_size,
-            &self.pool,
-        );
+        let decompress = |compression: &str, declared| {
+            decompress(
+                compression,
+                &data,
+                declared,
+                &self.options.limits,
+                &self.pool,
+            )
+        };
+        let mut result = decompress(&header.compression, header.uncompressed_size);
+        let told = (&section.compression, section.uncompressed_size);
+        // Where the chunk's own head is damaged, its index knows better.
+        if result.fault.is_some()
+            && section.origin == Origin::Index
+            && told != (&header.compression, header.uncompressed_size)
+        {
+            let again = decompress(&section.compression, section.uncompressed_size);
+            if again.fault.is_none() || again.bytes.len() > result.bytes.len() {
+                result.bytes = again.bytes;
+            }
+        }
         self.counters
             .count_chunk(&header.compression, result.bytes.len());
         let is_whole = result.fault.is_none();
@@ -83,6 +106,7 @@ impl McapShared {
         &self,
         section: &Section,
     ) -> Result<Option<(ChunkHeader, Bytes)>, SourceError> {
+        let size = self.storage().size();
         let front = self
             .storage()
             .get(section.offset, HEADER_LEN + ChunkHeader::MAX_LEN)?;
@@ -91,28 +115,84 @@ impl McapShared {
         let chunk = front
             .get(HEADER_LEN as usize..)
             .and_then(ChunkHeader::parse);
-        let (Some(record), Some(chunk)) = (record, chunk) else {
-            let message =
-                "there is no chunk here, although an index says so; what it held is left out";
-            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
-            return Ok(None);
+        let by_index = section.origin == Origin::Index;
+        let (chunk, record_end) = match (record, chunk) {
+            (Some(record), Some(chunk)) => (chunk, record.end()),
+            // Half of its head is damaged; what the other half lacks, the index has.
+            (Some(_), None) if by_index => {
+                self.report_head(section);
+                (ChunkHeader::by_index(section), section.end)
+            }
+            (None, Some(chunk)) if by_index && chunk.compression == section.compression => {
+                self.report_head(section);
+                (chunk, section.end)
+            }
+            _ => {
+                let message =
+                    "there is no chunk here, although an index says so; what it held is left out";
+                self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
+                return Ok(None);
+            }
         };
-        let start = record.body().saturating_add(chunk.len());
+        let start = section
+            .offset
+            .saturating_add(HEADER_LEN)
+            .saturating_add(chunk.len());
         let end = start.saturating_add(chunk.compressed_size);
-        let room = record.end().min(section.end).min(self.storage().size());
+        let room = match section.origin {
+            Origin::Cut => section.end,
+            // The record itself knows best how long it is; one of the two lengths may be damaged.
+            _ => record_end.max(section.end),
+        };
+        let room = room.min(size);
         // A walk that found the file cut here has said so already.
-        if end > room && record.end() <= section.end {
+        if end > room && section.origin != Origin::Cut {
             let message = format!(
                 "chunk: {} of its {} compressed bytes are there",
                 room.saturating_sub(start),
                 chunk.compressed_size
             );
             self.report(Problem::at(ProblemKind::Truncated, section.offset, message));
+        } else if by_index && record_end != section.end {
+            let message = format!(
+                "chunk: it is {} bytes long, not the {} that its index gives",
+                record_end.saturating_sub(section.offset),
+                section.end.saturating_sub(section.offset)
+            );
+            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
         }
         let data = self
             .storage()
             .get(start, end.min(room).saturating_sub(start))?;
         Ok(Some((chunk, data)))
+    }
+
+    fn report_head(&self, section: &Section) {
+        let message = "chunk: its head is damaged; it was read by what its index says of it";
+        self.report(Problem::at(ProblemKind::BadRecord, section.offset, message));
+    }
+
+    /// Rows of one buffer, with the payloads that were compressed one by one decompressed into another.
+    fn unpacked(&self, section: &Section, buffer: Bytes, rows: Vec<Row>) -> Loaded {
+        let (loaded, fault) = unpack_rows(
+            buffer,
+            rows,
+            (&self.pool, &self.options.limits),
+            |channel| self.is_cdr(channel),
+        );
+        if loaded.buffers.len() > 1 {
+            self.has_packed.store(true, Ordering::Relaxed);
+        }
+        if let Some(fault) = fault {
+            self.report(Problem::at(ProblemKind::BadRecord, section.offset, fault));
+        }
+        loaded
+    }
+
+    fn is_cdr(&self, channel: u32) -> bool {
+        let channels = &self.table().channels;
+        let channel = channels.get(channel as usize);
+        channel.is_some_and(|channel| channel.message_encoding == "cdr")
     }
 
     /// The wanted messages of a chunk by its message indexes, without a walk over all the others.
@@ -145,7 +225,7 @@ impl McapShared {
                 if !wanted.range.contains(log_time) {
                     continue;
                 }
-                let row = row_at(buffer, offset, index, &table);
+                let row = row_at(buffer, offset, index, |id| table.index_of(id));
                 match row.filter(|row| row.channel == channel && row.log_time == log_time) {
                     Some(row) => rows.push(row),
                     None => return Ok(None),
@@ -162,19 +242,23 @@ impl McapShared {
         Ok(contents.map(|(bytes, _)| bytes).unwrap_or_default())
     }
 
-    /// The message at a place of a section's contents, as a message index gives it.
+    /// The messages at places of a section's contents, as message indexes give them, each with its buffer; `None` where
+    /// there is none.
     pub fn load_at(
         &self,
         index: usize,
         places: &[u64],
-    ) -> Result<(Bytes, Vec<Option<Row>>), SourceError> {
+    ) -> Result<Vec<Option<(Bytes, Row)>>, SourceError> {
         let buffer = self.bytes_of(index)?;
         let table = self.table();
-        let rows = places
-            .iter()
-            .map(|&place| row_at(&buffer, place, index, &table))
-            .collect();
-        Ok((buffer, rows))
+        let section = &self.directory.sections[index];
+        let found = |&place: &u64| {
+            let row = row_at(&buffer, place, index, |id| table.index_of(id))?;
+            let mut loaded = self.unpacked(section, buffer.clone(), vec![row]);
+            let row = loaded.rows.pop()?;
+            Some((loaded.buffers.swap_remove(row.buffer as usize), row))
+        };
+        Ok(places.iter().map(found).collect())
     }
 
     /// The message index of a channel at a place of the file; `None` if there is none.
@@ -233,7 +317,7 @@ pub(super) fn row_at(
     buffer: &[u8],
     place: u64,
     section: usize,
-    table: &ChannelTable,
+    channel_of: impl Fn(u16) -> Option<u32>,
 ) -> Option<Row> {
     let record = buffer.get(usize::try_from(place).ok()?..)?;
     let header =
@@ -245,12 +329,12 @@ pub(super) fn row_at(
     let message = MessageHeader::parse(&record[HEADER_LEN as usize..])?;
     Some(Row {
         log_time: Stamp::from_unsigned_nanos(message.log_time).ok()?,
-        publish_time: Stamp::from_unsigned_nanos(message.publish_time).ok()?,
+        publish_time: clamped(message.publish_time),
         order: order_of(section, place),
         offset: place + HEADER_LEN + MESSAGE_HEADER_LEN,
         len,
         sequence: message.sequence,
-        channel: table.index_of(message.channel)?,
+        channel: channel_of(message.channel)?,
         buffer: 0,
     })
 }
@@ -262,15 +346,22 @@ struct Walk<'a> {
     /// What to name as the place of a problem: the section's own place in the file.
     base: u64,
     buffer: &'a Bytes,
+    /// Lacks what this walk itself has met; see [`Walk::channel`].
     table: Arc<ChannelTable>,
+    /// How often it was asked for a channel that it lacks.
+    misses: usize,
     losses: Losses,
 }
+
+/// What is said of messages whose log time no stamp can hold.
+const PAST_2262: &str = "have a time past the year 2262, which asof cannot hold; they are left out here, and copied as they are by `asof recover` and `asof convert`";
 
 /// What was wrong with messages, in numbers.
 #[derive(Default)]
 struct Losses {
     unknown_channel: u64,
     bad_time: u64,
+    bad_publish_time: u64,
     outside_range: u64,
 }
 
@@ -282,6 +373,7 @@ impl<'a> Walk<'a> {
             base,
             buffer,
             table: file.table(),
+            misses: 0,
             losses: Losses::default(),
         }
     }
@@ -308,7 +400,7 @@ impl<'a> Walk<'a> {
             let end = header.end() as usize;
             let body = &buffer[at + HEADER_LEN as usize..end];
             if header.opcode != op::MESSAGE {
-                self.meet_definition(header, body);
+                self.meet_other(header, body);
                 at = end;
                 continue;
             }
@@ -318,21 +410,19 @@ impl<'a> Walk<'a> {
             };
             let place = at;
             at = end;
-            let Some(channel) = self.channel(message.channel)? else {
+            let Some((channel, is_wanted)) = self.channel(message.channel, wanted)? else {
                 self.losses.unknown_channel += 1;
                 continue;
             };
-            if !wanted.wants(channel, &self.table.channels) {
+            if !is_wanted {
                 continue;
             }
-            let times = (
-                Stamp::from_unsigned_nanos(message.log_time),
-                Stamp::from_unsigned_nanos(message.publish_time),
-            );
-            let (Ok(log_time), Ok(publish_time)) = times else {
+            let Ok(log_time) = Stamp::from_unsigned_nanos(message.log_time) else {
                 self.losses.bad_time += 1;
                 continue;
             };
+            let publish_time = clamped(message.publish_time);
+            self.losses.bad_publish_time += u64::from(i64::try_from(message.publish_time).is_err());
             self.losses.outside_range += u64::from(!declared.contains(log_time));
             if !wanted.range.contains(log_time) {
                 continue;
@@ -358,23 +448,47 @@ impl<'a> Walk<'a> {
         Ok(rows)
     }
 
-    /// The index of a channel; where it is not known yet, every definition in the file is looked for.
-    fn channel(&mut self, id: u16) -> Result<Option<u32>, SourceError> {
+    /// The index of a channel, and whether it is wanted; where it is not known yet, every definition in the file is
+    /// looked for.
+    ///
+    /// A chunk may define very many channels, each before its first message. So the table is not copied for each: what
+    /// it lacks is asked for one by one, and it is copied when that has been done as often as it has channels.
+    #[inline]
+    fn channel(&mut self, id: u16, wanted: &Wanted) -> Result<Option<(u32, bool)>, SourceError> {
         if let Some(index) = self.table.index_of(id) {
-            return Ok(Some(index));
+            return Ok(Some((index, wanted.wants(index, &self.table.channels))));
         }
-        self.file.harvest_all()?;
-        self.table = self.file.table();
-        Ok(self.table.index_of(id))
+        self.newer_channel(id, wanted)
     }
 
-    fn meet_definition(&mut self, header: RecordHeader, body: &[u8]) {
-        if !matches!(header.opcode, op::SCHEMA | op::CHANNEL) {
-            return;
-        }
-        let parsed = parse(header.opcode, body);
-        if self.file.define(self.base, parsed) {
+    #[cold]
+    fn newer_channel(
+        &mut self,
+        id: u16,
+        wanted: &Wanted,
+    ) -> Result<Option<(u32, bool)>, SourceError> {
+        let find = |file: &McapShared| {
+            let definitions = file.definitions();
+            let (index, channel) = definitions.find(id)?;
+            Some((index, wanted.topics.contains(&channel.topic)))
+        };
+        self.misses += 1;
+        if self.misses > self.table.channels.len() {
+            self.misses = 0;
             self.table = self.file.table();
+        }
+        if let Some(found) = find(self.file) {
+            return Ok(Some(found));
+        }
+        self.file.harvest_all()?;
+        Ok(find(self.file))
+    }
+
+    fn meet_other(&self, header: RecordHeader, body: &[u8]) {
+        match header.opcode {
+            op::SCHEMA | op::CHANNEL => self.file.define(self.base, parse(header.opcode, body)),
+            PRIVATE.. => self.file.hidden.note(self.section),
+            _ => {}
         }
     }
 
@@ -400,12 +514,17 @@ impl<'a> Walk<'a> {
         let Losses {
             unknown_channel,
             bad_time,
+            bad_publish_time,
             outside_range,
         } = self.losses;
         let what = "are on channels that nobody defined; they are left out".to_owned();
         report(ProblemKind::UnknownReference, unknown_channel, what);
-        let what = "have a time past the year 2262; they are left out".to_owned();
-        report(ProblemKind::BadTime, bad_time, what);
+        if bad_time > 0 {
+            self.file.hidden.note(self.section);
+        }
+        report(ProblemKind::BadTime, bad_time, PAST_2262.to_owned());
+        let what = "were published after the year 2262 by their own account; they are read as if at its limit";
+        report(ProblemKind::BadTime, bad_publish_time, what.to_owned());
         let what = format!(
             "are outside of the times {declared:?} that their chunk declares, and may come out of order"
         );
@@ -446,9 +565,7 @@ impl McapShared {
                         break;
                     };
                     *glance.counts.entry(message.channel).or_default() += 1;
-                    glance.range = glance
-                        .range
-                        .cover_stamp(super::directory::clamped(message.log_time));
+                    glance.range = glance.range.cover_stamp(clamped(message.log_time));
                 }
                 op::SCHEMA | op::CHANNEL => {
                     self.define(base, parse(header.opcode, body));
@@ -459,10 +576,9 @@ impl McapShared {
         Ok(glance)
     }
 
-    /// Takes in a definition that lies within a chunk; whether it was news.
-    fn define(&self, offset: u64, parsed: Result<Record<'_>, mcap::McapError>) -> bool {
+    /// Takes in a definition that lies within a chunk.
+    fn define(&self, offset: u64, parsed: Result<Record<'_>, mcap::McapError>) {
         let mut definitions = self.definitions_mut();
-        let before = definitions.table();
         let problem = match parsed {
             Ok(Record::Schema { header, data }) => definitions.add_schema(offset, header, &data),
             Ok(Record::Channel(channel)) => definitions.add_channel(offset, channel),
@@ -473,11 +589,54 @@ impl McapShared {
                 Some(Problem::at(ProblemKind::BadRecord, offset, message))
             }
         };
-        let is_news = !Arc::ptr_eq(&before, &definitions.table());
         drop(definitions);
         if let Some(problem) = problem {
             self.report(problem);
         }
-        is_news
     }
+}
+
+/// Rows of one buffer, with the payloads that were compressed one by one decompressed into another; and what is to be
+/// said of those that cannot be. ROS 2 compresses so, and what it compresses is CDR.
+pub(super) fn unpack_rows(
+    buffer: Bytes,
+    mut rows: Vec<Row>,
+    (pool, limits): (&Arc<BufferPool>, &DecompressionLimits),
+    is_cdr: impl Fn(u32) -> bool,
+) -> (Loaded, Option<String>) {
+    let is_packed = |row: &Row| packed_payload(&buffer, row).is_some_and(|_| is_cdr(row.channel));
+    if !rows.iter().any(is_packed) {
+        return (Loaded::of(buffer, rows), None);
+    }
+    let mut filling = Filling::new(pool, limits, buffer.len() as u64);
+    let mut lost = 0u64;
+    let mut reason = String::new();
+    rows.retain_mut(|row| {
+        let Some(payload) = packed_payload(&buffer, row).filter(|_| is_cdr(row.channel)) else {
+            return true;
+        };
+        let start = filling.used as u64;
+        if let Err(fault) = filling.push(payload) {
+            lost += 1;
+            reason = fault;
+            return false;
+        }
+        (row.buffer, row.offset) = (1, start);
+        row.len = filling.used as u64 - start;
+        true
+    });
+    let fault = (lost > 0).then(|| {
+        format!(
+            "{lost} messages that were compressed one by one cannot be decompressed ({reason}); they are left out"
+        )
+    });
+    let buffers = vec![buffer, filling.seal()];
+    (Loaded { buffers, rows }, fault)
+}
+
+/// A payload that was compressed by itself.
+fn packed_payload<'a>(buffer: &'a [u8], row: &Row) -> Option<&'a [u8]> {
+    let start = usize::try_from(row.offset).ok()?;
+    let payload = buffer.get(start..start.checked_add(row.len as usize)?)?;
+    payload.starts_with(&ZSTD).then_some(payload)
 }

@@ -1,7 +1,7 @@
 //! Channels and schemas, under the numbers that the file gives them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use asof_core::{Channel, Problem, ProblemKind, Schema};
 use bytes::Bytes;
@@ -9,37 +9,41 @@ use mcap::records;
 
 /// The channels of a file, in the order in which they became known. Only ever grows, so that an index into
 /// an older copy is an index into every newer one.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ChannelTable {
     pub channels: Arc<[Arc<Channel>]>,
     /// The file's number of each channel, beside it.
     pub ids: Vec<u16>,
-    /// Index by the file's number; `NONE` where there is no such channel.
-    by_id: Vec<u32>,
+    by_id: ById,
 }
-
-const NONE: u32 = u32::MAX;
 
 impl ChannelTable {
     /// The index of the channel that the file calls `id`.
     #[inline]
     pub fn index_of(&self, id: u16) -> Option<u32> {
-        self.by_id
-            .get(usize::from(id))
-            .copied()
-            .filter(|&index| index != NONE)
+        self.by_id.get(id)
+    }
+}
+
+/// Indexes by the file's numbers; `NONE` where there is no such channel.
+#[derive(Debug, Clone, Default)]
+struct ById(Vec<u32>);
+
+const NONE: u32 = u32::MAX;
+
+impl ById {
+    #[inline]
+    fn get(&self, id: u16) -> Option<u32> {
+        let index = self.0.get(usize::from(id)).copied();
+        index.filter(|&index| index != NONE)
     }
 
-    fn push(&mut self, id: u16, channel: Channel) {
-        let index = self.channels.len() as u32;
-        let all = self.channels.iter().cloned().chain([Arc::new(channel)]);
-        self.channels = all.collect();
-        self.ids.push(id);
+    fn set(&mut self, id: u16, index: u32) {
         let slot = usize::from(id);
-        if self.by_id.len() <= slot {
-            self.by_id.resize(slot + 1, NONE);
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, NONE);
         }
-        self.by_id[slot] = index;
+        self.0[slot] = index;
     }
 }
 
@@ -49,15 +53,53 @@ impl ChannelTable {
 /// problem, and is passed over.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
-    table: Arc<ChannelTable>,
+    channels: Vec<Arc<Channel>>,
+    ids: Vec<u16>,
+    by_id: ById,
+    /// Made when it is asked for: a file may have 65,535 channels, and each makes the last copy old.
+    table: OnceLock<Arc<ChannelTable>>,
     schemas: BTreeMap<u16, Arc<Schema>>,
-    /// Channels whose schema has not been seen yet: it may still come.
-    waiting: Vec<(u64, records::Channel)>,
+    /// Channels whose schema has not been seen yet, by schema: it may still come.
+    waiting: BTreeMap<u16, Vec<(u64, records::Channel)>>,
+    waiting_ids: BTreeSet<u16>,
 }
 
 impl Definitions {
+    /// All channels by now.
     pub fn table(&self) -> Arc<ChannelTable> {
-        Arc::clone(&self.table)
+        let table = self.table.get_or_init(|| {
+            Arc::new(ChannelTable {
+                channels: self.channels.clone().into(),
+                ids: self.ids.clone(),
+                by_id: self.by_id.clone(),
+            })
+        });
+        Arc::clone(table)
+    }
+
+    /// Takes in what others have found, under numbers that mean nothing here yet.
+    pub fn adopt(&mut self, others: &Definitions) {
+        for (id, schema) in &others.schemas {
+            self.schemas
+                .entry(*id)
+                .or_insert_with(|| Arc::clone(schema));
+        }
+        for (&id, channel) in others.ids.iter().zip(&others.channels) {
+            if self.find(id).is_none() {
+                self.insert(id, Arc::clone(channel));
+            }
+        }
+    }
+
+    /// How many channels are known.
+    pub fn len(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// The channel that the file calls `id`, and its index.
+    pub fn find(&self, id: u16) -> Option<(u32, &Arc<Channel>)> {
+        let index = self.by_id.get(id)?;
+        Some((index, &self.channels[index as usize]))
     }
 
     pub fn add_schema(
@@ -95,19 +137,14 @@ impl Definitions {
             data: Bytes::copy_from_slice(data),
         };
         self.schemas.insert(header.id, Arc::new(schema));
-        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|(_, channel)| channel.schema_id == header.id);
-        self.waiting = waiting;
-        for (_, channel) in ready {
+        for (_, channel) in self.waiting.remove(&header.id).unwrap_or_default() {
             self.define(channel);
         }
         None
     }
 
     pub fn add_channel(&mut self, offset: u64, record: records::Channel) -> Option<Problem> {
-        if let Some(index) = self.table.index_of(record.id) {
-            let known = &self.table.channels[index as usize];
+        if let Some((_, known)) = self.find(record.id) {
             let schema_agrees = match self.schemas.get(&record.schema_id) {
                 Some(schema) => known.schema.as_ref() == Some(schema),
                 None => record.schema_id != 0 || known.schema.is_none(),
@@ -126,12 +163,9 @@ impl Definitions {
             });
         }
         if record.schema_id != 0 && !self.schemas.contains_key(&record.schema_id) {
-            if !self
-                .waiting
-                .iter()
-                .any(|(_, waiting)| waiting.id == record.id)
-            {
-                self.waiting.push((offset, record));
+            if self.waiting_ids.insert(record.id) {
+                let waiting = self.waiting.entry(record.schema_id).or_default();
+                waiting.push((offset, record));
             }
             return None;
         }
@@ -147,6 +181,8 @@ impl Definitions {
     /// Defines what still waits, without its schema. For when nothing more is to come.
     pub fn settle(&mut self) -> Vec<Problem> {
         let waiting = std::mem::take(&mut self.waiting);
+        let mut waiting: Vec<_> = waiting.into_values().flatten().collect();
+        waiting.sort_by_key(|&(offset, _)| offset);
         let mut problems = Vec::new();
         for (offset, channel) in waiting {
             let message = format!(
@@ -163,13 +199,21 @@ impl Definitions {
     }
 
     fn define(&mut self, record: records::Channel) {
+        self.waiting_ids.remove(&record.id);
         let channel = Channel {
             topic: record.topic,
             message_encoding: record.message_encoding,
             schema: self.schemas.get(&record.schema_id).cloned(),
             metadata: record.metadata,
         };
-        Arc::make_mut(&mut self.table).push(record.id, channel);
+        self.insert(record.id, Arc::new(channel));
+    }
+
+    fn insert(&mut self, id: u16, channel: Arc<Channel>) {
+        self.by_id.set(id, self.channels.len() as u32);
+        self.channels.push(channel);
+        self.ids.push(id);
+        self.table = OnceLock::new();
     }
 }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use asof_core::{AttachmentEntry, MetadataEntry, Problem, Stamp, TimeRange};
+use mcap::records::Statistics;
+
+use crate::limits::DecompressionLimits;
 
 /// The parts of a file that hold messages, in file order, and what else was found on the way.
 #[derive(Debug, Default)]
@@ -11,6 +14,8 @@ pub(crate) struct Directory {
     pub sections: Vec<Section>,
     pub attachments: Vec<AttachmentEntry>,
     pub metadata: Vec<MetadataEntry>,
+    /// Where records lie that are private to whoever wrote the file; as many as a copy is worth.
+    pub private: Vec<u64>,
     pub profile: String,
     pub library: String,
     /// Small contradictions that cost no message, for the doctor to tell.
@@ -32,6 +37,19 @@ pub(crate) struct Section {
     /// Bytes once decompressed, as declared.
     pub uncompressed_size: u64,
     pub compression: String,
+    /// Where the section's bounds come from.
+    pub origin: Origin,
+}
+
+/// Where the bounds of a section come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A chunk index of the summary says so.
+    Index,
+    /// A walk found its records whole.
+    Walk,
+    /// A walk found that the file, or another record, cuts it off.
+    Cut,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +100,39 @@ impl Directory {
         self.sections
             .iter()
             .fold(TimeRange::EMPTY, |all, section| all.cover(section.range))
+    }
+
+    /// From the first message to the last, as the statistics have it; but not against the chunks, whose times
+    /// decide what is read.
+    pub fn range_by(&self, statistics: &Statistics) -> TimeRange {
+        let said = clamped_range(statistics.message_start_time, statistics.message_end_time);
+        // A chunk without messages has both its times at zero, and may be one with a message at that time.
+        let zero = clamped_range(0, 0);
+        let (zeros, others): (Vec<TimeRange>, Vec<TimeRange>) = self
+            .sections
+            .iter()
+            .map(|section| section.range)
+            .partition(|&range| range == zero);
+        let found = others.into_iter().fold(TimeRange::EMPTY, TimeRange::cover);
+        let is_right = found == said || (!zeros.is_empty() && found.cover(zero) == said);
+        if found.is_empty() || is_right {
+            return said;
+        }
+        found
+    }
+
+    /// The compressed chunks in file order: where each starts, and what it becomes at most.
+    pub fn decompressed(&self, limits: &DecompressionLimits) -> impl Iterator<Item = (u64, u64)> {
+        let compressed = self
+            .sections
+            .iter()
+            .filter(|section| !section.compression.is_empty());
+        compressed.map(|section| {
+            let allowed = limits.of_chunk(section.end.saturating_sub(section.offset));
+            // One that declares more is left out by itself.
+            let becomes = section.uncompressed_size;
+            (section.offset, if becomes > allowed { 0 } else { becomes })
+        })
     }
 
     pub fn by_channel(&self) -> &ByChannel {

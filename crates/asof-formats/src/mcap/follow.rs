@@ -7,13 +7,16 @@ use asof_core::{Batch, Problem, ProblemKind, Row, SourceError};
 use bytes::Bytes;
 use mcap::records::{Record, op};
 
-use super::chunk::row_at;
+use super::McapShared;
+use super::chunk::{row_at, unpack_rows};
 use super::definitions::Definitions;
 use super::open::MAGIC_LEN;
 use super::record::{ChunkHeader, HEADER_LEN, RecordHeader, name_of, parse};
 use crate::buffers::BufferPool;
 use crate::decompress::decompress;
+use crate::limits::DecompressionLimits;
 use crate::problems::Problems;
+use crate::sections::Loaded;
 use crate::storage::{Plain, Storage};
 
 /// An MCAP file that another process is writing.
@@ -45,6 +48,9 @@ pub struct McapFollower {
     definitions: Definitions,
     problems: Problems,
     pool: Arc<BufferPool>,
+    limits: DecompressionLimits,
+    /// The file up to where this one began, for channels that only its chunks define.
+    earlier: Option<Arc<McapShared>>,
     is_finished: bool,
 }
 
@@ -80,8 +86,28 @@ impl McapFollower {
             definitions: Definitions::default(),
             problems: Problems::default(),
             pool: Arc::default(),
+            limits: DecompressionLimits::default(),
+            earlier: None,
             is_finished: false,
         })
+    }
+
+    /// Starts behind what is known of a file already.
+    pub(super) fn from_place(
+        path: &Path,
+        at: u64,
+        earlier: Option<Arc<McapShared>>,
+        limits: DecompressionLimits,
+    ) -> Result<Self, SourceError> {
+        let mut follower = Self::open(path)?;
+        follower.at = at;
+        follower.limits = limits;
+        if let Some(earlier) = &earlier {
+            follower.batches = earlier.directory.sections.len();
+            follower.definitions.adopt(&earlier.definitions());
+        }
+        follower.earlier = earlier;
+        Ok(follower)
     }
 
     /// The next messages; `None` where there is nothing new yet, or nothing more to come.
@@ -140,10 +166,7 @@ impl McapFollower {
         if self.at == 0 {
             return self.check_magic();
         }
-        let head = self.get(self.at, HEADER_LEN)?;
-        // A file that was made large ahead of time is zero where nothing was written.
-        let header = RecordHeader::parse(self.at, &head).filter(|header| header.opcode != 0);
-        let Some(header) = header.filter(|header| header.end() <= self.storage.size()) else {
+        let Some(header) = whole_record(&self.storage, self.at)? else {
             return Ok(Next::Wait);
         };
         match header.opcode {
@@ -183,19 +206,17 @@ impl McapFollower {
         let body = self.get(header.body(), header.len)?;
         let parsed = ChunkHeader::parse(&body).filter(|chunk| chunk.is_plausible(header.len));
         let Some(chunk) = parsed else {
-            // Its head may be about to be filled in; once more was written behind it, it never will be.
-            if header.end() == self.storage.size() {
-                return Ok(Next::Wait);
-            }
             self.report(header, "a chunk's lengths do not agree; it is left out");
             self.at = header.end();
             return Ok(Next::Done);
         };
-        let data = body.slice(chunk.len() as usize..);
+        let start = chunk.len() as usize;
+        let data = body.slice(start..start + chunk.compressed_size as usize);
         let found = decompress(
             &chunk.compression,
             &data,
             chunk.uncompressed_size,
+            &self.limits,
             &self.pool,
         );
         if let Some((_, fault)) = &found.fault {
@@ -236,13 +257,10 @@ impl McapFollower {
             .filter(|header| header.opcode != 0 && header.end() <= bytes.len() as u64)
         {
             match header.opcode {
-                op::MESSAGE => {
-                    let table = self.definitions.table();
-                    match row_at(&bytes, at as u64, self.batches, &table) {
-                        Some(row) => rows.push(row),
-                        None => lost += 1,
-                    }
-                }
+                op::MESSAGE => match self.row(&bytes, at as u64) {
+                    Some(row) => rows.push(row),
+                    None => lost += 1,
+                },
                 op::SCHEMA | op::CHANNEL => {
                     let body = bytes.slice(header.body() as usize..header.end() as usize);
                     self.define(header, &body);
@@ -257,11 +275,30 @@ impl McapFollower {
             self.report(place, &message);
         }
         self.batches += 1;
-        Batch::new(
-            Arc::clone(&self.definitions.table().channels),
-            vec![bytes],
-            rows,
-        )
+        let channels = Arc::clone(&self.definitions.table().channels);
+        let is_cdr = |channel: u32| channels[channel as usize].message_encoding == "cdr";
+        let (Loaded { buffers, rows }, fault) =
+            unpack_rows(bytes, rows, (&self.pool, &self.limits), is_cdr);
+        if let Some(fault) = fault {
+            self.report(place, &fault);
+        }
+        Batch::new(channels, buffers, rows)
+    }
+
+    fn row(&mut self, bytes: &Bytes, place: u64) -> Option<Row> {
+        let number = self.batches;
+        let find = |definitions: &Definitions| {
+            row_at(bytes, place, number, |id| Some(definitions.find(id)?.0))
+        };
+        if let Some(row) = find(&self.definitions) {
+            return Some(row);
+        }
+        let earlier = self.earlier.take()?;
+        if let Err(error) = earlier.harvest_all() {
+            tracing::debug!(%error, "what came before cannot be read any more");
+        }
+        self.definitions.adopt(&earlier.definitions());
+        find(&self.definitions)
     }
 
     fn define(&mut self, header: RecordHeader, body: &[u8]) {
@@ -296,6 +333,26 @@ impl McapFollower {
             reason: reason.to_owned(),
         }
     }
+}
+
+/// The record at a place, if all of it is there and its writer has nothing more to fill in.
+pub(super) fn whole_record(
+    storage: &dyn Storage,
+    at: u64,
+) -> Result<Option<RecordHeader>, SourceError> {
+    // A file that was made large ahead of time is zero where nothing was written.
+    let header = RecordHeader::parse(at, &storage.get(at, HEADER_LEN)?)
+        .filter(|header| header.opcode != 0 && header.end() <= storage.size());
+    let Some(header) = header else {
+        return Ok(None);
+    };
+    // The head of a chunk may be about to be filled in; once more was written behind it, it never will be.
+    if header.opcode == op::CHUNK && header.end() == storage.size() {
+        let front = storage.get(header.body(), header.len.min(ChunkHeader::MAX_LEN))?;
+        let chunk = ChunkHeader::parse(&front).filter(|chunk| chunk.is_plausible(header.len));
+        return Ok(chunk.map(|_| header));
+    }
+    Ok(Some(header))
 }
 
 impl std::fmt::Debug for McapFollower {

@@ -8,33 +8,39 @@ mod definitions;
 mod directory;
 mod extras;
 mod follow;
+mod growing;
+mod hidden;
 mod open;
 mod record;
 mod recording;
 mod scan;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asof_core::{
-    Batch, Batches, Channel, ChannelSummary, Problem, Query, Source, SourceError, Stamp, Summary,
-    TimeRange, Topics,
+    Batch, Batches, Channel, ChannelSummary, Problem, ProblemKind, Query, Source, SourceError,
+    Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 use mcap::records::Statistics;
 
 use crate::buffers::BufferPool;
-use crate::problems::Problems;
+use crate::limits::{DecompressionLimits, LIFT};
+use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use crate::storage::{Mapped, Storage, map_file};
 use definitions::{ChannelTable, Definitions};
-use directory::{Contents, Directory, SectionKind, clamped_range};
+use directory::{Contents, Directory, SectionKind};
+use hidden::HiddenPlaces;
 
 pub use copy::{Copied, CopyError};
 pub use follow::McapFollower;
+pub use growing::GrowingMcapFile;
+pub(crate) use writer::is_disk_full;
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
 
 /// An MCAP file as a [`Source`].
@@ -69,6 +75,8 @@ pub struct McapFile {
 pub struct McapOptions {
     /// Threads that decompress, the reader's own among them; with more than 1, some do it ahead of the reader.
     pub threads: usize,
+    /// How much its chunks may become.
+    pub limits: DecompressionLimits,
 }
 
 impl Default for McapOptions {
@@ -78,6 +86,7 @@ impl Default for McapOptions {
             threads: std::thread::available_parallelism()
                 .map_or(1, usize::from)
                 .min(8),
+            limits: DecompressionLimits::default(),
         }
     }
 }
@@ -163,19 +172,18 @@ pub(crate) struct McapShared {
     /// The file's own statistics, believed or not.
     statistics: Option<Statistics>,
     definitions: RwLock<Definitions>,
-    report: Mutex<Report>,
+    report: Report,
     pool: Arc<BufferPool>,
     counters: Counters,
     /// Messages in the section opened last, to guess how many the next one has.
     last_rows: AtomicUsize,
     /// Whether every section was searched for definitions.
     is_harvested: Mutex<bool>,
-}
-
-/// The summary, with what has been found wrong so far.
-struct Report {
-    summary: Arc<Summary>,
-    problems: Problems,
+    hidden: HiddenPlaces,
+    /// Whether messages were met that were compressed one by one.
+    has_packed: AtomicBool,
+    /// From this place on chunks are not decompressed: they would become too much together.
+    refused_from: u64,
 }
 
 #[derive(Default)]
@@ -219,9 +227,9 @@ impl Sections for McapShared {
 
     fn expected_bytes(&self, section: usize) -> u64 {
         let section = &self.directory.sections[section];
-        section
-            .uncompressed_size
-            .min((section.end - section.offset).saturating_mul(64))
+        let stored = section.end.saturating_sub(section.offset);
+        let allowed = self.options.limits.of_chunk(stored);
+        section.uncompressed_size.min(allowed).max(stored)
     }
 
     fn section_count(&self) -> usize {
@@ -244,7 +252,10 @@ impl Sections for McapShared {
         self.load_section(section, wanted)
     }
 
-    fn reload(&self, section: usize, _: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+        if self.has_packed.load(Ordering::Relaxed) {
+            return self.load_section(section, wanted).map(|all| all.buffers);
+        }
         self.bytes_of(section).map(|bytes| vec![bytes])
     }
 
@@ -263,22 +274,32 @@ impl McapShared {
         let scan::Scan {
             mut directory,
             definitions,
-            problems,
+            mut problems,
             mut counts,
             ..
         } = scan;
         directory.arrange();
+        let (limits, size) = (&options.limits, storage.size());
+        let refused_from = limits.first_beyond(size, directory.decompressed(limits));
+        if let Some(place) = refused_from {
+            let message = format!(
+                "the chunks of this file would become more than {} bytes together; those from here on are left out: {LIFT}",
+                limits.of_file(size)
+            );
+            problems.push(Problem::at(ProblemKind::BadChunk, place, message));
+        }
+        let is_trusted = is_trusted && refused_from.is_none();
         let mut file = McapShared {
             directory,
             definitions: RwLock::new(definitions),
-            report: Mutex::new(Report {
-                summary: Arc::new(Summary::empty("mcap")),
-                problems,
-            }),
+            report: Report::new(problems),
             pool: Arc::default(),
             counters: Counters::default(),
             last_rows: AtomicUsize::new(0),
             is_harvested: Mutex::new(false),
+            hidden: HiddenPlaces::default(),
+            has_packed: AtomicBool::new(false),
+            refused_from: refused_from.unwrap_or(u64::MAX),
             options,
             statistics,
             storage,
@@ -294,6 +315,9 @@ impl McapShared {
         counts: &mut BTreeMap<u16, u64>,
         has_statistics: bool,
     ) -> Result<(), SourceError> {
+        if has_statistics {
+            self.distrust_partial_indexes();
+        }
         let sections = self.directory.sections.len();
         for index in (0..sections).filter(|_| !has_statistics) {
             if self.directory.sections[index].contents != Contents::Unknown {
@@ -309,36 +333,90 @@ impl McapShared {
         }
         self.find_missing_channels()?;
         let unsettled = self.definitions_mut().settle();
-        self.lock_report().problems.extend(unsettled);
+        for problem in unsettled {
+            self.report(problem);
+        }
         Ok(())
     }
 
+    /// Where the statistics count messages on a channel that no chunk's index names, the indexes are not believed.
+    fn distrust_partial_indexes(&mut self) {
+        let sections = &mut self.directory.sections;
+        let Some(statistics) = &self.statistics else {
+            return;
+        };
+        let counts = &statistics.channel_message_counts;
+        let mut unnamed: BTreeSet<u16> = counts
+            .iter()
+            .filter(|&(_, &count)| count > 0)
+            .map(|(&id, _)| id)
+            .collect();
+        if unnamed.is_empty() {
+            return;
+        }
+        for section in &*sections {
+            match &section.contents {
+                Contents::Indexed(entries) => entries.iter().for_each(|(id, _)| {
+                    unnamed.remove(id);
+                }),
+                Contents::Listed(ids) => ids.iter().for_each(|id| {
+                    unnamed.remove(id);
+                }),
+                Contents::Unknown => unnamed.clear(),
+            }
+            if unnamed.is_empty() {
+                return;
+            }
+        }
+        for section in sections.iter_mut() {
+            if matches!(section.contents, Contents::Indexed(_)) {
+                section.contents = Contents::Unknown;
+            }
+        }
+        let message = format!(
+            "{} channels have messages by the statistics, and no chunk's index names them; the chunks are read without it",
+            unnamed.len()
+        );
+        self.report(Problem::whole(ProblemKind::BadIndex, message));
+    }
+
     /// Where indexes name channels that the summary does not define, or the summary names schemas that it
-    /// does not repeat, their definitions lie in the chunks.
+    /// does not repeat, or counts more channels than it repeats, their definitions lie in the chunks.
     fn find_missing_channels(&self) -> Result<(), SourceError> {
+        let mut counts_unknown = self.counts_unknown();
         for index in 0..self.directory.sections.len() {
-            if self.lacks_definitions(index) {
+            let is_untold = self.directory.sections[index].contents == Contents::Unknown;
+            if (is_untold && counts_unknown) || self.names_unknown(index) {
                 self.glance(index)?;
+                counts_unknown = counts_unknown && self.counts_unknown();
             }
         }
         // A definition may also lie in a chunk that has no message of its channel.
-        if (0..self.directory.sections.len()).any(|index| self.lacks_definitions(index)) {
+        if (0..self.directory.sections.len()).any(|index| self.names_unknown(index)) {
             self.harvest_all()?;
         }
         Ok(())
     }
 
-    fn lacks_definitions(&self, section: usize) -> bool {
-        let definitions = self
-            .definitions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Whether a section's index names a channel that nobody has defined yet, or some channel's schema is to be found.
+    fn names_unknown(&self, section: usize) -> bool {
+        let definitions = self.definitions();
         let contents = &self.directory.sections[section].contents;
-        let table = definitions.table();
-        let names_unknown = || {
-            *contents != Contents::Unknown && contents.may_hold(|id| table.index_of(id).is_none())
-        };
-        definitions.is_waiting() || names_unknown()
+        definitions.is_waiting()
+            || (*contents != Contents::Unknown
+                && contents.may_hold(|id| definitions.find(id).is_none()))
+    }
+
+    /// Whether the statistics speak of channels that nobody has defined yet. Where message indexes are missing too,
+    /// nothing else does.
+    fn counts_unknown(&self) -> bool {
+        let definitions = self.definitions();
+        self.statistics.as_ref().is_some_and(|statistics| {
+            let counts = &statistics.channel_message_counts;
+            definitions.len() < statistics.channel_count as usize
+                || (definitions.len() == 0 && statistics.message_count > 0)
+                || counts.keys().any(|&id| definitions.find(id).is_none())
+        })
     }
 
     /// Searches every section for definitions, once.
@@ -371,10 +449,7 @@ impl McapShared {
         let counted: u64 = counts.values().sum();
         let (messages, range) = match statistics {
             Some(found) if found.message_count == 0 => (0, TimeRange::EMPTY),
-            Some(found) => (
-                found.message_count,
-                clamped_range(found.message_start_time, found.message_end_time),
-            ),
+            Some(found) => (found.message_count, self.directory.range_by(found)),
             None if counted == 0 => (0, TimeRange::EMPTY),
             None => (counted, self.directory.range()),
         };
@@ -383,7 +458,6 @@ impl McapShared {
         let counts = statistics.map_or(counts, |found| &found.channel_message_counts);
         // Statistics may give the whole without its parts.
         let has_parts = messages == 0 || !counts.is_empty();
-        let mut report = self.lock_report();
         for section in self
             .directory
             .sections
@@ -420,22 +494,16 @@ impl McapShared {
         summary.channels = channels.into_iter().map(|(_, channel)| channel).collect();
         summary.attachments.clone_from(&self.directory.attachments);
         summary.metadata.clone_from(&self.directory.metadata);
-        summary.problems = report.problems.to_vec();
-        report.summary = Arc::new(summary);
+        self.report.set_summary(summary);
     }
 
     fn summary(&self) -> Arc<Summary> {
-        Arc::clone(&self.lock_report().summary)
+        self.report.summary()
     }
 
     /// Takes note of something wrong.
     fn report(&self, problem: Problem) {
-        let mut report = self.lock_report();
-        tracing::debug!(place = self.storage.name(), %problem, "problem");
-        if report.problems.push(problem) {
-            let problems = report.problems.to_vec();
-            Arc::make_mut(&mut report.summary).problems = problems;
-        }
+        self.report.add(self.storage.name(), problem);
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -444,20 +512,19 @@ impl McapShared {
 
     /// The channels known by now.
     fn table(&self) -> Arc<ChannelTable> {
+        self.definitions().table()
+    }
+
+    fn definitions(&self) -> RwLockReadGuard<'_, Definitions> {
         self.definitions
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .table()
     }
 
     fn definitions_mut(&self) -> RwLockWriteGuard<'_, Definitions> {
         self.definitions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_report(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many messages to make room for in a section of this many bytes.

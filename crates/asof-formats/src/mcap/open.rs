@@ -3,8 +3,8 @@
 use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp};
 use mcap::records::{self, Record, op};
 
-use super::directory::{Contents, Section, SectionKind, clamped_range};
-use super::record::{HEADER_LEN, RecordHeader, parse};
+use super::directory::{Contents, Origin, Section, SectionKind, clamped_range};
+use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, RecordHeader, parse};
 use super::scan::Scan;
 use crate::Storage;
 
@@ -251,6 +251,7 @@ fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
         contents,
         uncompressed_size,
         compression,
+        origin: Origin::Index,
     };
     Some((section, end.checked_add(message_index_len)?))
 }
@@ -345,7 +346,11 @@ fn by_summary(
         at = to;
     }
     scan.walk(at, summary.start)?;
-    let is_trusted = summary.statistics.is_some() && scan.problems.is_empty();
+    let is_trusted = scan.problems.is_empty()
+        && summary
+            .statistics
+            .as_ref()
+            .is_some_and(|found| is_believable(found, &sections, &scan.directory.sections));
     if !is_trusted {
         for section in &sections {
             scan.count_indexed(section)?;
@@ -361,6 +366,28 @@ fn by_summary(
         statistics: summary.statistics,
         is_trusted,
     })
+}
+
+/// Whether statistics agree with themselves, and there is room for what they count.
+fn is_believable(statistics: &records::Statistics, chunks: &[Section], others: &[Section]) -> bool {
+    let sections = || chunks.iter().chain(others);
+    let by_channel = statistics.channel_message_counts.values();
+    let counted = by_channel.fold(0u64, |sum, &count| sum.saturating_add(count));
+    let agrees =
+        statistics.channel_message_counts.is_empty() || counted == statistics.message_count;
+    let room = sections().fold(0u64, |sum, section| {
+        sum.saturating_add(section.uncompressed_size)
+    });
+    let least = HEADER_LEN + MESSAGE_HEADER_LEN;
+    let fits = statistics.message_count <= room / least;
+    // A writer that does not count leaves zeros.
+    let is_counted = statistics.message_count > 0
+        || sections().all(|section| match &section.contents {
+            Contents::Indexed(entries) => entries.is_empty(),
+            Contents::Listed(ids) => ids.is_empty(),
+            Contents::Unknown => section.uncompressed_size < least,
+        });
+    agrees && fits && is_counted
 }
 
 fn bad_pointer(offset: u64, what: &str, name: &str) -> Problem {

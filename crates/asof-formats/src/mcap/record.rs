@@ -7,6 +7,8 @@ use std::io;
 
 use mcap::records::{Record, op};
 
+use super::directory::Section;
+
 /// Opcode and length.
 pub(crate) const HEADER_LEN: u64 = 9;
 /// Channel, sequence and two times, before a message's payload.
@@ -112,6 +114,8 @@ pub(crate) struct ChunkHeader {
 impl ChunkHeader {
     /// The longest name of a compression that is taken seriously.
     const LONGEST_NAME: usize = 32;
+    /// Later versions may add fields behind the data; not more than this is taken for such.
+    const LATER_FIELDS: u64 = 4096;
     /// Enough bytes to parse any header whose compression has a plausible name.
     pub const MAX_LEN: u64 = 8 * 3 + 4 + 4 + Self::LONGEST_NAME as u64 + 8;
 
@@ -136,6 +140,21 @@ impl ChunkHeader {
         })
     }
 
+    /// The header that a chunk must have had, by what its index says of it.
+    pub fn by_index(section: &Section) -> Self {
+        let mut header = ChunkHeader {
+            start_time: 0,
+            end_time: 0,
+            uncompressed_size: section.uncompressed_size,
+            crc: 0,
+            compression: section.compression.clone(),
+            compressed_size: 0,
+        };
+        let data = section.offset + HEADER_LEN + header.len();
+        header.compressed_size = section.end.saturating_sub(data);
+        header
+    }
+
     /// Bytes from the start of the record's contents to the compressed data.
     pub fn len(&self) -> u64 {
         8 * 3 + 4 + 4 + self.compression.len() as u64 + 8
@@ -145,7 +164,11 @@ impl ChunkHeader {
     pub fn is_plausible(&self, record_len: u64) -> bool {
         self.start_time <= self.end_time
             && matches!(self.compression.as_str(), "" | "lz4" | "zstd")
-            && self.len().checked_add(self.compressed_size) == Some(record_len)
+            && self
+                .len()
+                .checked_add(self.compressed_size)
+                .and_then(|known| record_len.checked_sub(known))
+                .is_some_and(|unknown| unknown <= Self::LATER_FIELDS)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use asof_core::{AttachmentEntry, Batches, MetadataEntry, Problem, Query, SourceError};
+use asof_core::{AttachmentEntry, Batches, MetadataEntry, Problem, Query, SourceError, Topics};
 use bytes::Bytes;
 
 use super::{McapCounters, McapFile};
-use crate::recording::{Progress, Recording};
+use crate::recording::{HiddenRecords, Progress, Recording};
 use crate::sections;
 
 impl Recording for McapFile {
@@ -28,6 +28,10 @@ impl Recording for McapFile {
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         sections::bytes_held_by_order(&self.shared, query)
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        Ok(self.hidden_records(topics))
     }
 
     fn counters(&self) -> Option<McapCounters> {

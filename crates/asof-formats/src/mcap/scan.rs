@@ -11,7 +11,8 @@ use asof_core::{
 use mcap::records::{Record, op};
 
 use super::definitions::Definitions;
-use super::directory::{Contents, Directory, Section, SectionKind, clamped, clamped_range};
+use super::directory::{Contents, Directory, Origin, Section, SectionKind, clamped, clamped_range};
+use super::hidden::PRIVATE;
 use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
     RecordHeader, name_of, parse,
@@ -55,6 +56,8 @@ struct MessageIndexPlace {
 const BARE_RUN_BYTES: u64 = 1 << 20;
 /// How much is looked at at once when searching for the next record.
 const SEARCH_WINDOW: u64 = 1 << 20;
+/// So many private records are remembered, for those who copy the file.
+const PRIVATE_AT_MOST: usize = 1 << 20;
 /// A small record (a schema, a channel, metadata) longer than this is taken for damage.
 const LARGEST_SMALL_RECORD: u64 = 256 << 20;
 
@@ -139,7 +142,10 @@ impl<'a> Scan<'a> {
                 self.data_end = Some((header.offset, crc));
             }
             op::FOOTER => self.saw_footer = true,
-            // Private records (0x80 and up) and those of a later version are none of our business.
+            PRIVATE.. if self.directory.private.len() < PRIVATE_AT_MOST => {
+                self.directory.private.push(header.offset);
+            }
+            // Those of a later version are none of our business.
             _ => {}
         }
         Ok(true)
@@ -182,11 +188,17 @@ impl<'a> Scan<'a> {
             contents: Contents::Listed(run.channels.into()),
             uncompressed_size: run.end - run.offset,
             compression: String::new(),
+            origin: Origin::Walk,
         });
     }
 
     /// A chunk of which the file holds the bytes up to `end`.
     fn meet_chunk(&mut self, header: RecordHeader, end: u64) -> Result<bool, SourceError> {
+        let origin = if end < header.end() {
+            Origin::Cut
+        } else {
+            Origin::Walk
+        };
         let front = self
             .storage
             .get(header.body(), ChunkHeader::MAX_LEN.min(header.len))?;
@@ -201,6 +213,7 @@ impl<'a> Scan<'a> {
             contents: Contents::Unknown,
             uncompressed_size: chunk.uncompressed_size,
             compression: chunk.compression,
+            origin,
         });
         self.indexes = Some(Vec::new());
         Ok(true)
@@ -452,8 +465,7 @@ impl<'a> Scan<'a> {
                     false
                 }
                 op::MESSAGE => MessageHeader::parse(&front).is_some_and(|m| {
-                    i64::try_from(m.log_time).is_ok()
-                        && self.definitions.table().index_of(m.channel).is_some()
+                    i64::try_from(m.log_time).is_ok() && self.definitions.find(m.channel).is_some()
                 }),
                 op::CHANNEL => header.len >= 16 && header.len < 1 << 20,
                 op::SCHEMA => header.len >= 14 && header.len < 1 << 24,

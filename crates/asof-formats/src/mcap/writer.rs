@@ -124,10 +124,43 @@ pub enum McapWriteError {
     },
     /// The file could not be written.
     #[error("cannot write the recording: {0}")]
-    Mcap(#[from] mcap::McapError),
+    Mcap(#[source] mcap::McapError),
+    /// There is no room for it.
+    #[error(
+        "cannot write the recording: the disk is full ({0}); make room, or name a place elsewhere"
+    )]
+    DiskFull(#[source] io::Error),
     /// The system refused.
     #[error("cannot write the recording: {0}")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for McapWriteError {
+    fn from(error: io::Error) -> Self {
+        if is_disk_full(&error) {
+            McapWriteError::DiskFull(error)
+        } else {
+            McapWriteError::Io(error)
+        }
+    }
+}
+
+impl From<mcap::McapError> for McapWriteError {
+    /// What the system said is told by itself: the words around it say nothing.
+    fn from(error: mcap::McapError) -> Self {
+        match error {
+            mcap::McapError::Io(cause) => cause.into(),
+            other => McapWriteError::Mcap(other),
+        }
+    }
+}
+
+/// Whether a disk, or what one person may use of it, is full.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 impl McapWriter<BufWriter<File>> {
@@ -244,6 +277,40 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
+    /// Writes a message under times that no [`Stamp`] can hold, in a chunk of its own: the times of others stay what
+    /// they are.
+    pub(crate) fn write_beyond(
+        &mut self,
+        channel: &Arc<Channel>,
+        (log_time, publish_time): (u64, u64),
+        sequence: u32,
+        payload: &[u8],
+    ) -> Result<(), McapWriteError> {
+        let channel_id = self.number_of(channel)?;
+        self.close_chunk()?;
+        let header = mcap::records::MessageHeader {
+            channel_id,
+            sequence,
+            log_time,
+            publish_time,
+        };
+        self.inner.write_to_known_channel(&header, payload)?;
+        self.written += 1;
+        self.close_chunk()
+    }
+
+    /// Writes a record of a kind that MCAP leaves to whoever writes a file (opcodes from 0x80 on).
+    #[allow(
+        clippy::default_trait_access,
+        reason = "the type of the options is of a crate that this one does not know"
+    )]
+    pub(crate) fn write_private(&mut self, opcode: u8, data: &[u8]) -> Result<(), McapWriteError> {
+        self.close_chunk()?;
+        self.inner
+            .write_private_record(opcode, data, Default::default())?;
+        Ok(())
+    }
+
     /// Closes the open chunk if it is too old by now. For those who record live: call it now and then, so
     /// that a robot that falls silent does not keep its last words in memory.
     ///
@@ -254,6 +321,14 @@ impl<W: Write + Seek> McapWriter<W> {
             self.close_chunk()?;
         }
         Ok(())
+    }
+
+    /// Closes the open chunk and hands everything to the system, so that whoever reads the file meanwhile has it all.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn flush(&mut self) -> Result<(), McapWriteError> {
+        self.close_chunk()
     }
 
     /// How many messages were written.

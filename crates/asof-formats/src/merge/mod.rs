@@ -1,22 +1,24 @@
 //! Several recordings as one, merged by time.
 
+mod follow;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, Query, Row,
-    Source, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowFinished, Growth,
+    MetadataEntry, Problem, Query, Row, Source, SourceError, Stamp, Summary, Topics,
 };
 use bytes::Bytes;
 
-use crate::recording::{Progress, Recording};
+use crate::recording::{HiddenRecords, Progress, Recording};
 use crate::sections::deepest_overlap;
 
 /// Several recordings, of whatever formats, as one [`Recording`] on one timeline.
 ///
 /// Messages come in order of log time; of two with one time, the one of the recording that was given first.
+/// Where one of them is a file that is being written, or a robot, the whole [grows](Source::growth) and can be followed.
 /// A recording is opened for reading when its time has come and closed when it is over, so that a folder of
 /// a day's drives takes the memory of one. Channels that are equal in every respect are one channel.
 ///
@@ -177,6 +179,23 @@ impl Source for Merged {
         let channels = self.shared.lock_channels().snapshot();
         Ok(Batch::new(channels, buffers, rows))
     }
+
+    /// It grows while one of its parts does.
+    fn growth(&self) -> Growth {
+        let mut parts = self.shared.parts.iter();
+        if parts.any(|part| part.recording.growth().is_growing()) {
+            Growth::Growing
+        } else {
+            Growth::Finished
+        }
+    }
+
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        if self.growth().is_growing() {
+            return Ok(Box::new(follow::MergedFollow::new(&self.shared, query)?));
+        }
+        Ok(Box::new(FollowFinished::new(self.read(query)?)))
+    }
 }
 
 impl Recording for Merged {
@@ -225,6 +244,14 @@ impl Recording for Merged {
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         Ok(Box::new(read::OneByOne::new(&self.shared, query)))
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        let parts = self.shared.parts.iter();
+        let found: Vec<HiddenRecords> = parts
+            .map(|part| part.recording.hidden(topics))
+            .collect::<Result<_, _>>()?;
+        Ok(Box::new(found.into_iter().flatten()))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {

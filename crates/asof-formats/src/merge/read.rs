@@ -19,6 +19,8 @@ pub(super) struct Reader {
     waiting: VecDeque<(Stamp, usize)>,
     open: Vec<Head>,
     is_finished: bool,
+    /// Where the batches of each part come from; from its recording where there are none.
+    given: Vec<Option<Batches>>,
 }
 
 /// A part that has been read up to row `at` of its current batch.
@@ -32,7 +34,7 @@ struct Head {
 
 /// From a part's channel numbers to the merged ones.
 #[derive(Default)]
-struct Translation {
+pub(super) struct Translation {
     of: Arc<[Arc<Channel>]>,
     to: Vec<u32>,
 }
@@ -45,6 +47,15 @@ impl Translation {
         let mut channels = shared.lock_channels();
         self.of = Arc::clone(batch.channels());
         self.to = self.of.iter().map(|c| channels.intern(c)).collect();
+    }
+
+    /// A part's batch as one of the whole.
+    pub fn translated(&mut self, shared: &Shared, part: usize, batch: &Batch) -> Batch {
+        self.update(shared, batch);
+        let row = |row| self.row(shared, part, 0, row);
+        let rows = batch.rows().iter().map(row).collect();
+        let channels = shared.lock_channels().snapshot();
+        Batch::new(channels, batch.buffers().to_vec(), rows)
     }
 
     fn row(&self, shared: &Shared, part: usize, buffer: u32, row: &Row) -> Row {
@@ -83,6 +94,15 @@ impl Reader {
             waiting: waiting.into(),
             open: Vec::new(),
             is_finished: false,
+            given: Vec::new(),
+        }
+    }
+
+    /// The same, of batches that come from elsewhere, for each part.
+    pub fn over(shared: &Arc<Shared>, query: &Query, given: Vec<Option<Batches>>) -> Self {
+        Reader {
+            given,
+            ..Reader::new(shared, query)
         }
     }
 
@@ -94,7 +114,11 @@ impl Reader {
                 break;
             }
             self.waiting.pop_front();
-            let batches = self.shared.parts[part].recording.read(&self.query)?;
+            let given = self.given.get_mut(part).and_then(Option::take);
+            let batches = match given {
+                Some(batches) => batches,
+                None => self.shared.parts[part].recording.read(&self.query)?,
+            };
             let mut head = Head {
                 part,
                 batches,
@@ -220,11 +244,7 @@ impl OneByOne {
     }
 
     fn translated(&mut self, part: usize, batch: &Batch) -> Batch {
-        self.table.update(&self.shared, batch);
-        let row = |row| self.table.row(&self.shared, part, 0, row);
-        let rows = batch.rows().iter().map(row).collect();
-        let channels = self.shared.lock_channels().snapshot();
-        Batch::new(channels, batch.buffers().to_vec(), rows)
+        self.table.translated(&self.shared, part, batch)
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::time::Duration;
 
 use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
 use super::SILENCE;
+use crate::without_secrets;
 
 /// Why a request failed.
 pub(super) enum Fault {
@@ -55,6 +57,15 @@ pub(super) fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
+/// Something came, but so slowly that nobody should wait for all of it.
+pub(super) fn too_slow(waited: Duration) -> io::Error {
+    let message = format!(
+        "the server did not finish its answer within {} seconds",
+        waited.as_secs()
+    );
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
 pub(super) fn is_denied(error: &Error) -> bool {
     matches!(
         error,
@@ -96,6 +107,10 @@ fn status_of(error: &Error) -> Option<(u16, String)> {
 
 /// A failure in words for the person who gave the address.
 pub(super) fn explained(error: &Error) -> String {
+    without_secrets(&in_words(error))
+}
+
+fn in_words(error: &Error) -> String {
     match error {
         Error::NotFound { .. } => "there is no such file there; check the address".to_owned(),
         Error::NotSupported { .. } => {

@@ -6,12 +6,15 @@ mod fetch;
 mod open;
 mod place;
 mod store;
+mod version;
+
+pub use version::version_at;
 
 use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, OnceLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asof_core::SourceError;
 use bytes::{Bytes, BytesMut};
@@ -24,7 +27,7 @@ use tokio::runtime::Runtime;
 use crate::REMOTE_SCHEMES;
 use crate::storage::Storage;
 use blocks::Blocks;
-use faults::{Fault, changed, silent};
+use faults::{Fault, changed, silent, too_slow};
 pub(crate) use open::open;
 use place::Place;
 
@@ -61,6 +64,8 @@ const REQUESTS_IN_FLIGHT: usize = 4;
 const SILENCE: Duration = Duration::from_secs(10);
 /// A request that nobody answers is repeated for so long; then whoever waits is told.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// After that, an answer has so many bytes for each further second, or nobody waits for the rest of it.
+const SLOWEST: u64 = 1 << 10;
 /// How often a body that broke off is asked for again; the client repeats failed requests by itself.
 const ATTEMPTS: u32 = 5;
 /// The same where nobody answered at all: for a second or so.
@@ -202,13 +207,19 @@ impl Remote {
     }
 }
 
-/// The bytes of an answer, as long as some come now and then: how long all of them take is the network's affair.
+/// The bytes of an answer, as long as some come now and then, and not just drops: how long all of them take is the
+/// network's affair above [`SLOWEST`].
 async fn all_of(
     mut answer: BoxStream<'_, object_store::Result<Bytes>>,
     wanted: u64,
 ) -> Result<Bytes, Fault> {
+    let start = Instant::now();
     let mut bytes = BytesMut::with_capacity(wanted as usize);
     loop {
+        let due = start.elapsed().saturating_sub(PATIENCE).as_secs() * SLOWEST;
+        if (bytes.len() as u64) < due {
+            return Err(Fault::Final(too_slow(start.elapsed())));
+        }
         let Ok(next) = tokio::time::timeout(SILENCE, answer.next()).await else {
             return Err(Fault::Passing(silent()));
         };

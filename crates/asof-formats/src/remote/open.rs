@@ -15,7 +15,7 @@ use crate::folder::{
 use crate::open::{Kind, kind_by_front, of_unknown_kind, open_file, worth_telling};
 use crate::storage::Storage;
 use crate::unpacked::Unpacked;
-use crate::{BagFile, McapFile, McapOptions, OpenOptions, Recording, UlogFile};
+use crate::{BagFile, McapFile, McapOptions, OpenOptions, Recording, UlogFile, without_secrets};
 
 /// No description of a bag is larger.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
@@ -57,10 +57,20 @@ fn open_recording(
     let name = file.name().to_owned();
     let front = (&file as &dyn Storage).get(0, 16)?;
     match kind_by_front(&front) {
-        Kind::Bag => Ok(Box::new(BagFile::from_storage(Box::new(file), threads)?)),
+        Kind::Bag => Ok(Box::new(BagFile::with_limits(
+            Box::new(file),
+            threads,
+            options.limits,
+        )?)),
         kind @ (Kind::Mcap | Kind::Unknown) => {
             let is_empty = file.size() == 0;
-            let opened = McapFile::from_storage(Box::new(file), McapOptions { threads });
+            let opened = McapFile::from_storage(
+                Box::new(file),
+                McapOptions {
+                    threads,
+                    ..options.for_mcap()
+                },
+            );
             let opened = opened.map(|file| Box::new(file) as Box<dyn Recording>);
             opened.map_err(|error| match kind {
                 Kind::Unknown if !is_empty => {
@@ -169,7 +179,7 @@ fn open_listed_part(
             Err(error) => Err(place.unreadable(&error)),
         });
         if let Some(opened) = opened.transpose() {
-            return Some((PathBuf::from(address), opened));
+            return Some((PathBuf::from(without_secrets(&address)), opened));
         }
     }
     None
@@ -211,7 +221,10 @@ fn open_listed(
         .map(|path| place.address_of(path))
         .collect();
     let opened = at_once(&files, |address| open(address, options));
-    let parts = files.iter().map(PathBuf::from).zip(opened);
+    let names = files
+        .iter()
+        .map(|file| PathBuf::from(without_secrets(file)));
+    let parts = names.zip(opened);
     as_one(parts, problems, |problems| {
         nothing_in(&place.address, problems)
     })

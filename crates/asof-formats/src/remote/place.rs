@@ -1,22 +1,26 @@
 //! What an address names: a file, or a folder of a bucket.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asof_core::SourceError;
-use futures_util::TryStreamExt as _;
+use futures_util::StreamExt as _;
 use object_store::path::Path as ObjectPath;
 use object_store::{
     Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, Result,
 };
 use url::Url;
 
-use super::faults::{explained, is_denied, is_refusal};
+use super::faults::{explained, is_denied, is_refusal, too_slow};
 use super::store::{Provider, store_of};
-use super::{finish, start};
+use super::{PATIENCE, finish, start};
+use crate::without_secrets;
 
 /// An address, and the client that reads there.
 pub(super) struct Place {
+    /// The address as it may be shown.
     pub address: String,
     url: Url,
     /// Whose bucket it is in; `None` for a web server.
@@ -28,8 +32,8 @@ pub(super) struct Place {
 impl Place {
     pub fn of(address: &str) -> std::result::Result<Self, SourceError> {
         let unreadable = |reason: String| SourceError::Unreadable {
-            place: address.to_owned(),
-            reason,
+            place: without_secrets(address),
+            reason: without_secrets(&reason),
         };
         let url = Url::parse(address).map_err(|error| {
             unreadable(format!("this is no address ({error}); check its spelling"))
@@ -47,7 +51,7 @@ impl Place {
             unreadable(format!("cannot reach it: {error}; {hint}"))
         })?;
         Ok(Place {
-            address: address.to_owned(),
+            address: without_secrets(address),
             url,
             provider,
             store,
@@ -109,14 +113,23 @@ impl Place {
     /// How large a file is, and which version of it this is.
     pub fn look(&self) -> Result<ObjectMeta> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
-        wait(async move { look(&*store, &path).await })
+        wait(async move { in_time(2 * PATIENCE, look(&*store, &path)).await? })
     }
 
     /// The paths of everything in this folder and the folders in it, from here, in order.
     pub fn list(&self) -> Result<Vec<String>> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
-        let found: Vec<ObjectMeta> =
-            wait(async move { store.list(Some(&path)).try_collect().await })?;
+        let found: Vec<ObjectMeta> = wait(async move {
+            let mut listing = store.list(Some(&path));
+            let mut found = Vec::new();
+            while let Some(next) = in_time(PATIENCE, listing.next()).await? {
+                if found.len() >= LONGEST_LISTING {
+                    return Err(failed(too_many()));
+                }
+                found.push(next?);
+            }
+            Ok(found)
+        })?;
         let from_here = |found: ObjectMeta| -> Option<String> {
             let parts: Vec<_> = found.location.prefix_match(&self.path)?.collect();
             let names: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
@@ -147,11 +160,29 @@ async fn look(store: &dyn ObjectStore, path: &ObjectPath) -> Result<ObjectMeta> 
 }
 
 fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let failed = |error: std::io::Error| Error::Generic {
+    finish(start(async move { Ok(request.await) })).map_err(failed)?
+}
+
+/// A server that answers drop by drop is not waited for without end.
+async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
+    let answered = tokio::time::timeout(limit, answer).await;
+    answered.map_err(|_| failed(too_slow(limit)))
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::Generic {
         store: "network",
         source: Box::new(error),
-    };
-    finish(start(async move { Ok(request.await) })).map_err(failed)?
+    }
+}
+
+/// A folder with more files than this is not opened as one recording.
+const LONGEST_LISTING: usize = 50_000;
+
+fn too_many() -> io::Error {
+    io::Error::other(format!(
+        "there are more than {LONGEST_LISTING} files in this folder and those in it; name a folder further in, or a recording"
+    ))
 }
 
 #[cfg(test)]

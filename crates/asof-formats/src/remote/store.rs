@@ -5,12 +5,13 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpService, ReqwestConnector,
+    ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind,
+    HttpRequest, HttpResponse, HttpService,
 };
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
@@ -162,9 +163,46 @@ struct Prompt;
 
 impl HttpConnector for Prompt {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(PromptClient(client)))
+        let client = client_of(options).map_err(|error| object_store::Error::Generic {
+            store: "HTTP client",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(PromptClient(HttpClient::new(client))))
     }
+}
+
+/// A server that does not take a connection for so long is not there.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// As the library makes it, but for this: whoever a server sends us on to is not told where we come from. An address
+/// may carry a signature that opens the file to everybody who has it.
+fn client_of(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
+    let said = |key: ClientConfigKey| options.get_config_value(&key);
+    let is_set = |key: ClientConfigKey| said(key).is_some_and(|value| value == "true");
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("asof/", env!("CARGO_PKG_VERSION")))
+        .referer(false)
+        .http1_only()
+        .connect_timeout(CONNECTING)
+        // Compressed on its way, a file has another length than it has.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .https_only(!is_set(ClientConfigKey::AllowHttp))
+        .danger_accept_invalid_certs(is_set(ClientConfigKey::AllowInvalidCertificates));
+    if let Some(address) = said(ClientConfigKey::ProxyUrl) {
+        let mut proxy = reqwest::Proxy::all(address)?;
+        if let Some(excluded) = said(ClientConfigKey::ProxyExcludes) {
+            proxy = proxy.no_proxy(reqwest::NoProxy::from_string(&excluded));
+        }
+        builder = builder.proxy(proxy);
+        if let Some(certificate) = said(ClientConfigKey::ProxyCaCertificate) {
+            let certificate = reqwest::Certificate::from_pem(certificate.as_bytes())?;
+            builder = builder.add_root_certificate(certificate);
+        }
+    }
+    builder.build()
 }
 
 #[derive(Debug)]

@@ -186,33 +186,6 @@ pub fn exercise_recording(file: &dyn Recording) -> usize {
     seen
 }
 
-/// What every source promises: order, and the same answers by topic, by time and from the back as a look at
-/// all messages gives.
-pub fn assert_keeps_its_promises(source: &dyn Source, name: &str) {
-    let all = messages(source, &Query::all());
-    assert!(
-        all.is_sorted_by_key(|message| message.log_time),
-        "{name}: out of order"
-    );
-    let summary = source.summary();
-    for topic in summary.topics() {
-        let found = messages(source, &Query::topics([topic]));
-        let wanted = all.iter().filter(|message| message.channel.topic == topic);
-        assert!(found.iter().eq(wanted), "{name}: {topic} alone");
-    }
-    let range = summary.range;
-    for part in 0..=4 {
-        let at = range.start.plus_nanos(range.duration_nanos() / 4 * part);
-        let wanted = scan_backfill(&all, &Topics::All, at);
-        let found = source.backfill(&Topics::All, at).expect("reads");
-        let found: Vec<Message> = found.iter().map(|m| m.to_message()).collect();
-        assert!(found == wanted, "{name}: backfill at {at}");
-        let until = messages(source, &Query::all().between(..=at));
-        let wanted = all.iter().filter(|message| message.log_time <= at);
-        assert!(until.iter().eq(wanted), "{name}: up to {at}");
-    }
-}
-
 /// A generator of numbers for tests: the same every time.
 pub struct Dice(pub u64);
 

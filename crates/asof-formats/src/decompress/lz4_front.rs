@@ -1,38 +1,34 @@
-//! The front of an LZ4 block whose end is missing.
+//! The front of LZ4 frames that are cut or damaged.
 //!
-//! A block may hold a whole chunk, and decoders give a block out when all of it is there. But it is a row of literals
-//! and copies of what came before, so whatever is there of it can be read.
+//! A block may hold a whole chunk, and decoders give a block out when all of it is there and good. But it is a row of
+//! literals and copies of what came before, so whatever is there of it up to the damage can be read.
 
-/// The block that LZ4 frames end in the middle of.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct CutBlock<'a> {
-    /// What is there of it.
-    pub data: &'a [u8],
-    /// Whether it has to be decompressed.
-    pub is_compressed: bool,
-}
-
-/// The last block of frames that were cut, if it was; `None` where anything else is wrong with them.
-pub(crate) fn cut_block(frames: &[u8]) -> Option<CutBlock<'_>> {
+/// As much of frames as can be read, up to `limit` bytes: the blocks before the damaged one, and the front of that.
+pub(crate) fn of_lz4(frames: &[u8], limit: usize) -> Vec<u8> {
+    let mut contents = Vec::new();
     let mut rest = frames;
-    loop {
-        let checksums = take_frame_header(&mut rest)?;
-        loop {
-            let size = take_u32(&mut rest)?;
+    while let Some(checksums) = take_frame_header(&mut rest) {
+        while let Some(size) = take_u32(&mut rest) {
             if size == 0 {
                 break;
             }
             let len = (size & 0x7fff_ffff) as usize;
-            if rest.len() < len {
-                return Some(CutBlock {
-                    data: rest,
-                    is_compressed: size >> 31 == 0,
-                });
+            let data = &rest[..len.min(rest.len())];
+            let is_whole = append(data, size >> 31 == 0, &mut contents, limit);
+            let behind = len
+                .checked_add(checksums.of_block)
+                .and_then(|len| rest.get(len..));
+            match behind {
+                Some(behind) if is_whole && contents.len() < limit => rest = behind,
+                _ => return contents,
             }
-            rest = rest.get(len + checksums.of_block..)?;
         }
-        rest = rest.get(checksums.of_contents..)?;
+        let Some(behind) = rest.get(checksums.of_contents..) else {
+            break;
+        };
+        rest = behind;
     }
+    contents
 }
 
 /// Bytes of checksum behind each block, and behind the last.
@@ -57,14 +53,16 @@ fn take_frame_header(rest: &mut &[u8]) -> Option<Checksums> {
     })
 }
 
-/// Decompresses as much of a block as there is, behind what came before it, up to `limit` bytes in all.
-pub(crate) fn append(block: &CutBlock<'_>, contents: &mut Vec<u8>, limit: usize) {
-    if block.is_compressed {
-        let mut rest = block.data;
-        while append_sequence(&mut rest, contents, limit).is_some() {}
-    } else {
-        push(block.data, contents, limit);
+/// Decompresses as much of a block as there is, behind what came before it, up to `limit` bytes in all; whether that was
+/// all of it.
+fn append(data: &[u8], is_compressed: bool, contents: &mut Vec<u8>, limit: usize) -> bool {
+    if !is_compressed {
+        push(data, contents, limit);
+        return true;
     }
+    let mut rest = data;
+    while append_sequence(&mut rest, contents, limit).is_some() {}
+    rest.is_empty()
 }
 
 /// One run of literals, and the copy behind it; `None` where the data or the room ends, or the copy is of nothing.
@@ -148,12 +146,7 @@ mod tests {
         let data = packed(&whole, FrameInfo::new().block_size(BlockSize::Max1MB));
         let mut longest = 0;
         for cut in (0..data.len()).step_by(97) {
-            let Some(block) = cut_block(&data[..cut]) else {
-                assert!(cut < 20, "{cut}");
-                continue;
-            };
-            let mut found = Vec::new();
-            append(&block, &mut found, whole.len());
+            let found = of_lz4(&data[..cut], whole.len());
             assert!(whole.starts_with(&found), "{cut}");
             assert!(found.len() >= longest, "{cut}");
             longest = found.len();
@@ -166,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_before_the_cut_are_stepped_over_with_their_checksums() {
+    fn blocks_before_the_damage_come_out_and_their_checksums_are_stepped_over() {
         let whole = contents();
         for info in [
             FrameInfo::new().block_size(BlockSize::Max64KB),
@@ -178,23 +171,33 @@ mod tests {
                 .content_size(Some(whole.len() as u64)),
         ] {
             let data = packed(&whole, info);
-            // Both blocks of a frame and of the next are whole; the last block is not.
+            // All blocks of a frame and of the next are whole; the last block is not.
             let twice = [&data[..], &data[..data.len() - 1000]].concat();
-            let block = cut_block(&twice).expect("a cut block");
-            let first = &whole[..whole.len() / (64 << 10) * (64 << 10)];
-            let mut found = first.to_vec();
-            append(&block, &mut found, whole.len());
-            assert!(whole.starts_with(&found));
-            assert!(found.len() > first.len());
+            let found = of_lz4(&twice, 2 * whole.len());
+            assert!([whole.clone(), whole.clone()].concat().starts_with(&found));
+            assert!(found.len() > whole.len() * 3 / 2);
         }
     }
 
     #[test]
-    fn whole_frames_and_other_bytes_have_no_cut_block() {
-        let data = packed(&contents(), FrameInfo::new());
-        assert_eq!(cut_block(&data), None);
-        assert_eq!(cut_block(b"hello, hello, hello"), None);
-        assert_eq!(cut_block(b""), None);
+    fn the_front_of_a_block_comes_out_up_to_a_copy_of_nothing() {
+        let whole = contents();
+        let mut data = packed(&whole, FrameInfo::new().block_size(BlockSize::Max1MB));
+        let at = data.len() / 2;
+        // Copies from before the start of everything, whatever of it is an offset.
+        data[at..at + 64].fill(0);
+        let found = of_lz4(&data, whole.len());
+        let good = found.iter().zip(&whole).take_while(|(a, b)| a == b).count();
+        assert!(good > whole.len() / 4, "{good} of {}", whole.len());
+    }
+
+    #[test]
+    fn whole_frames_are_whole_and_other_bytes_are_nothing() {
+        let whole = contents();
+        let data = packed(&whole, FrameInfo::new());
+        assert!(of_lz4(&data, usize::MAX) == whole);
+        assert!(of_lz4(b"hello, hello, hello", usize::MAX).is_empty());
+        assert!(of_lz4(b"", usize::MAX).is_empty());
     }
 
     #[test]
@@ -206,12 +209,8 @@ mod tests {
         };
         for _ in 0..2000 {
             let data: Vec<u8> = (0..200).map(|_| next()).collect();
-            let block = CutBlock {
-                data: &data,
-                is_compressed: true,
-            };
             let mut found = vec![7; 10];
-            append(&block, &mut found, 1000);
+            append(&data, true, &mut found, 1000);
             assert!(found.len() <= 1000);
         }
     }

@@ -1,0 +1,345 @@
+//! Messages of many channels, each decoded by the decoder of its channel.
+
+use std::fmt;
+use std::sync::Arc;
+
+use asof_core::{Channel, Message, MessageRef, Stamp};
+use rustc_hash::FxHashMap;
+
+use crate::error::DecodeError;
+use crate::layers::{Layers, Table};
+use crate::{Decoder, Payload, Projection, Record, SchemaError, Survey};
+
+/// One value for each channel, made when its first message comes.
+///
+/// Channels are told apart by address, so that a lookup costs no comparison of schemas; each is kept alive as
+/// long as its value, so that its address is not used for another.
+pub struct ByChannel<T> {
+    known: FxHashMap<usize, (Arc<Channel>, T)>,
+    most: usize,
+}
+
+/// Channels that are remembered at once, unless another number is given.
+const MOST_CHANNELS: usize = 4096;
+
+impl<T> Default for ByChannel<T> {
+    fn default() -> Self {
+        ByChannel::with_most(MOST_CHANNELS)
+    }
+}
+
+impl<T> fmt::Debug for ByChannel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ByChannel({} channels)", self.known.len())
+    }
+}
+
+impl<T> ByChannel<T> {
+    /// Remembers this many channels at once; all are forgotten when there is one more, and made anew.
+    pub fn with_most(most: usize) -> Self {
+        ByChannel {
+            known: FxHashMap::default(),
+            most,
+        }
+    }
+
+    /// The value of a channel; it is made where there is none.
+    pub fn get(&mut self, channel: &Arc<Channel>, make: impl FnOnce() -> T) -> &mut T {
+        let key = Arc::as_ptr(channel) as usize;
+        if self.known.len() >= self.most && !self.known.contains_key(&key) {
+            self.known.clear();
+        }
+        let entry = self.known.entry(key);
+        &mut entry.or_insert_with(|| (Arc::clone(channel), make())).1
+    }
+
+    /// Every channel with its value, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Channel>, &T)> {
+        self.known.values().map(|(channel, value)| (channel, value))
+    }
+}
+
+/// Decodes messages of any number of channels, and counts what cannot be decoded.
+///
+/// ```
+/// use asof_core::{Batch, Channel, Message, Stamp};
+/// use asof_decode::Decoders;
+///
+/// let channel = Channel {
+///     topic: "/battery".into(),
+///     message_encoding: "json".into(),
+///     ..Channel::default()
+/// };
+/// let message = Message {
+///     channel: channel.into(),
+///     log_time: Stamp::EPOCH,
+///     publish_time: Stamp::EPOCH,
+///     sequence: 0,
+///     payload: br#"{"cells":[3.9,4.1]}"#[..].into(),
+/// };
+/// let mut decoders = Decoders::default();
+/// assert_eq!(decoders.record(&message)?.number("cells[1]"), Some(4.1));
+/// assert_eq!(decoders.failures().count(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Decoders {
+    projection: Projection,
+    survey: Survey,
+    fields: ByChannel<Result<Decoder, SchemaError>>,
+    meanings: ByChannel<Result<Box<dyn Table>, SchemaError>>,
+    failures: FxHashMap<usize, ChannelFailures>,
+    /// Failures of channels that are not told apart any more.
+    other_failures: u64,
+}
+
+/// Messages of one channel that could not be decoded.
+#[derive(Debug, Clone)]
+pub struct ChannelFailures {
+    /// The channel.
+    pub channel: Arc<Channel>,
+    /// How many.
+    pub count: u64,
+    /// When the first of them was logged.
+    pub first_at: Stamp,
+    /// Why the first of them could not be decoded.
+    pub first: DecodeError,
+}
+
+impl Decoders {
+    /// Decodes these fields of each message.
+    pub fn new(projection: Projection) -> Self {
+        Decoders {
+            projection,
+            ..Decoders::default()
+        }
+    }
+
+    /// The same, with the types that a survey found for channels without a schema.
+    #[must_use]
+    pub fn with_survey(self, survey: Survey) -> Self {
+        Decoders { survey, ..self }
+    }
+
+    /// The decoder of a channel. `samples` are some of its payloads; only channels without a schema need them.
+    ///
+    /// # Errors
+    /// When there cannot be one; it is not tried again.
+    pub fn of(
+        &mut self,
+        channel: &Arc<Channel>,
+        samples: &[&[u8]],
+    ) -> Result<&mut Decoder, SchemaError> {
+        let (projection, survey) = (&self.projection, &self.survey);
+        let decoder = self.fields.get(channel, || {
+            let surveyed = survey.samples(channel);
+            let samples = surveyed.as_ref().map_or(samples, |both| &both[..]);
+            Decoder::new(channel, projection, samples)
+        });
+        decoder.as_mut().map_err(|error| error.clone())
+    }
+
+    /// Writes a message as a JSON object; nothing is written where that fails.
+    ///
+    /// # Errors
+    /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
+    pub fn write_json(
+        &mut self,
+        message: MessageRef<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        self.with(message, |decoder| decoder.write_json(message.payload, out))
+    }
+
+    /// Writes a message as comma-separated values, each after a comma; nothing is written where that fails.
+    ///
+    /// # Errors
+    /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
+    pub fn write_csv(
+        &mut self,
+        message: MessageRef<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        self.with(message, |decoder| decoder.write_csv(message.payload, out))
+    }
+
+    /// When a message was measured, as it says itself; `None` where it does not.
+    ///
+    /// # Errors
+    /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
+    pub fn stamp(&mut self, message: MessageRef<'_>) -> Result<Option<Stamp>, DecodeError> {
+        // A decoder for stamps alone refuses a type that has none.
+        if let Err(SchemaError::NoSuchField { .. }) = self.of(message.channel, &[message.payload]) {
+            return Ok(None);
+        }
+        self.with(message, |decoder| decoder.stamp(message.payload))
+    }
+
+    /// Writes what a message would have said `part` of the way from one to the next, as
+    /// [`Decoder::write_json_between`]. `false` where there is no such thing, or one of them cannot be decoded.
+    pub fn write_json_between(
+        &mut self,
+        before: MessageRef<'_>,
+        after: MessageRef<'_>,
+        part: f64,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let pair = (before.payload, after.payload);
+        Arc::ptr_eq(before.channel, after.channel)
+            && self
+                .of(before.channel, &[before.payload])
+                .is_ok_and(|decoder| decoder.write_json_between(pair, part, out).unwrap_or(false))
+    }
+
+    /// A message's own fields, to be asked by path.
+    ///
+    /// # Errors
+    /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
+    pub fn record(&mut self, message: &Message) -> Result<Record, DecodeError> {
+        let decoder = self.of(&message.channel, &[&message.payload]);
+        let record = match decoder {
+            Ok(decoder) => row_of(decoder, message),
+            Err(error) => Err(error.into()),
+        };
+        record.inspect_err(|error| self.count(&message.channel, message.log_time, error))
+    }
+
+    /// What a message means, to be asked by the columns of its [`Archetype`](crate::Archetype), which are the
+    /// same for ROS and Foxglove; its own fields where its type is not known.
+    ///
+    /// # Errors
+    /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
+    pub fn meaning(&mut self, message: &Message) -> Result<Record, DecodeError> {
+        let channel = &message.channel;
+        let table = self.meanings.get(channel, || {
+            let layers = Layers::standard().without("raw");
+            let (_, table) = layers.assign(channel, &Projection::All, &[&message.payload]);
+            match table {
+                Some(table) => Ok(table),
+                // Reflection said why, in a type that the layers do not hand on.
+                None => Err(Decoder::new(channel, &Projection::All, &[&message.payload])
+                    .err()
+                    .unwrap_or_else(|| SchemaError::NoDefinition {
+                        name: channel.type_name().to_owned(),
+                    })),
+            }
+        });
+        let record = match table {
+            Ok(table) => row_of(&mut **table, message),
+            Err(error) => Err(error.clone().into()),
+        };
+        record.inspect_err(|error| self.count(channel, message.log_time, error))
+    }
+
+    /// What could not be decoded, by channel, in no order.
+    pub fn failures(&self) -> impl Iterator<Item = &ChannelFailures> {
+        self.failures.values()
+    }
+
+    /// How many messages could not be decoded, on all channels together.
+    pub fn failed(&self) -> u64 {
+        let counts = self.failures.values().map(|failures| failures.count);
+        counts.sum::<u64>() + self.other_failures
+    }
+
+    fn with<T>(
+        &mut self,
+        message: MessageRef<'_>,
+        work: impl FnOnce(&mut Decoder) -> Result<T, crate::PayloadError>,
+    ) -> Result<T, DecodeError> {
+        let result = match self.of(message.channel, &[message.payload]) {
+            Ok(decoder) => work(decoder).map_err(DecodeError::from),
+            Err(error) => Err(error.into()),
+        };
+        result.inspect_err(|error| self.count(message.channel, message.log_time, error))
+    }
+
+    fn count(&mut self, channel: &Arc<Channel>, at: Stamp, error: &DecodeError) {
+        let key = Arc::as_ptr(channel) as usize;
+        if self.failures.len() >= MOST_CHANNELS && !self.failures.contains_key(&key) {
+            self.other_failures += 1;
+            return;
+        }
+        let failures = self.failures.entry(key).or_insert_with(|| ChannelFailures {
+            channel: Arc::clone(channel),
+            count: 0,
+            first_at: at,
+            first: error.clone(),
+        });
+        failures.count += 1;
+    }
+}
+
+/// One message as a row.
+fn row_of(table: &mut (impl Table + ?Sized), message: &Message) -> Result<Record, DecodeError> {
+    let payload = Payload {
+        bytes: &message.payload,
+        owner: Some((&message.payload, 0)),
+    };
+    let mut failure = None;
+    table.append(
+        &[(message.log_time, message.publish_time, payload)],
+        &mut |_, error| failure = Some(error),
+    );
+    let batch = table
+        .take()
+        .map_err(|error| DecodeError::Table(error.to_string()))?;
+    match (batch, failure) {
+        (_, Some(failure)) => Err(failure.into()),
+        (Some(batch), None) => Ok(Record::new(batch)),
+        (None, None) => Err(DecodeError::Table("there is nothing in it".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(topic: &str, encoding: &str) -> Arc<Channel> {
+        Arc::new(Channel {
+            topic: topic.into(),
+            message_encoding: encoding.into(),
+            ..Channel::default()
+        })
+    }
+
+    fn message(channel: &Arc<Channel>, payload: &'static [u8]) -> Message {
+        Message {
+            channel: Arc::clone(channel),
+            log_time: Stamp::from_nanos(7),
+            publish_time: Stamp::EPOCH,
+            sequence: 0,
+            payload: payload.into(),
+        }
+    }
+
+    #[test]
+    fn more_channels_than_are_remembered_are_made_anew() {
+        let mut values = ByChannel::with_most(2);
+        let channels: Vec<_> = ["/a", "/b", "/c"].map(|t| channel(t, "json")).to_vec();
+        let mut made = 0;
+        for channel in channels.iter().chain(&channels) {
+            values.get(channel, || made += 1);
+            assert!(values.iter().count() <= 2);
+        }
+        assert!(made > 3);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_counted_by_channel() {
+        let mut decoders = Decoders::default();
+        let (json, unknown) = (channel("/json", "json"), channel("/x", "abacus"));
+        assert!(decoders.record(&message(&json, br#"{"a":1}"#)).is_ok());
+        for _ in 0..2 {
+            assert!(decoders.record(&message(&json, b"{")).is_err());
+            assert!(decoders.meaning(&message(&unknown, b"{")).is_err());
+        }
+        assert_eq!(decoders.failed(), 4);
+        let mut counts: Vec<_> = decoders
+            .failures()
+            .map(|failures| (failures.channel.topic.as_str(), failures.count))
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [("/json", 2), ("/x", 2)]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Arrays of any type of number as floating point.
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_schema::DataType;
+
+/// Whether [`numbers`] can be made of an array: it has numbers, truth values or times.
+pub fn is_number(kind: &DataType) -> bool {
+    kind.is_numeric() || matches!(kind, DataType::Boolean | DataType::Timestamp(..))
+}
+
+/// The number at a place of an array; `None` where there is none.
+pub fn number_at(array: &dyn Array, place: usize) -> Option<f64> {
+    (place < array.len() && array.is_valid(place))
+        .then(|| numbers(&*array.slice(place, 1)).first().copied())?
+}
+
+/// All numbers of an array as floating point, NaN for what is null: a truth value is 0 or 1, a time its seconds.
+/// Empty for what are not numbers.
+pub fn numbers(array: &dyn Array) -> Vec<f64> {
+    macro_rules! all {
+        ($kind:ty) => {
+            array
+                .as_primitive::<$kind>()
+                .iter()
+                .map(|value| value.map_or(f64::NAN, |value| value as f64))
+                .collect()
+        };
+    }
+    match array.data_type() {
+        DataType::Float64 => all!(Float64Type),
+        DataType::Float32 => all!(Float32Type),
+        DataType::Int8 => all!(Int8Type),
+        DataType::Int16 => all!(Int16Type),
+        DataType::Int32 => all!(Int32Type),
+        DataType::Int64 => all!(Int64Type),
+        DataType::UInt8 => all!(UInt8Type),
+        DataType::UInt16 => all!(UInt16Type),
+        DataType::UInt32 => all!(UInt32Type),
+        DataType::UInt64 => all!(UInt64Type),
+        DataType::Boolean => array
+            .as_boolean()
+            .iter()
+            .map(|value| value.map_or(f64::NAN, f64::from))
+            .collect(),
+        DataType::Timestamp(..) => array
+            .as_primitive::<TimestampNanosecondType>()
+            .iter()
+            .map(|value| value.map_or(f64::NAN, |nanos| nanos as f64 * 1e-9))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,88 @@
+//! One decoded message, asked by path.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use asof_core::Stamp;
+use base64::Engine as _;
+
+use crate::numbers::numbers;
+use crate::path::{FieldPath, PathColumn};
+
+/// One decoded message: a table of one row, or of one for each of its parts, asked by path.
+///
+/// It comes from [`Decoders::record`](crate::Decoders::record) or [`Decoders::meaning`](crate::Decoders::meaning).
+/// All answers are of the first row, `None` where there is nothing of that sort at the path.
+#[derive(Debug, Clone)]
+pub struct Record {
+    batch: RecordBatch,
+}
+
+impl Record {
+    pub(crate) fn new(batch: RecordBatch) -> Self {
+        Record { batch }
+    }
+
+    /// The row itself.
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    fn column(&self, path: &str) -> Option<PathColumn> {
+        FieldPath::parse(path).ok()?.column(&self.batch).ok()
+    }
+
+    /// What is at a path, as an array of one.
+    pub fn array(&self, path: &str) -> Option<ArrayRef> {
+        self.column(path)?.at(0)
+    }
+
+    /// The number at a path.
+    pub fn number(&self, path: &str) -> Option<f64> {
+        self.column(path)?.number(0)
+    }
+
+    /// The text at a path.
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.column(path)?.text(0).map(str::to_owned)
+    }
+
+    /// The bytes at a path. Bytes in JSON are text in base64, or a list of numbers.
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let array = self.array(path)?;
+        match array.data_type() {
+            DataType::BinaryView => Some(array.as_binary_view().value(0).to_vec()),
+            DataType::FixedSizeBinary(_) => Some(array.as_fixed_size_binary().value(0).to_vec()),
+            DataType::Utf8 => base64::engine::general_purpose::STANDARD
+                .decode(array.as_string::<i32>().value(0))
+                .ok(),
+            _ => {
+                let numbers = self.list(path)?;
+                Some(numbers.into_iter().map(|n| n as i64 as u8).collect())
+            }
+        }
+    }
+
+    /// The elements of the list at a path.
+    pub fn items(&self, path: &str) -> Option<ArrayRef> {
+        let array = self.array(path)?;
+        match array.data_type() {
+            DataType::List(_) => Some(array.as_list::<i32>().value(0)),
+            DataType::FixedSizeList(..) => Some(array.as_fixed_size_list().value(0)),
+            _ => None,
+        }
+    }
+
+    /// The list of numbers at a path.
+    pub fn list(&self, path: &str) -> Option<Vec<f64>> {
+        self.items(path).map(|items| numbers(&*items))
+    }
+
+    /// When it was measured, as it says itself.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let stamps = self.batch.column_by_name("stamp")?;
+        let stamps = stamps.as_primitive_opt::<TimestampNanosecondType>()?;
+        (!stamps.is_empty() && stamps.is_valid(0)).then(|| Stamp::from_nanos(stamps.value(0)))
+    }
+}

@@ -1,0 +1,231 @@
+//! The messages of one topic as columns of numbers.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
+use asof_core::{Query, Source, Stamp};
+
+use crate::path::{FieldPath, PathError};
+use crate::tables::{ChannelReport, TableError, TableOptions, Tables};
+use crate::{Layers, Projection};
+
+/// All messages of one topic, decoded, to be asked for columns by path.
+///
+/// It holds what it decoded: a part of a long topic is read with a [`Query`] of a stretch of time, or with the fields
+/// that are wanted alone. What does not fit into memory is for [`Tables`].
+///
+/// ```
+/// use asof_decode::Rows;
+/// # use std::io::Cursor;
+/// # let mut writer = asof_formats::McapWriter::new(Cursor::new(Vec::new()), Default::default())?;
+/// # let demo = asof_demo::Demo::new(asof_demo::DemoOptions { duration: std::time::Duration::from_secs(1), ..Default::default() });
+/// # for message in demo.messages() { writer.write(&message)?; }
+/// # let recording = asof_formats::McapFile::from_bytes("demo", writer.finish()?.into_inner())?;
+/// let rows = Rows::read(&recording, "/odom")?;
+/// let (x, times) = (rows.f64("pose.pose.position.x")?, rows.log_times());
+/// assert_eq!(x.len(), times.len());
+/// let error = rows.f64("pose.position.x").expect_err("a PoseWithCovariance is around it");
+/// assert!(error.to_string().contains("pose, covariance"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    batches: Vec<RecordBatch>,
+    reports: Vec<ChannelReport>,
+}
+
+/// Why there are no rows.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowsError {
+    /// The source has no such topic.
+    #[error("there is no topic {topic}; there are {known}")]
+    NoSuchTopic {
+        /// The topic.
+        topic: String,
+        /// Topics that there are.
+        known: String,
+    },
+    /// The topic has messages of different types, which are not one table.
+    #[error("the messages on {topic} are of different types: {types}; Tables has a table for each")]
+    SeveralTables {
+        /// The topic.
+        topic: String,
+        /// The types.
+        types: String,
+    },
+    /// The messages cannot be decoded.
+    #[error("the messages on {topic} cannot be decoded: {reason}")]
+    Undecodable {
+        /// The topic.
+        topic: String,
+        /// Why.
+        reason: String,
+    },
+    /// The source or a table failed.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// Topics that an error names.
+const NAMED: usize = 12;
+
+impl Rows {
+    /// Decodes all messages of a topic.
+    ///
+    /// # Errors
+    /// When there is no such topic, its messages are not one table, or none of them can be decoded.
+    pub fn read(source: &dyn Source, topic: &str) -> Result<Self, RowsError> {
+        Rows::read_with(source, &Query::topics([topic]), &Projection::All)
+    }
+
+    /// Decodes the chosen fields of the messages that a query finds, which are of one topic.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_with(
+        source: &dyn Source,
+        query: &Query,
+        projection: &Projection,
+    ) -> Result<Self, RowsError> {
+        let summary = source.summary();
+        let topics = summary.topics();
+        let asked: Vec<&str> = topics
+            .iter()
+            .copied()
+            .filter(|topic| query.topics.contains(topic))
+            .collect();
+        if asked.is_empty() && !topics.is_empty() {
+            let mut known = topics[..topics.len().min(NAMED)].join(", ");
+            if topics.len() > NAMED {
+                known.push_str(", …");
+            }
+            let topic = match &query.topics {
+                asof_core::Topics::Named(names) => {
+                    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+                    names.join(", ")
+                }
+                asof_core::Topics::All => String::new(),
+            };
+            return Err(RowsError::NoSuchTopic { topic, known });
+        }
+        let options = TableOptions {
+            layers: Layers::standard().only("reflection"),
+            projection: projection.clone(),
+            // What is kept must not keep whole chunks.
+            shares_buffers: false,
+            ..TableOptions::default()
+        };
+        let mut tables = Tables::read(source, query, options).map_err(TableError::from)?;
+        let mut batches: Vec<RecordBatch> = Vec::new();
+        for batch in &mut tables {
+            batches.push(batch?.batch);
+        }
+        let reports = tables.report();
+        let topic = || {
+            asked
+                .first()
+                .map_or_else(String::new, |topic| (*topic).to_owned())
+        };
+        if reports.len() > 1 {
+            let types = reports.iter().map(|report| {
+                let channel = &report.assignment.channel;
+                format!("{} on {}", channel.type_name(), channel.topic)
+            });
+            return Err(RowsError::SeveralTables {
+                topic: topic(),
+                types: types.collect::<Vec<_>>().join(", "),
+            });
+        }
+        if let Some(report) = reports.first()
+            && report.assignment.layer.is_none()
+        {
+            let declined = report.assignment.declined.last();
+            return Err(RowsError::Undecodable {
+                topic: topic(),
+                reason: declined.map_or_else(String::new, |(_, reason)| reason.clone()),
+            });
+        }
+        Ok(Rows { batches, reports })
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows as Arrow batches, all of one schema.
+    pub fn batches(&self) -> &[RecordBatch] {
+        &self.batches
+    }
+
+    /// Messages that could not be decoded, and are no rows.
+    pub fn failed(&self) -> u64 {
+        self.reports.iter().map(|report| report.failed).sum()
+    }
+
+    /// What was decoded and what was not.
+    pub fn report(&self) -> Option<&ChannelReport> {
+        self.reports.first()
+    }
+
+    /// The numbers at a path, one for each row, NaN where there is none: `pose.pose.position.x`, `ranges[3]`. A truth
+    /// value is 0 or 1, a time its seconds.
+    ///
+    /// # Errors
+    /// When the path leads nowhere, or not to numbers.
+    pub fn f64(&self, path: &str) -> Result<Vec<f64>, PathError> {
+        let path = FieldPath::parse(path)?;
+        let mut all = Vec::with_capacity(self.len());
+        for batch in &self.batches {
+            all.extend(path.numbers(batch)?);
+        }
+        Ok(all)
+    }
+
+    /// The texts at a path, one for each row, `None` where there is none.
+    ///
+    /// # Errors
+    /// When the path leads nowhere, or not to texts.
+    pub fn text(&self, path: &str) -> Result<Vec<Option<String>>, PathError> {
+        let path = FieldPath::parse(path)?;
+        let mut all = Vec::with_capacity(self.len());
+        for batch in &self.batches {
+            let column = path.column(batch)?;
+            if column.array().as_string_opt::<i32>().is_none() {
+                return Err(path.wrong_type(column.array().data_type(), "a text"));
+            }
+            all.extend((0..column.len()).map(|row| column.text(row).map(str::to_owned)));
+        }
+        Ok(all)
+    }
+
+    /// When each message was recorded.
+    pub fn log_times(&self) -> Vec<Stamp> {
+        let times = self.times("log_time");
+        times.map(Option::unwrap_or_default).collect()
+    }
+
+    /// When each message was measured, as it says itself; `None` where it does not.
+    pub fn stamps(&self) -> Vec<Option<Stamp>> {
+        let stamps: Vec<Option<Stamp>> = self.times("stamp").collect();
+        if stamps.is_empty() {
+            return vec![None; self.len()];
+        }
+        stamps
+    }
+
+    fn times(&self, name: &'static str) -> impl Iterator<Item = Option<Stamp>> {
+        self.batches.iter().flat_map(move |batch| {
+            let times = batch.column_by_name(name);
+            let times = times.and_then(|times| times.as_primitive_opt::<TimestampNanosecondType>());
+            let times = times.into_iter().flat_map(PrimitiveArray::iter);
+            times.map(|time| time.map(Stamp::from_nanos))
+        })
+    }
+}

@@ -1,0 +1,375 @@
+//! What is in JSON for which there is no schema: the narrowest types that hold every message seen.
+//!
+//! Whole numbers widen to floats, and to text where neither holds all of them exactly; a field that is sometimes one
+//! thing and sometimes another is JSON text. Fields are added as they are met, up to a bound.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::jsonschema::{DEEPEST, FIELDS_AT_MOST, with_other};
+use crate::model::{Field, Kind, MessageType, Scalar, Struct};
+use crate::print::print_text;
+
+/// What a value is, and what several values have in common.
+#[derive(Debug, Default)]
+pub(crate) enum Shape {
+    #[default]
+    Unknown,
+    Bool,
+    /// Whole numbers, from the least to the greatest.
+    Whole(i128, i128),
+    Number,
+    Text,
+    Object(Object),
+    Array(Box<Shape>),
+    Any,
+}
+
+/// The fields of an object, in the order in which they were first met.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    fields: Vec<(String, Shape)>,
+    places: FxHashMap<String, usize>,
+}
+
+/// Fields of all objects of a message together; what comes after them has no column of its own.
+const NODES_AT_MOST: usize = 8192;
+/// An object within a message that has more different names than this is a dictionary: it stays text.
+const NAMES_AT_MOST: usize = 512;
+/// Whole numbers up to this size are floats without loss.
+const EXACT: i128 = 1 << 53;
+
+/// Looks at message after message.
+#[derive(Debug, Default)]
+pub(crate) struct Inference {
+    root: Shape,
+    nodes: usize,
+}
+
+impl Inference {
+    /// Widens what is known so that it holds this message as well. What cannot be parsed says nothing.
+    pub fn add(&mut self, text: &[u8]) {
+        let seed = Widen {
+            shape: &mut self.root,
+            nodes: &mut self.nodes,
+            depth: 0,
+        };
+        // Half of a broken message may have been taken in: types are then wider than they had to be.
+        let _ = seed.deserialize(&mut serde_json::Deserializer::from_slice(text));
+    }
+
+    pub fn into_types(self, name: &str) -> MessageType {
+        let mut types = MessageType::default();
+        types.root = match self.root {
+            Shape::Object(object) => place_object(name, object, &mut types),
+            _ => place_object(name, Object::default(), &mut types),
+        };
+        with_other(types)
+    }
+
+    /// Two small messages in JSON that together have the shape of all that were seen.
+    pub fn witnesses(&self) -> [Vec<u8>; 2] {
+        [false, true].map(|is_second| {
+            let mut out = Vec::new();
+            self.root.witness(is_second, &mut out);
+            out
+        })
+    }
+}
+
+impl Shape {
+    fn widen(&mut self, other: Shape) {
+        *self = match (std::mem::take(self), other) {
+            (Shape::Unknown, shape) | (shape, Shape::Unknown) => shape,
+            (Shape::Bool, Shape::Bool) => Shape::Bool,
+            (Shape::Text, Shape::Text) => Shape::Text,
+            (Shape::Number, Shape::Number) => Shape::Number,
+            (Shape::Whole(a, b), Shape::Whole(c, d)) => Shape::Whole(a.min(c), b.max(d)),
+            (Shape::Whole(a, b), Shape::Number) | (Shape::Number, Shape::Whole(a, b))
+                if a >= -EXACT && b <= EXACT =>
+            {
+                Shape::Number
+            }
+            _ => Shape::Any,
+        }
+    }
+
+    fn into_kind(self, name: &str, types: &mut MessageType) -> Kind {
+        match self {
+            Shape::Bool => Kind::Scalar(Scalar::Bool),
+            Shape::Whole(least, most) => {
+                if least >= i64::MIN.into() && most <= i64::MAX.into() {
+                    Kind::Scalar(Scalar::Int64)
+                } else if least >= 0 && most <= u64::MAX.into() {
+                    Kind::Scalar(Scalar::Uint64)
+                } else {
+                    Kind::Json
+                }
+            }
+            Shape::Number => Kind::Scalar(Scalar::Float64),
+            Shape::Text => Kind::Text,
+            Shape::Array(item) => Kind::List(Box::new(item.into_kind("item", types))),
+            Shape::Object(object) if !object.fields.is_empty() => {
+                Kind::Struct(place_object(name, object, types))
+            }
+            Shape::Object(_) | Shape::Unknown | Shape::Any => Kind::Json,
+        }
+    }
+
+    /// Writes a value of this shape; two of them show what one cannot.
+    fn witness(&self, is_second: bool, out: &mut Vec<u8>) {
+        match self {
+            Shape::Unknown => out.extend_from_slice(b"null"),
+            Shape::Bool => out.extend_from_slice(b"false"),
+            Shape::Whole(least, most) => {
+                let number = if is_second { most } else { least };
+                out.extend_from_slice(number.to_string().as_bytes());
+            }
+            Shape::Number => out.extend_from_slice(b"0.5"),
+            Shape::Any if is_second => out.push(b'0'),
+            Shape::Text | Shape::Any => out.extend_from_slice(b"\"\""),
+            Shape::Array(item) => {
+                out.push(b'[');
+                if !matches!(**item, Shape::Unknown) {
+                    item.witness(is_second, out);
+                }
+                out.push(b']');
+            }
+            Shape::Object(object) => {
+                for (at, (name, shape)) in object.fields.iter().enumerate() {
+                    out.push(if at == 0 { b'{' } else { b',' });
+                    print_text(name.as_bytes(), out);
+                    out.push(b':');
+                    shape.witness(is_second, out);
+                }
+                out.extend_from_slice(if object.fields.is_empty() {
+                    b"{}"
+                } else {
+                    b"}"
+                });
+            }
+        }
+    }
+}
+
+fn place_object(name: &str, object: Object, types: &mut MessageType) -> usize {
+    let place = types.structs.len();
+    types.structs.push(Struct {
+        name: name.to_owned(),
+        ..Struct::default()
+    });
+    let fields = object
+        .fields
+        .into_iter()
+        .map(|(name, shape)| {
+            let kind = shape.into_kind(&name, types);
+            Field::new(name, kind).optional()
+        })
+        .collect();
+    types.structs[place].fields = fields;
+    place
+}
+
+/// Reads a value and widens a shape by it, without making anything of the value.
+struct Widen<'a> {
+    shape: &'a mut Shape,
+    nodes: &'a mut usize,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Widen<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Widen<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.shape.widen(Shape::Bool);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.shape.widen(Shape::Whole(value.into(), value.into()));
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.shape.widen(Shape::Whole(value.into(), value.into()));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.shape.widen(Shape::Number);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        self.shape.widen(Shape::Text);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        if matches!(self.shape, Shape::Unknown) && self.depth < DEEPEST {
+            *self.shape = Shape::Array(Box::default());
+        }
+        let Shape::Array(item) = &mut *self.shape else {
+            *self.shape = Shape::Any;
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(());
+        };
+        loop {
+            // An array of what is anything cannot be widened any more.
+            if matches!(**item, Shape::Any) {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(());
+            }
+            let seed = Widen {
+                shape: item,
+                nodes: self.nodes,
+                depth: self.depth + 1,
+            };
+            if seq.next_element_seed(seed)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if matches!(self.shape, Shape::Unknown) && self.depth < DEEPEST {
+            *self.shape = Shape::Object(Object::default());
+        }
+        let is_root = self.depth == 0;
+        let Shape::Object(object) = &mut *self.shape else {
+            *self.shape = Shape::Any;
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(());
+        };
+        let mut guess = 0;
+        while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            // Fields mostly come in the same order.
+            let known = object.fields.get(guess).is_some_and(|(at, _)| *at == name);
+            let place = if known {
+                Some(guess)
+            } else {
+                object.places.get(&*name).copied()
+            };
+            let most = if is_root {
+                FIELDS_AT_MOST
+            } else {
+                NAMES_AT_MOST
+            };
+            let has_room = object.fields.len() < most && *self.nodes < NODES_AT_MOST;
+            let place = match place {
+                Some(place) => place,
+                None if has_room => {
+                    *self.nodes += 1;
+                    object.places.insert(name.to_string(), object.fields.len());
+                    object.fields.push((name.to_string(), Shape::Unknown));
+                    object.fields.len() - 1
+                }
+                None if is_root => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                    while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                    *self.shape = Shape::Any;
+                    return Ok(());
+                }
+            };
+            guess = place + 1;
+            map.next_value_seed(Widen {
+                shape: &mut object.fields[place].1,
+                nodes: self.nodes,
+                depth: self.depth + 1,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types_of(messages: &[&str]) -> MessageType {
+        let mut inference = Inference::default();
+        for message in messages {
+            inference.add(message.as_bytes());
+        }
+        inference.into_types("t")
+    }
+
+    fn kind_of(messages: &[&str]) -> Kind {
+        types_of(messages).root().fields[0].kind.clone()
+    }
+
+    #[test]
+    fn whole_numbers_widen_to_what_holds_all_of_them_exactly() {
+        let float = Kind::Scalar(Scalar::Float64);
+        let (signed, unsigned) = (Kind::Scalar(Scalar::Int64), Kind::Scalar(Scalar::Uint64));
+        assert_eq!(kind_of(&[r#"{"a":0}"#, r#"{"a":0.5}"#]), float);
+        assert_eq!(kind_of(&[r#"{"a":0.5}"#, r#"{"a":3}"#]), float);
+        assert_eq!(kind_of(&[r#"{"a":0}"#, r#"{"a":-7}"#]), signed);
+        let huge = r#"{"a":18446744073709551615}"#;
+        assert_eq!(kind_of(&[r#"{"a":1}"#, huge]), unsigned);
+        assert_eq!(kind_of(&[r#"{"a":-1}"#, huge]), Kind::Json);
+        // 2^53 + 1 is not a float.
+        let large = r#"{"a":9007199254740993}"#;
+        assert_eq!(kind_of(&[large]), signed);
+        assert_eq!(kind_of(&[large, r#"{"a":0.5}"#]), Kind::Json);
+        assert_eq!(
+            kind_of(&[r#"{"a":null}"#, r#"{"a":true}"#]),
+            Kind::Scalar(Scalar::Bool)
+        );
+        assert_eq!(kind_of(&[r#"{"a":1}"#, r#"{"a":"x"}"#]), Kind::Json);
+    }
+
+    #[test]
+    fn two_witnesses_have_the_shape_of_all_messages() {
+        let messages = [
+            r#"{"a":0,"b":{"c":[1,2.5],"d":null},"e":[],"f":"x","g":-3}"#,
+            r#"{"a":0.25,"b":{"c":[],"d":{"x":1}},"e":[],"f":1,"g":18446744073709551615}"#,
+            r#"{"h":[{"i":1},{"j":[[true]]}],"k":9007199254740993}"#,
+            "{",
+        ];
+        let mut inference = Inference::default();
+        for text in messages {
+            inference.add(text.as_bytes());
+        }
+        let mut again = Inference::default();
+        for witness in inference.witnesses() {
+            again.add(&witness);
+        }
+        assert_eq!(again.into_types("t"), types_of(&messages));
+    }
+
+    #[test]
+    fn names_without_end_take_memory_with_an_end() {
+        let mut inference = Inference::default();
+        for round in 0..20_000 {
+            let text = format!(r#"{{"r{round}":1,"d":{{"n{round}":1,"o":{{"p{round}":2}}}}}}"#);
+            inference.add(text.as_bytes());
+        }
+        assert!(inference.nodes <= NODES_AT_MOST);
+        let types = inference.into_types("t");
+        let dictionary = types.root().fields.iter().find(|field| field.name == "d");
+        assert_eq!(dictionary.map(|field| &field.kind), Some(&Kind::Json));
+    }
+}

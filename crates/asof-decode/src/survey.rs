@@ -1,0 +1,94 @@
+//! What is in the channels of a source that have no schema, over all of their messages.
+
+use asof_core::{Channel, Query, Source, SourceError, Topics};
+use rustc_hash::FxHashMap;
+
+use crate::schema::jsonschema;
+use crate::schema::shape::Inference;
+use crate::wire::json::add_sample;
+
+/// The types of fields in channels without a schema, found by reading all of their messages once.
+///
+/// JSON and CBOR need no schema, and then a column's type can be known only when the last message is: 0 may be
+/// followed by 0.5. Whole numbers widen to floats, and what no one type holds without loss stays JSON text.
+/// Channels that have a schema are not read.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// Two messages for each kind of channel, which together show everything that its messages have.
+    witnesses: FxHashMap<Key, [Vec<u8>; 2]>,
+}
+
+/// Channels of one topic that are encoded alike share a table, so they share its types.
+type Key = (String, String);
+
+fn key_of(channel: &Channel) -> Key {
+    (channel.topic.clone(), channel.message_encoding.clone())
+}
+
+impl Survey {
+    /// Reads what a source has for a query on the channels that need it. Nothing is read where none does.
+    ///
+    /// # Errors
+    /// When the source cannot be read.
+    pub fn of(source: &dyn Source, query: &Query) -> Result<Self, SourceError> {
+        let summary = source.summary();
+        let channels = summary.channels.iter().map(|entry| &entry.channel);
+        let topics: Vec<String> = channels
+            .filter(|channel| query.topics.contains(&channel.topic) && is_open(channel))
+            .map(|channel| channel.topic.clone())
+            .collect();
+        if topics.is_empty() {
+            return Ok(Survey::default());
+        }
+        let query = Query {
+            topics: Topics::named(topics),
+            range: query.range,
+        };
+        let mut found: FxHashMap<Key, Inference> = FxHashMap::default();
+        for batch in source.read(&query)? {
+            let batch = batch?;
+            let channels = batch.channels();
+            let open: Vec<bool> = channels.iter().map(|channel| is_open(channel)).collect();
+            for (row, message) in batch.rows().iter().zip(batch.iter()) {
+                if open[row.channel as usize] {
+                    let inference = found.entry(key_of(message.channel)).or_default();
+                    let is_cbor = message.channel.message_encoding == "cbor";
+                    add_sample(inference, message.payload, is_cbor);
+                }
+            }
+        }
+        let witnesses = found.into_iter();
+        Ok(Survey {
+            witnesses: witnesses
+                .map(|(key, inference)| (key, inference.witnesses()))
+                .collect(),
+        })
+    }
+
+    /// Messages that show what a channel has, to make a decoder from; `None` where it has a schema, or was not
+    /// read.
+    pub fn samples(&self, channel: &Channel) -> Option<[&[u8]; 2]> {
+        if self.witnesses.is_empty() || !is_open(channel) {
+            return None;
+        }
+        let [first, second] = self.witnesses.get(&key_of(channel))?;
+        Some([first, second])
+    }
+}
+
+/// Whether what is in a channel can be known from its messages alone.
+pub(crate) fn is_open(channel: &Channel) -> bool {
+    if !matches!(channel.message_encoding.as_str(), "json" | "cbor") {
+        return false;
+    }
+    match &channel.schema {
+        None => true,
+        Some(schema) => match schema.encoding.as_str() {
+            "" => true,
+            // A schema that names no fields says as much as none.
+            "jsonschema" => jsonschema::parse(&schema.name, &schema.data)
+                .is_ok_and(|types| types.root().fields.len() <= 1),
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,269 @@
+//! The messages of a damaged file, found page by page.
+//!
+//! SQLite finds a row by way of the pages above it. Where one of those is gone, it finds nothing below, and where the
+//! end of a payload is gone, it reads zeros. But every page of a table says by itself what it is, and rows of messages
+//! look like no others. So all pages are looked at, and what is on them counts if all of it is there.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp};
+
+use super::Db3Shared;
+use super::database::Database;
+use super::directory::Directory;
+use super::mapped::Place;
+use super::pages::{PageRow, Payload, Table};
+use crate::filling::Filling;
+use crate::problems::Problems;
+use crate::sections::{Loaded, Wanted};
+use crate::storage::{fill_at, read_exact_at};
+
+/// Bytes that are looked at at once.
+const WINDOW: usize = 1 << 20;
+
+/// Where the messages of a damaged file are.
+pub(crate) struct Salvaged {
+    file: File,
+    table: Table,
+    /// By id.
+    places: Vec<MessagePlace>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct MessagePlace {
+    id: i64,
+    page: u32,
+    cell: u16,
+}
+
+impl Salvaged {
+    /// Looks at every page of a file; `None` where its messages are no plain rows. What is not whole is among the
+    /// problems.
+    pub fn find(
+        database: &Database,
+        path: &Path,
+        topics: &[i64],
+        problems: &mut Problems,
+    ) -> Result<Option<(Self, Directory)>, SourceError> {
+        let Ok(place) = Place::of(database) else {
+            return Ok(None);
+        };
+        let failed = |cause| SourceError::Io {
+            place: database.name().to_owned(),
+            offset: 0,
+            cause,
+        };
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut header = vec![0; 100];
+        read_exact_at(&file, &mut header, 0).map_err(failed)?;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let Ok(table) = Table::of(&header, size, place.root, place.columns) else {
+            return Ok(None);
+        };
+        let search = Search {
+            file: &file,
+            size: size as u64,
+            table: &table,
+            topics,
+            found: Vec::new(),
+        };
+        let mut found = search.run().map_err(failed)?;
+        // Of two rows with one id, the later page was written later.
+        found.sort_by_key(|(place, _)| (place.id, std::cmp::Reverse(place.page)));
+        found.dedup_by_key(|(place, _)| place.id);
+        let mut directory = Directory::default();
+        let mut taken = HashSet::new();
+        let mut places = Vec::new();
+        for (place, row) in found {
+            let (Some(topic), Some(time)) = (row.topic, row.time) else {
+                continue;
+            };
+            if !is_whole(&file, size as u64, &table, &row.payload, &mut taken) {
+                let message = format!(
+                    "message id {}: the rest of its payload of {} bytes is missing or damaged; it is left out",
+                    place.id, row.payload.len
+                );
+                problems.push(Problem::whole(ProblemKind::BadRecord, message));
+                continue;
+            }
+            directory.add(
+                place.id,
+                topic,
+                Stamp::from_nanos(time),
+                row.payload.len.into(),
+            );
+            places.push(place);
+        }
+        directory.count();
+        let salvaged = Salvaged {
+            file,
+            table,
+            places,
+        };
+        Ok(Some((salvaged, directory)))
+    }
+}
+
+struct Search<'a> {
+    file: &'a File,
+    size: u64,
+    table: &'a Table,
+    /// Sorted.
+    topics: &'a [i64],
+    found: Vec<(MessagePlace, PageRow)>,
+}
+
+impl Search<'_> {
+    fn run(mut self) -> io::Result<Vec<(MessagePlace, PageRow)>> {
+        let (page_size, _) = self.table.page_sizes();
+        let mut window = vec![0; WINDOW.next_multiple_of(page_size)];
+        let mut at = 0u64;
+        while at < self.size {
+            let read = fill_at(self.file, &mut window, at)?;
+            // Behind the end of a file that was cut there is nothing.
+            window[read..].fill(0);
+            for (place, page) in window.chunks_exact(page_size).enumerate() {
+                let start = at + (place * page_size) as u64;
+                // The first page has the schema.
+                if start > 0 && start < at + read as u64 {
+                    let number = (start / page_size as u64) as u32 + 1;
+                    self.look_at(page, number);
+                }
+            }
+            if read < window.len() {
+                break;
+            }
+            at += read as u64;
+        }
+        Ok(self.found)
+    }
+
+    fn look_at(&mut self, page: &[u8], number: u32) {
+        for (cell, row) in self.table.rows_of_leaf(page, number) {
+            let is_message = row.time.is_some()
+                && row
+                    .topic
+                    .is_some_and(|topic| self.topics.binary_search(&topic).is_ok());
+            let end = row.payload.offset as u64 + u64::from(row.payload.local);
+            if is_message && end <= self.size {
+                let place = MessagePlace {
+                    id: row.id,
+                    page: number,
+                    cell,
+                };
+                self.found.push((place, row));
+            }
+        }
+    }
+}
+
+/// Whether all pages of a payload are there, and no other message has them.
+fn is_whole(
+    file: &File,
+    size: u64,
+    table: &Table,
+    payload: &Payload,
+    taken: &mut HashSet<u32>,
+) -> bool {
+    let Some(chain) = table.chain(payload, |page| next_of(file, table, page)) else {
+        return false;
+    };
+    let (_, usable) = table.page_sizes();
+    let in_chain = payload.len.saturating_sub(payload.local) as usize;
+    let on_last = in_chain.saturating_sub(chain.len().saturating_sub(1) * (usable - 4));
+    let end = chain.last().map_or(0, |&page| {
+        table.place_of(page).start as u64 + 4 + on_last as u64
+    });
+    end <= size && chain.iter().all(|&page| taken.insert(page))
+}
+
+fn next_of(file: &File, table: &Table, page: u32) -> Option<u32> {
+    let mut next = [0; 4];
+    read_exact_at(file, &mut next, table.place_of(page).start as u64).ok()?;
+    Some(u32::from_be_bytes(next))
+}
+
+impl Db3Shared {
+    /// The wanted messages of a section of a damaged file.
+    pub(super) fn load_salvaged(
+        &self,
+        salvaged: &Salvaged,
+        index: usize,
+        wanted: &Wanted,
+    ) -> Result<Loaded, SourceError> {
+        let section = &self.directory.sections[index];
+        let places = &salvaged.places;
+        let from = places.partition_point(|place| place.id < section.first);
+        let to = places.partition_point(|place| place.id <= section.last);
+        let failed = |cause| SourceError::Io {
+            place: self.name.clone(),
+            offset: 0,
+            cause,
+        };
+        let (page_size, _) = salvaged.table.page_sizes();
+        let mut page = vec![0; page_size];
+        let mut number = 0;
+        let mut filling = Filling::new(&self.pool, &self.limits, section.bytes);
+        let mut rows: Vec<Row> = Vec::new();
+        for place in &places[from..to] {
+            if place.page != number {
+                number = place.page;
+                let start = salvaged.table.place_of(number).start as u64;
+                let read = fill_at(&salvaged.file, &mut page, start).map_err(failed)?;
+                page[read..].fill(0);
+            }
+            let found = salvaged.table.row_at(&page, number, place.cell);
+            let Some(found) = found.filter(|found| found.id == place.id) else {
+                self.report_message(place.id, "it is not where it was");
+                continue;
+            };
+            let (Some(topic), Some(time)) = (found.topic, found.time) else {
+                continue;
+            };
+            let time = Stamp::from_nanos(time);
+            let channel = self
+                .channel_of(topic)
+                .filter(|&channel| wanted.wants(channel, &self.channels));
+            let Some(channel) = channel.filter(|_| wanted.range.contains(time)) else {
+                continue;
+            };
+            let offset = filling.used as u64;
+            let payload = salvaged.payload(&found.payload).map_err(failed)?;
+            if let Err(fault) = filling.push(&payload) {
+                self.report_message(place.id, &fault);
+                continue;
+            }
+            rows.push(Row {
+                offset,
+                len: filling.used as u64 - offset,
+                ..self.row(index, place.id, channel, time)
+            });
+        }
+        super::load::put_in_order(&mut rows);
+        Ok(Loaded::of(filling.seal(), rows))
+    }
+}
+
+impl Salvaged {
+    fn payload(&self, payload: &Payload) -> io::Result<Vec<u8>> {
+        let chain = self
+            .table
+            .chain(payload, |page| next_of(&self.file, &self.table, page))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (_, usable) = self.table.page_sizes();
+        let mut bytes = vec![0; payload.len as usize];
+        let local = (payload.local as usize).min(bytes.len());
+        let (head, mut rest) = bytes.split_at_mut(local);
+        read_exact_at(&self.file, head, payload.offset as u64)?;
+        for page in chain {
+            let (here, behind) = rest.split_at_mut(rest.len().min(usable - 4));
+            read_exact_at(&self.file, here, self.table.place_of(page).start as u64 + 4)?;
+            rest = behind;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,379 @@
+//! A file that is being written, as a source that grows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Follow, FollowEnd, FollowFinished, Followed, Growth,
+    MetadataEntry, Problem, ProblemKind, Query, Row, Source, SourceError, Stamp, Summary, Topics,
+};
+use bytes::Bytes;
+use mcap::records::op;
+
+use super::follow::{McapFollower, whole_record};
+use super::open::MAGIC_LEN;
+use super::{McapCounters, McapFile, McapOptions};
+use crate::recording::{HiddenRecords, Progress, Recording};
+use crate::sections;
+use crate::storage::{Plain, Storage};
+
+/// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
+///
+/// It holds the records that are whole. [`read`](Source::read) and [`backfill`](Source::backfill) answer from what is
+/// there when they are asked; [`follow`](Source::follow) goes on with what is written next, chunk by chunk. When its
+/// writer closes the file, it is finished like any other. A writer that was killed never does: there is just nothing
+/// new any more, and the caller decides how long to wait.
+///
+/// [`open_with`](crate::open_with) opens one where [`OpenOptions::growing`](crate::OpenOptions::growing) is set and the
+/// file lacks its end.
+///
+/// ```no_run
+/// use std::time::{Duration, Instant};
+/// use asof_core::{Followed, Query, Source};
+/// use asof_formats::GrowingMcapFile;
+///
+/// let file = GrowingMcapFile::open("recording.mcap", Default::default())?;
+/// let mut follower = file.follow(&Query::topics(["/odom"]))?;
+/// loop {
+///     match follower.next(Instant::now() + Duration::from_secs(1))? {
+///         Followed::Batch(batch) => println!("{} messages", batch.len()),
+///         Followed::CaughtUp | Followed::Restarted => println!("waiting"),
+///         Followed::End(_) => break,
+///     }
+/// }
+/// # Ok::<(), asof_core::SourceError>(())
+/// ```
+pub struct GrowingMcapFile {
+    path: PathBuf,
+    options: McapOptions,
+    state: Mutex<State>,
+}
+
+struct State {
+    storage: Plain,
+    /// Where the last whole record ends.
+    end: u64,
+    /// The file up to there; none before its first bytes are written.
+    whole: Option<Arc<McapFile>>,
+    /// How much of the file `whole` is of.
+    opened: u64,
+    is_finished: bool,
+}
+
+/// How long a follower sleeps before it looks again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl GrowingMcapFile {
+    /// Opens a file, which may be empty still.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or does not begin as an MCAP file does.
+    pub fn open(path: impl AsRef<Path>, options: McapOptions) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        let failed = |cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        };
+        let storage = Plain::open(path).map_err(failed)?;
+        let file = GrowingMcapFile {
+            path: path.to_owned(),
+            options,
+            state: Mutex::new(State {
+                storage,
+                end: 0,
+                whole: None,
+                opened: 0,
+                is_finished: false,
+            }),
+        };
+        drop(file.up_to_now()?);
+        Ok(file)
+    }
+
+    /// The file as it is now; `None` before its first bytes are written.
+    fn up_to_now(&self) -> Result<MutexGuard<'_, State>, SourceError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_finished {
+            state.look()?;
+        }
+        let size = if state.is_finished {
+            state.storage.size()
+        } else {
+            state.end
+        };
+        if size > state.opened {
+            let front = state.storage.front(size).map_err(|cause| SourceError::Io {
+                place: self.path.display().to_string(),
+                offset: 0,
+                cause,
+            })?;
+            let file = McapFile::from_storage(Box::new(front), self.options.clone())?;
+            state.whole = Some(Arc::new(file));
+            state.opened = size;
+        }
+        Ok(state)
+    }
+
+    fn whole(&self) -> Result<Option<Arc<McapFile>>, SourceError> {
+        Ok(self.up_to_now()?.whole.clone())
+    }
+
+    /// What is known without another look, for questions that cannot fail.
+    fn known(&self) -> MutexGuard<'_, State> {
+        match self.up_to_now() {
+            Ok(state) => state,
+            Err(error) => {
+                tracing::debug!(%error, "the file cannot be looked at any more");
+                self.state.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+}
+
+impl State {
+    /// Steps over the records that were completed since the last look.
+    fn look(&mut self) -> Result<(), SourceError> {
+        let (place, offset) = (self.storage.name().to_owned(), self.end);
+        self.storage.refresh().map_err(|cause| SourceError::Io {
+            place,
+            offset,
+            cause,
+        })?;
+        let storage: &dyn Storage = &self.storage;
+        if storage.size() < self.end {
+            return Err(SourceError::Unreadable {
+                place: storage.name().to_owned(),
+                reason: "it became shorter while it was read; open it again".to_owned(),
+            });
+        }
+        if self.end == 0 {
+            let front = storage.get(0, MAGIC_LEN)?;
+            if front == mcap::MAGIC {
+                self.end = MAGIC_LEN;
+            } else if !mcap::MAGIC.starts_with(&front) {
+                return Err(SourceError::Unreadable {
+                    place: storage.name().to_owned(),
+                    reason: "only an MCAP file can be followed while it is written, and this is none; read it without following it".to_owned(),
+                });
+            }
+        }
+        while self.end > 0
+            && let Some(header) = whole_record(storage, self.end)?
+        {
+            if header.opcode == op::FOOTER {
+                // The magic behind it is the last thing that is written.
+                let magic = storage.get(header.end(), MAGIC_LEN)?;
+                self.is_finished = magic == mcap::MAGIC;
+                break;
+            }
+            self.end = header.end();
+        }
+        Ok(())
+    }
+
+    /// Whether a problem is only that the rest was not written yet.
+    fn is_to_come(&self, problem: &Problem) -> bool {
+        let at_the_end = problem.offset.is_some_and(|offset| offset >= self.opened);
+        !self.is_finished && problem.kind == ProblemKind::Truncated && at_the_end
+    }
+}
+
+impl Source for GrowingMcapFile {
+    fn summary(&self) -> Arc<Summary> {
+        let state = self.known();
+        let Some(whole) = &state.whole else {
+            return Arc::new(Summary::empty("mcap"));
+        };
+        let summary = whole.summary();
+        if !summary
+            .problems
+            .iter()
+            .any(|problem| state.is_to_come(problem))
+        {
+            return summary;
+        }
+        let mut summary = Summary::clone(&summary);
+        summary
+            .problems
+            .retain(|problem| !state.is_to_come(problem));
+        Arc::new(summary)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.read(query),
+            None => Ok(Box::new(std::iter::empty())),
+        }
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.backfill(topics, at),
+            None => Ok(Batch::default()),
+        }
+    }
+
+    fn growth(&self) -> Growth {
+        if self.known().is_finished {
+            Growth::Finished
+        } else {
+            Growth::Growing
+        }
+    }
+
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        let state = self.up_to_now()?;
+        let held: Batches = match &state.whole {
+            Some(whole) => whole.read(query)?,
+            None => Box::new(std::iter::empty()),
+        };
+        if state.is_finished {
+            return Ok(Box::new(FollowFinished::new(held)));
+        }
+        let shared = state.whole.as_ref().map(|whole| Arc::clone(&whole.shared));
+        let follower =
+            McapFollower::from_place(&self.path, state.end, shared, self.options.limits)?;
+        Ok(Box::new(FollowGrowing {
+            held: Some(held),
+            follower,
+            query: query.clone(),
+            end: None,
+        }))
+    }
+}
+
+impl Recording for GrowingMcapFile {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.attachment(entry),
+            None => Err(crate::recording::has_none(
+                "mcap",
+                "attachment",
+                &entry.name,
+            )),
+        }
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.metadata(entry),
+            None => Err(crate::recording::has_none("mcap", "metadata", &entry.name)),
+        }
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        let state = self.up_to_now()?;
+        let Some(whole) = state.whole.clone() else {
+            return Ok(Vec::new());
+        };
+        let mut problems = whole.check(progress)?;
+        problems.retain(|problem| !state.is_to_come(problem));
+        Ok(problems)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        match self.whole()? {
+            Some(whole) => Ok(sections::read_in_file_order(&whole.shared, query)),
+            None => Ok(Box::new(std::iter::empty())),
+        }
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        let whole = self.known().whole.clone();
+        whole.map_or(0, |whole| {
+            sections::bytes_held_by_order(&whole.shared, query)
+        })
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        match self.whole()? {
+            Some(whole) => Ok(whole.hidden_records(topics)),
+            None => Ok(Box::new(std::iter::empty())),
+        }
+    }
+
+    fn counters(&self) -> Option<McapCounters> {
+        let whole = self.known().whole.clone();
+        whole.and_then(|whole| Recording::counters(&*whole))
+    }
+}
+
+impl std::fmt::Debug for GrowingMcapFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GrowingMcapFile({})", self.path.display())
+    }
+}
+
+/// First what the file held, then what is written.
+struct FollowGrowing {
+    held: Option<Batches>,
+    follower: McapFollower,
+    query: Query,
+    end: Option<FollowEnd>,
+}
+
+impl FollowGrowing {
+    fn step(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if let Some(held) = &mut self.held {
+            match held.next() {
+                Some(batch) => return batch.map(Followed::Batch),
+                None => self.held = None,
+            }
+        }
+        loop {
+            match self.follower.poll() {
+                Ok(Some(batch)) => {
+                    if batch.range().start > self.query.range.end {
+                        return Ok(Followed::End(FollowEnd::Complete));
+                    }
+                    if let Some(batch) = chosen(&batch, &self.query) {
+                        return Ok(Followed::Batch(batch));
+                    }
+                    continue;
+                }
+                Ok(None) if self.follower.is_finished() => {
+                    return Ok(Followed::End(FollowEnd::Complete));
+                }
+                Ok(None) => {}
+                Err(SourceError::Unreadable { reason, .. }) => {
+                    return Ok(Followed::End(FollowEnd::Lost(reason)));
+                }
+                Err(error) => return Err(error),
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Followed::CaughtUp);
+            }
+            std::thread::sleep(left.min(PAUSE));
+        }
+    }
+}
+
+impl Follow for FollowGrowing {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if let Some(end) = &self.end {
+            return Ok(Followed::End(end.clone()));
+        }
+        let next = self.step(deadline);
+        match &next {
+            Ok(Followed::End(end)) => self.end = Some(end.clone()),
+            Err(error) => self.end = Some(FollowEnd::Lost(error.to_string())),
+            Ok(_) => {}
+        }
+        next
+    }
+}
+
+/// The messages of a batch that match; `None` where none does.
+fn chosen(batch: &Batch, query: &Query) -> Option<Batch> {
+    let channels = batch.channels();
+    let is_wanted = |row: &&Row| {
+        let topic = &channels[row.channel as usize].topic;
+        query.matches(topic, row.log_time)
+    };
+    let rows: Vec<Row> = batch.rows().iter().filter(is_wanted).copied().collect();
+    (!rows.is_empty()).then(|| Batch::new(Arc::clone(channels), batch.buffers().to_vec(), rows))
+}

@@ -1,0 +1,159 @@
+//! Several recordings followed as one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use asof_core::{Batch, Batches, Follow, FollowEnd, Followed, Query, SourceError};
+
+use super::Shared;
+use super::read::{Reader, Translation};
+
+/// First what all of them hold, in one order; then what comes to those that grow, as it comes.
+pub(super) struct MergedFollow {
+    shared: Arc<Shared>,
+    held: Option<Reader>,
+    parts: Vec<FollowedPart>,
+    end: Option<FollowEnd>,
+}
+
+/// A recording among others, with its own place in it.
+struct FollowedPart {
+    part: usize,
+    follower: Arc<Mutex<Box<dyn Follow>>>,
+    table: Translation,
+    end: Option<FollowEnd>,
+}
+
+/// How long one part is waited for before the others have their turn.
+const TURN: Duration = Duration::from_millis(20);
+
+impl MergedFollow {
+    pub fn new(shared: &Arc<Shared>, query: &Query) -> Result<Self, SourceError> {
+        let mut parts = Vec::new();
+        let mut held: Vec<Option<Batches>> = Vec::new();
+        for (part, recording) in shared.parts.iter().enumerate() {
+            let follower = recording.recording.follow(query)?;
+            let follower = Arc::new(Mutex::new(follower));
+            held.push(Some(Box::new(Held(Arc::clone(&follower)))));
+            parts.push(FollowedPart {
+                part,
+                follower,
+                table: Translation::default(),
+                end: None,
+            });
+        }
+        Ok(MergedFollow {
+            shared: Arc::clone(shared),
+            held: Some(Reader::over(shared, query, held)),
+            parts,
+            end: None,
+        })
+    }
+
+    fn step(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if let Some(held) = &mut self.held {
+            match held.next() {
+                Some(batch) => return batch.map(Followed::Batch),
+                None => self.held = None,
+            }
+        }
+        loop {
+            let now = Instant::now();
+            let mut has_waited = false;
+            for place in 0..self.parts.len() {
+                if self.parts[place].end.is_some() {
+                    continue;
+                }
+                // One of them waits for all.
+                let until = if has_waited {
+                    now
+                } else {
+                    deadline.min(now + TURN)
+                };
+                has_waited = true;
+                match self.parts[place].next(until)? {
+                    Followed::Batch(batch) => {
+                        return Ok(Followed::Batch(self.translated(place, &batch)));
+                    }
+                    Followed::Restarted => return Ok(Followed::Restarted),
+                    Followed::End(end) => self.parts[place].end = Some(end),
+                    Followed::CaughtUp => {}
+                }
+            }
+            if let Some(end) = self.all_ended() {
+                return Ok(Followed::End(end));
+            }
+            if Instant::now() >= deadline {
+                return Ok(Followed::CaughtUp);
+            }
+        }
+    }
+
+    /// How all of them ended, once they have: the worst of it.
+    fn all_ended(&self) -> Option<FollowEnd> {
+        let ends: Vec<&FollowEnd> = self
+            .parts
+            .iter()
+            .map(|part| part.end.as_ref())
+            .collect::<Option<_>>()?;
+        let lost = ends.iter().find(|end| matches!(end, FollowEnd::Lost(_)));
+        let closed = ends.iter().find(|end| matches!(end, FollowEnd::Closed));
+        let worst = lost.or(closed).map(|end| (**end).clone());
+        Some(worst.unwrap_or(FollowEnd::Complete))
+    }
+
+    fn translated(&mut self, place: usize, batch: &Batch) -> Batch {
+        let FollowedPart { part, table, .. } = &mut self.parts[place];
+        table.translated(&self.shared, *part, batch)
+    }
+}
+
+impl FollowedPart {
+    fn next(&self, deadline: Instant) -> Result<Followed, SourceError> {
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+        follower.next(deadline)
+    }
+}
+
+impl Follow for MergedFollow {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if let Some(end) = &self.end {
+            return Ok(Followed::End(end.clone()));
+        }
+        let next = self.step(deadline);
+        match &next {
+            Ok(Followed::End(end)) => self.end = Some(end.clone()),
+            Err(error) => self.end = Some(FollowEnd::Lost(error.to_string())),
+            Ok(_) => {}
+        }
+        next
+    }
+
+    fn missed(&mut self) -> BTreeMap<String, u64> {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        for part in &self.parts {
+            let mut follower = part.follower.lock().unwrap_or_else(PoisonError::into_inner);
+            for (topic, count) in follower.missed() {
+                *all.entry(topic).or_default() += count;
+            }
+        }
+        all
+    }
+}
+
+/// What a part holds by now: its follower's batches up to where it has caught up.
+struct Held(Arc<Mutex<Box<dyn Follow>>>);
+
+impl Iterator for Held {
+    type Item = Result<Batch, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut follower = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match follower.next(Instant::now()) {
+            Ok(Followed::Batch(batch)) => Some(Ok(batch)),
+            Ok(Followed::CaughtUp | Followed::Restarted | Followed::End(_)) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Which version of something lies at an address.
+
+use std::fmt::Write as _;
+
+use asof_core::SourceError;
+use object_store::{Error, ObjectMeta};
+
+use super::place::Place;
+
+/// A text that changes when what lies at an address changes: for caches that outlive a process.
+///
+/// It is made of the etag that the server gives, or else of the time of the last change, and of the size; of a folder
+/// of a bucket, of each file in it. One request for each file, and nothing of them is read.
+///
+/// # Errors
+/// When the address cannot be reached, or the server does not say which version it has.
+pub fn version_at(address: &str) -> Result<String, SourceError> {
+    let place = Place::of(address)?;
+    if !place.is_folder() {
+        match place.look() {
+            Ok(found) => return version(&place, &found),
+            // It may be the name of a folder.
+            Err(Error::NotFound { .. }) if place.is_in_bucket() => {}
+            Err(error) => return Err(place.unreadable(&error)),
+        }
+    }
+    let paths = place.list().map_err(|error| place.unreadable(&error))?;
+    let mut all = String::new();
+    for path in paths {
+        let inside = Place::of(&place.address_of(&path))?;
+        let found = inside.look().map_err(|error| inside.unreadable(&error))?;
+        // Writing to a text cannot fail.
+        let _ = writeln!(all, "{path} {}", version(&inside, &found)?);
+    }
+    Ok(all)
+}
+
+fn version(place: &Place, found: &ObjectMeta) -> Result<String, SourceError> {
+    let size = found.size;
+    let modified = found.last_modified.timestamp();
+    match &found.e_tag {
+        Some(tag) => Ok(format!("{size} etag {tag}")),
+        None if modified != 0 => Ok(format!("{size} modified {modified}")),
+        None => Err(SourceError::Unreadable {
+            place: place.address.clone(),
+            reason: "its server tells neither an etag nor when the file was modified, so that \
+                     nothing of it can be kept for later"
+                .to_owned(),
+        }),
+    }
+}
