@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use asof_core::{Batch, Query, Row, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Batch, Channel, Query, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::Block;
-use crate::coverage::before;
-use crate::head::{HeadClass, HeadOptions, ReadHead};
+use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
 use crate::names::{TopicId, TopicSet};
 use crate::order::in_order;
+use crate::reverse::Reverse;
 use crate::shared::Shared;
 use crate::store::{Hint, Known, Remembered, State};
 
@@ -55,34 +56,58 @@ impl Answers {
 /// in one call, for the rest.
 pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
     let _span = tracing::trace_span!("backfill", at = at.nanos()).entered();
-    let mut answers = Answers::default();
-    let unknown = {
+    if shared.is_growing() {
         let mut state = shared.state();
-        let wanted = shared.resolve(&mut state, topics);
-        let unknown = look_up(&mut state, &wanted, at, &mut answers);
-        if unknown.is_empty() {
+        state.counters.source_backfills += 1;
+        drop(state);
+        return shared.source.backfill(topics, at);
+    }
+    let mut answers = Answers::default();
+    let summary = shared.source.summary();
+    let (unknown, wanted) = {
+        let mut state = shared.state();
+        let wanted = state.resolve(&summary, topics);
+        let unknown = look_up(&mut state, &wanted.topics, at, &mut answers);
+        if unknown.is_empty() && wanted.around.is_empty() {
             return Ok(answers.into_batch(&state));
         }
-        unknown
+        (unknown, wanted)
     };
-    let unknown = look_up_in_flight(shared, unknown, at, &mut answers);
-    if unknown.is_empty() {
+    let around = wanted.around;
+    let mut unknown = look_up_in_flight(shared, unknown, at, &mut answers);
+    if let Some(rest) = wanted.doubt
+        && unknown.contains(rest)
+        && unknown.len() == 1
+        && !shared.ask_about(rest)
+    {
+        unknown.remove(rest);
+    }
+    if unknown.is_empty() && around.is_empty() {
         return Ok(answers.into_batch(&shared.state()));
     }
-    let settled = shared.settled();
-    let names = Shared::names_of(&shared.state(), &unknown);
+    let mut names = Shared::names_of(&shared.state(), &unknown);
+    if let Topics::Named(names) = &mut names {
+        names.extend_from_slice(&around);
+    }
     let said = shared.source.backfill(&names, at)?;
     let mut state = shared.state();
     state.counters.source_backfills += 1;
     state.counters.backfill_misses += unknown.len() as u64;
     let mut found = TopicSet::default();
-    for (row, message) in said.rows().iter().zip(said.iter()) {
-        let (channel, topic) = state.names.channel(message.channel);
-        state.grow_topics();
-        if !unknown.contains(topic) || found.contains(topic) || row.log_time > at {
+    let mut told: FxHashSet<&str> = FxHashSet::default();
+    // The last first, should a source say more than one for a topic.
+    for (row, message) in said.rows().iter().zip(said.iter()).rev() {
+        let name = message.channel.topic.as_str();
+        let topic = match state.names.place_in(&unknown, name) {
+            Some(topic) => topic,
+            // There is such a topic after all.
+            None if around.iter().any(|known| known == name) => state.topic(name),
+            None => continue,
+        };
+        if row.log_time > at || !told.insert(name) {
             continue;
         }
-        found.insert(topic);
+        let channel = state.names.channel(message.channel, topic);
         // A buffer of its own, so that one message does not keep a chunk alive.
         let payload = Bytes::copy_from_slice(message.payload);
         let row = Row {
@@ -92,12 +117,16 @@ pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Ba
             ..*row
         };
         answers.add(&row, &payload);
-        if row.log_time <= settled {
-            state.remember(topic, at.min(settled), Some(Remembered { row, payload }));
+        // The rest is many topics: what is known of it is not one message.
+        if unknown.contains(topic) && !state.names.is_rest(topic) {
+            found.insert(topic);
+            state.remember(topic, at, Some(Remembered { row, payload }));
         }
     }
     for topic in unknown.without(&found).iter() {
-        state.remember(topic, at.min(settled), None);
+        if !state.names.is_rest(topic) {
+            state.remember(topic, at, None);
+        }
     }
     let batch = answers.into_batch(&state);
     drop(state);
@@ -113,6 +142,12 @@ fn look_up(state: &mut State, wanted: &TopicSet, at: Stamp, answers: &mut Answer
     let count = wanted.len();
     answers.rows.reserve(count);
     for topic in wanted.iter() {
+        if state.names.is_rest(topic) {
+            if !state.is_known_empty(topic, at) {
+                unknown.insert(topic);
+            }
+            continue;
+        }
         hits += 1;
         match state.last_known(topic, at, &mut hint) {
             Known::InBlock(block, place) => answers.add_from(block, place),
@@ -158,6 +193,8 @@ fn look_up_in_flight(
 
 /// The first look back is over this long, where nothing says how dense a topic is.
 const FIRST_LOOK: i64 = 100_000_000;
+/// However rare a topic is said to be: from here on a gap is leapt over.
+const LONGEST_FIRST_LOOK: i64 = 60_000_000_000;
 
 pub(crate) fn last_n(
     shared: &Arc<Shared>,
@@ -166,53 +203,40 @@ pub(crate) fn last_n(
     count: usize,
 ) -> Result<Batch, SourceError> {
     let _span = tracing::trace_span!("last_n", topic, at = at.nanos(), count).entered();
-    let id = shared.state().topic(topic);
     if count == 0 {
         return Ok(Batch::default());
     }
-    if let Some(batch) = last_n_held(&shared.state(), id, at, count) {
+    let topics = Topics::named([topic]);
+    let wanted = shared.resolve(&topics);
+    let only = wanted.topics.iter().next().filter(|_| !shared.is_growing());
+    if let Some(only) = only
+        && let Some(batch) = last_n_held(&shared.state(), only, at, count)
+    {
         return Ok(batch);
     }
-    let topics = Topics::named([topic]);
-    let head = ReadHead::new(
-        shared,
-        &topics,
-        HeadOptions {
-            class: HeadClass::Scrub,
-            position: at,
-            ..HeadOptions::default()
-        },
-    );
+    let options = HeadOptions {
+        class: HeadClass::Scrub,
+        position: at,
+        direction: Direction::Backward,
+        ..HeadOptions::default()
+    };
+    let head = ReadHead::new(shared, &topics, options);
+    let range = TimeRange::new(Stamp::MIN, at);
+    let query = Query { topics, range };
+    let looks = Reverse::new(shared, &query, head);
     let mut answers: Vec<Batch> = Vec::new();
-    let mut found = 0;
-    let mut end = Some(at);
-    let mut step = first_look(shared, topic, count);
-    let source_start = shared.source.summary().range.start;
-    while let Some(last) = end.filter(|_| found < count) {
-        let start = last.plus_nanos(-step);
-        // Before the recording there is, as a rule, nothing: one look takes in all of it.
-        let start = if start <= source_start {
-            Stamp::MIN
-        } else {
-            start
-        };
-        let range = TimeRange::new(start, last);
-        let query = Query {
-            topics: topics.clone(),
-            range,
-        };
-        let mut window = Vec::new();
-        for batch in head.read_ahead(&query) {
-            let batch = batch?;
-            found += batch.len();
-            window.push(batch);
+    let mut missing = count;
+    for batch in looks.with_first_look(first_look(shared, topic, count)) {
+        let batch = batch?;
+        let taken = batch.len().min(missing);
+        missing -= taken;
+        answers.push(last_of(batch, taken).compacted());
+        if missing == 0 {
+            break;
         }
-        window.append(&mut answers);
-        answers = window;
-        end = before(start);
-        step = step.saturating_mul(2);
     }
-    Ok(join_last(shared, &answers, count))
+    answers.reverse();
+    Ok(joined(&answers))
 }
 
 /// From memory alone, if everything that is needed is held.
@@ -258,28 +282,41 @@ fn first_look(shared: &Shared, topic: &str, count: usize) -> i64 {
         return FIRST_LOOK;
     }
     let apart = summary.range.duration_nanos() as u128 / u128::from(messages);
-    i64::try_from(apart * (count as u128 + 1)).map_or(i64::MAX, |nanos| nanos.max(1))
+    let look = apart * (count as u128 + 1);
+    i64::try_from(look).map_or(LONGEST_FIRST_LOOK, |nanos| {
+        nanos.clamp(1, LONGEST_FIRST_LOOK)
+    })
 }
 
-/// The last `count` messages of batches that are in order.
-fn join_last(shared: &Shared, batches: &[Batch], count: usize) -> Batch {
-    let total: usize = batches.iter().map(Batch::len).sum();
-    let mut skip = total.saturating_sub(count);
+/// The last `count` messages of a batch.
+fn last_of(batch: Batch, count: usize) -> Batch {
+    if count >= batch.len() {
+        return batch;
+    }
+    let rows = batch.rows()[batch.len() - count..].to_vec();
+    Batch::new(Arc::clone(batch.channels()), batch.buffers().to_vec(), rows)
+}
+
+/// Batches that follow each other as one. Their tables of channels may differ.
+fn joined(batches: &[Batch]) -> Batch {
+    let mut channels: Vec<Arc<Channel>> = Vec::new();
+    let mut numbers: FxHashMap<*const Channel, u32> = FxHashMap::default();
     let mut answers = Answers::default();
     for batch in batches {
-        let skipped = skip.min(batch.len());
-        skip -= skipped;
-        if skipped == batch.len() {
-            continue;
-        }
         let base = answers.buffers.len() as u32;
-        answers
-            .rows
-            .extend(batch.rows()[skipped..].iter().map(|row| Row {
+        for row in batch.rows() {
+            let channel = &batch.channels()[row.channel as usize];
+            let number = *numbers.entry(Arc::as_ptr(channel)).or_insert_with(|| {
+                channels.push(Arc::clone(channel));
+                channels.len() as u32 - 1
+            });
+            answers.rows.push(Row {
+                channel: number,
                 buffer: row.buffer + base,
                 ..*row
-            }));
+            });
+        }
         answers.buffers.extend_from_slice(batch.buffers());
     }
-    answers.into_batch(&shared.state())
+    Batch::new(channels.into(), answers.buffers, in_order(answers.rows))
 }

@@ -43,6 +43,11 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether more is used than may be: after the limit was lowered.
+    pub fn is_over(&self) -> bool {
+        self.used() > self.limit()
+    }
+
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics};
+use asof_core::{
+    Batch, Batches, Follow, FollowFinished, Growth, Query, Source, SourceError, Stamp, Summary,
+    TimeRange, Topics,
+};
 
 use crate::disk::DiskTier;
 use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
@@ -16,6 +19,10 @@ use crate::stats::Statistics;
 /// A [`Source`] over any source, that keeps what was read, by topic and time, within a byte budget.
 ///
 /// Cloning is cheap: clones share everything. Readers outlive the cache if they must.
+///
+/// Over a source that grows nothing is kept: any time may still get another message, so that neither a message nor
+/// its absence is the last word. Reads, backfills and followers go to the source itself until it says that it is
+/// [finished](Growth::Finished).
 #[derive(Debug, Clone)]
 pub struct BlockCache {
     shared: Arc<Shared>,
@@ -101,7 +108,9 @@ impl BlockCache {
         Reverse::new(&self.shared, query, head)
     }
 
-    /// What is held of these topics: the times at which none of them is missing.
+    /// What is held of these topics: the times at which none of them is missing, what is being read included.
+    ///
+    /// Kept as blocks come and go: asking costs as much as has changed since these topics were last asked about.
     pub fn loaded(&self, topics: &Topics) -> LoadedRanges {
         LoadedRanges::of(&self.shared, topics)
     }
@@ -118,11 +127,20 @@ impl BlockCache {
         RangeWatch::new(&self.shared, topics)
     }
 
-    /// Changes the budget; evicts at once if it is lower.
+    /// Changes the budget. If it is lower, evicts at once, also what a playback head is about to need.
+    ///
+    /// What another thread is reading from the source at this moment is given up when its read returns.
     pub fn set_budget(&self, bytes: u64) {
         self.shared.budget.set_limit(bytes);
-        self.shared.state().fit();
+        self.shared.fit();
         self.shared.spill();
+    }
+
+    /// Writes what is held in memory to the disk tier, where there is one, as far as it has room.
+    ///
+    /// The last clone of a cache does this when it is dropped. Call it where a process may end without that.
+    pub fn keep_on_disk(&self) {
+        self.shared.keep_on_disk();
     }
 
     /// Drops everything that is held, on no one's behalf but the caller's.
@@ -137,7 +155,7 @@ impl BlockCache {
         let state = self.shared.state();
         let counters = &state.counters;
         let disk = self.shared.disk.as_ref().map(DiskTier::size);
-        let (disk_bytes, disk_blocks) = disk.unwrap_or_default();
+        let disk = disk.unwrap_or_default();
         let by_topic = state.topics.iter().enumerate();
         Statistics {
             budget: self.shared.budget.limit(),
@@ -152,8 +170,9 @@ impl BlockCache {
                 .filter(|(_, index)| index.payload_bytes > 0)
                 .map(|(id, index)| (state.names.name(id as u32).to_string(), index.payload_bytes))
                 .collect(),
-            disk_bytes,
-            disk_blocks,
+            disk_bytes: disk.bytes,
+            disk_blocks: disk.blocks,
+            disk_failures: disk.failures,
             fact_bytes: state.measured_facts(),
             hits: counters.hits,
             misses: counters.misses,
@@ -209,5 +228,17 @@ impl Source for BlockCache {
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         crate::backfill::backfill(&self.shared, topics, at)
+    }
+
+    fn growth(&self) -> Growth {
+        self.shared.source.growth()
+    }
+
+    /// A source that grows is followed itself; one that does not is read through the cache.
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        if self.shared.is_growing() {
+            return self.shared.source.follow(query);
+        }
+        Ok(Box::new(FollowFinished::new(self.read(query)?)))
     }
 }

@@ -24,24 +24,39 @@ impl State {
 
     /// Evicts until the budget holds; for a limit that was lowered.
     pub fn fit(&mut self) {
-        while self.budget.used() > self.budget.limit() && self.evict_one(HeadClass::Playback) {}
+        while self.budget.is_over()
+            && (self.evict_one(HeadClass::Playback) || self.evict_protected())
+        {}
+    }
+
+    /// Evicts a block although a playback head needs it: the one that it would come to last.
+    fn evict_protected(&mut self) -> bool {
+        let victim = self.furthest(false);
+        victim.is_some_and(|(set, start)| self.evict(set, start))
     }
 
     /// Evicts one block on behalf of a reader of this class. `false` when nothing may go.
     ///
     /// First topics that nobody wants, then what only scans have read, then what is furthest from
-    /// any head. Scans displace nothing but the first two.
+    /// any head, then what the source has said about times that are not held. Scans displace nothing but the
+    /// first two.
     pub fn evict_one(&mut self, class: HeadClass) -> bool {
         let unwanted = self.unwanted();
         if unwanted.is_none() && self.trim_one() {
             return true;
         }
-        let victim = unwanted
-            .or_else(|| self.scanned())
-            .or_else(|| (class > HeadClass::Scan).then(|| self.furthest()).flatten());
-        let Some((set, start)) = victim else {
-            return self.forget_oldest_fact();
-        };
+        let victim = unwanted.or_else(|| self.scanned()).or_else(|| {
+            (class > HeadClass::Scan)
+                .then(|| self.furthest(true))
+                .flatten()
+        });
+        match victim {
+            Some((set, start)) => self.evict(set, start),
+            None => class > HeadClass::Scan && self.forget_oldest_fact(),
+        }
+    }
+
+    fn evict(&mut self, set: usize, start: Stamp) -> bool {
         let topics = self
             .evicted
             .is_some()
@@ -137,17 +152,21 @@ impl State {
         })
     }
 
-    /// The block that is furthest from every head, of those that are not protected.
+    /// The block that is furthest from every head, of those that are not protected, or of all.
     ///
     /// How far a block is rises with the distance from its nearest head, so that only a few places can
     /// be the furthest: the ends, the edges of protected chains, and the watersheds between heads.
-    fn furthest(&self) -> Option<(usize, Stamp)> {
+    fn furthest(&self, spares_protected: bool) -> Option<(usize, Stamp)> {
         let mut best: Option<(u64, usize, Stamp)> = None;
         for (index, set) in self.sets.iter().enumerate() {
             if set.blocks.is_empty() {
                 continue;
             }
-            let protected = self.protected(set);
+            let protected = if spares_protected {
+                self.protected(set)
+            } else {
+                Vec::new()
+            };
             let mut heads: Vec<&Head> = self.heads.iter().filter(|head| head.wants(set)).collect();
             heads.sort_unstable_by_key(|head| head.options.position);
             let mut consider = |range: Option<TimeRange>| {

@@ -1,6 +1,6 @@
 //! One read of the source, which any number of readers share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRange};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use crate::block::{OpenBlock, ROW_COST};
 use crate::coverage::{after, before};
 use crate::head::HeadClass;
-use crate::names::{ChannelTable, TopicId, TopicSet};
+use crate::names::{ChannelTable, TopicSet};
 use crate::order::key;
 use crate::shared::Shared;
-use crate::store::Flight;
+use crate::store::State;
 
 /// A read of some topics that goes on for as long as a reader wants more of it.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Fetch {
 }
 
 /// A source that takes longer than this for a batch has made its reader wait.
-const A_STALL: Duration = Duration::from_millis(1);
+pub(crate) const A_STALL: Duration = Duration::from_millis(1);
 
 /// Where a fetch reads.
 pub(crate) enum Origin {
@@ -131,14 +131,24 @@ impl Fetch {
             return Advance::Retry;
         }
         let advanced = self.pump(shared, &mut progress);
+        if shared.budget.is_over() {
+            // The budget was lowered while the source was read.
+            self.seal(shared, &mut progress);
+            shared.state().fit();
+        }
         drop(progress);
         shared.spill();
         advanced
     }
 
-    /// Seals what has been read, so that it is found in the store.
+    /// Seals what has been read, so that it is found in the store. Not while the source is being read: that may
+    /// take as long as it likes.
     pub fn settle(&self, shared: &Shared) {
-        let mut progress = self.lock();
+        let mut progress = match self.progress.try_lock() {
+            Ok(progress) => progress,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         if !progress.is_reading {
             self.seal(shared, &mut progress);
         }
@@ -157,10 +167,13 @@ impl Fetch {
             .is_none_or(|flight| flight.readers <= 1)
         {
             progress.tail = None;
-            if let Some(flight) = state.flight(self.id) {
-                publish(&progress, flight);
-            }
+            publish(&progress, &mut state, self.id);
         }
+    }
+
+    /// Whether it reads the source, and not the disk tier.
+    pub fn is_of_source(&self) -> bool {
+        matches!(self.origin, Origin::Source(_))
     }
 
     /// A reader goes. The last one seals what there is and ends the read.
@@ -231,7 +244,6 @@ impl Fetch {
                 }
                 shared.state().counters.disk_reads += 1;
             }
-            let settled = shared.settled();
             match self.pull(shared, progress) {
                 Some(Ok(batch)) => {
                     let late = self.absorb(shared, progress, &batch, frontier);
@@ -246,12 +258,12 @@ impl Fetch {
                     }
                     let through = complete.or_else(|| before(frontier)).unwrap_or(frontier);
                     let range = TimeRange::new(frontier, through);
-                    return self.deliver(shared, progress, range, late, settled);
+                    return self.deliver(shared, progress, range, late);
                 }
                 None => {
                     progress.batches = None;
                     let range = TimeRange::new(frontier, limit);
-                    return self.deliver(shared, progress, range, Vec::new(), settled);
+                    return self.deliver(shared, progress, range, Vec::new());
                 }
                 Some(Err(error)) => {
                     let Messages { rows, buffers } = std::mem::take(&mut progress.held);
@@ -358,7 +370,6 @@ impl Fetch {
         progress: &mut Progress,
         range: TimeRange,
         late: Vec<Row>,
-        settled: Stamp,
     ) -> Advance {
         let held = &mut progress.held;
         let rest = held.rows.partition_point(|row| row.log_time <= range.end);
@@ -395,40 +406,44 @@ impl Fetch {
         let piece = Arc::new(piece);
         // Before anything of it is sealed: whoever looks meanwhile must find that it is on its way.
         progress.tail = Some(Arc::clone(&piece));
-        if progress.is_orderly {
-            self.keep(shared, progress, &piece, settled);
+        if progress.is_orderly && !shared.state().is_disorderly {
+            self.keep(shared, progress, &piece);
         } else {
             shared.state().counters.passed_through += piece.rows.len() as u64;
         }
         if is_done {
             self.seal(shared, progress);
         }
-        if let Some(flight) = shared.state().flight(self.id) {
-            publish(progress, flight);
-        }
+        publish(progress, &mut shared.state(), self.id);
         Advance::Ready(piece)
     }
 
-    /// The source has broken its promise of order: what was kept of this read may be incomplete.
+    /// The source has broken its promise of order: whatever was kept of it may be incomplete, and so may be what
+    /// would be kept from now on.
     fn distrust(&self, shared: &Shared, progress: &mut Progress, piece: &Piece) {
         let first = piece.late.iter().map(|row| row.log_time).min();
         let first = first.unwrap_or(piece.range.start);
-        tracing::warn!(id = self.id, at = %first, "the source delivers messages out of order; they are not kept");
+        tracing::warn!(id = self.id, at = %first, "the source delivers messages out of order: nothing of it is kept any more");
         progress.is_orderly = false;
         progress.open = None;
         let mut state = shared.state();
         state.counters.disorders += 1;
-        state.forget(&self.topics, TimeRange::new(first, piece.range.end));
+        state.is_disorderly = true;
+        let all = (0..state.names.len() as u32).collect();
+        state.forget(&all, TimeRange::ALL);
+        drop(state);
+        if let Some(disk) = &shared.disk {
+            disk.give_up();
+        }
     }
 
     /// Copies a piece into blocks, as far as there is room.
-    fn keep(&self, shared: &Shared, progress: &mut Progress, piece: &Piece, settled: Stamp) {
+    fn keep(&self, shared: &Shared, progress: &mut Progress, piece: &Piece) {
         let block_bytes = shared.block_bytes();
-        let kept_end = piece.range.end.min(settled);
+        let end = piece.range.end;
         let mut start = piece.range.start;
-        let count = piece.rows.partition_point(|row| row.log_time <= kept_end);
-        let mut rows = &piece.rows[..count];
-        let mut passed = piece.rows.len() - count;
+        let mut rows = &piece.rows[..];
+        let mut passed = 0;
         while !rows.is_empty() {
             if !self.ensure_open(shared, progress, start) {
                 passed += rows.len();
@@ -480,13 +495,13 @@ impl Fetch {
             }
         }
         if rows.is_empty()
-            && start <= kept_end
+            && start <= end
             && self.ensure_open(shared, progress, start)
             && let Some(open) = &mut progress.open
         {
-            open.end = open.end.max(kept_end);
+            open.end = open.end.max(end);
         }
-        if kept_end < piece.range.end || !rows.is_empty() {
+        if !rows.is_empty() {
             // What follows does not join on to this block.
             self.seal(shared, progress);
         }
@@ -522,12 +537,12 @@ impl Fetch {
             (sealed, class)
         });
         let mut state = shared.state();
-        if let Some(((block, charge), class)) = sealed {
+        if let Some(((block, charge), class)) = sealed
+            && !state.is_disorderly
+        {
             state.commit(&self.topics, block, class, charge);
         }
-        if let Some(flight) = state.flight(self.id) {
-            publish(progress, flight);
-        }
+        publish(progress, &mut state, self.id);
     }
 
     /// Foreign code has panicked in the middle of a read: nothing of it can be trusted.
@@ -557,10 +572,11 @@ impl Fetch {
         }
         let mut state = shared.state();
         let number = |channel: &Arc<Channel>| {
-            let topic: TopicId = state.names.find(&channel.topic)?;
-            self.topics
-                .contains(topic)
-                .then(|| state.names.channel(channel).0)
+            let topic = state.names.place_in(&self.topics, &channel.topic)?;
+            if state.names.is_rest(topic) {
+                state.settle_doubt(topic, true);
+            }
+            Some(state.names.channel(channel, topic))
         };
         let numbers = batch.channels().iter().map(number).collect();
         KnownChannels {
@@ -653,10 +669,18 @@ fn compact(mut rows: Vec<Row>, buffers: &[Bytes]) -> Messages {
 }
 
 /// Lets the store know how far this has come.
-fn publish(progress: &Progress, flight: &mut Flight) {
-    let open = progress.open.as_ref().map(|open| open.start);
+fn publish(progress: &Progress, state: &mut State, id: u64) {
+    let Some(flight) = state.flight(id) else {
+        return;
+    };
+    let kept = progress.open.as_ref();
+    let kept = kept.map(|open| TimeRange::new(open.start, open.end));
+    let has_changed = flight.open != kept;
+    flight.open = kept;
+    let open = kept.map(|kept| kept.start);
     let tail = progress.tail.as_ref().map(|tail| tail.range.start);
     flight.frontier = progress.frontier;
     let read = progress.frontier.unwrap_or(Stamp::MAX);
     flight.open_start = [open, tail].into_iter().flatten().fold(read, Stamp::min);
+    state.version += u64::from(has_changed);
 }

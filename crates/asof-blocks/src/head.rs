@@ -1,6 +1,7 @@
 //! Read heads: who reads where, and what is worth keeping for them.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use asof_core::{Query, Stamp, TimeRange, Topics};
 
@@ -52,8 +53,8 @@ pub struct HeadOptions {
     pub position: Stamp,
     /// Which way it goes.
     pub direction: Direction,
-    /// How far ahead of a playback head the chain is protected, in nanoseconds. All of it by default.
-    pub look_ahead: i64,
+    /// How far ahead of a playback head the chain is protected. All of it by default.
+    pub look_ahead: Duration,
 }
 
 impl Default for HeadOptions {
@@ -62,7 +63,7 @@ impl Default for HeadOptions {
             class: HeadClass::default(),
             position: Stamp::MIN,
             direction: Direction::Forward,
-            look_ahead: i64::MAX,
+            look_ahead: Duration::MAX,
         }
     }
 }
@@ -103,6 +104,7 @@ impl Head {
         if class != HeadClass::Playback {
             return TimeRange::EMPTY;
         }
+        let look_ahead = i64::try_from(look_ahead.as_nanos()).unwrap_or(i64::MAX);
         let ahead = match direction {
             Direction::Forward => TimeRange::new(position, position.plus_nanos(look_ahead)),
             Direction::Backward => {
@@ -150,10 +152,8 @@ impl Drop for HeadSlot {
 
 impl ReadHead {
     pub(crate) fn new(shared: &Arc<Shared>, topics: &Topics, options: HeadOptions) -> Self {
-        let mut state = shared.state();
-        let topics = shared.resolve(&mut state, topics);
-        let id = state.add_head(topics, options);
-        drop(state);
+        let topics = shared.resolve(topics).topics;
+        let id = shared.state().add_head(topics, options);
         ReadHead {
             shared: Arc::clone(shared),
             slot: Arc::new(HeadSlot {
@@ -184,16 +184,14 @@ impl ReadHead {
         self.change(|head| head.options.direction = direction);
     }
 
-    /// Changes how far ahead it is protected, in nanoseconds.
-    pub fn set_look_ahead(&self, nanos: i64) {
-        self.change(|head| head.options.look_ahead = nanos.max(0));
+    /// Changes how far ahead it is protected.
+    pub fn set_look_ahead(&self, time: Duration) {
+        self.change(|head| head.options.look_ahead = time);
     }
 
     /// Changes which topics it wants. Reads nothing and drops nothing.
     pub fn set_topics(&self, topics: &Topics) {
-        let mut state = self.shared.state();
-        let topics = self.shared.resolve(&mut state, topics);
-        drop(state);
+        let topics = self.shared.resolve(topics).topics;
         self.change(|head| head.topics = topics);
     }
 
@@ -211,11 +209,14 @@ impl ReadHead {
     ///
     /// `None` when nothing is held at `from` itself.
     pub fn held_through(&self, topics: &Topics, from: Stamp) -> Option<Stamp> {
-        let mut state = self.shared.state();
-        let wanted = self.shared.resolve(&mut state, topics);
+        let wanted = self.shared.resolve(topics);
+        if !wanted.around.is_empty() {
+            return None;
+        }
+        let state = self.shared.state();
         let mut at = from;
         loop {
-            let view = state.view(&wanted, at, Stamp::MAX);
+            let view = state.view(&wanted.topics, at, Stamp::MAX);
             if !view.missing.is_empty() {
                 return (at > from).then(|| before(at)).flatten();
             }

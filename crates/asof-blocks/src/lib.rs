@@ -1,4 +1,4 @@
-//! A cache between whoever reads and whatever is slow to read.
+//! A cache between readers and a source that is slow to read.
 //!
 //! A [`BlockCache`] is a [`Source`](asof_core::Source) over any source. It remembers, per topic, which
 //! stretches of time it has, including those that are known to be empty. A read takes what is there from
@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod around;
 mod backfill;
 mod block;
 mod budget;
@@ -46,6 +47,7 @@ mod disk;
 mod evict;
 mod fetch;
 mod head;
+mod loaded;
 mod names;
 mod options;
 mod order;
@@ -55,6 +57,7 @@ mod reverse;
 mod shared;
 mod stats;
 mod store;
+mod wanted;
 
 pub use cache::{Audit, BlockCache};
 pub use disk::fingerprint_of_file;

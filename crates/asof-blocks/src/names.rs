@@ -1,9 +1,10 @@
 //! Topics and channels by number.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use asof_core::Channel;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 pub(crate) type TopicId = u32;
 
@@ -24,6 +25,13 @@ impl TopicSet {
         self.words[word] |= 1 << (topic % 64);
     }
 
+    pub fn remove(&mut self, topic: TopicId) {
+        if let Some(word) = self.words.get_mut(topic as usize / 64) {
+            *word &= !(1 << (topic % 64));
+        }
+        *self = std::mem::take(self).trimmed();
+    }
+
     pub fn contains(&self, topic: TopicId) -> bool {
         self.words
             .get(topic as usize / 64)
@@ -39,6 +47,12 @@ impl TopicSet {
             .iter()
             .map(|word| word.count_ones() as usize)
             .sum()
+    }
+
+    /// How many members both have.
+    pub fn common(&self, other: &TopicSet) -> usize {
+        let both = self.words.iter().zip(&other.words);
+        both.map(|(a, b)| (a & b).count_ones() as usize).sum()
     }
 
     pub fn intersects(&self, other: &TopicSet) -> bool {
@@ -119,6 +133,16 @@ pub(crate) struct Names {
     /// The channels of each topic, to find an equal one.
     by_topic: Vec<Vec<u32>>,
     table: Arc<ChannelTable>,
+    rests: Vec<Rest>,
+}
+
+/// "Every topic but these": what a source may hold and its summary does not list, as one topic.
+///
+/// Invariant: `listed` never changes. When a summary lists more, its rest is another one.
+#[derive(Debug)]
+struct Rest {
+    id: TopicId,
+    listed: TopicSet,
 }
 
 impl Names {
@@ -127,11 +151,69 @@ impl Names {
             return id;
         }
         let name: Arc<str> = name.into();
-        let id = self.topics.len() as TopicId;
-        self.topics.push(Arc::clone(&name));
-        self.by_topic.push(Vec::new());
+        let id = self.number(&name);
         self.by_name.insert(name, id);
         id
+    }
+
+    fn number(&mut self, name: &Arc<str>) -> TopicId {
+        let id = self.topics.len() as TopicId;
+        self.topics.push(Arc::clone(name));
+        self.by_topic.push(Vec::new());
+        id
+    }
+
+    /// All topics but `listed`, as one.
+    pub fn rest_of(&mut self, listed: &TopicSet) -> TopicId {
+        if let Some(known) = self.rests.iter().find(|rest| rest.listed == *listed) {
+            return known.id;
+        }
+        // The name is the same in each process that finds the same topics listed.
+        let mut names: Vec<&Arc<str>> = listed.iter().map(|topic| self.name(topic)).collect();
+        names.sort_unstable();
+        let mut hasher = FxHasher::default();
+        for name in names {
+            hasher.write(name.as_bytes());
+            hasher.write_u8(0xFF);
+        }
+        let name = format!("\0all but {} topics {:016x}", listed.len(), hasher.finish());
+        let id = self.number(&name.into());
+        let listed = listed.clone();
+        self.rests.push(Rest { id, listed });
+        id
+    }
+
+    /// Whether this is a rest and not one topic.
+    pub fn is_rest(&self, topic: TopicId) -> bool {
+        self.rests.iter().any(|rest| rest.id == topic)
+    }
+
+    /// Whether there is a rest among some topics.
+    pub fn has_rest(&self, topics: &TopicSet) -> bool {
+        self.rests.iter().any(|rest| topics.contains(rest.id))
+    }
+
+    /// Which of some topics a message on `name` belongs to.
+    pub fn place_in(&self, topics: &TopicSet, name: &str) -> Option<TopicId> {
+        let id = self.find(name);
+        if let Some(id) = id.filter(|&id| topics.contains(id)) {
+            return Some(id);
+        }
+        let is_unlisted = |rest: &&Rest| !id.is_some_and(|id| rest.listed.contains(id));
+        self.rests
+            .iter()
+            .filter(|rest| topics.contains(rest.id))
+            .find(is_unlisted)
+            .map(|rest| rest.id)
+    }
+
+    /// The same as [`Names::find`], for names that were stored: a rest is found too.
+    pub fn find_stored(&self, name: &str) -> Option<TopicId> {
+        let rest = || {
+            let mut rests = self.rests.iter().map(|rest| rest.id);
+            rests.find(|&id| **self.name(id) == *name)
+        };
+        self.find(name).or_else(rest)
     }
 
     pub fn find(&self, name: &str) -> Option<TopicId> {
@@ -150,15 +232,14 @@ impl Names {
         &self.table
     }
 
-    /// The number of this channel, or of one that equals it.
-    pub fn channel(&mut self, channel: &Arc<Channel>) -> (u32, TopicId) {
-        let topic = self.topic(&channel.topic);
+    /// The number of this channel, or of one that equals it, as part of `topic`.
+    pub fn channel(&mut self, channel: &Arc<Channel>, topic: TopicId) -> u32 {
         let is_known = |&&id: &&u32| {
             let known = &self.table.channels[id as usize];
             Arc::ptr_eq(known, channel) || known == channel
         };
         if let Some(&id) = self.by_topic[topic as usize].iter().find(is_known) {
-            return (id, topic);
+            return id;
         }
         let id = self.table.channels.len() as u32;
         let channels = self.table.channels.iter().chain([channel]).map(Arc::clone);
@@ -168,7 +249,7 @@ impl Names {
             topics: topics.collect(),
         });
         self.by_topic[topic as usize].push(id);
-        (id, topic)
+        id
     }
 }
 
@@ -196,10 +277,29 @@ mod tests {
                 ..Channel::default()
             })
         };
-        let first = names.channel(&channel("cdr"));
-        assert_eq!(names.channel(&channel("cdr")), first);
-        let second = names.channel(&channel("json"));
-        assert_ne!(second.0, first.0);
-        assert_eq!(second.1, first.1);
+        let topic = names.topic("/a");
+        let first = names.channel(&channel("cdr"), topic);
+        assert_eq!(names.channel(&channel("cdr"), topic), first);
+        assert_ne!(names.channel(&channel("json"), topic), first);
+    }
+
+    #[test]
+    fn a_topic_that_is_not_listed_belongs_to_the_rest() {
+        let mut names = Names::default();
+        let listed: TopicSet = [names.topic("/a")].into_iter().collect();
+        let rest = names.rest_of(&listed);
+        assert_eq!(names.rest_of(&listed), rest);
+        let mut all = listed.clone();
+        all.insert(rest);
+        assert_eq!(names.place_in(&all, "/a"), names.find("/a"));
+        assert_eq!(names.place_in(&all, "/b"), Some(rest));
+        assert_eq!(names.place_in(&listed, "/b"), None);
+        let only_rest: TopicSet = [rest].into_iter().collect();
+        assert_eq!(names.place_in(&only_rest, "/a"), None);
+        let stored = names.name(rest).to_string();
+        assert_eq!(
+            (names.find(&stored), names.find_stored(&stored)),
+            (None, Some(rest))
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! How a cache is set up.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// How a [`BlockCache`](crate::BlockCache) is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +10,6 @@ pub struct Options {
     /// A block is closed when it reaches this many bytes. 4 MiB by default; no more than an eighth of
     /// the budget in any case, so that there is something to choose from when one has to go.
     pub block_bytes: u64,
-    /// For sources that still grow: how long before the end a recording may still change. Nothing
-    /// later is remembered. `None`, the default, for recordings that are complete.
-    pub growing: Option<Duration>,
     /// Where evicted blocks go. Nowhere by default.
     pub disk: Option<DiskOptions>,
 }
@@ -21,9 +17,9 @@ pub struct Options {
 /// How the disk tier is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// The folder; it is made if it is missing.
+    /// The folder; it is made if it is missing. Caches of any sources may share it, in any processes.
     pub folder: PathBuf,
-    /// Bytes that may lie there, for this source.
+    /// Bytes that may lie there, of all sources together. The oldest blocks go first.
     pub budget: u64,
     /// What tells this source from every other one, and from itself when it has changed: see
     /// [`fingerprint_of_file`](crate::fingerprint_of_file).
@@ -35,7 +31,6 @@ impl Default for Options {
         Options {
             budget: 600_000_000,
             block_bytes: 4 << 20,
-            growing: None,
             disk: None,
         }
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use asof_core::{TimeRange, Topics};
 
-use crate::coverage::Coverage;
 use crate::shared::Shared;
 
 /// The times at which every one of some topics is held. A snapshot.
@@ -21,21 +20,17 @@ pub struct LoadedRanges {
 
 impl LoadedRanges {
     pub(crate) fn of(shared: &Shared, topics: &Topics) -> Self {
-        let recording = shared.source.summary().range;
+        let summary = shared.source.summary();
         let mut state = shared.state();
-        let topics = shared.resolve(&mut state, topics);
+        let wanted = state.resolve_held(&summary, topics);
         let version = state.version;
-        let mut all: Option<Coverage> = None;
-        for topic in topics.iter() {
-            let coverage = state.coverage(topic);
-            all = Some(match all {
-                Some(all) => all.intersection(&coverage),
-                None => coverage,
-            });
-        }
+        let ranges = if wanted.around.is_empty() {
+            state.loaded(&wanted.topics)
+        } else {
+            Vec::new()
+        };
         drop(state);
-        let ranges: Vec<TimeRange> = all.unwrap_or_default().iter().collect();
-        let fractions = fractions(&ranges, recording);
+        let fractions = fractions(&ranges, summary.range);
         LoadedRanges {
             version,
             ranges,
@@ -79,6 +74,14 @@ impl RangeWatch {
             topics: topics.clone(),
             seen: None,
             told: None,
+        }
+    }
+
+    /// Tells about other topics from now on; the next answer is about them.
+    pub fn set_topics(&mut self, topics: &Topics) {
+        if self.topics != *topics {
+            self.topics = topics.clone();
+            self.seen = None;
         }
     }
 

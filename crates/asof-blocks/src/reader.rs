@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use asof_core::{Batch, Query, Row, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Batch, Query, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
 
+use crate::around::Around;
 use crate::block::Block;
 use crate::coverage::{after, before};
 use crate::fetch::{Advance, Fetch, Origin, Piece};
 use crate::head::{HeadClass, HeadSlot};
-use crate::names::{ChannelTable, TopicSet};
+use crate::names::{ChannelTable, TopicId, TopicSet};
 use crate::order::{Key, in_order, key};
 use crate::shared::Shared;
 use crate::store::{Flight, State};
@@ -24,15 +25,27 @@ pub struct Reader {
     head: Arc<HeadSlot>,
     class: HeadClass,
     moves_head: bool,
-    topics: Topics,
     wanted: TopicSet,
+    /// The one of them of which it is not known whether there is anything.
+    doubt: Option<TopicId>,
+    /// Set, everything comes from the source, and nothing of it is kept.
+    around: Option<Around>,
     /// The next instant to deliver; `None` when everything was.
     position: Option<Stamp>,
     end: Stamp,
-    ready: VecDeque<Result<Batch, SourceError>>,
+    ready: VecDeque<Ready>,
     /// The rest of a block that is handed out in parts.
     rest: Option<Rest>,
     attached: Vec<Arc<Fetch>>,
+    is_last_read: bool,
+}
+
+/// Something to hand out.
+#[derive(Debug)]
+struct Ready {
+    batch: Result<Batch, SourceError>,
+    /// Some of it came from the source just now.
+    is_read: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,8 @@ struct Rest {
 
 /// What a look at the store came to.
 enum Step {
+    /// It must be known first whether there are topics that the summary does not list.
+    Doubt(TopicId),
     /// Everything up to `through` lies in these blocks.
     Held {
         blocks: Vec<Arc<Block>>,
@@ -84,24 +99,29 @@ impl Reader {
         head: Arc<HeadSlot>,
         moves_head: bool,
     ) -> Self {
-        let mut state = shared.state();
-        let wanted = shared.resolve(&mut state, &query.topics);
+        let is_growing = shared.is_growing();
+        let wanted = shared.resolve(&query.topics);
+        let state = shared.state();
         let class = state.heads.iter().find(|known| known.id == head.id);
         let class = class.map_or(HeadClass::default(), |known| known.options.class);
+        let goes_around = is_growing || state.is_disorderly || !wanted.around.is_empty();
         drop(state);
-        let is_empty = query.range.is_empty() || wanted.is_empty();
+        let has_topics = goes_around || !wanted.topics.is_empty();
+        let is_empty = query.range.is_empty() || !has_topics;
         Reader {
             shared: Arc::clone(shared),
             head,
             class,
             moves_head,
-            topics: query.topics.clone(),
-            wanted,
+            wanted: wanted.topics,
+            doubt: wanted.doubt,
+            around: goes_around.then(|| Around::new(query)),
             position: (!is_empty).then_some(query.range.start),
             end: query.range.end,
             ready: VecDeque::new(),
             rest: None,
             attached: Vec::new(),
+            is_last_read: false,
         }
     }
 
@@ -111,9 +131,19 @@ impl Reader {
     pub fn at(&self) -> Option<Stamp> {
         match (&self.rest, self.ready.front()) {
             (Some(rest), _) => Some(rest.block.rows[rest.span.start].log_time),
-            (None, Some(Ok(batch))) => Some(batch.range().start),
+            (
+                None,
+                Some(Ready {
+                    batch: Ok(batch), ..
+                }),
+            ) => Some(batch.range().start),
             _ => self.position,
         }
+    }
+
+    /// Whether the batch that came last was read from the source, at least in part, and not from memory or disk.
+    pub fn was_read(&self) -> bool {
+        self.is_last_read
     }
 
     /// Whether there is nothing more to come, not even an error.
@@ -123,6 +153,12 @@ impl Reader {
 
     fn advance(&mut self, at: Stamp) {
         match self.look(at) {
+            Step::Doubt(rest) => {
+                self.doubt = None;
+                if !self.shared.ask_about(rest) {
+                    self.wanted.remove(rest);
+                }
+            }
             Step::Held {
                 blocks,
                 through,
@@ -146,16 +182,15 @@ impl Reader {
         let shared = Arc::clone(&self.shared);
         let mut guard = shared.state();
         let state = &mut *guard;
-        if shared.options.growing.is_some() && self.topics == Topics::All {
-            self.wanted = shared.resolve(state, &self.topics);
-        }
-        if self.moves_head {
-            let own = state.heads.iter_mut().find(|head| head.id == self.head.id);
-            if let Some(head) = own {
-                head.options.position = at;
-            }
-        }
+        self.move_head(state, at);
         let view = state.view(&self.wanted, at, self.end);
+        // Where nothing is held, everything is asked for, listed or not. Elsewhere that would be a second time.
+        if let Some(rest) = self.doubt
+            && view.missing.contains(rest)
+            && view.missing != self.wanted
+        {
+            return Step::Doubt(rest);
+        }
         for (block, set) in &view.blocks {
             state.promote(*set, block.range.start, self.class);
         }
@@ -173,6 +208,13 @@ impl Reader {
             missing: view.missing,
             through: view.through,
             fetches,
+        }
+    }
+
+    fn move_head(&self, state: &mut State, at: Stamp) {
+        let own = state.heads.iter_mut().find(|head| head.id == self.head.id);
+        if let Some(head) = own.filter(|_| self.moves_head) {
+            head.options.position = at;
         }
     }
 
@@ -239,6 +281,7 @@ impl Reader {
             open_start: at,
             frontier: Some(at),
             end,
+            open: None,
             readers: 1,
         });
         self.attached.push(Arc::clone(&fetch));
@@ -255,13 +298,14 @@ impl Reader {
         fetches: &[Arc<Fetch>],
     ) {
         let mut pieces = Vec::new();
+        let is_read = fetches.iter().any(|fetch| fetch.is_of_source());
         let mut through = through;
         let mut failure: Option<Failure> = None;
         for fetch in fetches {
             match fetch.advance(&self.shared, at) {
                 Advance::Ready(piece) => {
                     if piece.range.start == at && !piece.late.is_empty() {
-                        self.deliver_late(&piece, missing);
+                        self.deliver_late(&piece, missing, is_read);
                     }
                     if !piece.range.is_empty() {
                         through = through.min(piece.range.end);
@@ -288,7 +332,7 @@ impl Reader {
         }
         let range = TimeRange::new(at, through);
         if let Some(failure) = failure {
-            self.fail(blocks, pieces, missing, range, failure);
+            self.fail(blocks, pieces, missing, range, failure, is_read);
             return;
         }
         self.position = self.next_after(through);
@@ -296,7 +340,7 @@ impl Reader {
         for fetch in fetches {
             fetch.release(&self.shared, self.position);
         }
-        self.deliver(blocks, pieces, missing, range, None);
+        self.deliver(blocks, pieces, missing, range, None, is_read);
         self.let_go();
     }
 
@@ -332,7 +376,7 @@ impl Reader {
             buffers.extend_from_slice(&block.buffers);
         }
         self.tally(rows.len(), 0);
-        self.push(&table, buffers, rows);
+        self.push(&table, buffers, rows, false);
     }
 
     /// Hands out blocks and pieces together, in order, up to `last` where there is one.
@@ -343,6 +387,7 @@ impl Reader {
         missing: &TopicSet,
         range: TimeRange,
         last: Option<Key>,
+        is_read: bool,
     ) {
         let table = Arc::clone(self.shared.state().names.table());
         let mut rows = Vec::new();
@@ -360,15 +405,15 @@ impl Reader {
         if let Some(last) = last {
             rows.retain(|row| key(row) <= last);
         }
-        self.push(&table, buffers, rows);
+        self.push(&table, buffers, rows, is_read);
     }
 
-    fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet) {
+    fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet, is_read: bool) {
         let table = Arc::clone(self.shared.state().names.table());
         let is_wanted = |row: &&Row| missing.contains(table.topics[row.channel as usize]);
         let rows: Vec<Row> = piece.late.iter().filter(is_wanted).copied().collect();
         self.tally(0, rows.len());
-        self.push(&table, piece.buffers.clone(), rows);
+        self.push(&table, piece.buffers.clone(), rows, is_read);
     }
 
     /// What came before the failure goes out, and then the failure, and nothing more.
@@ -379,19 +424,26 @@ impl Reader {
         missing: &TopicSet,
         range: TimeRange,
         failure: Failure,
+        is_read: bool,
     ) {
         if let Some(last) = failure.last {
-            self.deliver(blocks, pieces, missing, range, Some(last));
+            self.deliver(blocks, pieces, missing, range, Some(last), is_read);
         }
-        self.ready.push_back(Err(failure.error));
+        self.ready.push_back(Ready {
+            batch: Err(failure.error),
+            is_read,
+        });
         self.position = None;
         self.let_go();
     }
 
-    fn push(&mut self, table: &ChannelTable, buffers: Vec<Bytes>, rows: Vec<Row>) {
+    fn push(&mut self, table: &ChannelTable, buffers: Vec<Bytes>, rows: Vec<Row>, is_read: bool) {
         if !rows.is_empty() {
             let batch = Batch::new(Arc::clone(&table.channels), buffers, in_order(rows));
-            self.ready.push_back(Ok(batch));
+            self.ready.push_back(Ready {
+                batch: Ok(batch),
+                is_read,
+            });
         }
     }
 
@@ -421,6 +473,22 @@ impl Reader {
         }
     }
 
+    /// The source's next batch, as it comes.
+    fn next_around(&mut self) -> Option<Result<Batch, SourceError>> {
+        let at = self.position?;
+        if self.moves_head {
+            self.move_head(&mut self.shared.state(), at);
+        }
+        let next = self.around.as_mut()?.next(&self.shared);
+        self.is_last_read = true;
+        self.position = match &next {
+            // More may share its last stamp.
+            Some(Ok(batch)) => Some(batch.range().end.max(at)),
+            _ => None,
+        };
+        next
+    }
+
     fn next_part(&mut self) -> Option<Batch> {
         let rest = self.rest.as_mut()?;
         let end = rest.span.end.min(rest.span.start + ROWS_AT_ONCE);
@@ -444,12 +512,17 @@ impl Iterator for Reader {
     type Item = Result<Batch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.around.is_some() {
+            return self.next_around();
+        }
         loop {
             if let Some(batch) = self.next_part() {
+                self.is_last_read = false;
                 return Some(Ok(batch));
             }
             if let Some(next) = self.ready.pop_front() {
-                return Some(next);
+                self.is_last_read = next.is_read;
+                return Some(next.batch);
             }
             let Some(at) = self.position else {
                 self.let_go();

@@ -12,6 +12,10 @@ use crate::shared::Shared;
 ///
 /// Each batch lies wholly before the one that was handed out before it. Within a batch messages are in
 /// order, as in every batch: go through it with `.iter().rev()`.
+///
+/// It reads forwards over short stretches of time, from the last to the first, and holds the messages of one of
+/// them: no more than 8 MiB or an eighth of the budget, whichever is less, and 64 KiB in any case; but messages of one
+/// stamp stay together.
 #[derive(Debug)]
 pub struct Reverse {
     shared: Arc<Shared>,
@@ -25,10 +29,14 @@ pub struct Reverse {
     ready: Vec<Batch>,
 }
 
-/// The first look, and the longest one.
-const STEPS: (i64, i64) = (50_000_000, 3_600_000_000_000);
-/// A look that brought more messages than this is followed by a shorter one.
-const ENOUGH: usize = 4096;
+/// The first look, where nothing says how dense the messages are.
+const FIRST_LOOK: i64 = 50_000_000;
+/// A look that brought fewer messages than this is followed by a longer one.
+const FEW: usize = 1024;
+/// What a look may hold.
+const LOOK_BYTES: u64 = 8 << 20;
+/// However small the budget is.
+const LEAST_LOOK_BYTES: u64 = 64 << 10;
 
 impl Reverse {
     pub(crate) fn new(shared: &Arc<Shared>, query: &Query, head: ReadHead) -> Self {
@@ -38,9 +46,15 @@ impl Reverse {
             head,
             query: query.clone(),
             end: (!range.is_empty()).then_some(range.end),
-            step: STEPS.0,
+            step: FIRST_LOOK,
             ready: Vec::new(),
         }
+    }
+
+    /// The first look takes in so many nanoseconds.
+    pub(crate) fn with_first_look(mut self, nanos: i64) -> Self {
+        self.step = nanos.max(1);
+        self
     }
 
     /// Everything at or before this has not been handed out yet; `None` at the start of the range.
@@ -51,34 +65,65 @@ impl Reverse {
         }
     }
 
+    /// Reads the stretch that ends at `end`, the shorter the more there is in it.
     fn look(&mut self, end: Stamp) -> Result<(), SourceError> {
         self.head.set_position(end);
-        let recording = self.shared.source.summary().range;
-        let mut start = end.plus_nanos(-self.step);
-        if !recording.is_empty() && end > recording.end {
-            // Nothing is there, as a rule: one look takes it in, with a little of what lies before.
-            start = start.min(recording.end.plus_nanos(-self.step));
+        let most = (self.shared.budget.limit() / 8).clamp(LEAST_LOOK_BYTES, LOOK_BYTES);
+        loop {
+            let start = end
+                .plus_nanos(1 - self.step)
+                .max(self.query.range.start)
+                .min(end);
+            let Some(batches) = self.read(TimeRange::new(start, end), most)? else {
+                self.step = (self.step / 4).max(1);
+                continue;
+            };
+            let count: usize = batches.iter().map(Batch::len).sum();
+            self.ready = batches;
+            self.end = before(start).filter(|&end| end >= self.query.range.start);
+            if count == 0 {
+                self.leap()?;
+            } else if count < FEW
+                && self.ready.iter().map(Batch::held_bytes).sum::<u64>() < most / 4
+            {
+                self.step = self.step.saturating_mul(2);
+            }
+            return Ok(());
         }
-        if start <= recording.start || recording.is_empty() {
-            start = Stamp::MIN;
-        }
-        let start = start.max(self.query.range.start);
+    }
+
+    /// Everything in a range, or `None` if it is too much.
+    fn read(&self, range: TimeRange, most: u64) -> Result<Option<Vec<Batch>>, SourceError> {
         let query = Query {
             topics: self.query.topics.clone(),
-            range: TimeRange::new(start, end),
+            range,
         };
-        let batches = self
-            .head
-            .read_ahead(&query)
-            .collect::<Result<Vec<_>, _>>()?;
-        let count: usize = batches.iter().map(Batch::len).sum();
-        self.step = if count > ENOUGH {
-            (self.step / 2).max(1)
-        } else {
-            self.step.saturating_mul(2).min(STEPS.1)
+        let is_one_stamp = range.start == range.end;
+        let mut batches = Vec::new();
+        let mut bytes = 0;
+        for batch in self.head.read_ahead(&query) {
+            // Many a batch is cut out of something much larger, which it would keep.
+            let batch = batch?.compacted();
+            bytes += batch.held_bytes();
+            if bytes > most && !is_one_stamp {
+                return Ok(None);
+            }
+            batches.push(batch);
+        }
+        Ok(Some(batches))
+    }
+
+    /// Nothing was there: goes to the last message before, however far that is.
+    fn leap(&mut self) -> Result<(), SourceError> {
+        let Some(end) = self.end else {
+            return Ok(());
         };
-        self.ready = batches;
-        self.end = before(start).filter(|&end| end >= self.query.range.start);
+        let known = crate::backfill::backfill(&self.shared, &self.query.topics, end)?;
+        self.end = known
+            .rows()
+            .last()
+            .map(|row| row.log_time.min(end))
+            .filter(|&end| end >= self.query.range.start);
         Ok(())
     }
 }
@@ -93,6 +138,7 @@ impl Iterator for Reverse {
             }
             let end = self.end?;
             if let Err(error) = self.look(end) {
+                self.ready.clear();
                 self.end = None;
                 return Some(Err(error));
             }

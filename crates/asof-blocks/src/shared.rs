@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asof_core::{Source, Stamp, Topics};
+use asof_core::{Source, Topics};
 
 use crate::budget::Budget;
 use crate::disk::DiskTier;
 use crate::names::TopicSet;
 use crate::options::Options;
 use crate::store::State;
+use crate::wanted::Wanted;
 
 pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
@@ -47,29 +48,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers of the topics that are meant.
-    pub fn resolve(&self, state: &mut State, topics: &Topics) -> TopicSet {
-        match topics {
-            Topics::All => {
-                let summary = self.source.summary();
-                if let Some((known, all)) = &state.all_topics
-                    && Arc::ptr_eq(known, &summary)
-                {
-                    return all.clone();
-                }
-                let channels = summary.channels.iter();
-                let all: TopicSet = channels
-                    .map(|entry| state.topic(&entry.channel.topic))
-                    .collect();
-                state.all_topics = Some((summary, all.clone()));
-                all
-            }
-            Topics::Named(names) => names.iter().map(|name| state.topic(name)).collect(),
-        }
+    /// The topics that are meant. The source is asked before the lock is taken.
+    pub fn resolve(&self, topics: &Topics) -> Wanted {
+        let summary = self.source.summary();
+        self.state().resolve(&summary, topics)
     }
 
     /// Names for the source to be asked with.
     pub fn names_of(state: &State, topics: &TopicSet) -> Topics {
+        if state.names.has_rest(topics) {
+            return Topics::All;
+        }
         Topics::named(topics.iter().map(|topic| state.names.name(topic).as_ref()))
     }
 
@@ -79,18 +68,26 @@ impl Shared {
         self.options.block_bytes.clamp(1, most)
     }
 
-    /// The last instant about which the source will not change its mind.
-    pub fn settled(&self) -> Stamp {
-        let Some(margin) = self.options.growing else {
-            return Stamp::MAX;
-        };
-        let margin = i64::try_from(margin.as_nanos()).unwrap_or(i64::MAX);
-        let range = self.source.summary().range;
-        if range.is_empty() {
-            return Stamp::MIN;
+    /// Whether the source may still add to what it has said about any time.
+    pub fn is_growing(&self) -> bool {
+        self.source.growth().is_growing()
+    }
+
+    /// Evicts until the budget holds. What is being read is sealed for that, where no one is reading it just now;
+    /// those who are do the same when they come back.
+    pub fn fit(&self) {
+        if !self.budget.is_over() {
+            return;
         }
-        // Another message with the very last stamp may follow.
-        range.end.plus_nanos(margin.saturating_neg()).plus_nanos(-1)
+        let fetches: Vec<_> = {
+            let state = self.state();
+            let flights = state.fetches.iter();
+            flights.map(|flight| Arc::clone(&flight.fetch)).collect()
+        };
+        for fetch in fetches {
+            fetch.settle(self);
+        }
+        self.state().fit();
     }
 
     /// Hands evicted blocks to the disk tier, with no lock held.
@@ -101,17 +98,47 @@ impl Shared {
         let evicted: Vec<_> = evicted
             .into_iter()
             .flatten()
-            .map(|(topics, block)| {
-                let names = topics
-                    .iter()
-                    .map(|topic| (topic, Arc::clone(state.names.name(topic))));
-                (names.collect::<Vec<_>>(), block)
-            })
+            .map(|(topics, block)| (state.stored_names(&topics), block))
             .collect();
         let table = Arc::clone(state.names.table());
         drop(state);
         for (topics, block) in evicted {
             disk.write(&topics, &block, &table);
         }
+    }
+
+    /// Writes what is held to the disk tier, the most important first, as far as it has room.
+    pub fn keep_on_disk(&self) {
+        let Some(disk) = &self.disk else { return };
+        self.spill();
+        let (mut held, table) = {
+            let state = self.state();
+            let mut held = Vec::new();
+            for set in state.sets.iter().filter(|set| !set.blocks.is_empty()) {
+                let names: Arc<[Arc<str>]> = state.stored_names(&set.topics).into();
+                let blocks = set.blocks.values();
+                held.extend(
+                    blocks.map(|slot| (slot.class, Arc::clone(&names), Arc::clone(&slot.block))),
+                );
+            }
+            (held, Arc::clone(state.names.table()))
+        };
+        held.sort_by_key(|(class, _, block)| (std::cmp::Reverse(*class), block.range.start));
+        let mut room = disk.budget();
+        for (_, names, block) in held {
+            // More would push out what was written just now.
+            room = room.saturating_sub(block.footprint());
+            if room == 0 {
+                break;
+            }
+            disk.write(&names, &block, &table);
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// What was read is there when the recording is opened again.
+    fn drop(&mut self) {
+        self.keep_on_disk();
     }
 }

@@ -24,6 +24,8 @@ pub struct Statistics {
     pub disk_bytes: u64,
     /// Blocks in the disk tier.
     pub disk_blocks: usize,
+    /// Blocks that could not be written to the disk tier.
+    pub disk_failures: u64,
     /// Bytes of what sources said about times that are not held.
     pub fact_bytes: u64,
     /// Messages that came from memory.
@@ -38,7 +40,8 @@ pub struct Statistics {
     pub evictions: u64,
     /// Blocks that had to give up topics that nobody wants.
     pub trims: u64,
-    /// Messages that were passed on without being kept, because there was no room for them.
+    /// Messages that were passed on without being kept: there was no room for them, or the source may still change
+    /// its mind.
     pub passed_through: u64,
     /// Times that the source was asked to read.
     pub source_reads: u64,

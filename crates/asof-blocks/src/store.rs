@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use asof_core::{Row, Stamp, Summary, TimeRange};
+use asof_core::{Row, Stamp, TimeRange};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
@@ -12,8 +12,10 @@ use crate::budget::{Budget, Reservation};
 use crate::coverage::{Coverage, before};
 use crate::fetch::Fetch;
 use crate::head::{Head, HeadClass, HeadOptions};
+use crate::loaded::Loaded;
 use crate::names::{Names, TopicId, TopicSet};
 use crate::stats::Counters;
+use crate::wanted::Listing;
 
 /// The store behind the lock.
 ///
@@ -33,8 +35,12 @@ pub(crate) struct State {
     pub version: u64,
     /// Evicted blocks for the disk tier, where there is one.
     pub evicted: Option<Vec<(TopicSet, Arc<Block>)>>,
-    /// Every topic that a summary listed; that summary is kept to know it again.
-    pub all_topics: Option<(Arc<Summary>, TopicSet)>,
+    pub listing: Option<Listing>,
+    /// How many topics have a number although no summary lists them and no message was on them.
+    pub strangers: usize,
+    /// The source has broken its promise of order: what it says once, it may add to later.
+    pub is_disorderly: bool,
+    pub loaded: Loaded,
     facts_in_order: VecDeque<(TopicId, Stamp)>,
     fact_bytes: u64,
     next_id: u64,
@@ -95,6 +101,8 @@ pub(crate) struct Flight {
     pub frontier: Option<Stamp>,
     /// The last instant that it will read.
     pub end: Stamp,
+    /// What it has kept and not yet handed over.
+    pub open: Option<TimeRange>,
     pub readers: usize,
 }
 
@@ -135,7 +143,10 @@ impl State {
             counters: Counters::default(),
             version: 0,
             evicted: spills.then(Vec::new),
-            all_topics: None,
+            listing: None,
+            strangers: 0,
+            is_disorderly: false,
+            loaded: Loaded::default(),
             facts_in_order: VecDeque::new(),
             fact_bytes: 0,
             next_id: 0,
@@ -267,6 +278,7 @@ impl State {
                 charge,
             },
         );
+        self.loaded.note_change(topics, range);
         self.version += 1;
         true
     }
@@ -282,6 +294,8 @@ impl State {
             index.payload_bytes -= entry.payload_bytes;
         }
         self.counters.remove_block(slot.class, slot.charge.bytes());
+        let topics = &self.sets[set].topics;
+        self.loaded.note_change(topics, slot.block.range);
         self.version += 1;
         Some(slot.block)
     }
@@ -377,21 +391,16 @@ impl State {
         floor
     }
 
+    /// Whether everything up to `t` is held of a topic, and there is nothing in it.
+    pub fn is_known_empty(&self, topic: TopicId, t: Stamp) -> bool {
+        self.topics[topic as usize].filled.is_empty()
+            && self.unbroken_from(topic, t) == Some(Stamp::MIN)
+    }
+
     /// The range of the block that covers this topic at `at`.
     pub fn block_at(&self, topic: TopicId, at: Stamp) -> Option<TimeRange> {
         let sets = &self.topics[topic as usize].sets;
         sets.iter().find_map(|&set| self.sets[set].range_at(at))
-    }
-
-    /// All that is covered of a topic.
-    pub fn coverage(&self, topic: TopicId) -> Coverage {
-        let mut all = Coverage::default();
-        for &set in &self.topics[topic as usize].sets {
-            for range in self.sets[set].covered.iter() {
-                all.insert(range);
-            }
-        }
-        all
     }
 
     /// Remembers what the source said: between the answer and `t` there is nothing else.
@@ -443,6 +452,17 @@ impl State {
     pub fn measured_facts(&self) -> u64 {
         let facts = self.topics.iter().flat_map(|index| index.facts.values());
         facts.map(|fact| fact.charge.bytes()).sum()
+    }
+
+    /// Topics' names, as the disk tier keeps them.
+    pub fn stored_names(&self, topics: &TopicSet) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = topics
+            .iter()
+            .map(|topic| Arc::clone(self.names.name(topic)))
+            .collect();
+        // Numbers differ from process to process.
+        names.sort_unstable();
+        names
     }
 
     pub fn block_count(&self) -> usize {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
-use common::{Recording, Said, Shared, assert_sound, named, query, read_all, seen_in};
+use common::{Lists, Recording, Said, Shared, assert_sound, named, query, read_all, seen_in};
 
 fn cache(recording: &Arc<Recording>, budget: u64, block_bytes: u64) -> BlockCache {
     let options = Options {
@@ -193,7 +193,11 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
                 .is_empty()
         );
     }
-    assert_eq!(recording.backfills(), 1);
+    assert_eq!(
+        recording.backfills(),
+        0,
+        "the summary accounts for every message"
+    );
     // Nor is an earlier time, which the first answer covers.
     assert!(
         cache
@@ -201,5 +205,22 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
             .expect("answers")
             .is_empty()
     );
+    assert_eq!(recording.backfills(), 0);
+}
+
+#[test]
+fn a_topic_that_may_exist_is_asked_about_once() {
+    let said = [0, 10, 20].map(|time| Said {
+        topic: 0,
+        time,
+        payload: vec![1].into(),
+    });
+    let recording = Recording::that_lists(Lists::Uncounted, 1, 4, &said);
+    let cache = cache(&recording, 1_000_000, 1_000);
+    let nowhere = Topics::named(["/nowhere"]);
+    for at in [50, 50, 20] {
+        let answer = cache.backfill(&nowhere, at.into()).expect("answers");
+        assert!(answer.is_empty());
+    }
     assert_eq!(recording.backfills(), 1);
 }

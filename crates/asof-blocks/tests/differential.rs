@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options, Reader};
-use asof_core::{Query, Source, TimeRange};
-use common::{Recording, Said, Seen, Shared, assert_sound, named, seen_in};
+use asof_core::{Query, Source, TimeRange, Topics};
+use common::{Lists, Recording, Said, Seen, Shared, assert_sound, named, seen_in};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
@@ -19,6 +19,9 @@ struct Case {
     block_bytes: u64,
     /// The budget of a disk tier, now and then.
     disk: Option<u64>,
+    lists: Lists,
+    /// One message of so many comes too late, now and then: the source breaks its promise of order.
+    disorder: Option<usize>,
     steps: Vec<Step>,
 }
 
@@ -61,6 +64,20 @@ enum Step {
     FailAfter {
         batches: usize,
     },
+    FailBackfillAfter {
+        calls: usize,
+    },
+    /// Asks about a topic that there is not.
+    Stranger {
+        number: usize,
+        at: i64,
+    },
+    /// Reads through another cache with the same disk tier.
+    Twin {
+        topics: u8,
+        start: i64,
+        length: i64,
+    },
     Budget {
         bytes: u64,
     },
@@ -87,9 +104,13 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (any::<u8>(), time.clone()).prop_map(|(topics, at)| Step::Backfill { topics, at }),
         1 => (0usize..6, time.clone(), 0usize..9).prop_map(
             |(topic, at, count)| Step::LastN { topic, at, count }),
-        1 => (any::<u8>(), time, 0i64..SPAN, 1usize..6).prop_map(
+        1 => (any::<u8>(), time.clone(), 0i64..SPAN, 1usize..6).prop_map(
             |(topics, start, length, count)| Step::Reverse { topics, start, length, count }),
         1 => (0usize..6).prop_map(|batches| Step::FailAfter { batches }),
+        1 => (0usize..3).prop_map(|calls| Step::FailBackfillAfter { calls }),
+        1 => (0usize..200, time.clone()).prop_map(|(number, at)| Step::Stranger { number, at }),
+        1 => (any::<u8>(), time.clone(), 0i64..SPAN).prop_map(
+            |(topics, start, length)| Step::Twin { topics, start, length }),
         1 => budgets().prop_map(|bytes| Step::Budget { bytes }),
     ]
 }
@@ -106,16 +127,25 @@ fn cases() -> impl Strategy<Value = Case> {
         budgets(),
         prop_oneof![1u64..300, Just(4u64 << 20)],
         prop_oneof![9 => Just(None), 1 => (500u64..20_000).prop_map(Some)],
+        prop_oneof![
+            4 => Just(Lists::Counted),
+            2 => Just(Lists::Uncounted),
+            2 => (0usize..6).prop_map(Lists::Some),
+            1 => Just(Lists::Nothing),
+        ],
+        prop_oneof![7 => Just(None), 1 => (2usize..9).prop_map(Some)],
         prop::collection::vec(steps(), 1..40),
     )
         .prop_map(
-            |(topics, batch, messages, budget, block_bytes, disk, steps)| Case {
+            |(topics, batch, messages, budget, block_bytes, disk, lists, disorder, steps)| Case {
                 topics,
                 batch,
                 messages,
                 budget,
                 block_bytes,
                 disk,
+                lists,
+                disorder,
                 steps,
             },
         )
@@ -125,6 +155,10 @@ struct Open {
     reader: Reader,
     expected: Vec<Seen>,
     seen: usize,
+    /// The source is not in order, and this is what came so far.
+    disordered: Option<Vec<Seen>>,
+    /// It has begun when the cache knew that.
+    is_warned: bool,
 }
 
 /// Everything that one case needs.
@@ -133,6 +167,9 @@ struct Run {
     _folder: Option<tempfile::TempDir>,
     recording: Arc<Recording>,
     cache: BlockCache,
+    twin: BlockCache,
+    lists: Lists,
+    is_disordered: bool,
     topics: usize,
     readers: Vec<Option<Open>>,
 }
@@ -149,7 +186,19 @@ impl Run {
                 payload: vec![number as u8; size].into(),
             })
             .collect();
-        let recording = Recording::new(case.topics, case.batch, &said);
+        let record = || {
+            let recording = Recording::that_lists(case.lists, case.topics, case.batch, &said);
+            if let Some(every) = case.disorder {
+                recording.disorder.store(every, Ordering::Relaxed);
+            }
+            recording
+        };
+        let recording = record();
+        // A cache that knows of disorder asks for everything, and the first one cannot know before it is told.
+        let is_unwatched = case.disorder.is_some();
+        recording
+            .is_unwatched
+            .store(is_unwatched, Ordering::Relaxed);
         let folder = case.disk.map(|_| tempfile::tempdir().expect("a folder"));
         let disk = folder
             .as_ref()
@@ -159,20 +208,21 @@ impl Run {
                 budget,
                 fingerprint: "case".into(),
             });
-        let cache = BlockCache::new(
-            Shared(Arc::clone(&recording)),
-            Options {
-                budget: case.budget,
-                block_bytes: case.block_bytes,
-                disk,
-                ..Options::default()
-            },
-        );
+        let options = Options {
+            budget: case.budget,
+            block_bytes: case.block_bytes,
+            disk,
+        };
+        let open = |recording| BlockCache::new(Shared(recording), options.clone());
+        let (cache, twin) = (open(Arc::clone(&recording)), open(record()));
         recording.watcher.set(cache.clone()).expect("set once");
         Run {
             _folder: folder,
             recording,
             cache,
+            twin,
+            lists: case.lists,
+            is_disordered: case.disorder.is_some(),
             topics: case.topics,
             readers: (0..4).map(|_| None).collect(),
         }
@@ -182,6 +232,11 @@ impl Run {
         (0..self.topics)
             .filter(|topic| bits >> topic & 1 == 1)
             .collect()
+    }
+
+    /// Whether answers can be held against the source: what has come too late cannot be known before it comes.
+    fn is_knowable(&self) -> bool {
+        !self.is_disordered || self.cache.statistics().disorders > 0
     }
 
     fn step(&mut self, step: &Step) {
@@ -209,6 +264,8 @@ impl Run {
                     reader,
                     expected,
                     seen: 0,
+                    disordered: self.is_disordered.then(Vec::new),
+                    is_warned: self.is_knowable(),
                 });
             }
             Step::Pull { slot, count } => {
@@ -219,15 +276,64 @@ impl Run {
             Step::Drain { slot } => while self.pull(slot) {},
             Step::Abandon { slot } => self.readers[slot] = None,
             Step::Backfill { topics, at } => {
-                let topics = named(&self.chosen(topics));
-                let answer = self.cache.backfill(&topics, at.into()).expect("answers");
+                let topics = match topics {
+                    255 => Topics::All,
+                    _ => named(&self.chosen(topics)),
+                };
+                let Ok(answer) = self.cache.backfill(&topics, at.into()) else {
+                    return;
+                };
                 let expected = self.recording.naive_backfill(&topics, at.into());
-                assert_eq!(seen_in(&answer), expected, "backfill at {at}");
+                if self.is_knowable() {
+                    assert_eq!(seen_in(&answer), expected, "backfill at {at}");
+                }
                 let asked = self.recording.backfills();
-                if self.cache.statistics().budget >= 1_000_000 {
+                if self.cache.statistics().budget >= 1_000_000 && self.lists == Lists::Counted {
                     self.cache.backfill(&topics, at.into()).expect("answers");
                     assert_eq!(self.recording.backfills(), asked, "asked twice");
                 }
+            }
+            Step::Stranger { number, at } => {
+                let topics = Topics::named([format!("/nowhere{number}"), common::topic(0)]);
+                if let Ok(answer) = self.cache.backfill(&topics, at.into())
+                    && self.is_knowable()
+                {
+                    let expected = self.recording.naive_backfill(&topics, at.into());
+                    assert_eq!(seen_in(&answer), expected, "backfill of a stranger");
+                }
+                let query = Query {
+                    topics,
+                    range: common::range(at, at + 5),
+                };
+                // Where there are too many of them, the whole query goes around the cache.
+                self.recording.is_unwatched.store(true, Ordering::Relaxed);
+                let read = self.cache.read_as(&query, HeadClass::Scrub);
+                let read = read.collect::<Result<Vec<_>, _>>();
+                let is_unwatched = self.is_disordered;
+                self.recording
+                    .is_unwatched
+                    .store(is_unwatched, Ordering::Relaxed);
+                if let Ok(batches) = read
+                    && !self.is_disordered
+                {
+                    let seen: Vec<Seen> = batches.iter().flat_map(seen_in).collect();
+                    assert_eq!(seen, self.recording.naive(&query), "a stranger");
+                }
+            }
+            Step::Twin {
+                topics,
+                start,
+                length,
+            } => {
+                let query = common::query(&self.chosen(topics), start, start + length);
+                let read = self.twin.read_as(&query, HeadClass::Preload);
+                if let Ok(batches) = read.collect::<Result<Vec<_>, _>>()
+                    && !self.is_disordered
+                {
+                    let seen: Vec<Seen> = batches.iter().flat_map(seen_in).collect();
+                    assert_eq!(seen, self.recording.naive(&query), "the twin");
+                }
+                assert_sound(&self.twin);
             }
             Step::LastN { topic, at, count } => {
                 let topic = topic % self.topics;
@@ -236,7 +342,9 @@ impl Run {
                 };
                 let mut expected = self.recording.naive(&common::query(&[topic], -1000, at));
                 expected.drain(..expected.len().saturating_sub(count));
-                assert_eq!(seen_in(&answer), expected, "last {count} at {at}");
+                if !self.is_disordered {
+                    assert_eq!(seen_in(&answer), expected, "last {count} at {at}");
+                }
             }
             Step::Reverse {
                 topics,
@@ -248,6 +356,9 @@ impl Run {
                 let mut expected = self.recording.naive(&query);
                 for batch in self.cache.reverse(&query, HeadClass::Scrub).take(count) {
                     let Ok(batch) = batch else { return };
+                    if self.is_disordered {
+                        continue;
+                    }
                     let seen = seen_in(&batch);
                     let rest = expected.len() - seen.len();
                     assert_eq!(expected.split_off(rest), seen, "backwards");
@@ -256,14 +367,12 @@ impl Run {
             Step::FailAfter { batches } => {
                 self.recording.fail_after.store(batches, Ordering::Relaxed);
             }
-            Step::Budget { bytes } => {
-                self.cache.set_budget(bytes);
-                // What is being read cannot be taken back: only abandoning it can.
-                if !self.cache.audit().is_sound() {
-                    self.readers.iter_mut().for_each(|slot| *slot = None);
-                    self.cache.set_budget(bytes);
-                }
+            Step::FailBackfillAfter { calls } => {
+                let left = &self.recording.fail_backfill_after;
+                left.store(calls, Ordering::Relaxed);
             }
+            // Readers and their heads go on: the audit after the step holds with them.
+            Step::Budget { bytes } => self.cache.set_budget(bytes),
         }
     }
 
@@ -275,6 +384,13 @@ impl Run {
         match open.reader.next() {
             Some(Ok(batch)) => {
                 assert!(!batch.is_empty(), "an empty batch");
+                if let Some(came) = &mut open.disordered {
+                    for message in seen_in(&batch) {
+                        assert!(open.expected.contains(&message), "{message:?} is not there");
+                        came.push(message);
+                    }
+                    return true;
+                }
                 for message in seen_in(&batch) {
                     assert_eq!(
                         Some(&message),
@@ -293,6 +409,14 @@ impl Run {
                 false
             }
             None => {
+                if let Some(mut came) = open.disordered.take() {
+                    came.sort();
+                    if open.is_warned {
+                        assert_eq!(came, open.expected, "in any order");
+                    }
+                    self.readers[slot] = None;
+                    return false;
+                }
                 assert_eq!(open.seen, open.expected.len(), "the reader ends early");
                 false
             }
@@ -314,14 +438,24 @@ fn run(case: &Case) {
     }
     run.readers.clear();
     run.check();
-    run.recording
-        .fail_after
-        .store(usize::MAX, Ordering::Relaxed);
+    for fails in [
+        &run.recording.fail_after,
+        &run.recording.fail_backfill_after,
+    ] {
+        fails.store(usize::MAX, Ordering::Relaxed);
+    }
     let query = Query::all().between(TimeRange::ALL);
-    assert_eq!(
-        common::read_all(&run.cache, &query),
-        run.recording.naive(&query)
-    );
+    if run.is_disordered {
+        run.cache.clear();
+        if case.disk.is_some() && !run.is_knowable() {
+            return;
+        }
+    }
+    let mut seen = common::read_all(&run.cache, &query);
+    if run.is_disordered {
+        seen.sort();
+    }
+    assert_eq!(seen, run.recording.naive(&query));
     run.check();
 }
 
@@ -343,6 +477,8 @@ fn a_source_that_fails_within_a_tie_loses_nothing_that_is_on_disk() {
         budget: 362,
         block_bytes: 1,
         disk: Some(500),
+        lists: Lists::Counted,
+        disorder: None,
         steps: vec![
             Step::LastN {
                 topic: 3,

@@ -19,7 +19,6 @@ fn cache(recording: &Arc<Recording>, folder: &Path, fingerprint: &str, budget: u
             budget,
             fingerprint: fingerprint.into(),
         }),
-        ..Options::default()
     };
     BlockCache::new(Shared(Arc::clone(recording)), options)
 }
@@ -30,7 +29,10 @@ fn blocks_in(folder: &Path) -> Vec<PathBuf> {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             files.extend(blocks_in(&path));
-        } else {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "block")
+        {
             files.push(path);
         }
     }
@@ -149,4 +151,175 @@ fn a_fingerprint_changes_with_the_file() {
     assert_eq!(fingerprint_of_file(&path).expect("reads"), one);
     fs::write(&path, b"two").expect("writes");
     assert_ne!(fingerprint_of_file(&path).expect("reads"), one);
+}
+
+#[test]
+fn caches_that_share_a_folder_lose_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(2, 400, 100);
+    let caches = [(); 2].map(|()| cache(&recording, folder.path(), "a", PLENTY));
+    // Both evict, each from places of its own, and both read what the other has written.
+    let parts = [(0, 1_999), (2_000, 4_000), (500, 2_500), (0, 4_000)];
+    for (turn, (start, end)) in parts.into_iter().enumerate() {
+        for (number, cache) in caches.iter().enumerate() {
+            let topics: &[usize] = if (turn + number) % 2 == 0 {
+                &[0, 1]
+            } else {
+                &[1]
+            };
+            let asked = query(topics, start, end);
+            assert_eq!(read_all(cache, &asked), recording.naive(&asked));
+        }
+    }
+    let everything = Query::all();
+    for cache in &caches {
+        assert_eq!(read_all(cache, &everything).len(), 800);
+        assert_sound(cache);
+    }
+    // What one has written, the next one finds, and no file is there that nobody knows of.
+    let third = cache(&recording, folder.path(), "a", PLENTY);
+    assert_eq!(
+        third.statistics().disk_blocks,
+        blocks_in(folder.path()).len()
+    );
+    assert_eq!(read_all(&third, &everything), recording.naive(&everything));
+}
+
+#[test]
+fn threads_with_caches_of_their_own_share_a_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(3, 200, 100);
+    std::thread::scope(|scope| {
+        for thread in 0..3i64 {
+            let (recording, folder) = (&recording, folder.path());
+            scope.spawn(move || {
+                let cache = cache(recording, folder, "a", 60_000);
+                for turn in 0..12 {
+                    let start = (turn * 331 + thread * 97) % 1_500;
+                    let asked = query(&[0, (turn % 3) as usize], start, start + 600);
+                    assert_eq!(read_all(&cache, &asked), recording.naive(&asked));
+                }
+                assert_sound(&cache);
+            });
+        }
+    });
+    let on_disk: u64 = blocks_in(folder.path())
+        .iter()
+        .map(|file| fs::metadata(file).expect("a file").len())
+        .sum();
+    assert!(on_disk <= 60_000, "{on_disk}");
+}
+
+#[test]
+fn a_file_that_holds_another_range_than_its_place_says_is_not_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(1, 400, 100);
+    let cache = cache(&recording, folder.path(), "a", PLENTY);
+    let everything = Query::all();
+    let expected = recording.naive(&everything);
+    assert_eq!(read_all(&cache, &everything), expected);
+    // The files change places behind the cache's back: each is whole, and none is what it was.
+    let files = blocks_in(folder.path());
+    assert!(files.len() > 5);
+    let contents: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| fs::read(file).expect("reads"))
+        .collect();
+    for (number, file) in files.iter().enumerate() {
+        fs::write(file, &contents[(number + 1) % contents.len()]).expect("writes");
+    }
+    assert_eq!(read_all(&cache, &everything), expected);
+}
+
+#[test]
+fn what_fitted_into_memory_is_on_disk_when_the_cache_is_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(2, 100, 100);
+    let open = || {
+        let options = Options {
+            block_bytes: 2_000,
+            disk: Some(DiskOptions {
+                folder: folder.path().to_owned(),
+                budget: PLENTY,
+                fingerprint: "a".into(),
+            }),
+            ..Options::default()
+        };
+        BlockCache::new(Shared(Arc::clone(&recording)), options)
+    };
+    let everything = Query::all();
+    let first = open();
+    read_all(&first, &everything);
+    assert_eq!(first.statistics().evictions, 0);
+    drop(first);
+    let (reads, expected) = (recording.reads(), recording.naive(&everything));
+    let second = open();
+    assert_eq!(read_all(&second, &everything), expected);
+    assert_eq!(
+        recording.reads(),
+        reads,
+        "nothing is read from the source again"
+    );
+    // It was written once: closing again changes nothing.
+    let files = blocks_in(folder.path());
+    second.keep_on_disk();
+    drop(second);
+    assert_eq!(blocks_in(folder.path()), files);
+}
+
+#[test]
+fn sources_that_share_a_folder_share_its_budget_and_the_oldest_blocks_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let budget = 30_000;
+    for name in ["a", "b", "c"] {
+        let recording = Recording::regular(2, 200, 100);
+        let everything = Query::all();
+        let cache = cache(&recording, folder.path(), name, budget);
+        read_all(&cache, &everything);
+        drop(cache);
+        let on_disk: u64 = blocks_in(folder.path())
+            .iter()
+            .map(|file| fs::metadata(file).expect("a file").len())
+            .sum();
+        assert!((budget / 2..=budget).contains(&on_disk), "{on_disk}");
+    }
+}
+
+/// The part of another process in the next test.
+#[test]
+fn a_process_reads_through_the_folder_that_it_is_told() {
+    let Some(folder) = std::env::var_os("ASOF_BLOCKS_TEST_FOLDER") else {
+        return;
+    };
+    let recording = Recording::regular(2, 400, 100);
+    let cache = cache(&recording, Path::new(&folder), "a", 200_000);
+    for turn in 0..8 {
+        let asked = query(&[0, 1], turn * 311 % 2_000, 4_000);
+        assert_eq!(read_all(&cache, &asked), recording.naive(&asked));
+    }
+}
+
+#[test]
+fn processes_that_share_a_folder_lose_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let test = "a_process_reads_through_the_folder_that_it_is_told";
+    let program = std::env::current_exe().expect("this test");
+    let start = || {
+        std::process::Command::new(&program)
+            .args(["--exact", test])
+            .env("ASOF_BLOCKS_TEST_FOLDER", folder.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("starts")
+    };
+    let processes = [(); 3].map(|()| start());
+    for mut process in processes {
+        assert!(process.wait().expect("ends").success());
+    }
+    let recording = Recording::regular(2, 400, 100);
+    let cache = cache(&recording, folder.path(), "a", 200_000);
+    assert!(cache.statistics().disk_blocks > 0);
+    assert_eq!(cache.statistics().disk_failures, 0);
+    let everything = Query::all();
+    assert_eq!(read_all(&cache, &everything), recording.naive(&everything));
 }

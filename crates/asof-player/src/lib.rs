@@ -1,10 +1,11 @@
-//! Plays recordings: play, pause, seek, speed, loop, step, follow.
+//! Plays recordings and running robots: play, pause, seek, speed, loop, step, follow.
 //!
 //! A [`Player`] reads through a [`BlockCache`](asof_blocks::BlockCache), which players share, and hands out
 //! messages as they become due. It has no clock of its own: [`Player::tick`] is told what time it is, so
 //! that an hour can be played in a test of a millisecond. A thread reads ahead meanwhile, as far as the
 //! source's bandwidth and the speed make wise. Where the source is slower than playing, the player says
-//! [`Buffering`](PlayState::Buffering) and goes on by itself; no message is skipped.
+//! [`Buffering`](PlayState::Buffering) and goes on by itself; no message is skipped. A source that still grows is
+//! played to its end, and then [followed](PlayState::Following).
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -45,9 +46,13 @@
 
 #![forbid(unsafe_code)]
 
+mod cursor;
+mod event;
 mod feed;
 mod pace;
 mod player;
+mod queue;
 mod step;
 
-pub use player::{Event, PlayState, Player, Speed};
+pub use event::{Event, PlayState, Speed};
+pub use player::Player;

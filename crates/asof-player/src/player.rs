@@ -4,15 +4,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, HeadClass, HeadOptions, ReadHead};
-use asof_core::{Batch, Query, Row, Source, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{FollowEnd, Source, SourceError, Stamp, TimeRange, Topics};
 
+use crate::cursor::Cursor;
+use crate::event::{Event, PlayState, Speed};
 use crate::feed::{Feed, Request};
-use crate::step;
+use crate::queue::Piece;
+use crate::step::{self, Between};
 
-/// Plays a recording: hands out its messages in order, at the pace of a clock that the caller holds.
+/// Plays a source: hands out its messages in order, at the pace of a clock that the caller holds.
 ///
 /// Nothing happens by itself: [`Player::tick`] is told the time and returns what has become due. A thread
 /// reads ahead meanwhile. See the [crate's page](crate) for an example.
+///
+/// # Sources that grow
+///
+/// Over a [growing](asof_core::Growth::Growing) source it plays what is held, and when it has caught up with the end
+/// it is [`Following`](PlayState::Following): it hands out messages as they come, each once, however it got there.
+/// [`Player::follow`] goes to the end at once. A pause or a seek leaves it behind the end; it plays on from there, and
+/// catches up where it plays faster than the source grows. What the source lets go of meanwhile is skipped, and told
+/// by [`Event::Skipped`]. When the source ends, [`Event::Over`] says why.
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 pub struct Player {
     cache: BlockCache,
     head: Arc<ReadHead>,
@@ -21,78 +33,36 @@ pub struct Player {
     speed: Speed,
     state: PlayState,
     is_looping: bool,
-    is_following: bool,
-    /// The last message that was handed out, or where a seek went: nothing at or before it comes again.
+    /// What is being read may grow.
+    grows: bool,
+    /// The last message that was handed out, or where a seek went.
     cursor: Cursor,
     /// When the clock was last set, and where the recording stood then.
     anchor: Option<(Instant, Stamp)>,
     pending: Vec<Event>,
-    read_end: Stamp,
     /// What was known of these has been asked for, and not told yet.
     owed: Vec<String>,
-}
-
-/// How fast to play.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Speed {
-    /// Times real time, from 0.1 to 10.
-    Times(f64),
-    /// As fast as the messages can be read.
-    Unlimited,
-}
-
-/// What a player is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlayState {
-    /// It stands still.
-    Paused,
-    /// It plays.
-    Playing,
-    /// It would play, and waits for the source. It goes on by itself.
-    Buffering,
-    /// It has come to the end.
-    Ended,
-}
-
-/// What a player has to say.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// These messages have become due.
-    Messages(Batch),
-    /// After a seek, or for topics that were added: what was known as of then.
-    Backfill(Stamp, Batch),
-    /// It does something else now.
-    State(PlayState),
-    /// It has come to the end and starts over.
-    Looped,
-    /// The source failed; it is paused, and can be played on to try again.
-    Failed(SourceError),
-}
-
-/// A place between two messages: behind all that are at or before `time`, or, with an order, behind that
-/// one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub time: Stamp,
-    pub order: Option<u64>,
-}
-
-impl Cursor {
-    /// Whether a row lies at or before this place.
-    pub fn has_passed(&self, row: &Row) -> bool {
-        match self.order {
-            Some(order) => (row.log_time, row.order) <= (self.time, order),
-            None => row.log_time <= self.time,
-        }
-    }
+    /// That is all topics, after a seek.
+    owes_all: bool,
+    /// Reading has failed, and what has to be read has not been asked for again.
+    has_failed: bool,
+    /// How often it has started over.
+    passes: u64,
+    pass_began: Option<Instant>,
+    /// At the end of a short recording it rests until then.
+    rests_until: Option<Instant>,
 }
 
 /// While buffering, this much of playing has to be ready before it goes on.
 const RESUME_AFTER: Duration = Duration::from_millis(300);
+/// A player that is less than this behind the end of a growing source has caught up with it.
+const CAUGHT_UP: Duration = Duration::from_millis(300);
+/// A pass of a loop that was shorter than this is followed by a rest of this length: a recording of one message
+/// would come as often as the machine can send it.
+const REST: Duration = Duration::from_secs(2);
 
 impl Player {
-    /// A player for these topics, paused at the start of the recording. Players may share a cache.
+    /// A player for these topics, paused at the start of what the source holds. Players may share a cache.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -113,16 +83,16 @@ impl Player {
             speed: Speed::Times(1.0),
             state: PlayState::Paused,
             is_looping: false,
-            is_following: false,
-            // Right before the first message.
-            cursor: Cursor {
-                time: start.plus_nanos(-1),
-                order: None,
-            },
+            grows: false,
+            cursor: Cursor::before(start),
             anchor: None,
             pending: Vec::new(),
-            read_end: Stamp::MAX,
             owed: Vec::new(),
+            owes_all: false,
+            has_failed: false,
+            passes: 0,
+            pass_began: None,
+            rests_until: None,
         };
         player.restart();
         Ok(player)
@@ -148,14 +118,21 @@ impl Player {
         &self.topics
     }
 
-    /// Starts to play, or goes on. At the end it starts over.
+    /// How often it has started over: the number of the pass that it plays.
+    pub fn passes(&self) -> u64 {
+        self.passes
+    }
+
+    /// Starts to play, or goes on. At the end it starts over; at the end of a source that grows it
+    /// [follows](PlayState::Following).
     pub fn play(&mut self) {
         if self.state == PlayState::Ended {
             self.rewind();
         }
         if matches!(self.state, PlayState::Paused | PlayState::Ended) {
             self.anchor = None;
-            if self.feed.with(|ahead| ahead.error.take()).is_some() {
+            let has_failed = self.feed.with(|ahead| ahead.error.take()).is_some();
+            if has_failed || self.has_failed {
                 self.restart();
             }
             self.become_state(PlayState::Playing);
@@ -168,6 +145,22 @@ impl Player {
         self.become_state(PlayState::Paused);
     }
 
+    /// Goes to the end of what the source holds, and on with what comes. The next event is what is known by now.
+    ///
+    /// Over a source that does not grow, this is a seek to its end.
+    pub fn follow(&mut self) {
+        let range = self.cache.summary().range;
+        if !range.is_empty() {
+            self.cursor = Cursor::after(range.end);
+        }
+        self.owe_all();
+        self.restart();
+        if self.grows {
+            self.become_state(PlayState::Following);
+            self.look_further();
+        }
+    }
+
     /// Plays this fast from now on; held within 0.1 and 10.
     pub fn set_speed(&mut self, speed: Speed) {
         self.anchor = None;
@@ -178,21 +171,16 @@ impl Player {
         };
     }
 
-    /// Whether to start over at the end.
+    /// Whether to start over at the end. After a pass of less than two seconds it rests for two seconds.
     pub fn set_loop(&mut self, is_looping: bool) {
         self.is_looping = is_looping;
     }
 
-    /// Whether to wait at the end for a recording that still grows.
-    pub fn set_follow(&mut self, is_following: bool) {
-        if self.is_following != is_following {
-            self.is_following = is_following;
-            self.restart();
-        }
-    }
-
     /// Goes to `at`, held within the recording: the next events are what was known as of then, and then
     /// what comes after it.
+    ///
+    /// It does not wait for a read that is under way. Where what was known cannot be found out, the next event is
+    /// [`Event::Failed`], whatever the state.
     pub fn seek(&mut self, at: Stamp) {
         let range = self.cache.summary().range;
         let at = if range.is_empty() {
@@ -200,20 +188,25 @@ impl Player {
         } else {
             at.max(range.start).min(range.end)
         };
-        self.cursor = Cursor {
-            time: at,
-            order: None,
-        };
+        self.cursor = Cursor::after(at);
         self.anchor = None;
-        self.owed = self.names(&self.topics);
+        self.owe_all();
         self.restart();
-        if self.state == PlayState::Ended {
-            self.become_state(PlayState::Paused);
+        match self.state {
+            PlayState::Ended => self.become_state(PlayState::Paused),
+            PlayState::Following => self.become_state(PlayState::Playing),
+            _ => {}
         }
     }
 
     /// Plays other topics from here on. Those that are new come with what was known of them.
     pub fn set_topics(&mut self, topics: Topics) {
+        if self.state == PlayState::Following {
+            // What has come is due: some of it may lie before the cursor, and would not be read again.
+            let mut events = Vec::new();
+            self.hand_out_all(&mut events);
+            self.pending.append(&mut events);
+        }
         let added = self.added(&topics);
         self.head.set_topics(&topics);
         self.topics = topics;
@@ -230,7 +223,7 @@ impl Player {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         if let Some(next) = step::next(&self.cache, &self.topics, self.cursor)? {
-            self.stand_at(step::cursor_of(&next));
+            self.stand_at(Cursor::after_last_of(&next));
             events.push(Event::Messages(next));
         }
         Ok(events)
@@ -246,14 +239,11 @@ impl Player {
         let Some(current) = step::previous(&self.cache, &self.topics, self.cursor, true)? else {
             return Ok(events);
         };
-        let current = step::cursor_of(&current);
+        let current = Cursor::after_last_of(&current);
         let cursor = match step::previous(&self.cache, &self.topics, current, false)? {
-            Some(previous) => step::cursor_of(&previous),
+            Some(previous) => Cursor::after_last_of(&previous),
             // Before the first message nothing was known.
-            None => Cursor {
-                time: current.time.plus_nanos(-1),
-                order: None,
-            },
+            None => Cursor::before(current.time),
         };
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
@@ -261,7 +251,10 @@ impl Player {
         Ok(events)
     }
 
-    /// Steps over so much time, and hands out everything in it. Pauses.
+    /// Steps over so much time, and hands out everything in it; not past the end. Pauses.
+    ///
+    /// Where that would be more than 8 MiB, it hands out what was known at the end of the step, as a seek does, and
+    /// says what it [skipped](Event::Skipped).
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -269,13 +262,19 @@ impl Player {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         let end = self.cursor.time.plus_nanos(nanos(time));
-        for batch in step::between(&self.cache, &self.topics, self.cursor, end)? {
-            events.push(Event::Messages(batch));
+        let end = end.min(self.last_stamp()).max(self.cursor.time);
+        match step::between(&self.cache, &self.topics, self.cursor, end)? {
+            Between::All(batches) => events.extend(batches.into_iter().map(Event::Messages)),
+            Between::TooMuch => {
+                let known = step::known(&self.cache, &self.topics, Cursor::after(end))?;
+                events.push(Event::Skipped {
+                    range: TimeRange::new(self.cursor.next(), end),
+                    missed: std::collections::BTreeMap::new(),
+                });
+                events.push(Event::Backfill(end, known));
+            }
         }
-        self.stand_at(Cursor {
-            time: end,
-            order: None,
-        });
+        self.stand_at(Cursor::after(end));
         Ok(events)
     }
 
@@ -287,10 +286,7 @@ impl Player {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         let start = start_of(&self.cache);
-        let cursor = Cursor {
-            time: self.cursor.time.plus_nanos(-nanos(time)).max(start),
-            order: None,
-        };
+        let cursor = Cursor::after(self.cursor.time.plus_nanos(-nanos(time)).max(start));
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
         events.push(Event::Backfill(cursor.time, known));
@@ -300,14 +296,22 @@ impl Player {
     /// Everything that has become due by `now`. Call it as often as messages should come, and with times
     /// that do not go back.
     pub fn tick(&mut self, now: Instant) -> Vec<Event> {
+        self.feed.unstick();
         let mut events = std::mem::take(&mut self.pending);
-        let (at, backfill) = self.feed.with(|ahead| ahead.backfill.take()).unzip();
-        if let (Some(at), Some(backfill)) = (at, backfill) {
-            self.owed.clear();
-            events.push(Event::Backfill(at, backfill));
+        let told = self
+            .feed
+            .with(|ahead| (ahead.backfill.take(), ahead.backfill_error.take()));
+        match told {
+            (Some((at, backfill)), _) => {
+                self.owed.clear();
+                self.owes_all = false;
+                events.push(Event::Backfill(at, backfill));
+            }
+            (None, Some(error)) => self.fail(error, &mut events),
+            (None, None) => {}
         }
         self.look_further();
-        if matches!(self.state, PlayState::Playing | PlayState::Buffering) {
+        if self.state.is_running() {
             self.advance(now, &mut events);
         }
         events.append(&mut self.pending);
@@ -320,12 +324,27 @@ impl Player {
     }
 
     fn advance(&mut self, now: Instant, events: &mut Vec<Event>) {
+        if let Some(until) = self.rests_until {
+            if now < until {
+                return;
+            }
+            self.start_over(events);
+        }
         let read = self.feed.with(|ahead| ReadSoFar {
             through: ahead.through,
+            // Before the clock of the source was set back, everything was read.
+            is_whole: ahead.is_caught_up || ahead.queue.has_restart(),
             is_finished: ahead.is_finished,
-            is_full: !ahead.has_room(),
+            is_full: !ahead.queue.has_room(),
             has_failed: ahead.error.is_some(),
         });
+        if self.state == PlayState::Following {
+            self.hand_out_all(events);
+            if read.is_finished {
+                self.finish(now, events);
+            }
+            return;
+        }
         if self.state == PlayState::Buffering {
             if !self.is_enough(&read) {
                 return;
@@ -333,6 +352,7 @@ impl Player {
             self.anchor = None;
             self.become_state(PlayState::Playing);
         }
+        self.pass_began.get_or_insert(now);
         let (since, from) = *self.anchor.get_or_insert((now, self.cursor.time));
         let target = match self.speed {
             Speed::Times(times) => {
@@ -341,20 +361,25 @@ impl Player {
             }
             Speed::Unlimited => Stamp::MAX,
         };
-        let ready = match (read.is_finished && !read.has_failed, read.through) {
-            // What has been added to a recording that grows is still to be read.
-            (true, _) => self.read_end,
-            (false, Some(through)) => through,
-            (false, None) => self.cursor.time,
+        let ready = match read.through {
+            _ if read.is_whole || read.is_finished && !read.has_failed => Stamp::MAX,
+            Some(through) => through,
+            None => self.cursor.time,
         };
         self.hand_out(target.min(ready), events);
+        if self.has_caught_up(target, &read) {
+            self.hand_out_all(events);
+            self.anchor = None;
+            self.become_state(PlayState::Following);
+            return;
+        }
         let is_played = if read.has_failed {
             target > ready
         } else {
-            read.is_finished && target >= self.read_end.min(self.last_stamp())
+            read.is_finished && target >= self.last_stamp()
         };
         if is_played {
-            self.finish(events);
+            self.finish(now, events);
         } else if target > ready {
             if self.speed != Speed::Unlimited {
                 self.become_state(PlayState::Buffering);
@@ -363,89 +388,126 @@ impl Player {
         }
     }
 
-    /// Hands out what lies at or before `until`.
+    /// Whether there is nothing left to play but what comes.
+    fn has_caught_up(&self, target: Stamp, read: &ReadSoFar) -> bool {
+        let speed = match self.speed {
+            Speed::Times(times) => times,
+            Speed::Unlimited => 1.0,
+        };
+        let near = (CAUGHT_UP.as_nanos() as f64 * speed) as i64;
+        let left = self.feed.with(|ahead| ahead.queue.end());
+        self.grows
+            && read.is_whole
+            && !read.is_finished
+            && left.is_none_or(|end| end.since(target) < near)
+    }
+
+    /// Hands out everything that was there when it was called, and perhaps more.
+    fn hand_out_all(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..=self.feed.with(|ahead| ahead.queue.len()) {
+            self.hand_out(Stamp::MAX, events);
+        }
+    }
+
+    /// Hands out what lies at or before `until`, up to the next thing that is not a message.
     fn hand_out(&mut self, until: Stamp, events: &mut Vec<Event>) {
-        let cursor = self.cursor;
-        let due = self.feed.with(|ahead| {
-            let mut due = Vec::new();
-            while let Some(first) = ahead.batches.front() {
-                if first.range().start > until {
-                    break;
+        for piece in self.feed.with(|ahead| ahead.take_due(until)) {
+            match piece {
+                Piece::Batch(batch) => {
+                    let last = Cursor::after_last_of(&batch);
+                    // What comes late does not take the player back.
+                    if last.time > self.cursor.time
+                        || last.time == self.cursor.time && last.order > self.cursor.order
+                    {
+                        self.cursor = last;
+                    }
+                    events.push(Event::Messages(batch));
                 }
-                let Some(batch) = ahead.batches.pop_front() else {
-                    break;
-                };
-                let count = batch.rows().partition_point(|row| row.log_time <= until);
-                if count < batch.len() {
-                    ahead
-                        .batches
-                        .push_front(step::part(&batch, count..batch.len()));
+                Piece::Missed(missed) => {
+                    let next = self.feed.with(|ahead| ahead.queue.start());
+                    let from = self.cursor;
+                    if let Some(next) = next.filter(|&next| next > from.time) {
+                        // There is nothing to play until then.
+                        self.cursor = Cursor::before(next);
+                        self.anchor = None;
+                    }
+                    let range = TimeRange::new(from.next(), self.cursor.time);
+                    events.push(Event::Skipped { range, missed });
+                    return;
                 }
-                due.push((batch, count));
-            }
-            due
-        });
-        for (batch, count) in due {
-            let skipped = batch.rows().partition_point(|row| cursor.has_passed(row));
-            let part = if skipped == 0 && count == batch.len() {
-                batch
-            } else {
-                step::part(&batch, skipped..count.max(skipped))
-            };
-            if let Some(last) = part.rows().last() {
-                self.cursor = Cursor {
-                    time: last.log_time,
-                    order: Some(last.order),
-                };
-                events.push(Event::Messages(part));
+                Piece::Restarted => {
+                    let start = start_of(&self.cache);
+                    let next = self.feed.with(|ahead| {
+                        ahead.skip = Cursor::START;
+                        ahead.queue.start()
+                    });
+                    self.cursor = Cursor::before(next.unwrap_or(start));
+                    self.anchor = None;
+                    events.push(Event::Restarted);
+                    return;
+                }
             }
         }
         // Time passes where there is no message, too; but not past the end.
-        let reached = until.min(self.last_stamp());
+        let last = if self.grows {
+            let read = self.feed.with(|ahead| ahead.through);
+            read.unwrap_or(self.cursor.time)
+        } else {
+            self.last_stamp()
+        };
+        let reached = until.min(last);
         if reached > self.cursor.time {
-            self.cursor = Cursor {
-                time: reached,
-                order: None,
-            };
+            self.cursor = Cursor::after(reached);
         }
         self.head.set_position(self.cursor.time);
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
-        if let Some(error) = self.feed.with(|ahead| ahead.error.take()) {
-            self.become_state(PlayState::Paused);
-            self.restart();
-            events.append(&mut self.pending);
-            events.push(Event::Failed(error));
+    fn finish(&mut self, now: Instant, events: &mut Vec<Event>) {
+        let (error, end) = self
+            .feed
+            .with(|ahead| (ahead.error.take(), ahead.end.take()));
+        if let Some(error) = error {
+            self.fail(error, events);
             return;
         }
-        if self.is_following {
-            self.follow();
-            return;
-        }
-        if self.is_looping && !self.cache.summary().range.is_empty() {
-            self.rewind();
-            self.anchor = None;
-            events.push(Event::Looped);
+        let is_complete = end.as_ref().is_none_or(|end| *end == FollowEnd::Complete);
+        events.extend(end.map(Event::Over));
+        if self.is_looping && is_complete && !self.cache.summary().range.is_empty() {
+            let pass = self
+                .pass_began
+                .map(|began| now.saturating_duration_since(began));
+            if pass.is_none_or(|pass| pass < REST) {
+                self.rests_until = Some(now + REST);
+            } else {
+                self.start_over(events);
+            }
             return;
         }
         self.become_state(PlayState::Ended);
     }
 
-    /// Reads on where the recording has grown.
-    fn follow(&mut self) {
-        let end = self.cache.summary().range.end;
-        if end > self.read_end {
-            // More messages with the last stamp may have come: those that were handed out are skipped.
-            let range = TimeRange::new(self.read_end, end);
-            self.read_end = end;
-            self.feed.extend(range, self.topics.clone());
+    /// Begins another pass.
+    fn start_over(&mut self, events: &mut Vec<Event>) {
+        self.rewind();
+        if self.state == PlayState::Following {
+            self.become_state(PlayState::Playing);
         }
+        self.passes += 1;
+        events.append(&mut self.pending);
+        events.push(Event::Looped(self.passes));
+    }
+
+    /// Says that reading has failed, and waits to be told to try again.
+    fn fail(&mut self, error: SourceError, events: &mut Vec<Event>) {
         self.anchor = None;
+        self.has_failed = true;
+        self.become_state(PlayState::Paused);
+        events.append(&mut self.pending);
+        events.push(Event::Failed(error));
     }
 
     fn is_enough(&self, read: &ReadSoFar) -> bool {
-        if read.is_finished || read.is_full {
+        if read.is_finished || read.is_full || read.is_whole {
             return true;
         }
         let Some(through) = read.through else {
@@ -461,24 +523,29 @@ impl Player {
     /// Tells the thread how far to read, by the source's bandwidth and the speed.
     fn look_further(&mut self) {
         let position = self.cursor.time;
+        let is_following = self.state == PlayState::Following;
         let speed = match self.speed {
             Speed::Times(times) => times,
             Speed::Unlimited => 10.0,
         };
         let look_ahead = self.feed.with(|ahead| {
             let nanos = ahead.pace.look_ahead(speed);
-            ahead.wanted_through = position.plus_nanos(nanos);
+            ahead.wanted_through = if is_following {
+                Stamp::MAX
+            } else {
+                position.plus_nanos(nanos)
+            };
             nanos
         });
+        let look_ahead = Duration::from_nanos(look_ahead.unsigned_abs());
         self.head.set_look_ahead(look_ahead);
     }
 
     /// Before the first message, as at the beginning.
     fn rewind(&mut self) {
-        self.stand_at(Cursor {
-            time: start_of(&self.cache).plus_nanos(-1),
-            order: None,
-        });
+        self.rests_until = None;
+        self.pass_began = None;
+        self.stand_at(Cursor::before(start_of(&self.cache)));
     }
 
     fn stand_at(&mut self, cursor: Cursor) {
@@ -487,37 +554,34 @@ impl Player {
         self.restart();
     }
 
+    /// What was known of all topics is to be told.
+    fn owe_all(&mut self) {
+        self.anchor = None;
+        self.owed = self.names(&self.topics);
+        self.owes_all = true;
+    }
+
     /// Reads from the cursor on. What is owed from before is asked for again: the answer to an earlier question is
     /// thrown away with the question.
     fn restart(&mut self) {
         self.head.set_position(self.cursor.time);
-        let range = self.cache.summary().range;
-        // A recording that is complete is read to the end of time: what its summary says about its end
-        // may be wrong.
-        self.read_end = if self.is_following {
-            range.end
-        } else {
-            Stamp::MAX
-        };
-        let start = match self.cursor.order {
-            // More messages may share the stamp.
-            Some(_) => self.cursor.time,
-            None => self.cursor.time.plus_nanos(1),
-        };
+        self.has_failed = false;
+        self.rests_until = None;
+        self.grows = self.cache.growth().is_growing();
         self.feed.ask(Request {
             topics: self.topics.clone(),
-            range: TimeRange::new(start, self.read_end),
+            after: self.cursor,
             backfill: (!self.owed.is_empty())
                 .then(|| (Topics::Named(self.owed.clone()), self.cursor.time)),
+            is_seek: self.owes_all && self.cursor.order.is_none(),
+            grows: self.grows,
         });
         self.look_further();
     }
 
     fn last_stamp(&self) -> Stamp {
         let range = self.cache.summary().range;
-        let queued = self
-            .feed
-            .with(|ahead| ahead.batches.back().map(|batch| batch.range().end));
+        let queued = self.feed.with(|ahead| ahead.queue.end());
         let end = if range.is_empty() {
             self.cursor.time
         } else {
@@ -560,8 +624,11 @@ impl std::fmt::Debug for Player {
     }
 }
 
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 struct ReadSoFar {
     through: Option<Stamp>,
+    /// All that there is so far was read.
+    is_whole: bool,
     is_finished: bool,
     is_full: bool,
     has_failed: bool,
@@ -578,12 +645,4 @@ fn start_of(cache: &BlockCache) -> Stamp {
 
 fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Everything of a query, for those who step.
-pub(crate) fn query(topics: &Topics, range: TimeRange) -> Query {
-    Query {
-        topics: topics.clone(),
-        range,
-    }
 }

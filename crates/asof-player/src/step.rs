@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Batch, Row, Source, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Batch, Query, Row, Source, SourceError, Stamp, TimeRange, Topics};
 
-use crate::player::{Cursor, query};
+use crate::cursor::Cursor;
 
 /// The first message behind the cursor.
 pub(crate) fn next(
@@ -83,23 +83,39 @@ pub(crate) fn known(
     Ok(messages.into_iter().map(|(_, message)| message).collect())
 }
 
-/// Everything behind the cursor, up to `end`.
+/// What lies between a cursor and a time.
+pub(crate) enum Between {
+    All(Vec<Batch>),
+    /// More than is handed out at once.
+    TooMuch,
+}
+
+/// A step hands out no more than this.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// Everything after the cursor, up to `end`.
 pub(crate) fn between(
     cache: &BlockCache,
     topics: &Topics,
     cursor: Cursor,
     end: Stamp,
-) -> Result<Vec<Batch>, SourceError> {
+) -> Result<Between, SourceError> {
     let mut parts = Vec::new();
+    let mut bytes = 0;
     let range = TimeRange::new(cursor.time, end);
     for batch in cache.read_as(&query(topics, range), HeadClass::Scrub) {
         let batch = batch?;
         let passed = batch.rows().partition_point(|row| cursor.has_passed(row));
         if passed < batch.len() {
-            parts.push(part(&batch, passed..batch.len()));
+            let part = part(&batch, passed..batch.len()).compacted();
+            bytes += part.held_bytes();
+            if bytes > STEP_BYTES {
+                return Ok(Between::TooMuch);
+            }
+            parts.push(part);
         }
     }
-    Ok(parts)
+    Ok(Between::All(parts))
 }
 
 /// Some rows of a batch, sharing its buffers.
@@ -109,20 +125,6 @@ pub(crate) fn part(batch: &Batch, rows: std::ops::Range<usize>) -> Batch {
         batch.buffers().to_vec(),
         batch.rows()[rows].to_vec(),
     )
-}
-
-/// Right behind the last message of a batch.
-pub(crate) fn cursor_of(batch: &Batch) -> Cursor {
-    match batch.rows().last() {
-        Some(row) => Cursor {
-            time: row.log_time,
-            order: Some(row.order),
-        },
-        None => Cursor {
-            time: Stamp::MIN,
-            order: None,
-        },
-    }
 }
 
 /// A row of nothing, to compare places with.
@@ -136,3 +138,10 @@ const EMPTY: Row = Row {
     channel: 0,
     buffer: 0,
 };
+
+fn query(topics: &Topics, range: TimeRange) -> Query {
+    Query {
+        topics: topics.clone(),
+        range,
+    }
+}

@@ -13,9 +13,13 @@ use asof_player::{Event, PlayState, Player, Speed};
 
 const MS: i64 = 1_000_000;
 
-/// A recording that can grow, and whose reader can be held up.
+/// A recording whose reader can be held up.
 #[derive(Clone)]
-struct Tape(Arc<Inner>);
+struct Tape {
+    inner: Arc<Inner>,
+    /// Bytes of a message.
+    payload: usize,
+}
 
 struct Inner {
     channels: Arc<[Arc<Channel>]>,
@@ -25,6 +29,7 @@ struct Inner {
     allowed: Mutex<usize>,
     changed: Condvar,
     fails: Mutex<bool>,
+    fails_backfill: Mutex<bool>,
 }
 
 impl Tape {
@@ -35,13 +40,15 @@ impl Tape {
                 ..Channel::default()
             })
         };
-        Tape(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             channels: (0..topics).map(channel).collect(),
             messages: Mutex::new(messages),
             allowed: Mutex::new(usize::MAX),
             changed: Condvar::new(),
             fails: Mutex::new(false),
-        }))
+            fails_backfill: Mutex::new(false),
+        });
+        Tape { inner, payload: 8 }
     }
 
     /// Ten messages a second on each of two topics, the second one a little later.
@@ -54,37 +61,33 @@ impl Tape {
     }
 
     fn allow(&self, batches: usize) {
-        *self.0.allowed.lock().expect("allowed") = batches;
-        self.0.changed.notify_all();
+        *self.inner.allowed.lock().expect("allowed") = batches;
+        self.inner.changed.notify_all();
     }
 
     fn allow_one_more(&self) {
-        *self.0.allowed.lock().expect("allowed") += 1;
-        self.0.changed.notify_all();
-    }
-
-    fn grow(&self, messages: &[(u32, i64)]) {
-        self.0
-            .messages
-            .lock()
-            .expect("messages")
-            .extend_from_slice(messages);
+        *self.inner.allowed.lock().expect("allowed") += 1;
+        self.inner.changed.notify_all();
     }
 
     fn rows(&self, query: &Query) -> Vec<Row> {
-        let messages = self.0.messages.lock().expect("messages");
+        let messages = self.inner.messages.lock().expect("messages");
         let row = |(order, &(channel, time)): (usize, &(u32, i64))| Row {
             log_time: time.into(),
             publish_time: time.into(),
             order: order as u64,
             offset: 0,
-            len: 8,
+            len: self.payload as u64,
             sequence: order as u32,
             channel,
             buffer: 0,
         };
-        let is_asked =
-            |row: &Row| query.matches(&self.0.channels[row.channel as usize].topic, row.log_time);
+        let is_asked = |row: &Row| {
+            query.matches(
+                &self.inner.channels[row.channel as usize].topic,
+                row.log_time,
+            )
+        };
         messages
             .iter()
             .enumerate()
@@ -95,8 +98,8 @@ impl Tape {
 
     fn batch(&self, rows: Vec<Row>) -> Batch {
         Batch::new(
-            Arc::clone(&self.0.channels),
-            vec![vec![0u8; 8].into()],
+            Arc::clone(&self.inner.channels),
+            vec![vec![0u8; self.payload].into()],
             rows,
         )
     }
@@ -109,13 +112,20 @@ impl Tape {
     }
 }
 
+fn torn() -> SourceError {
+    SourceError::Unreadable {
+        place: "tape".into(),
+        reason: "torn".into(),
+    }
+}
+
 impl Source for Tape {
     fn summary(&self) -> Arc<Summary> {
         let mut summary = Summary::empty("tape");
         for row in self.rows(&Query::all()) {
             summary.range = summary.range.cover_stamp(row.log_time);
         }
-        let channels = self.0.channels.iter().map(Arc::clone);
+        let channels = self.inner.channels.iter().map(Arc::clone);
         summary.channels = channels
             .map(|channel| ChannelSummary {
                 channel,
@@ -132,16 +142,13 @@ impl Source for Tape {
             if rows.is_empty() {
                 return None;
             }
-            if std::mem::take(&mut *tape.0.fails.lock().expect("fails")) {
+            if std::mem::take(&mut *tape.inner.fails.lock().expect("fails")) {
                 rows.clear();
-                return Some(Err(SourceError::Unreadable {
-                    place: "tape".into(),
-                    reason: "torn".into(),
-                }));
+                return Some(Err(torn()));
             }
-            let mut allowed = tape.0.allowed.lock().expect("allowed");
+            let mut allowed = tape.inner.allowed.lock().expect("allowed");
             while *allowed == 0 {
-                allowed = tape.0.changed.wait(allowed).expect("allowed");
+                allowed = tape.inner.changed.wait(allowed).expect("allowed");
             }
             *allowed -= 1;
             let rest = rows.split_off(rows.len().min(4));
@@ -151,6 +158,9 @@ impl Source for Tape {
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        if std::mem::take(&mut *self.inner.fails_backfill.lock().expect("fails")) {
+            return Err(torn());
+        }
         let query = Query {
             topics: topics.clone(),
             range: TimeRange::new(Stamp::MIN, at),
@@ -202,7 +212,10 @@ impl Desk {
                     self.backfills.push((at.nanos() / MS, orders(&batch)));
                 }
                 Event::State(state) => self.states.push(state),
-                Event::Looped => self.loops += 1,
+                Event::Looped(pass) => {
+                    self.loops += 1;
+                    assert_eq!(pass, self.loops as u64);
+                }
                 Event::Failed(_) => self.failures += 1,
                 _ => {}
             }
@@ -340,26 +353,6 @@ fn what_was_known_is_told_of_every_topic_however_fast_they_are_added() {
 }
 
 #[test]
-fn what_comes_while_it_waits_at_the_end_is_not_passed_over() {
-    let tape = Tape::new(1, (0..10).map(|n| (0, n * 100 * MS)).collect());
-    let options = Options {
-        growing: Some(Duration::ZERO),
-        ..Options::default()
-    };
-    let cache = BlockCache::new(tape.clone(), options);
-    let mut desk = Desk::new(&cache, Topics::All);
-    desk.player.set_follow(true);
-    desk.player.play();
-    desk.pass(800);
-    // More comes before the last has been played: time must not pass over it.
-    tape.grow(&[(0, 905 * MS), (0, 910 * MS), (0, 950 * MS)]);
-    desk.pass(1_000);
-    tape.grow(&[(0, 2_000 * MS)]);
-    desk.pass(3_000);
-    assert_eq!(desk.seen, (0..14).collect::<Vec<u64>>());
-}
-
-#[test]
 fn a_topic_added_while_playing_comes_with_what_was_known_of_it() {
     let tape = Tape::regular(5);
     let mut desk = Desk::new(&cache(&tape), Topics::named(["/t0"]));
@@ -388,14 +381,84 @@ fn a_topic_added_while_playing_comes_with_what_was_known_of_it() {
 
 #[test]
 fn at_the_end_it_loops_if_it_is_to() {
-    let tape = Tape::regular(1);
+    let tape = Tape::regular(3);
     let mut desk = Desk::new(&cache(&tape), Topics::All);
     desk.player.set_loop(true);
     desk.player.play();
-    desk.pass(3_500);
+    desk.pass(9_500);
     assert!(desk.loops >= 3, "{}", desk.loops);
-    assert_eq!(desk.seen[..20], tape.all());
-    assert_eq!(desk.seen[20..40], tape.all());
+    assert_eq!(desk.player.passes(), desk.loops as u64);
+    assert_eq!(desk.seen[..60], tape.all());
+    assert_eq!(desk.seen[60..120], tape.all());
+}
+
+#[test]
+fn a_short_recording_rests_at_its_end_before_it_starts_over() {
+    // One message: without a rest it would come with every tick.
+    let tape = Tape::new(1, vec![(0, 5 * MS)]);
+    for speed in [Speed::Times(1.0), Speed::Unlimited] {
+        let mut desk = Desk::new(&cache(&tape), Topics::All);
+        desk.player.set_loop(true);
+        desk.player.set_speed(speed);
+        desk.player.play();
+        desk.pass(10_000);
+        assert!((4..=6).contains(&desk.seen.len()), "{}", desk.seen.len());
+        // It can be stopped while it rests, and played on.
+        desk.player.pause();
+        let before = desk.seen.len();
+        desk.pass(5_000);
+        assert_eq!(desk.seen.len(), before);
+        desk.player.play();
+        desk.pass(2_500);
+        assert!(desk.seen.len() > before);
+    }
+}
+
+#[test]
+fn a_seek_that_fails_while_paused_says_so_once_and_playing_tries_again() {
+    let tape = Tape::regular(2);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    // Nothing is in memory yet that could answer.
+    tape.allow(0);
+    *tape.inner.fails_backfill.lock().expect("fails") = true;
+    desk.player.seek((1_050 * MS).into());
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while desk.failures == 0 && Instant::now() < deadline {
+        let events = desk.player.tick(desk.start + desk.now);
+        desk.take(events);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tape.allow(usize::MAX);
+    desk.pass(200);
+    assert_eq!((desk.failures, desk.backfills.len()), (1, 0));
+    assert_eq!(desk.player.state(), PlayState::Paused);
+    desk.player.play();
+    desk.pass(4_000);
+    // What was known is told after all, and then the rest.
+    assert_eq!(desk.backfills, [(1_050, vec![20, 21])]);
+    assert_eq!(desk.seen, tape.all()[22..]);
+    assert_eq!(desk.failures, 1);
+}
+
+#[test]
+fn a_seek_does_not_wait_for_a_read_that_is_stuck() {
+    let tape = Tape::regular(60);
+    let cache = cache(&tape);
+    tape.allow(1);
+    let mut desk = Desk::new(&cache, Topics::All);
+    // The thread is stuck in the second batch, and nothing will ever come of it.
+    std::thread::sleep(Duration::from_millis(100));
+    desk.player.seek((30_000 * MS).into());
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while desk.backfills.is_empty() && Instant::now() < deadline {
+        let events = desk.player.tick(desk.start + desk.now);
+        desk.take(events);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(desk.backfills[0].0, 30_000);
+    // Neither does its end wait.
+    drop(desk);
+    tape.allow(usize::MAX);
 }
 
 #[test]
@@ -486,6 +549,47 @@ fn stepping_forward_and_back_by_message_meets_every_one_even_of_one_stamp() {
 }
 
 #[test]
+fn a_step_does_not_go_past_the_end() {
+    let tape = Tape::regular(2);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    for _ in 0..3 {
+        let events = desk.player.step_forward_by(Duration::from_hours(1));
+        desk.take(events.expect("steps"));
+        assert_eq!(desk.player.position(), (1_910 * MS).into());
+    }
+    assert_eq!(desk.seen, tape.all());
+    desk.player.play();
+    desk.pass(100);
+    assert_eq!(desk.player.state(), PlayState::Ended);
+}
+
+#[test]
+fn a_step_over_too_much_hands_out_what_is_known_after_it_and_says_what_it_skipped() {
+    let mut tape = Tape::regular(100);
+    tape.payload = 100_000;
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    let events = desk.player.step_forward_by(Duration::from_hours(1));
+    let events = events.expect("steps");
+    let bytes: u64 = events
+        .iter()
+        .map(|event| match event {
+            Event::Messages(batch) | Event::Backfill(_, batch) => batch.held_bytes(),
+            _ => 0,
+        })
+        .sum();
+    assert!(bytes < 9 << 20, "{bytes}");
+    let skipped = events.iter().find_map(|event| match event {
+        Event::Skipped { range, .. } => Some(*range),
+        _ => None,
+    });
+    let end = 99_910 * MS;
+    assert_eq!(skipped, Some(TimeRange::new(0.into(), end.into())));
+    desk.take(events);
+    assert_eq!(desk.backfills, [(99_910, vec![1_998, 1_999])]);
+    assert_eq!(desk.player.position(), end.into());
+}
+
+#[test]
 fn stepping_by_time_goes_both_ways() {
     let tape = Tape::regular(5);
     let mut desk = Desk::new(&cache(&tape), Topics::All);
@@ -506,35 +610,9 @@ fn stepping_by_time_goes_both_ways() {
 }
 
 #[test]
-fn it_follows_a_recording_that_grows() {
-    let tape = Tape::regular(1);
-    let options = Options {
-        growing: Some(Duration::ZERO),
-        ..Options::default()
-    };
-    let cache = BlockCache::new(tape.clone(), options);
-    let mut desk = Desk::new(&cache, Topics::All);
-    desk.player.set_follow(true);
-    desk.player.seek((-1).into());
-    desk.player.play();
-    desk.pass(2_000);
-    assert_eq!(desk.player.state(), PlayState::Playing);
-    // Another message with the very last stamp, and later ones.
-    tape.grow(&[(0, 910 * MS), (1, 1_000 * MS), (0, 1_100 * MS)]);
-    desk.pass(1_000);
-    tape.grow(&[(1, 1_500 * MS)]);
-    desk.pass(1_000);
-    assert_eq!(
-        desk.seen,
-        tape.all()[1..],
-        "the first one came with the seek"
-    );
-}
-
-#[test]
 fn a_failure_pauses_and_playing_on_tries_again() {
     let tape = Tape::regular(2);
-    *tape.0.fails.lock().expect("fails") = true;
+    *tape.inner.fails.lock().expect("fails") = true;
     let cold = cache(&tape);
     let mut desk = Desk::new(&cold, Topics::All);
     desk.player.play();

@@ -21,8 +21,17 @@ pub(super) const PREFIX: usize = 12;
 const ROW: u64 = 40;
 const CHECKSUM: u64 = 4;
 
+/// What a file must hold to be used.
+#[derive(Debug, Clone)]
+pub(super) struct Expected {
+    pub fingerprint: Arc<str>,
+    pub range: TimeRange,
+    pub topics: Arc<[Arc<str>]>,
+}
+
 /// What stands at the beginning of a file.
 pub(super) struct Head {
+    pub fingerprint: String,
     pub range: TimeRange,
     pub topics: Vec<Arc<str>>,
     pub file_bytes: u64,
@@ -93,7 +102,7 @@ pub(super) fn head_length(prefix: &[u8; PREFIX]) -> Option<u64> {
     Some(PREFIX as u64 + u64::from(reader.u32()?) + CHECKSUM)
 }
 
-pub(super) fn decode_head(fingerprint: &str, bytes: &[u8]) -> Option<Head> {
+pub(super) fn decode_head(bytes: &[u8]) -> Option<Head> {
     let prefix: &[u8; PREFIX] = bytes.first_chunk()?;
     let length = head_length(prefix)?;
     let text = bytes.get(PREFIX..usize::try_from(length - CHECKSUM).ok()?)?;
@@ -102,9 +111,7 @@ pub(super) fn decode_head(fingerprint: &str, bytes: &[u8]) -> Option<Head> {
         return None;
     }
     let mut reader = Reader(text);
-    if reader.text()? != fingerprint {
-        return None;
-    }
+    let fingerprint = reader.text()?.to_owned();
     let range = TimeRange::new(reader.stamp()?, reader.stamp()?);
     let topics: Option<Vec<_>> = (0..reader.u32()?)
         .map(|_| reader.text().map(Arc::from))
@@ -115,6 +122,7 @@ pub(super) fn decode_head(fingerprint: &str, bytes: &[u8]) -> Option<Head> {
     let (rows, payload) = (reader.u64()?, reader.u64()?);
     let body = rows.checked_mul(ROW)?.checked_add(payload)?;
     Some(Head {
+        fingerprint,
         range,
         topics: topics?,
         channels: channels?,
@@ -124,10 +132,13 @@ pub(super) fn decode_head(fingerprint: &str, bytes: &[u8]) -> Option<Head> {
     })
 }
 
-/// The messages that match; `None` if anything is wrong.
-pub(super) fn decode(fingerprint: &str, bytes: Vec<u8>, query: &Query) -> Option<Batch> {
-    let head = decode_head(fingerprint, &bytes)?;
-    if head.file_bytes != bytes.len() as u64 {
+/// The messages that match; `None` if anything is wrong, or the file holds anything else than is expected.
+pub(super) fn decode(expected: &Expected, bytes: Vec<u8>, query: &Query) -> Option<Batch> {
+    let head = decode_head(&bytes)?;
+    let is_expected = head.fingerprint == *expected.fingerprint
+        && head.range == expected.range
+        && *head.topics == *expected.topics;
+    if !is_expected || head.file_bytes != bytes.len() as u64 {
         return None;
     }
     let payload_start = head.file_bytes - CHECKSUM - head.payload;

@@ -20,6 +20,18 @@ pub struct Said {
     pub payload: Bytes,
 }
 
+/// What a recording's summary tells of its channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lists {
+    /// All of them, and how many messages each has.
+    Counted,
+    /// All of them.
+    Uncounted,
+    /// Only the first ones.
+    Some(usize),
+    Nothing,
+}
+
 /// A recording in memory.
 pub struct Recording {
     channels: Arc<[Arc<Channel>]>,
@@ -33,9 +45,15 @@ pub struct Recording {
     /// Messages until the source fails; `usize::MAX` for never.
     pub fail_after: AtomicUsize,
     pub fail_backfill: AtomicBool,
+    /// Backfills until one fails; `usize::MAX` for never.
+    pub fail_backfill_after: AtomicUsize,
+    /// Set, one message of so many comes a batch too late.
+    pub disorder: AtomicUsize,
     /// Set, every read is held against what the cache says it has.
     pub watcher: OnceLock<BlockCache>,
     pub violations: Mutex<Vec<String>>,
+    /// Set while the cache may ask for what it holds: for names that it does not keep.
+    pub is_unwatched: AtomicBool,
 }
 
 pub fn topic(number: usize) -> String {
@@ -54,6 +72,10 @@ pub fn channels(topics: usize) -> Arc<[Arc<Channel>]> {
 
 impl Recording {
     pub fn new(topics: usize, batch: usize, messages: &[Said]) -> Arc<Self> {
+        Recording::that_lists(Lists::Counted, topics, batch, messages)
+    }
+
+    pub fn that_lists(lists: Lists, topics: usize, batch: usize, messages: &[Said]) -> Arc<Self> {
         let channels = channels(topics);
         let mut sorted: Vec<(Row, Bytes)> = messages
             .iter()
@@ -77,11 +99,24 @@ impl Recording {
         for (row, _) in &sorted {
             summary.range = summary.range.cover_stamp(row.log_time);
         }
-        summary.channels = channels
+        let count_of = |number: usize| {
+            let rows = sorted
+                .iter()
+                .filter(|(row, _)| row.channel as usize == number);
+            rows.count() as u64
+        };
+        let listed = match lists {
+            Lists::Counted | Lists::Uncounted => topics,
+            Lists::Some(count) => count.min(topics),
+            Lists::Nothing => 0,
+        };
+        summary.messages = (lists == Lists::Counted).then_some(sorted.len() as u64);
+        summary.channels = channels[..listed]
             .iter()
-            .map(|channel| ChannelSummary {
+            .enumerate()
+            .map(|(number, channel)| ChannelSummary {
                 channel: Arc::clone(channel),
-                messages: None,
+                messages: (lists == Lists::Counted).then(|| count_of(number)),
             })
             .collect();
         Arc::new(Recording {
@@ -94,8 +129,11 @@ impl Recording {
             delivered: AtomicUsize::new(0),
             fail_after: AtomicUsize::new(usize::MAX),
             fail_backfill: AtomicBool::new(false),
+            fail_backfill_after: AtomicUsize::new(usize::MAX),
+            disorder: AtomicUsize::new(usize::MAX),
             watcher: OnceLock::new(),
             violations: Mutex::default(),
+            is_unwatched: AtomicBool::new(false),
         })
     }
 
@@ -165,6 +203,9 @@ impl Recording {
         let (Some(cache), Topics::Named(names)) = (self.watcher.get(), &query.topics) else {
             return;
         };
+        if self.is_unwatched.load(Ordering::Relaxed) {
+            return;
+        }
         for name in names {
             let loaded = cache.loaded(&Topics::named([name]));
             if let Some(held) = loaded.ranges.iter().find(|held| held.overlaps(query.range)) {
@@ -175,16 +216,44 @@ impl Recording {
     }
 
     fn fails(&self) -> Option<SourceError> {
-        let left = self.fail_after.load(Ordering::Relaxed);
-        if left == usize::MAX {
-            return None;
+        count_down(&self.fail_after).then(failure)
+    }
+
+    /// Every so many-th message comes after the next batch: the promise of order is broken.
+    fn disordered(&self, rows: Vec<(Row, Bytes)>) -> Vec<(Row, Bytes)> {
+        let every = self.disorder.load(Ordering::Relaxed);
+        if every == usize::MAX {
+            return rows;
         }
-        if left == 0 {
-            self.fail_after.store(usize::MAX, Ordering::Relaxed);
-            return Some(failure());
+        let mut late: Vec<(usize, (Row, Bytes))> = Vec::new();
+        let mut out = Vec::new();
+        for (number, row) in rows.into_iter().enumerate() {
+            while late.first().is_some_and(|(due, _)| *due <= number) {
+                out.push(late.remove(0).1);
+            }
+            if number % every == every - 1 {
+                late.push((number + 2 * self.batch + 1, row));
+            } else {
+                out.push(row);
+            }
         }
-        self.fail_after.store(left - 1, Ordering::Relaxed);
-        None
+        out.extend(late.into_iter().map(|(_, row)| row));
+        out
+    }
+}
+
+/// Whether the count has come to its end; it never fails again then.
+fn count_down(left: &AtomicUsize) -> bool {
+    match left.load(Ordering::Relaxed) {
+        usize::MAX => false,
+        0 => {
+            left.store(usize::MAX, Ordering::Relaxed);
+            true
+        }
+        more => {
+            left.store(more - 1, Ordering::Relaxed);
+            false
+        }
     }
 }
 
@@ -211,6 +280,7 @@ impl Source for Shared {
             return Err(error);
         }
         let rows: Vec<(Row, Bytes)> = recording.matching(query).cloned().collect();
+        let rows = recording.disordered(rows);
         let mut at = 0;
         let mut is_over = false;
         Ok(Box::new(std::iter::from_fn(move || {
@@ -230,7 +300,8 @@ impl Source for Shared {
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.0.backfills.fetch_add(1, Ordering::Relaxed);
-        if self.0.fail_backfill.load(Ordering::Relaxed) {
+        let fails = count_down(&self.0.fail_backfill_after);
+        if fails || self.0.fail_backfill.load(Ordering::Relaxed) {
             return Err(failure());
         }
         let query = Query {

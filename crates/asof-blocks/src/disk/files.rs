@@ -1,0 +1,139 @@
+//! The index of a disk tier: which blocks lie there.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use asof_core::{Stamp, TimeRange};
+
+use super::format::Expected;
+
+/// Blocks on disk by topics and time. Memory only.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    groups: Vec<Group>,
+    /// In the order in which they came: the first is the oldest.
+    by_key: BTreeMap<u64, Entry>,
+    bytes: u64,
+    next_key: u64,
+}
+
+/// Blocks of one set of topics. Invariant: they do not overlap.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub topics: Arc<[Arc<str>]>,
+    /// From their starts to their ends and keys.
+    pub blocks: BTreeMap<Stamp, (Stamp, u64)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    group: usize,
+    range: TimeRange,
+    bytes: u64,
+    fingerprint: Arc<str>,
+    path: PathBuf,
+}
+
+/// A file, and what it must hold.
+pub(super) struct Place {
+    pub path: PathBuf,
+    pub expected: Expected,
+}
+
+impl Files {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub fn place(&self, key: u64) -> Option<Place> {
+        let entry = self.by_key.get(&key)?;
+        Some(Place {
+            path: entry.path.clone(),
+            expected: Expected {
+                fingerprint: Arc::clone(&entry.fingerprint),
+                range: entry.range,
+                topics: Arc::clone(&self.groups[entry.group].topics),
+            },
+        })
+    }
+
+    /// Whether one block holds all of this range for exactly these topics.
+    pub fn holds(&self, topics: &[Arc<str>], range: TimeRange) -> bool {
+        let Some(group) = self.find(topics) else {
+            return false;
+        };
+        let at = self.groups[group].blocks.range(..=range.start).next_back();
+        at.is_some_and(|(_, &(end, _))| end >= range.end)
+    }
+
+    pub fn overlapping(&self, topics: &[Arc<str>], range: TimeRange) -> Vec<u64> {
+        let Some(group) = self.find(topics) else {
+            return Vec::new();
+        };
+        let up_to_end = self.groups[group].blocks.range(..=range.end).rev();
+        up_to_end
+            .take_while(|(_, (end, _))| *end >= range.start)
+            .map(|(_, &(_, key))| key)
+            .collect()
+    }
+
+    pub fn add(&mut self, path: PathBuf, expected: &Expected, bytes: u64) {
+        let group = self.find(&expected.topics).unwrap_or_else(|| {
+            self.groups.push(Group {
+                topics: Arc::clone(&expected.topics),
+                blocks: BTreeMap::new(),
+            });
+            self.groups.len() - 1
+        });
+        let key = self.next_key;
+        self.next_key += 1;
+        let range = expected.range;
+        self.groups[group]
+            .blocks
+            .insert(range.start, (range.end, key));
+        self.bytes += bytes;
+        let fingerprint = Arc::clone(&expected.fingerprint);
+        self.by_key.insert(
+            key,
+            Entry {
+                group,
+                range,
+                bytes,
+                fingerprint,
+                path,
+            },
+        );
+    }
+
+    /// Takes a block out of the index; its file, where it was there.
+    pub fn remove(&mut self, key: u64) -> Option<PathBuf> {
+        let entry = self.by_key.remove(&key)?;
+        self.groups[entry.group].blocks.remove(&entry.range.start);
+        self.bytes -= entry.bytes;
+        Some(entry.path)
+    }
+
+    pub fn oldest(&self) -> Option<u64> {
+        self.by_key.first_key_value().map(|(&key, _)| key)
+    }
+
+    /// Keys and files of all blocks.
+    pub fn paths(&self) -> impl Iterator<Item = (u64, &PathBuf)> {
+        self.by_key.iter().map(|(&key, entry)| (key, &entry.path))
+    }
+
+    fn find(&self, topics: &[Arc<str>]) -> Option<usize> {
+        self.groups
+            .iter()
+            .position(|group| *group.topics == *topics)
+    }
+}
