@@ -188,6 +188,12 @@ export class Connection {
         return this.tell("topics", message.topics);
       case "problems":
         return this.tell("problems", message.problems);
+      case "restarted":
+        // What was shown belongs to another time.
+        for (const known of this.subscriptions.values()) known.last = undefined;
+        this.lastFrames = undefined;
+        return this.tell("error", "The robot's clock was set back. What came before is gone.");
+      case "over":
       case "error":
         return this.tell("error", message.message);
       case "message":

@@ -98,7 +98,7 @@ function build(summary: Summary): void {
   const tellFacts = () => {
     const held = summary.window;
     const all = held
-      ? [`the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
+      ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
       : [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, `${(summary.duration / 1e9).toFixed(1)} s`];
     facts.textContent = all.filter(Boolean).join(" · ");
     facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early: the memory for the window is full (--cache)` : "";
@@ -193,8 +193,9 @@ function build(summary: Summary): void {
       const to = Math.max(held.to, connection.state.following ? connection.state.t : held.to, 1);
       // It grows by doubling, so that what has been drawn stays where it is for a while.
       let length = 1e10;
-      while (length < Math.min(to - held.from, held.age)) length *= 2;
-      context.view.move(to - Math.min(length, held.age), to, Boolean(connection.state.following));
+      const most = held.age ?? Infinity;
+      while (length < Math.min(to - held.from, most)) length *= 2;
+      context.view.move(to - Math.min(length, most), to, Boolean(connection.state.following));
     };
     follow();
     connection.on("window", (held) => {

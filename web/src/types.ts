@@ -14,11 +14,12 @@ export interface Topic {
   left?: number;
 }
 
-/** What is held of a running robot. */
+/** What is held of a source that grows, such as a running robot. */
 export interface Window {
   from: number;
   to: number;
-  age: number;
+  /** How far back is kept; null for a file that is being written, which keeps everything. */
+  age: number | null;
   bytes: number;
   messages: number;
   left: number;

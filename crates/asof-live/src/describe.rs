@@ -13,7 +13,7 @@ use zenoh::query::{ConsolidationMode, QueryTarget};
 use crate::robot::{Inner, now};
 use crate::ros::{
     Attachment, DescriptionError, Token, TopicKey, described_schema, description_request, differs,
-    ros_type_name,
+    ros_type_name, starts_with_header,
 };
 
 /// So long a node may take to describe a type; recordings wait for it before they write the type without a schema.
@@ -28,10 +28,35 @@ pub(crate) struct Described {
 
 #[derive(Debug)]
 struct State {
-    channel: Arc<Channel>,
-    is_pending: bool,
+    known: Known,
     /// Whether a definition was found that is another one than the robot's.
     is_other: bool,
+}
+
+/// What is known of a channel by now.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub channel: Arc<Channel>,
+    /// Whether a schema may still come.
+    pub is_pending: bool,
+    /// Whether the type is known to start with a header.
+    pub has_header: bool,
+}
+
+impl Known {
+    fn new(channel: Channel, is_pending: bool) -> Self {
+        let has_header = channel.schema.as_deref().is_some_and(has_header);
+        Known {
+            channel: Arc::new(channel),
+            is_pending,
+            has_header,
+        }
+    }
+}
+
+fn has_header(schema: &Schema) -> bool {
+    let text = std::str::from_utf8(&schema.data);
+    schema.encoding == "ros2msg" && text.is_ok_and(|text| starts_with_header(&schema.name, text))
 }
 
 impl Described {
@@ -51,42 +76,40 @@ impl Described {
         if let Some(topic) = &token.topic {
             metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
         }
-        let channel = Arc::new(Channel {
+        let channel = Channel {
             topic: key.topic.clone(),
             message_encoding: "cdr".to_owned(),
             schema: Some(Arc::new(schema)),
             metadata,
-        });
+        };
         Described {
             appeared: Instant::now(),
             state: Mutex::new(State {
-                channel,
-                is_pending,
+                known: Known::new(channel, is_pending),
                 is_other,
             }),
         }
     }
 
-    /// The channel as it is known now, and whether a schema may still come.
-    pub(crate) fn current(&self) -> (Arc<Channel>, bool) {
-        let state = self.state.lock();
-        (Arc::clone(&state.channel), state.is_pending)
+    /// The channel as it is known now.
+    pub(crate) fn known(&self) -> Known {
+        self.state.lock().known.clone()
     }
 
     /// The channel, once it has its schema or nobody waits for one any more.
     pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
         let state = self.state.lock();
-        let is_settled = !state.is_pending || self.appeared.elapsed() > PATIENCE;
-        is_settled.then(|| Arc::clone(&state.channel))
+        let is_settled = !state.known.is_pending || self.appeared.elapsed() > PATIENCE;
+        is_settled.then(|| Arc::clone(&state.known.channel))
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        self.state.lock().is_pending
+        self.state.lock().known.is_pending
     }
 
     /// Looks again, in definitions that were added.
     pub(crate) fn look_up(&self, definitions: &Definitions) {
-        let channel = self.current().0;
+        let channel = self.known().channel;
         let hash = channel.metadata.get(TYPE_HASH).map_or("", String::as_str);
         match defined(channel.type_name(), hash, definitions) {
             Found::Same(schema) => self.learn(schema),
@@ -98,22 +121,21 @@ impl Described {
     /// Whether the only definition that could be had is another one than the robot's.
     pub(crate) fn is_other(&self) -> bool {
         let state = self.state.lock();
-        state.is_pending && state.is_other
+        state.known.is_pending && state.is_other
     }
 
     fn learn(&self, schema: Schema) {
         let mut state = self.state.lock();
         let channel = Channel {
             schema: Some(Arc::new(schema)),
-            ..Channel::clone(&state.channel)
+            ..Channel::clone(&state.known.channel)
         };
-        state.channel = Arc::new(channel);
-        state.is_pending = false;
+        state.known = Known::new(channel, false);
     }
 }
 
 /// The name of the robot's hash in a channel's metadata.
-const TYPE_HASH: &str = "type_hash";
+pub(crate) const TYPE_HASH: &str = "type_hash";
 
 enum Found {
     Same(Schema),

@@ -17,6 +17,17 @@ pub enum LiveError {
         /// What Zenoh said.
         cause: String,
     },
+    /// Nobody publishes a topic.
+    #[error("nobody publishes '{topic}'; there are: {known}")]
+    NoSuchTopic {
+        /// The topic.
+        topic: String,
+        /// Those that are published.
+        known: String,
+    },
+    /// A struct does not fit the messages of a topic.
+    #[error(transparent)]
+    Misfit(#[from] asof_decode::TypedError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),

@@ -1,8 +1,8 @@
 //! Subscribers that turn a running robot into messages, and the recorder.
 //!
 //! [`connect`] opens a session, a [`Robot`]: its topics are discovered, [`Robot::create_window`] keeps the newest
-//! messages of one, and a [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` does (module [`ros`]),
-//! or plain Zenoh keys.
+//! messages of one, [`Robot::recent`] those of all as a `Source` that is read and followed like a recording, and a
+//! [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` does (module [`ros`]), or plain Zenoh keys.
 //!
 //! ```no_run
 //! use asof_live::{Sample, connect};
@@ -28,16 +28,23 @@ mod record;
 mod robot;
 pub mod ros;
 mod sample;
+mod source;
 mod subscribe;
+mod transforms;
+mod typed;
 mod watch;
 mod window;
+
+use std::time::{Duration, Instant};
 
 pub use address::{Address, AddressError, Mode};
 pub use error::LiveError;
 pub use record::{RecordOptions, RecordReport, Recorder, TopicReport};
 pub use robot::{Publisher, Robot, Topic};
 pub use sample::{Payload, Sample};
+pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
+pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, WindowBuilder};
 
@@ -51,6 +58,18 @@ pub use window::{FromSample, LiveWindow, WindowBuilder};
 /// does not answer within two seconds.
 pub fn connect(address: &str) -> Result<Robot, LiveError> {
     Robot::open(&address.parse()?)
+}
+
+/// Opens the robot at an address as a source that grows, like a recording: all topics, five minutes of them, and 600 MB
+/// at most. Waits up to two seconds for its topics to be discovered; a robot that is not there yet is waited for in the
+/// background.
+///
+/// # Errors
+/// As [`connect`].
+pub fn open(address: &str) -> Result<LiveSource, LiveError> {
+    let source = connect(address)?.recent(&RecentOptions::default())?;
+    source.wait_for_topics(Instant::now() + Duration::from_secs(2));
+    Ok(source)
 }
 
 /// The examples of the README compile, too.

@@ -373,7 +373,7 @@ impl Held {
         let mut ready = Vec::new();
         self.topics.retain_mut(|(described, samples)| {
             let channel = if is_last {
-                Some(described.current().0)
+                Some(described.known().channel)
             } else {
                 described.settled()
             };

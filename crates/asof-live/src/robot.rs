@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use asof_core::{Channel, Stamp};
+use asof_core::{Channel, Problem, ProblemKind, Stamp};
 use asof_formats::Definitions;
 use parking_lot::Mutex;
 use zenoh::Wait;
@@ -149,6 +149,43 @@ impl Robot {
         topics.into_values().collect()
     }
 
+    /// What is wrong with the robot's topics, as far as its tokens tell: a topic with several types, a type whose
+    /// definition cannot be had, or is another one here.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for topic in self.topics() {
+            let mut say = |text: String| {
+                let problem = Problem::whole(ProblemKind::ConflictingDefinition, text);
+                problems.push(problem.on_topic(&topic.name));
+            };
+            if topic.types.len() > 1 {
+                say(format!(
+                    "it is published with several types: {}; its subscribers see some of them only",
+                    topic.types.join(", ")
+                ));
+            }
+            let described = topic
+                .publishers
+                .iter()
+                .map(|publisher| &publisher.described);
+            if described.clone().any(|described| described.is_other()) {
+                say(format!(
+                    "the definition of {} that is known here is another one than the robot's (their hashes differ), and \
+                     no node described it",
+                    topic.types.join(", ")
+                ));
+            } else if described.clone().any(|described| described.is_pending()) {
+                let text = format!(
+                    "no definition of {} can be had, so its messages cannot be decoded; give a folder of .msg files",
+                    topic.types.join(", ")
+                );
+                let problem = Problem::whole(ProblemKind::UnknownReference, text);
+                problems.push(problem.on_topic(&topic.name));
+            }
+        }
+        problems
+    }
+
     /// Waits until a topic is published.
     pub fn wait_for_topic(&self, name: &str, timeout: Duration) -> Option<Topic> {
         let deadline = std::time::Instant::now() + timeout;
@@ -231,9 +268,7 @@ impl Inner {
     fn apply(self: &Arc<Self>, change: Change) {
         match change {
             Change::Gone(key) => {
-                let mut graph = self.graph.lock();
-                graph.publishers.remove(&key);
-                graph.services.remove(&key);
+                self.graph.lock().remove(&key);
             }
             Change::Appeared(key) => match Token::parse(&key) {
                 Ok(token) => self.appeared(key, token),
@@ -287,20 +322,32 @@ impl Graph {
             .channels
             .entry(topic.clone())
             .or_insert_with(|| Arc::new(Described::new(&topic, &token, definitions)));
-        let (channel, is_pending) = described.current();
+        let known = described.known();
         let is_same = |node: &Node| node.0 == token.session && node.1 == token.node;
         let mut services = self.services.values();
         let service = services
-            .find(|(node, _)| is_pending && is_same(node))
+            .find(|(node, _)| known.is_pending && is_same(node))
             .map(|(_, service)| service.clone());
         let publisher = Arc::new(Publisher {
             token,
             key: topic,
-            channel,
+            channel: known.channel,
             described: Arc::clone(described),
         });
         self.publishers.insert(key, Arc::clone(&publisher));
         (publisher, service)
+    }
+
+    /// Forgets what a token stood for; with the last publisher of a topic, what is known of its type: topics may come and
+    /// go for as long as the robot runs.
+    fn remove(&mut self, token: &str) {
+        self.services.remove(token);
+        let Some(gone) = self.publishers.remove(token) else {
+            return;
+        };
+        if !self.publishers.values().any(|other| other.key == gone.key) {
+            self.channels.remove(&gone.key);
+        }
     }
 
     /// Lists a type description service; the topics of its node whose types are unknown.
@@ -329,7 +376,7 @@ impl Graph {
     fn renew(&mut self, key: &TopicKey) {
         for publisher in self.publishers.values_mut() {
             if publisher.key == *key {
-                let (channel, _) = publisher.described.current();
+                let channel = publisher.described.known().channel;
                 *publisher = Arc::new(Publisher {
                     channel,
                     ..Publisher::clone(publisher)

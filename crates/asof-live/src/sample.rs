@@ -1,10 +1,10 @@
 //! A message as it came from the robot.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use asof_core::{Channel, Message, Stamp};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use zenoh::bytes::ZBytes;
 
 use crate::describe::Described;
@@ -12,7 +12,9 @@ use crate::describe::Described;
 /// Smaller payloads are copied out of their receive buffer: a handle to one would keep up to 64 KB alive.
 const KEEP_FROM: usize = 16 << 10;
 /// What one slice of a payload keeps alive: Zenoh's receive buffer.
-const RECEIVE_BUFFER: u64 = 1 << 16;
+const RECEIVE_BUFFER: usize = 1 << 16;
+/// The bytes of a CDR message up to the end of its header's stamp.
+const STAMPED: usize = 12;
 
 /// A message as it came from the robot: undecoded, with all that is known of it.
 #[derive(Debug, Clone)]
@@ -21,6 +23,8 @@ pub struct Sample {
     pub channel: Arc<Channel>,
     /// Where its schema will be, while that is on its way.
     pub(crate) described: Option<Arc<Described>>,
+    /// Whether its type starts with a header, as far as that was known when it came.
+    pub(crate) has_header: bool,
     /// When the transport says it was sent.
     pub transport: Option<Stamp>,
     /// When its publisher says it was sent.
@@ -37,10 +41,10 @@ pub struct Sample {
 
 impl Sample {
     /// The same as a message of a recording: logged when received, published when the source said so; with the schema
-    /// that may have come since.
+    /// that may have come since. Its payload keeps no more bytes alive than it has.
     pub fn to_message(&self) -> Message {
         let channel = match &self.described {
-            Some(described) => described.current().0,
+            Some(described) => described.known().channel,
             None => Arc::clone(&self.channel),
         };
         Message {
@@ -65,9 +69,17 @@ impl Sample {
         }
     }
 
-    /// The stamp in the message's header, read in place, if its type starts with one.
+    /// The stamp in the message's header, read in place. `None` where its type does not start with a `std_msgs/Header`,
+    /// and while the definition of its type is not known.
     pub fn header_stamp(&self) -> Option<Stamp> {
-        asof_window::header_stamp(&self.payload.head())
+        let has_header = match &self.described {
+            Some(described) => described.known().has_header,
+            None => self.has_header,
+        };
+        if !has_header {
+            return None;
+        }
+        asof_window::header_stamp(&self.payload.head()?)
     }
 
     /// The bytes that keeping this sample keeps alive.
@@ -88,18 +100,28 @@ enum Inner {
 
 #[derive(Debug)]
 struct Kept {
-    pieces: ZBytes,
+    len: usize,
+    /// What the pieces keep alive. The whole is never more: the pieces are given up for it.
+    weight: u64,
+    /// As they arrived, until they are put together.
+    pieces: Mutex<Option<ZBytes>>,
     whole: OnceLock<Bytes>,
 }
 
 impl Payload {
     /// Takes over what was received: copied if it is small, kept as it is if it is large.
     pub fn new(received: &ZBytes) -> Self {
-        if received.len() < KEEP_FROM {
+        let len = received.len();
+        if len < KEEP_FROM {
             return Payload(Inner::Copied(copy(received)));
         }
+        let pinned = received
+            .slices()
+            .map(|slice| slice.len().max(RECEIVE_BUFFER) as u64);
         Payload(Inner::Kept(Arc::new(Kept {
-            pieces: received.clone(),
+            len,
+            weight: pinned.sum(),
+            pieces: Mutex::new(Some(received.clone())),
             whole: OnceLock::new(),
         })))
     }
@@ -108,7 +130,7 @@ impl Payload {
     pub fn len(&self) -> usize {
         match &self.0 {
             Inner::Copied(bytes) => bytes.len(),
-            Inner::Kept(kept) => kept.pieces.len(),
+            Inner::Kept(kept) => kept.len,
         }
     }
 
@@ -117,35 +139,56 @@ impl Payload {
         self.len() == 0
     }
 
-    /// All of it in one piece. A large payload arrives in several: they are put together once, when first asked for.
+    /// All of it in one piece, which keeps no more bytes alive than it has. Pieces, and a part of a receive buffer, are
+    /// put together once, when first asked for, and given up for it; a piece that is larger than a receive buffer is
+    /// shared as it is.
     pub fn bytes(&self) -> Bytes {
         match &self.0 {
             Inner::Copied(bytes) => bytes.clone(),
-            Inner::Kept(kept) => kept.whole.get_or_init(|| whole(&kept.pieces)).clone(),
+            Inner::Kept(kept) => kept.whole().clone(),
         }
     }
 
-    /// The bytes that it keeps alive.
+    /// The most bytes that it keeps alive, now and after it was put together.
     pub fn weight(&self) -> u64 {
         match &self.0 {
             Inner::Copied(bytes) => bytes.len() as u64,
-            Inner::Kept(kept) => {
-                let slices = kept.pieces.slices().count() as u64;
-                let pinned = (slices * RECEIVE_BUFFER).max(kept.pieces.len() as u64);
-                pinned + kept.whole.get().map_or(0, |whole| whole.len() as u64)
-            }
+            Inner::Kept(kept) => kept.weight,
         }
     }
 
-    /// The first bytes, for those who peek.
-    fn head(&self) -> Cow<'_, [u8]> {
+    /// The first bytes, for those who peek; `None` where there are fewer.
+    fn head(&self) -> Option<[u8; STAMPED]> {
         match &self.0 {
-            Inner::Copied(bytes) => Cow::Borrowed(bytes),
-            Inner::Kept(kept) => match kept.pieces.slices().next() {
-                Some(first) if first.len() >= 12 => Cow::Borrowed(first),
-                _ => kept.pieces.to_bytes(),
-            },
+            Inner::Copied(bytes) => bytes.first_chunk().copied(),
+            Inner::Kept(kept) => kept.head(),
         }
+    }
+}
+
+impl Kept {
+    fn whole(&self) -> &Bytes {
+        self.whole.get_or_init(|| {
+            // Nobody else takes the pieces: this runs once.
+            let pieces = self.pieces.lock().take().unwrap_or_default();
+            whole(pieces)
+        })
+    }
+
+    fn head(&self) -> Option<[u8; STAMPED]> {
+        if let Some(whole) = self.whole.get() {
+            return whole.first_chunk().copied();
+        }
+        let pieces = self.pieces.lock();
+        let Some(pieces) = &*pieces else {
+            // They are being put together at this moment.
+            drop(pieces);
+            return self.whole().first_chunk().copied();
+        };
+        let first = pieces.slices().next().and_then(<[u8]>::first_chunk);
+        first
+            .copied()
+            .or_else(|| pieces.to_bytes().first_chunk().copied())
     }
 }
 
@@ -164,11 +207,12 @@ impl AsRef<[u8]> for OneSlice {
     }
 }
 
-fn whole(pieces: &ZBytes) -> Bytes {
-    if pieces.slices().count() == 1 {
-        return Bytes::from_owner(OneSlice(pieces.clone()));
+fn whole(pieces: ZBytes) -> Bytes {
+    let is_shared = pieces.slices().count() == 1 && pieces.len() >= RECEIVE_BUFFER;
+    if is_shared {
+        return Bytes::from_owner(OneSlice(pieces));
     }
-    copy(pieces)
+    copy(&pieces)
 }
 
 fn copy(pieces: &ZBytes) -> Bytes {
@@ -182,6 +226,31 @@ fn copy(pieces: &ZBytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zenoh::bytes::ZBytesWriter;
+
+    /// A payload that arrived in pieces.
+    fn in_pieces(count: usize, len: usize) -> ZBytes {
+        let mut writer: ZBytesWriter = ZBytes::writer();
+        for number in 0..count {
+            writer.append(ZBytes::from(vec![number as u8; len]));
+        }
+        writer.finish()
+    }
+
+    fn sample(definition: Option<&str>, payload: Payload) -> Sample {
+        Sample {
+            channel: Arc::default(),
+            described: None,
+            has_header: definition
+                .is_some_and(|text| crate::ros::starts_with_header("a/msg/B", text)),
+            transport: None,
+            source: None,
+            received: 1.into(),
+            sequence: None,
+            publisher: None,
+            payload,
+        }
+    }
 
     #[test]
     fn a_small_payload_is_copied_out_of_its_buffer() {
@@ -195,10 +264,65 @@ mod tests {
         let payload = Payload::new(&received);
         let first = received.slices().next().expect("one slice").as_ptr();
         assert_eq!(payload.bytes().as_ptr(), first, "nothing was copied");
-        assert!(payload.weight() >= 1 << 20);
+        assert_eq!(payload.weight(), 1 << 20);
         assert_eq!(
             Payload::new(&ZBytes::from(vec![7; KEEP_FROM])).weight(),
             1 << 16
         );
+    }
+
+    #[test]
+    fn a_part_of_a_receive_buffer_does_not_pin_it_as_a_message() {
+        let received = ZBytes::from(vec![7; KEEP_FROM]);
+        let part = received.slices().next().expect("one slice").as_ptr();
+        let message = sample(None, Payload::new(&received)).to_message();
+        assert_ne!(message.payload.as_ptr(), part, "it has bytes of its own");
+        assert_eq!(message.payload.len(), KEEP_FROM);
+    }
+
+    #[test]
+    fn pieces_are_given_up_for_the_whole() {
+        let payload = Payload::new(&in_pieces(3, 50_000));
+        let before = payload.weight();
+        assert_eq!(before, 3 << 16, "each pins a receive buffer");
+        let whole = payload.bytes();
+        assert_eq!((whole.len(), whole[49_999], whole[50_000]), (150_000, 0, 1));
+        let Inner::Kept(kept) = &payload.0 else {
+            panic!("it is large");
+        };
+        assert!(kept.pieces.lock().is_none(), "only the whole is left");
+        assert!(payload.weight() >= whole.len() as u64 && payload.weight() <= before);
+        assert_eq!(
+            payload.bytes().as_ptr(),
+            whole.as_ptr(),
+            "put together once"
+        );
+    }
+
+    #[test]
+    fn a_stamp_is_read_of_types_that_start_with_a_header_alone() {
+        let at_rest = || Payload::from(Bytes::from(vec![0; 52]));
+        let twist = "geometry_msgs/Vector3 linear\ngeometry_msgs/Vector3 angular";
+        assert_eq!(sample(Some(twist), at_rest()).header_stamp(), None);
+        assert_eq!(sample(None, at_rest()).header_stamp(), None);
+        let stamped = "# where\nuint8 A=1\nstd_msgs/Header header\nfloat64 x";
+        assert_eq!(
+            sample(Some(stamped), at_rest()).header_stamp(),
+            Some(0.into())
+        );
+    }
+
+    #[test]
+    fn a_stamp_is_read_of_pieces_and_of_the_whole() {
+        let definition = Some("std_msgs/Header header");
+        let mut writer = ZBytes::writer();
+        writer.append(ZBytes::from(vec![0, 1, 0, 0, 7]));
+        writer.append(ZBytes::from(vec![0, 0, 0, 5, 0, 0, 0]));
+        writer.append(ZBytes::from(vec![0; 1 << 17]));
+        let payload = Payload::new(&writer.finish());
+        let sample = sample(definition, payload);
+        assert_eq!(sample.header_stamp(), Some(7_000_000_005.into()));
+        let _ = sample.payload.bytes();
+        assert_eq!(sample.header_stamp(), Some(7_000_000_005.into()));
     }
 }

@@ -42,6 +42,48 @@ struct Topics {
     keys: Mutex<HashMap<String, Subscriber>>,
     /// By the same keys: where publishers have to know that somebody listens.
     announced: Mutex<HashMap<String, LivelinessToken>>,
+    /// Messages on more raw keys than are followed.
+    refused: AtomicU64,
+}
+
+/// Raw keys that one subscription follows, and the bytes of their names; more than any robot has, and few enough that
+/// somebody who publishes on ever new keys does no harm.
+const MOST_KEYS: usize = 10_000;
+const MOST_KEY_BYTES: usize = 4 << 20;
+
+/// One channel for each key that an expression matches.
+#[derive(Default)]
+struct RawChannels {
+    by_key: HashMap<String, Arc<Channel>>,
+    bytes: usize,
+}
+
+impl RawChannels {
+    /// The channel of a message; `None` where there are too many.
+    fn of(&mut self, sample: &zenoh::sample::Sample) -> Option<Arc<Channel>> {
+        self.by_name(sample.key_expr().as_str(), || sample.encoding().to_string())
+    }
+
+    fn by_name(&mut self, key: &str, encoding: impl FnOnce() -> String) -> Option<Arc<Channel>> {
+        if let Some(channel) = self.by_key.get(key) {
+            return Some(Arc::clone(channel));
+        }
+        let encoding = encoding();
+        // The key is there twice: in the map and as the topic.
+        let bytes = self.bytes + 2 * key.len() + encoding.len();
+        if self.by_key.len() >= MOST_KEYS || bytes > MOST_KEY_BYTES {
+            return None;
+        }
+        self.bytes = bytes;
+        let channel = Arc::new(Channel {
+            topic: key.to_owned(),
+            message_encoding: encoding,
+            schema: None,
+            metadata: BTreeMap::new(),
+        });
+        self.by_key.insert(key.to_owned(), Arc::clone(&channel));
+        Some(channel)
+    }
 }
 
 /// Held for its life alone.
@@ -63,6 +105,7 @@ impl Subscription {
                 callback,
                 keys: Mutex::default(),
                 announced: Mutex::default(),
+                refused: AtomicU64::new(0),
             }),
         }
     }
@@ -81,42 +124,38 @@ impl Subscription {
         self.topics.keys.lock().keys().cloned().collect()
     }
 
+    /// How many messages were left out because they came on more raw keys than one subscription follows
+    /// (10,000 keys, or 4 MB of their names).
+    pub fn refused(&self) -> u64 {
+        self.topics.refused.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn raw(
         robot: &Arc<Inner>,
         key_expression: &str,
         callback: Callback,
     ) -> Result<Self, LiveError> {
-        // One channel for each key that the expression matches.
-        let channels: Mutex<HashMap<String, Arc<Channel>>> = Mutex::default();
-        let deliver = Arc::clone(&callback);
+        let subscription = Subscription::new(robot, Box::new(|_| false), callback);
+        let topics = Arc::downgrade(&subscription.topics);
+        let channels: Mutex<RawChannels> = Mutex::default();
         let subscriber = robot
             .session
             .declare_subscriber(key_expression.to_owned())
             .callback(move |sample| {
-                let key = sample.key_expr().as_str();
-                let channel = {
-                    let mut channels = channels.lock();
-                    if let Some(channel) = channels.get(key) {
-                        Arc::clone(channel)
-                    } else {
-                        let channel = Arc::new(Channel {
-                            topic: key.to_owned(),
-                            message_encoding: sample.encoding().to_string(),
-                            schema: None,
-                            metadata: BTreeMap::new(),
-                        });
-                        channels.insert(key.to_owned(), Arc::clone(&channel));
-                        channel
-                    }
+                let Some(topics) = topics.upgrade() else {
+                    return;
                 };
-                receive(&sample, channel, None, &deliver);
+                let found = channels.lock().of(&sample);
+                match found {
+                    Some(channel) => receive(&sample, Origin::raw(channel), &topics.callback),
+                    None => topics.refuse(),
+                }
             })
             .wait()
             .map_err(|cause| LiveError::Zenoh {
                 what: format!("cannot subscribe to '{key_expression}'"),
                 cause: said(&cause),
             })?;
-        let subscription = Subscription::new(robot, Box::new(|_| false), callback);
         let held = Subscriber::Plain { _held: subscriber };
         let mut keys = subscription.topics.keys.lock();
         keys.insert(key_expression.to_owned(), held);
@@ -149,6 +188,14 @@ impl Interest for Topics {
 }
 
 impl Topics {
+    fn refuse(&self) {
+        if self.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "messages come on more than {MOST_KEYS} raw keys; those on further keys are left out and counted"
+            );
+        }
+    }
+
     /// Publishers of 2026 that can hand over buffers of graphics cards publish nothing that we could read, unless a
     /// subscriber that cannot take such buffers says that it is there.
     fn announce(&self, robot: &Inner, key: &str, publisher: &Publisher) {
@@ -178,9 +225,7 @@ impl Topics {
     ) -> zenoh::Result<Subscriber> {
         let (described, callback) = (Arc::clone(&publisher.described), Arc::clone(&self.callback));
         let on_sample = move |sample: zenoh::sample::Sample| {
-            let (channel, is_pending) = described.current();
-            let described = is_pending.then(|| Arc::clone(&described));
-            receive(&sample, channel, described, &callback);
+            receive(&sample, Origin::of(&described), &callback);
         };
         let builder = robot
             .session
@@ -212,12 +257,34 @@ fn history(qos: QosProfile) -> HistoryConfig {
         .max_samples(qos.depth.max(1))
 }
 
-fn receive(
-    sample: &zenoh::sample::Sample,
+/// What is known of a message before it is looked at.
+struct Origin {
     channel: Arc<Channel>,
     described: Option<Arc<Described>>,
-    callback: &Callback,
-) {
+    has_header: bool,
+}
+
+impl Origin {
+    fn of(described: &Arc<Described>) -> Self {
+        let known = described.known();
+        Origin {
+            channel: known.channel,
+            described: known.is_pending.then(|| Arc::clone(described)),
+            has_header: known.has_header,
+        }
+    }
+
+    /// A raw key says nothing of its type.
+    fn raw(channel: Arc<Channel>) -> Self {
+        Origin {
+            channel,
+            described: None,
+            has_header: false,
+        }
+    }
+}
+
+fn receive(sample: &zenoh::sample::Sample, origin: Origin, callback: &Callback) {
     if sample.kind() == SampleKind::Delete {
         return;
     }
@@ -228,8 +295,9 @@ fn receive(
         .timestamp()
         .and_then(|time| Stamp::try_from(time.get_time().to_system_time()).ok());
     callback(Sample {
-        channel,
-        described,
+        channel: origin.channel,
+        described: origin.described,
+        has_header: origin.has_header,
         transport,
         source: attachment.map(|attachment| attachment.source_timestamp),
         received: now(),
@@ -237,4 +305,29 @@ fn receive(
         publisher: attachment.map(|attachment| attachment.gid),
         payload: Payload::new(sample.payload()),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_keys_are_followed_up_to_a_number_and_a_size() {
+        let mut channels = RawChannels::default();
+        let name = |number: usize| format!("demo/{number}");
+        for number in 0..MOST_KEYS {
+            assert!(channels.by_name(&name(number), String::new).is_some());
+        }
+        assert!(channels.by_name("one/more", String::new).is_none());
+        let known = channels.by_name(&name(7), || panic!("it is known"));
+        assert_eq!(known.expect("followed").topic, "demo/7");
+
+        let mut channels = RawChannels::default();
+        let long = |number: usize| format!("{number}/{}", "x".repeat(60_000));
+        let taken =
+            (0..100).filter(|&number| channels.by_name(&long(number), String::new).is_some());
+        let taken = taken.count();
+        assert!((10..50).contains(&taken), "{taken} long keys");
+        assert!(channels.bytes <= MOST_KEY_BYTES);
+    }
 }

@@ -57,6 +57,8 @@ impl TopicRate {
 
 /// How much the last message counts in what is usual.
 const WEIGHT: f64 = 0.1;
+/// Publishers of one topic whose counts are followed; more than any robot has.
+const MOST_PUBLISHERS: usize = 1_000;
 
 #[derive(Default)]
 struct Meter {
@@ -141,6 +143,9 @@ impl Meter {
             self.period = Some(usual + (elapsed - usual) * WEIGHT);
         }
         if let (Some(publisher), Some(sequence)) = (sample.publisher, sample.sequence) {
+            if self.sequences.len() >= MOST_PUBLISHERS && !self.sequences.contains_key(&publisher) {
+                return;
+            }
             let before = self.sequences.insert(publisher, sequence);
             let missing = before.map_or(0, |before| sequence.saturating_sub(before) - 1);
             // A publisher that starts to count anew has lost nothing.
@@ -186,6 +191,7 @@ mod tests {
         Sample {
             channel: Arc::default(),
             described: None,
+            has_header: false,
             transport: None,
             source: None,
             received: received.into(),

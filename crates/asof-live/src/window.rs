@@ -125,26 +125,50 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
     /// When the topic is no ROS topic and no key expression either.
     pub fn build(self) -> Result<LiveWindow<T>, LiveError> {
         let window = Window::weighed(self.bounds, T::weight);
+        let stamping = self.stamping;
+        let make = move |sample: Sample| {
+            let (transport, source, received) = (sample.transport, sample.source, sample.received);
+            let value = T::from_sample(sample)?;
+            let arrival = Arrival {
+                value: &value,
+                transport,
+                source,
+                received,
+            };
+            Ok((stamping.stamp(&arrival), value))
+        };
+        LiveWindow::filled(&self.robot, &self.topic, window, make)
+    }
+}
+
+impl<T: Send + Sync + 'static> LiveWindow<T> {
+    /// A window that is filled with what `make` makes of the samples of a topic: values, and their stamps if they have one.
+    pub(crate) fn filled(
+        robot: &Robot,
+        topic: &str,
+        window: Window<T>,
+        make: impl Fn(Sample) -> Result<(Option<Stamp>, T), String> + Send + Sync + 'static,
+    ) -> Result<Self, LiveError> {
         let counters = Arc::new(Counters::default());
         let filler = Filler {
             window: window.clone(),
-            stamping: self.stamping,
+            make,
             counters: Arc::clone(&counters),
-            topic: self.topic.clone(),
+            topic: topic.to_owned(),
         };
         let fill = move |sample| filler.fill(sample);
-        let subscription = if self.topic.starts_with('/') {
-            let name = self.topic.trim_end_matches('/').to_owned();
+        let subscription = if topic.starts_with('/') {
+            let name = topic.trim_end_matches('/').to_owned();
             let wants = move |publisher: &crate::Publisher| publisher.channel.topic == name;
-            self.robot.subscribe(wants, fill)
+            robot.subscribe(wants, fill)
         } else {
-            self.robot.subscribe_key(&self.topic, fill)?
+            robot.subscribe_key(topic, fill)?
         };
         Ok(LiveWindow {
             window,
             counters,
             subscription,
-            _robot: self.robot,
+            _robot: robot.clone(),
         })
     }
 }
@@ -195,18 +219,18 @@ impl<T> Drop for LiveWindow<T> {
     }
 }
 
-struct Filler<T, S> {
+struct Filler<T, M> {
     window: Window<T>,
-    stamping: S,
+    make: M,
     counters: Arc<Counters>,
     topic: String,
 }
 
-impl<T: FromSample, S: Stamping<T>> Filler<T, S> {
+impl<T, M: Fn(Sample) -> Result<(Option<Stamp>, T), String>> Filler<T, M> {
     fn fill(&self, sample: Sample) {
-        let (transport, source, received) = (sample.transport, sample.source, sample.received);
-        let value = match T::from_sample(sample) {
-            Ok(value) => value,
+        let received = sample.received;
+        let (stamp, value) = match (self.make)(sample) {
+            Ok(made) => made,
             Err(reason) => {
                 if self.counters.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
                     tracing::warn!("{}: a message cannot be used: {reason}", self.topic);
@@ -214,13 +238,7 @@ impl<T: FromSample, S: Stamping<T>> Filler<T, S> {
                 return;
             }
         };
-        let arrival = Arrival {
-            value: &value,
-            transport,
-            source,
-            received,
-        };
-        let stamp = self.stamping.stamp(&arrival).unwrap_or_else(|| {
+        let stamp = stamp.unwrap_or_else(|| {
             if self.counters.fallbacks.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!(
                     "{}: a message has no stamp; it is indexed by its receipt",

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asof_core::{Message, Query, Source, Stamp};
+use asof_core::{FollowEnd, Followed, Message, Query, Source, Stamp};
 use asof_formats::McapFile;
 use asof_live::ros::{Attachment, QosProfile};
-use asof_live::{RecordOptions, Recorder, Robot, Sample, Watch, connect};
+use asof_live::{
+    LiveSource, RecentOptions, RecordOptions, Recorder, Robot, Sample, Watch, connect,
+};
+use asof_tf::ros::StampedTransform;
 use zenoh::Wait;
+use zenoh::qos::CongestionControl;
 use zenoh_ext::{AdvancedPublisherBuilderExt, CacheConfig};
 
 /// Long: a machine may be slow, and a test that passes never waits for so long.
@@ -77,6 +81,8 @@ fn publish(robot: &Robot, topic: &str, sequence: i64, payload: Vec<u8>) {
         .session()
         .put(key(topic), payload)
         .attachment(attachment.to_bytes().to_vec())
+        // A burst must not be thinned out on a busy machine.
+        .congestion_control(CongestionControl::Block)
         .wait()
         .expect("published");
 }
@@ -382,4 +388,144 @@ fn a_type_that_is_defined_otherwise_on_the_robot_is_not_read_wrongly() {
     });
     let report = recorder.stop().expect("stopped");
     assert!(report.topics["/imu"].is_defined_otherwise, "{report:?}");
+}
+
+#[test]
+fn a_robot_is_a_source_that_keeps_its_promises_while_it_grows() {
+    let (robot, observer) = pair();
+    let source = observer
+        .recent(&RecentOptions::default().with_key("demo/**"))
+        .expect("a source");
+    let _token = token(&robot, 1, "/imu/data", &QosProfile::default().to_text());
+    let topics = |source: &LiveSource| source.summary().topics().len();
+    eventually("a topic", || topics(&source) == 1);
+    until_heard(&robot, "/imu/data");
+    let deadline = std::time::Instant::now() + SOON;
+    assert!(source.wait_for_topics(deadline));
+    let mut sent = 0;
+    let mut grow = || {
+        let before = source.stats().messages;
+        for _ in 0..20 {
+            sent += 1;
+            publish(&robot, "/imu/data", sent, imu(sent as u32));
+            robot
+                .session()
+                .put("demo/talker", vec![7; 40_000])
+                .congestion_control(CongestionControl::Block)
+                .wait()
+                .expect("published");
+        }
+        eventually("all of them", || source.stats().messages == before + 40);
+        let newest = source.read(&Query::all()).expect("read");
+        let all: Vec<Message> = newest
+            .flat_map(|batch| {
+                let batch = batch.expect("a batch");
+                batch
+                    .iter()
+                    .map(|message| message.to_message())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        all[before as usize..].to_vec()
+    };
+    assert_eq!(grow().len(), 40);
+    asof_core::testing::assert_growing(&source, "a robot", &mut grow);
+    let summary = source.summary();
+    assert_eq!(summary.profile, "ros2");
+    assert_eq!(summary.topics(), ["/imu/data", "demo/talker"]);
+    assert!(
+        summary
+            .recent
+            .as_ref()
+            .is_some_and(|recent| recent.is_connected)
+    );
+    let stats = source.stats();
+    assert!(stats.bytes > 40_000 * stats.messages / 2, "{stats:?}");
+
+    let mut follow = source.follow(&Query::all()).expect("followed");
+    drop(source);
+    let soon = std::time::Instant::now() + SOON;
+    let end = loop {
+        match follow.next(soon).expect("followed") {
+            Followed::Batch(_) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(end, Followed::End(FollowEnd::Closed)), "{end:?}");
+}
+
+#[test]
+fn transforms_of_a_robot_are_heard_in_one_line_also_those_that_were_sent_before() {
+    let (robot, observer) = pair();
+    let frames = robot.broadcaster("mover").expect("a broadcaster");
+    let at = |parent: &str, child: &str, stamp: i64| StampedTransform {
+        stamp: stamp.into(),
+        parent: parent.to_owned(),
+        child: child.to_owned(),
+        isometry: nalgebra::Isometry3::translation(1.0, 0.0, 0.0),
+    };
+    frames.send_static(&[at("base", "laser", 0)]).expect("sent");
+    frames
+        .send_static(&[at("base", "camera", 0)])
+        .expect("sent");
+    let transforms = observer.transforms();
+    let passed: Arc<AtomicBool> = Arc::default();
+    let noted = Arc::clone(&passed);
+    let filter = transforms.filter("map", 10, move |()| noted.store(true, Ordering::Relaxed));
+    filter.push("laser", 1_500_000_000.into(), ());
+    eventually("what was sent before", || {
+        transforms.find("laser").is_some() && transforms.find("camera").is_some()
+    });
+    eventually("a subscription", || transforms.keys().len() == 2);
+    let mut stamp = 1_000_000_000;
+    eventually("a transform", || {
+        frames.send(&[at("map", "base", stamp)]).expect("sent");
+        stamp += 100_000_000;
+        passed.load(Ordering::Relaxed)
+    });
+    let pose = transforms.lookup("map", "laser", 1_500_000_000.into());
+    assert!((pose.expect("a pose").translation.x - 2.0).abs() < 1e-9);
+    assert_eq!(filter.stats().passed, 1);
+    let stats = transforms.transform_stats();
+    assert_eq!((stats.refused, stats.restarts), (0, 0));
+}
+
+#[derive(serde::Deserialize)]
+struct Turning {
+    angular_velocity: [f64; 3],
+}
+
+#[derive(serde::Deserialize)]
+struct Misfit {
+    #[allow(dead_code, reason = "it never fits")]
+    orientation: String,
+}
+
+#[test]
+fn a_window_of_structs_is_held_against_the_type_and_filled_with_what_comes() {
+    let (robot, observer) = pair();
+    let _token = token(&robot, 1, "/imu/data", &QosProfile::default().to_text());
+    let window = observer.window::<Turning>("/imu/data").expect("it fits");
+    until_heard(&robot, "/imu/data");
+    let mut cdr = vec![0, 1, 0, 0];
+    cdr.extend(7u32.to_le_bytes());
+    cdr.extend(5u32.to_le_bytes());
+    // An empty frame, then the quaternion, its covariance, and the velocities.
+    cdr.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    cdr.resize(4 + 16 + (4 + 9) * 8, 0);
+    for number in [1.0f64, 2.0, 3.0] {
+        cdr.extend(number.to_le_bytes());
+    }
+    cdr.resize(4 + 16 + (4 + 9 + 3 + 9 + 3 + 9) * 8, 0);
+    publish(&robot, "/imu/data", 1, cdr);
+    publish(&robot, "/imu/data", 2, vec![0, 1, 0, 0, 9]);
+    eventually("both", || window.len() == 1 && window.undecodable() == 1);
+    let newest = window.newest().expect("one");
+    assert_eq!(newest.stamp, 7_000_000_005.into());
+    assert_eq!(newest.angular_velocity.map(|v| v as i64), [1, 2, 3]);
+    let error = observer
+        .window::<Misfit>("/imu/data")
+        .err()
+        .expect("a text");
+    assert!(error.to_string().contains("orientation"), "{error}");
 }

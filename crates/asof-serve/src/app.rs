@@ -1,36 +1,42 @@
 //! What all clients share.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, Options};
-use asof_core::{Source, Stamp, Summary, Topics};
+use asof_core::{Channel, Source, Stamp, Summary, Topics};
+use asof_decode::Archetype;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
-use crate::options::Limits;
-use crate::retained::Retained;
+use crate::options::{Limits, ServeOptions};
 use crate::series::Looks;
 use crate::tracks::Tracks;
+use crate::waiting::Waiting;
 
-/// One recording, one cache, and everything that was worked out from it.
+/// One source, one cache, and everything that was worked out from it.
 pub(crate) struct App {
     pub name: String,
     pub cache: BlockCache,
-    /// What the cache is over, where that is a running robot.
-    pub retained: Option<Retained>,
+    /// Whether it grew when the server was started: a running robot, or a file that is being written.
+    pub is_live: bool,
     /// Times are counted from here.
     pub start: Stamp,
     pub frames: Frames,
     pub looks: Looks,
     pub tracks: Tracks,
     pub limits: Limits,
+    /// Folders whose files viewers may fetch.
+    pub assets: Vec<PathBuf>,
     pub guard: Guard,
     pub refusals: Refusals,
+    /// What waits to be sent.
+    pub waiting: Arc<Waiting>,
     /// How many more WebSockets there can be.
     pub clients: Arc<Semaphore>,
     /// How many requests may read at once.
@@ -56,52 +62,40 @@ pub(crate) struct Together {
     pub since: Instant,
 }
 
-/// What is served.
-pub(crate) enum What {
-    Recorded(Arc<dyn Source>),
-    /// A running robot, and the time from which times are counted.
-    Live(Retained, Stamp),
-}
-
 /// What one client's player and its pictures take, with everything that is on its way.
 const OTHERS_AT_LEAST: u64 = 64 << 20;
 
 impl App {
-    pub fn new(what: What, name: &str, guard: Guard, limits: Limits, cache_bytes: u64) -> Self {
-        let (cache, retained, start) = match what {
-            What::Recorded(source) => {
-                // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
-                let others = (cache_bytes / 4).max(OTHERS_AT_LEAST);
-                let blocks = cache_bytes.saturating_sub(others).max(cache_bytes / 4);
-                let cache = BlockCache::over(source, Options::with_budget(blocks));
-                let range = cache.summary().range;
-                let start = if range.is_empty() {
-                    Stamp::EPOCH
-                } else {
-                    range.start
-                };
-                (cache, None, start)
-            }
-            What::Live(retained, start) => {
-                // It is in memory already: nothing of it is ever old enough to be kept a second time.
-                let options = Options {
-                    growing: Some(Duration::MAX),
-                    ..Options::with_budget(1 << 20)
-                };
-                let cache = BlockCache::new(retained.clone(), options);
-                (cache, Some(retained), start)
-            }
+    pub fn new(source: Arc<dyn Source>, name: &str, guard: Guard, options: &ServeOptions) -> Self {
+        let limits = options.limits.clone();
+        // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
+        let others = (options.cache_bytes / 4).max(OTHERS_AT_LEAST);
+        let blocks = options.cache_bytes.saturating_sub(others);
+        let blocks = blocks.max(options.cache_bytes / 4);
+        let kept = Options {
+            disk: options.disk.clone(),
+            ..Options::with_budget(blocks)
         };
-        let is_live = retained.is_some();
+        let cache = BlockCache::over(source, kept);
+        let is_live = cache.growth().is_growing();
+        let range = cache.summary().range;
+        let first = (!range.is_empty()).then_some(range.start);
+        let start = match options.start.or(first) {
+            Some(start) => start,
+            None if is_live => Stamp::now(),
+            None => Stamp::EPOCH,
+        };
         App {
             name: name.to_owned(),
             start,
-            frames: Frames::new(&cache, retained.as_ref()),
+            frames: Frames::new(&cache),
             looks: Looks::new(&cache, limits.series_bytes / 2, is_live),
             tracks: Tracks::new(&cache, start, limits.series_bytes / 2, is_live),
-            retained,
+            is_live,
+            assets: options.assets.clone(),
             guard,
             refusals: Refusals::default(),
+            waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
             clients: Arc::new(Semaphore::new(limits.clients)),
             readers: Semaphore::new(8),
             together: watch::Sender::new(Together {
@@ -145,55 +139,48 @@ impl App {
             "size": summary.size,
             "start": self.start.nanos().to_string(),
             "start_text": self.start.to_string(),
-            "duration": if self.retained.is_none() { summary.range.duration_nanos() } else { self.relative(summary.range.end).max(0) },
+            "duration": if self.is_live { self.relative(summary.range.end).max(0) } else { summary.range.duration_nanos() },
             "is_empty": summary.range.is_empty(),
             "messages": summary.messages,
             "chunks": summary.chunks,
             "compression": summary.compression,
-            "topics": self.topics(&summary),
+            "topics": topics(&summary),
             "frame_topics": self.frames.topics(),
             "attachments": summary.attachments.iter().map(attachment).collect::<Vec<_>>(),
             "metadata": summary.metadata.iter().map(|entry| &entry.name).collect::<Vec<_>>(),
             "problems": problems(&summary),
-            "live": self.retained.is_some(),
-            "window": self.window(),
+            "live": self.is_live,
+            "window": self.window(&summary),
             "version": env!("CARGO_PKG_VERSION"),
         })
     }
 
-    /// The topics, with what they hold.
-    pub fn topics(&self, summary: &Summary) -> Value {
-        let mut topics = topics(summary);
-        let left = self.retained.as_ref().map(Retained::left_by_topic);
-        for topic in topics.as_array_mut().into_iter().flatten() {
-            let left = left.as_ref().zip(topic["topic"].as_str());
-            if let Some(count) = left.map(|(left, name)| left.get(name).copied().unwrap_or(0)) {
-                topic["left"] = count.into();
-            }
-        }
-        topics
-    }
-
-    /// What is held of a running robot; nothing for a recording.
-    pub fn window(&self) -> Value {
-        let Some(retained) = &self.retained else {
+    /// What is held of a source that grows; nothing for a recording that is complete.
+    pub fn window(&self, summary: &Summary) -> Value {
+        if !self.is_live {
             return Value::Null;
-        };
-        let (range, counts) = (retained.summary().range, retained.counts());
-        let retention = retained.retention();
-        let ends = (!range.is_empty()).then_some(range);
-        json!({
+        }
+        let ends = (!summary.range.is_empty()).then_some(summary.range);
+        let mut window = json!({
             "from": ends.map_or(0, |range| self.relative(range.start)),
             "to": ends.map_or(0, |range| self.relative(range.end)),
-            "age": u64::try_from(retention.age.as_nanos()).unwrap_or(u64::MAX),
-            "budget": retention.bytes,
-            "bytes": counts.bytes,
-            "messages": counts.messages,
-            "left": counts.left,
-            "crowded_out": counts.crowded_out,
-            "refused": counts.refused,
-            "connected": retained.is_connected(),
-        })
+            "messages": summary.messages,
+            "bytes": summary.size,
+            // A file that is being written keeps everything.
+            "age": null, "budget": null, "left": 0, "crowded_out": 0, "refused": 0,
+            "connected": self.cache.growth().is_growing(),
+        });
+        if let Some(recent) = &summary.recent {
+            let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            window["age"] = recent.age.map(nanos).into();
+            window["budget"] = recent.budget.into();
+            window["bytes"] = recent.bytes.into();
+            window["left"] = recent.evicted.into();
+            window["crowded_out"] = recent.crowded_out.into();
+            window["refused"] = recent.refused.into();
+            window["connected"] = recent.is_connected.into();
+        }
+        window
     }
 
     /// How the server is doing.
@@ -205,7 +192,9 @@ impl App {
             "sessions": self.sessions.load(Ordering::Relaxed),
             "dropped": self.dropped.load(Ordering::Relaxed),
             "refused": self.refusals.counts(),
-            "window": self.window(),
+            "waiting": self.waiting.status(),
+            "window": self.window(&self.cache.summary()),
+            "frames": { "restarts": self.frames.restarts() },
             "together": { "by": together.by, "playing": together.is_playing, "t": self.relative(together.position) },
             "cache": {
                 "budget": cache.budget, "held": cache.accounted, "peak": cache.peak, "blocks": cache.blocks,
@@ -232,9 +221,10 @@ pub(crate) fn problems(summary: &Summary) -> Value {
     summary.problems.iter().take(1000).map(problem).collect()
 }
 
-fn topics(summary: &Summary) -> Value {
+/// The topics, with what they hold.
+pub(crate) fn topics(summary: &Summary) -> Value {
     // A topic may have several channels; the first names its type.
-    let mut topics: BTreeMap<&str, (&asof_core::Channel, Option<u64>)> = BTreeMap::new();
+    let mut topics: BTreeMap<&str, (&Channel, Option<u64>)> = BTreeMap::new();
     for entry in &summary.channels {
         let known = topics
             .entry(&entry.channel.topic)
@@ -242,53 +232,91 @@ fn topics(summary: &Summary) -> Value {
         known.1 = known.1.zip(entry.messages).map(|(a, b)| a + b);
     }
     let seconds = summary.range.duration_nanos() as f64 * 1e-9;
-    let topic = |(topic, (channel, messages)): (&str, (&asof_core::Channel, Option<u64>))| {
+    let topic = |(topic, (channel, messages)): (&str, (&Channel, Option<u64>))| {
         let hz = messages
             .filter(|&messages| messages > 1 && seconds > 0.0)
             .map(|messages| messages as f64 / seconds);
-        json!({
+        let mut told = json!({
             "topic": topic,
             "type": channel.type_name(),
             "encoding": channel.message_encoding,
             "schema_encoding": channel.schema.as_ref().map_or("", |schema| &schema.encoding),
             "messages": messages,
             "hz": hz,
-            "role": role_of(channel.type_name()),
-        })
+            "role": role_of(channel),
+        });
+        if let Some(recent) = &summary.recent {
+            let left = recent.evicted_by_topic.get(topic);
+            told["left"] = left.copied().unwrap_or(0).into();
+        }
+        told
     };
     topics.into_iter().map(topic).collect()
 }
 
-/// What a page does with messages of a type, beside showing their fields.
-fn role_of(type_name: &str) -> Option<&'static str> {
-    let plain = type_name.replace("/msg/", "/");
-    Some(match plain.as_str() {
-        "sensor_msgs/CompressedImage"
-        | "sensor_msgs/Image"
-        | "foxglove.CompressedImage"
-        | "foxglove.RawImage" => "image",
-        "sensor_msgs/LaserScan"
-        | "sensor_msgs/PointCloud2"
-        | "foxglove.LaserScan"
-        | "foxglove.PointCloud" => "points",
-        "nav_msgs/OccupancyGrid" | "foxglove.Grid" => "grid",
-        "nav_msgs/Odometry"
-        | "geometry_msgs/PoseStamped"
-        | "geometry_msgs/PoseWithCovarianceStamped"
-        | "foxglove.PoseInFrame"
-        | "foxglove.Odometry" => "pose",
-        "nav_msgs/Path" | "geometry_msgs/PoseArray" | "foxglove.PosesInFrame" => "path",
-        "visualization_msgs/Marker" | "visualization_msgs/MarkerArray" | "foxglove.SceneUpdate" => {
-            "marker"
-        }
-        "rcl_interfaces/Log" | "rosgraph_msgs/Log" | "foxglove.Log" => "log",
-        "sensor_msgs/NavSatFix" | "foxglove.LocationFix" => "gps",
-        "tf2_msgs/TFMessage"
-        | "tf/tfMessage"
-        | "foxglove.FrameTransform"
-        | "foxglove.FrameTransforms" => "frames",
-        "geometry_msgs/Twist" | "geometry_msgs/TwistStamped" => "velocity",
-        "std_msgs/Bool" => "state",
+/// What a page does with the messages of a channel, beside showing their fields.
+fn role_of(channel: &Channel) -> Option<&'static str> {
+    if asof_tf::has_transforms(channel) {
+        return Some("frames");
+    }
+    let archetype = Archetype::of(channel.type_name())?;
+    let name = channel.type_name().trim_end_matches('_');
+    let has_frame = name.ends_with("Stamped") || name.ends_with("InFrame");
+    Some(match archetype.name {
+        "Image" | "CompressedImage" => "image",
+        "LaserScan" | "PointCloud" => "points",
+        "OccupancyGrid" => "grid",
+        "Odometry" => "pose",
+        // A pose without a frame has no place in a scene.
+        "Pose" if has_frame => "pose",
+        "Poses" => "path",
+        "Marker" | "Scene" => "marker",
+        "Log" => "log",
+        // A map follows one receiver.
+        "NavSatFix" if archetype.list().is_none() => "gps",
+        "Twist" => "velocity",
+        // Of the scalars, those that are either true or not have states instead of a curve.
+        "Scalar" if name.ends_with("Bool") => "state",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_comes_from_what_a_type_means_in_every_flavour() {
+        let role = |name: &str| {
+            let schema = asof_core::Schema {
+                name: name.to_owned(),
+                ..asof_core::Schema::default()
+            };
+            role_of(&Channel {
+                schema: Some(Arc::new(schema)),
+                ..Channel::default()
+            })
+        };
+        for (name, wanted) in [
+            ("sensor_msgs/msg/Image", Some("image")),
+            ("sensor_msgs/Image", Some("image")),
+            ("foxglove.RawImage", Some("image")),
+            ("foxglove_msgs/msg/RawImage", Some("image")),
+            ("foxglove.PointCloud", Some("points")),
+            ("nav_msgs/msg/Odometry", Some("pose")),
+            ("geometry_msgs/msg/PoseStamped", Some("pose")),
+            ("foxglove.PoseInFrame", Some("pose")),
+            ("geometry_msgs/msg/Pose", None),
+            ("tf2_msgs/msg/TFMessage", Some("frames")),
+            ("foxglove.FrameTransforms", Some("frames")),
+            ("geometry_msgs/msg/TransformStamped", None),
+            ("sensor_msgs/msg/NavSatFix", Some("gps")),
+            ("foxglove.LocationFixes", None),
+            ("std_msgs/msg/Bool", Some("state")),
+            ("std_msgs/msg/Float64", None),
+            ("robot/msg/Anything", None),
+        ] {
+            assert_eq!(role(name), wanted, "{name}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use axum::extract::ws::WebSocket;
 
 use crate::app::App;
 use crate::outbox::Outbox;
+use crate::waiting::Connection;
 use crate::wire::{Incoming, Wire};
 
 /// A protocol's side of a conversation. Whatever it has to say goes into its outbox.
@@ -35,12 +36,13 @@ const STALLED_PAUSE: Duration = Duration::from_millis(25);
 /// Serves one client until it goes.
 pub(crate) async fn serve<C: Client>(
     app: Arc<App>,
-    socket: WebSocket,
+    (socket, connection): (WebSocket, Arc<Connection>),
     start: impl FnOnce(&Arc<App>, &Arc<Outbox>) -> std::io::Result<C>,
 ) {
     let mut over = app.over.subscribe();
     let mut together = app.together.subscribe();
-    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes));
+    let outbox = Arc::new(Outbox::new(app.limits.outbox_bytes, &connection));
+    app.waiting.register(&outbox);
     let mut client = match start(&app, &outbox) {
         Ok(client) => client,
         Err(error) => {
@@ -62,7 +64,8 @@ pub(crate) async fn serve<C: Client>(
         tokio::select! {
             biased;
             _ = over.changed() => break,
-            incoming = wire.next() => {
+            // One that asks and takes no answers is not listened to: what it is owed cannot give way.
+            incoming = wire.next(), if !outbox.is_congested() => {
                 match incoming {
                     Incoming::Text(text) => client.obey(&text),
                     Incoming::Binary(bytes) => client.obey_bytes(&bytes),

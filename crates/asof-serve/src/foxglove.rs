@@ -4,16 +4,25 @@
 //! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
 //! cannot be given a connection; the few messages that are needed are written here.
 //!
-//! A running robot has no controls either: its channels are advertised as they come, and so are its messages.
+//! A recording is played over and over to a client that does not control it, whether it could or not: Lichtblick offers
+//! the newer protocol and knows no controls. The first request for control ends that.
+//!
+//! A source that grows, such as a running robot, has no controls either: its channels are advertised as they come, and so
+//! are its messages.
+
+mod assets;
+mod channels;
+mod graph;
+mod parameters;
+mod playback;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asof_core::{Batch, Channel, Source, Stamp, Topics};
+use asof_core::{Batch, Channel, FollowEnd, Source, Stamp, Summary, Topics};
 use asof_player::{Event, PlayState, Player, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
-use base64::Engine as _;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,12 +30,15 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::client::{self, Client};
 use crate::guard::Refusal;
-use crate::head::Head;
 use crate::outbox::{Key, Outbox};
-use crate::retained::Retained;
+use crate::waiting::Connection;
+use assets::FetchAsset;
+use channels::{Offers, is_bare};
+use playback::{PlaybackRequest, PlaybackState};
 
-/// The subprotocols, from the newest.
-pub(crate) const PROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
+/// The subprotocol of the SDK, and the older one.
+pub(crate) const SDK: &str = "foxglove.sdk.v1";
+pub(crate) const OLDER: &str = "foxglove.websocket.v1";
 
 /// What a client can ask for in text. Everything else that the protocol knows is not offered.
 #[derive(Debug, Deserialize)]
@@ -39,6 +51,15 @@ enum Command {
     Unsubscribe {
         subscription_ids: Vec<u32>,
     },
+    FetchAsset(FetchAsset),
+    #[serde(rename_all = "camelCase")]
+    GetParameters {
+        #[serde(default)]
+        parameter_names: Vec<String>,
+        id: Option<String>,
+    },
+    SubscribeConnectionGraph,
+    UnsubscribeConnectionGraph,
     #[serde(other)]
     Unknown,
 }
@@ -50,71 +71,83 @@ struct Subscribe {
     channel_id: u64,
 }
 
-/// What a client asks of the player, in bytes.
-#[derive(Debug, PartialEq)]
-struct PlaybackRequest {
-    is_playing: bool,
-    speed: f32,
-    seek: Option<u64>,
-    id: String,
+/// The name of what a client asks for.
+#[derive(Debug, Deserialize)]
+struct Op {
+    op: String,
 }
 
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 struct Session {
     app: Arc<App>,
     outbox: Arc<Outbox>,
-    feed: Feed,
-    /// The channels, by number. Of a running robot's, those that have gone keep their numbers.
-    channels: Vec<Arc<Channel>>,
-    /// Which of a robot's channels have been looked at, and when to look at those again that had no schema yet.
-    seen_channels: Option<u64>,
+    player: Player,
+    offers: Offers,
+    /// Which channels have been looked at, when to look for others, and when to look at those again that had no schema yet.
+    seen_channels: Vec<Arc<Channel>>,
+    looked: Instant,
     look_again: Option<Instant>,
-    gone: Vec<usize>,
     has_advertised: bool,
-    /// Numbers by address, of those that were met.
-    numbers: HashMap<usize, (Arc<Channel>, Option<u32>)>,
     /// Subscriptions and their channels.
     subscriptions: HashMap<u32, u32>,
     has_new_topics: bool,
-    /// Whether the client knows playback control.
+    wants_graph: bool,
+    /// Whether the client can control the player, and whether it has.
     has_controls: bool,
+    is_controlled: bool,
     told_state: Option<(PlayState, u32)>,
-    told_time: Option<Stamp>,
+    /// What the client's clock shows. It goes back after a jump alone: viewers take that for one.
+    clock: Option<Stamp>,
+    has_jumped: bool,
 }
 
-/// Where messages come from.
-enum Feed {
-    Recorded(Player),
-    Live(Head),
+/// Why a state is told.
+enum Told<'a> {
+    /// If it has changed.
+    Changed,
+    /// It starts over.
+    Looped,
+    /// It was asked for.
+    Answer(&'a PlaybackRequest),
 }
 
 /// So long a robot's node may take to describe a type, before it is advertised without.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How often one looks for new channels.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// So many topics are named in one status.
+const MOST_NAMED: usize = 10;
 
 const MESSAGE_DATA: u8 = 1;
 const TIME: u8 = 2;
-const PLAYBACK_STATE: u8 = 5;
-const PLAYBACK_CONTROL: u8 = 3;
 
 /// Serves one client until it goes.
-pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
-    let is_new = socket.protocol().is_none_or(|name| name != PROTOCOLS[1]);
-    let has_controls = is_new && app.retained.is_none();
+pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>), protocol: &str) {
+    let has_controls = protocol == SDK && !app.is_live;
     let start = |app: &_, outbox: &_| Session::new(app, outbox, has_controls);
     client::serve(app, socket, start).await;
 }
 
+/// What sets a client's clock.
+pub(crate) fn time_frame(nanos: u64) -> Frame {
+    let mut bytes = vec![TIME];
+    bytes.extend(nanos.to_le_bytes());
+    Frame::Binary(bytes.into())
+}
+
 impl Client for Session {
     fn greet(&mut self) {
-        let range = self.app.cache.summary().range;
+        let summary = self.app.cache.summary();
+        let range = summary.range;
         let mut info = json!({
             "op": "serverInfo",
             "name": format!("asof: {}", self.app.name),
-            "capabilities": if self.has_controls { &["time", "playbackControl"][..] } else { &["time"] },
+            "capabilities": self.capabilities(&summary),
             "supportedEncodings": [],
             "metadata": {},
             "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
         });
-        if !range.is_empty() && self.app.retained.is_none() {
+        if !range.is_empty() && !self.app.is_live {
             info["dataStartTime"] = seconds(range.start);
             info["dataEndTime"] = seconds(range.end);
         }
@@ -134,86 +167,70 @@ impl Client for Session {
                     self.has_new_topics |= self.subscriptions.remove(&id).is_some();
                 }
             }
-            Ok(Command::Unknown) => self.complain("this server does not do that"),
+            Ok(Command::FetchAsset(wanted)) => {
+                tokio::task::block_in_place(|| self.fetch(&wanted));
+            }
+            Ok(Command::GetParameters {
+                parameter_names,
+                id,
+            }) => tokio::task::block_in_place(|| self.tell_parameters(&parameter_names, id)),
+            Ok(Command::SubscribeConnectionGraph) => {
+                self.wants_graph = true;
+                self.say(&graph::update(&self.app.cache.summary()));
+            }
+            Ok(Command::UnsubscribeConnectionGraph) => self.wants_graph = false,
+            Ok(Command::Unknown) => self.decline(text),
             Err(error) => {
                 self.app.refusals.note(Refusal::Malformed, text);
-                self.complain(&format!("this is no message of the protocol: {error}"));
+                self.complain(&format!("this is not a message of the protocol: {error}"));
             }
         }
     }
 
     fn obey_bytes(&mut self, bytes: &[u8]) {
+        if !self.has_controls && playback::is_control(bytes) {
+            return self.complain(if self.app.is_live {
+                "this still grows, as a running robot does: it cannot be played, paused or sought"
+            } else {
+                "foxglove.websocket.v1 has no playback control; connect with foxglove.sdk.v1 to play, pause and seek"
+            });
+        }
         let Some(request) = PlaybackRequest::parse(bytes) else {
             self.app
                 .refusals
                 .note(Refusal::Malformed, "a binary message");
-            return self.complain("this is no request that the server knows");
+            let opcode = bytes.first().map_or("nothing".to_owned(), u8::to_string);
+            return self.complain(&format!(
+                "this server does not know binary messages with opcode {opcode} and {} bytes",
+                bytes.len()
+            ));
         };
-        let Feed::Recorded(player) = &mut self.feed else {
-            return self.complain("this is a running robot: it cannot be played");
-        };
-        player.set_speed(Speed::Times(f64::from(request.speed)));
-        if let Some(seek) = request.seek {
-            let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
-            player.seek(at);
-        }
-        if request.is_playing {
-            player.play();
-        } else {
-            player.pause();
-        }
-        self.tell_state(Some(&request));
+        self.control(&request);
     }
 
     fn tick(&mut self) {
-        if self.app.retained.is_some() {
+        let now = Instant::now();
+        if self.app.is_live && now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
             self.advertise();
         }
-        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
-        match &mut self.feed {
-            Feed::Live(head) => {
-                let known = topics.map(|topics| head.set_topics(topics));
-                let tail = head.take();
-                for (topic, count) in &tail.missed {
-                    self.outbox.missed(topic, *count);
-                }
-                if let Some(known) = known {
-                    self.send(&known);
-                }
-                self.send(&tail.batch);
-            }
-            Feed::Recorded(player) => {
-                if let Some(topics) = topics {
-                    player.set_topics(Topics::Named(topics));
-                }
-                for event in player.tick(Instant::now()) {
-                    match event {
-                        Event::Messages(batch) | Event::Backfill(_, batch) => self.send(&batch),
-                        Event::Failed(error) => self.complain(&error.to_string()),
-                        _ => {}
-                    }
-                }
-            }
+        if std::mem::take(&mut self.has_new_topics) {
+            self.player.set_topics(Topics::Named(self.topics()));
         }
-        let position = self.position();
-        if self.told_time != Some(position) {
-            self.told_time = Some(position);
-            let mut bytes = vec![TIME];
-            bytes.extend(position.to_unsigned_nanos().unwrap_or(0).to_le_bytes());
-            self.outbox
-                .push(Key::Frames, None, Frame::Binary(bytes.into()));
+        for event in self.player.tick(now) {
+            self.take(event);
         }
-        self.tell_state(None);
+        let now = self.set_clock(self.position());
+        self.outbox.tell_time(now);
+        self.tell_state(&Told::Changed);
     }
 
     fn pause(&self) -> Duration {
         if self.has_new_topics {
             return Duration::ZERO;
         }
-        let Feed::Recorded(player) = &self.feed else {
-            return Duration::from_millis(5);
-        };
-        match player.state() {
+        match self.player.state() {
+            PlayState::Following => Duration::from_millis(5),
             PlayState::Playing | PlayState::Buffering => Duration::from_millis(10),
             PlayState::Paused | PlayState::Ended => Duration::from_millis(25),
         }
@@ -223,190 +240,306 @@ impl Client for Session {
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
-        let feed = if let Some(retained) = &app.retained {
-            Feed::Live(Head::new(retained, app.start))
+        let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+        if app.is_live {
+            player.follow();
         } else {
-            let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
-            if !has_controls {
-                // A client of the older protocol has no controls: it sees the recording played over and over.
-                player.set_loop(true);
-                player.play();
-            }
-            Feed::Recorded(player)
-        };
+            player.set_loop(true);
+            player.play();
+        }
         Ok(Session {
             app: Arc::clone(app),
             outbox: Arc::clone(outbox),
-            feed,
-            channels: Vec::new(),
-            seen_channels: None,
+            player,
+            offers: Offers::default(),
+            seen_channels: Vec::new(),
+            looked: Instant::now(),
             look_again: None,
-            gone: Vec::new(),
             has_advertised: false,
-            numbers: HashMap::new(),
             subscriptions: HashMap::new(),
             has_new_topics: false,
+            wants_graph: false,
             has_controls,
+            is_controlled: false,
             told_state: None,
-            told_time: None,
+            clock: None,
+            has_jumped: false,
         })
     }
 
     /// Tells of channels that are new, and of those that have gone.
     fn advertise(&mut self) {
         let now = Instant::now();
-        let version = self.app.retained.as_ref().map(Retained::channels_version);
-        if version != self.seen_channels {
+        let summary = self.app.cache.summary();
+        let current = summary.channels.iter().map(|entry| &entry.channel);
+        let is_known = current.clone().count() == self.seen_channels.len()
+            && current
+                .clone()
+                .zip(&self.seen_channels)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_known {
             self.look_again = Some(now + PATIENCE);
         } else if self.look_again.is_some_and(|again| now >= again) {
             self.look_again = None;
         } else if self.has_advertised {
             return;
         }
-        self.seen_channels = version;
-        let summary = self.app.cache.summary();
-        let current: Vec<&Arc<Channel>> = summary
-            .channels
-            .iter()
-            .map(|entry| &entry.channel)
-            .collect();
-        let is_there = |one: &Arc<Channel>| current.iter().any(|other| Arc::ptr_eq(one, other));
-        let gone: Vec<usize> = (0..self.channels.len())
-            .filter(|&id| !is_there(&self.channels[id]) && !self.gone.contains(&id))
-            .collect();
-        if !gone.is_empty() {
-            self.say(&json!({ "op": "unadvertise", "channelIds": gone }));
-            self.subscriptions
-                .retain(|_, channel| !gone.contains(&(*channel as usize)));
-            self.has_new_topics = true;
-            self.gone.extend(gone);
-        }
-        // A robot's types may still be on their way.
-        let waits = self.app.retained.is_some() && self.look_again.is_some();
-        let first = self.channels.len();
-        for channel in current {
-            let is_known = self.channels.iter().any(|one| Arc::ptr_eq(one, channel));
-            if !(is_known || waits && is_bare(channel)) {
-                self.channels.push(Arc::clone(channel));
+        if !is_known {
+            self.seen_channels = current.clone().cloned().collect();
+            if self.wants_graph {
+                self.say(&graph::update(&summary));
             }
         }
-        if self.channels.len() > first || !self.has_advertised {
+        // A robot's types may still be on their way.
+        let waits = self.app.is_live && self.look_again.is_some();
+        let changes = self
+            .offers
+            .update(current, |channel| waits && is_bare(channel));
+        if !changes.gone.is_empty() {
+            self.say(&json!({ "op": "unadvertise", "channelIds": changes.gone }));
+            self.subscriptions
+                .retain(|_, channel| !changes.gone.contains(channel));
+            self.has_new_topics = true;
+        }
+        if !changes.new.is_empty() || !self.has_advertised {
             self.has_advertised = true;
-            self.numbers.clear();
-            let new = self.channels.iter().enumerate().skip(first);
-            let channels: Vec<Value> = new.map(advertised).collect();
-            self.say(&json!({ "op": "advertise", "channels": channels }));
+            self.say(&json!({ "op": "advertise", "channels": changes.new }));
+        }
+        if !changes.undescribed.is_empty() {
+            self.tell_undescribed(&changes.undescribed);
         }
     }
 
+    /// One word about all of them: viewers show each as an alert.
+    fn tell_undescribed(&self, topics: &[String]) {
+        let mut named = topics[..topics.len().min(MOST_NAMED)].join(", ");
+        if topics.len() > MOST_NAMED {
+            named.push_str(", …");
+        }
+        let text = format!(
+            "{} topics are not offered, because the recording has no schema for them: {named}",
+            topics.len()
+        );
+        self.say(&json!({ "op": "status", "level": 0, "message": text }));
+    }
+
     fn subscribe(&mut self, wanted: &Subscribe) {
-        let channel = usize::try_from(wanted.channel_id).unwrap_or(usize::MAX);
-        if channel >= self.channels.len() || self.gone.contains(&channel) {
+        if self.offers.topic(wanted.channel_id).is_none() {
             return self.complain(&format!("there is no channel {}", wanted.channel_id));
         }
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.complain("too many subscriptions; give some up first");
         }
-        if self
-            .subscriptions
-            .insert(wanted.id, channel as u32)
-            .is_some()
-        {
+        let channel = wanted.channel_id as u32;
+        if self.subscriptions.insert(wanted.id, channel).is_some() {
             self.complain(&format!("subscription {} was used twice", wanted.id));
         }
         self.has_new_topics = true;
     }
 
+    /// What can be asked of this server, as far as the source and the person who started it have something to tell.
+    fn capabilities(&self, summary: &Summary) -> Vec<&'static str> {
+        let has_graph = !graph::publishers(summary).is_empty();
+        let has_parameters = !parameters::topics(summary).is_empty();
+        let all = [
+            ("time", true),
+            ("playbackControl", self.has_controls),
+            ("assets", !self.app.assets.is_empty()),
+            ("connectionGraph", has_graph),
+            ("parameters", has_parameters),
+        ];
+        let those = all.into_iter().filter(|(_, is_there)| *is_there);
+        those.map(|(name, _)| name).collect()
+    }
+
+    /// Sends a file that the viewer asks for.
+    fn fetch(&self, wanted: &FetchAsset) {
+        let read = || {
+            let path = assets::find(&self.app.assets, &wanted.uri)?;
+            let size = std::fs::metadata(&path).map_err(|error| error.to_string())?;
+            let size = usize::try_from(size.len()).unwrap_or(usize::MAX);
+            if size > self.app.limits.asset_bytes {
+                let most = self.app.limits.asset_bytes;
+                return Err(format!("the file has {size} bytes, and {most} may be sent"));
+            }
+            // The answer holds a copy of it.
+            let room = self.outbox.room_for_answer(2 * size);
+            let room = room.ok_or("too much waits to be sent; ask again later")?;
+            let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+            Ok::<_, String>((bytes, room))
+        };
+        let (answer, room) = match read() {
+            Ok((bytes, room)) => (assets::response(wanted.request_id, Ok(&bytes)), Some(room)),
+            Err(error) => {
+                let shown: String = wanted.uri.chars().take(200).collect();
+                let error = format!("{shown}: {error}");
+                (assets::response(wanted.request_id, Err(&error)), None)
+            }
+        };
+        self.outbox.answer(Frame::Binary(answer.into()), room);
+    }
+
+    /// Tells the parameters as of now.
+    fn tell_parameters(&self, names: &[String], id: Option<String>) {
+        match parameters::as_of(&self.app, self.position(), names) {
+            Ok(parameters) => {
+                let mut told = json!({ "op": "parameterValues", "parameters": parameters });
+                if let Some(id) = id {
+                    told["id"] = id.into();
+                }
+                self.say(&told);
+            }
+            Err(error) => self.complain(&format!("parameters cannot be read: {error}")),
+        }
+    }
+
+    /// Says what is not done here.
+    fn decline(&self, text: &str) {
+        let op = serde_json::from_str(text).map_or_else(|_| String::new(), |Op { op }| op);
+        let shown: String = op.chars().take(60).collect();
+        let why = match op.as_str() {
+            "advertise" | "unadvertise" => ": it takes no messages from clients",
+            "subscribeParameterUpdates" | "unsubscribeParameterUpdates" | "setParameters" => {
+                ": parameters cannot be changed here"
+            }
+            _ => "",
+        };
+        self.complain(&format!("this server does not do '{shown}'{why}"));
+    }
+
+    /// Does what the client asks of the player.
+    fn control(&mut self, request: &PlaybackRequest) {
+        let player = &mut self.player;
+        if !self.is_controlled {
+            self.is_controlled = true;
+            player.set_loop(false);
+        }
+        player.set_speed(Speed::Times(f64::from(request.speed)));
+        if let Some(seek) = request.seek {
+            let at = Stamp::from_unsigned_nanos(seek).unwrap_or(Stamp::MAX);
+            player.seek(at);
+            self.has_jumped = true;
+        }
+        if request.is_playing {
+            player.play();
+        } else {
+            player.pause();
+        }
+        self.tell_state(&Told::Answer(request));
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Messages(batch) => self.send(&batch, None),
+            Event::Backfill(at, batch) => {
+                let first = self.app.cache.summary().range.start;
+                self.send(&batch, Some(at.max(first)));
+            }
+            Event::Looped(_) => {
+                // The clock goes back before anything of the new pass comes: what was drawn is no part of it.
+                self.has_jumped = true;
+                let now = self.set_clock(self.position());
+                self.outbox.tell_time(now);
+                self.tell_state(&Told::Looped);
+            }
+            // The next message sets the clock back, which viewers take for a jump.
+            Event::Restarted => self.has_jumped = true,
+            Event::Skipped { missed, .. } => {
+                for (topic, count) in &missed {
+                    self.outbox.missed(topic, *count);
+                }
+            }
+            Event::Over(end) => self.complain(&over_text(&end)),
+            Event::Failed(error) => self.complain(&error.to_string()),
+            _ => {}
+        }
+    }
+
     /// The topics that are subscribed, each once.
     fn topics(&self) -> Vec<String> {
-        let mut topics: Vec<String> = self
-            .subscriptions
-            .values()
-            .map(|&channel| self.channels[channel as usize].topic.clone())
-            .collect();
+        let topic = |channel: &u32| self.offers.topic(u64::from(*channel)).map(str::to_owned);
+        let mut topics: Vec<String> = self.subscriptions.values().filter_map(topic).collect();
         topics.sort();
         topics.dedup();
         topics
     }
 
     fn position(&self) -> Stamp {
-        let position = match &self.feed {
-            Feed::Recorded(player) => player.position(),
-            Feed::Live(head) => head.position(),
-        };
-        position.max(self.app.start)
+        let position = self.player.position();
+        // A player stands right before the first message; and where there is none, nowhere.
+        if self.app.is_live && !self.app.cache.summary().range.is_empty() {
+            position
+        } else {
+            position.max(self.app.start)
+        }
     }
 
-    fn send(&mut self, batch: &Batch) {
+    /// What the client's clock has to show for something of this time: not less than before, unless there was a jump.
+    fn set_clock(&mut self, at: Stamp) -> u64 {
+        let may_go_back = std::mem::take(&mut self.has_jumped);
+        let before = self.clock.filter(|_| !may_go_back);
+        let now = before.map_or(at, |before| before.max(at));
+        self.clock = Some(now);
+        now.to_unsigned_nanos().unwrap_or(0)
+    }
+
+    /// Sends messages, each at its own time; or all at one, as of which they were known.
+    fn send(&mut self, batch: &Batch, known_at: Option<Stamp>) {
         for message in batch.iter() {
-            let Some(channel) = self.number_of(message.channel) else {
+            let Some(channel) = self.offers.number_of(message.channel) else {
                 continue;
             };
-            let wanted = self
-                .subscriptions
-                .iter()
-                .filter(|(_, known)| **known == channel);
-            for (subscription, _) in wanted {
-                let mut bytes = Vec::with_capacity(13 + message.payload.len());
+            let wanted = self.subscriptions.iter();
+            let wanted: Vec<u32> = wanted
+                .filter(|(_, known)| **known == channel)
+                .map(|(subscription, _)| *subscription)
+                .collect();
+            for subscription in wanted {
+                let len = 13 + message.payload.len();
+                let topic = message.channel.topic.as_str();
+                let Some(room) = self.outbox.room(topic, len) else {
+                    continue;
+                };
+                let mut bytes = Vec::with_capacity(len);
                 bytes.push(MESSAGE_DATA);
                 bytes.extend(subscription.to_le_bytes());
-                bytes.extend(
-                    message
-                        .log_time
-                        .to_unsigned_nanos()
-                        .unwrap_or(0)
-                        .to_le_bytes(),
-                );
+                let logged = message.log_time.to_unsigned_nanos().unwrap_or(0);
+                bytes.extend(logged.to_le_bytes());
                 bytes.extend(message.payload);
-                let topic = Some(message.channel.topic.as_str());
+                let time = self.set_clock(known_at.unwrap_or(message.log_time));
                 self.outbox
-                    .push(Key::None, topic, Frame::Binary(Bytes::from(bytes)));
+                    .push_at(time, topic, Frame::Binary(Bytes::from(bytes)), room);
             }
         }
     }
 
-    fn number_of(&mut self, channel: &Arc<Channel>) -> Option<u32> {
-        let find = || {
-            let same = |known: &Arc<Channel>| Arc::ptr_eq(known, channel) || known == channel;
-            self.channels.iter().position(same).map(|at| at as u32)
-        };
-        let entry = self.numbers.entry(Arc::as_ptr(channel) as usize);
-        entry.or_insert_with(|| (Arc::clone(channel), find())).1
-    }
-
     /// Says how it plays, where that has changed or was asked for.
-    fn tell_state(&mut self, request: Option<&PlaybackRequest>) {
-        let Feed::Recorded(player) = &self.feed else {
-            return;
-        };
+    fn tell_state(&mut self, told: &Told<'_>) {
+        let player = &self.player;
         let speed = match player.speed() {
             Speed::Times(times) => times as f32,
             Speed::Unlimited => 10.0,
         };
         let state = (player.state(), speed.to_bits());
-        if !self.has_controls || (request.is_none() && self.told_state == Some(state)) {
+        let is_news = !matches!(told, Told::Changed) || self.told_state != Some(state);
+        if !self.has_controls || !is_news {
             return;
         }
-        let mut bytes = vec![
-            PLAYBACK_STATE,
-            match player.state() {
-                PlayState::Playing => 0,
-                PlayState::Paused => 1,
-                PlayState::Buffering => 2,
-                PlayState::Ended => 3,
-            },
-        ];
-        let id = request.map_or("", |request| &request.id);
-        let did_seek = request.is_some_and(|request| request.seek.is_some());
-        let position = self.position().to_unsigned_nanos().unwrap_or(0);
-        bytes.extend(position.to_le_bytes());
-        bytes.extend(speed.to_le_bytes());
-        bytes.push(u8::from(did_seek));
-        bytes.extend((id.len() as u32).to_le_bytes());
-        bytes.extend(id.as_bytes());
+        let (did_seek, id) = match told {
+            Told::Changed => (false, ""),
+            Told::Looped => (true, ""),
+            Told::Answer(request) => (request.seek.is_some(), request.id.as_str()),
+        };
+        let bytes = PlaybackState {
+            state: player.state(),
+            position: self.position().to_unsigned_nanos().unwrap_or(0),
+            speed,
+            did_seek,
+            id,
+        }
+        .to_bytes();
         self.told_state = Some(state);
-        self.outbox
-            .push(Key::None, None, Frame::Binary(bytes.into()));
+        self.outbox.say(Key::None, Frame::Binary(bytes.into()));
     }
 
     fn complain(&self, message: &str) {
@@ -415,79 +548,20 @@ impl Session {
 
     fn say(&self, value: &Value) {
         self.outbox
-            .push(Key::None, None, Frame::Text(value.to_string().into()));
+            .say(Key::None, Frame::Text(value.to_string().into()));
     }
 }
 
-impl PlaybackRequest {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (&opcode, rest) = bytes.split_first()?;
-        let (&command, rest) = rest.split_first()?;
-        let (speed, rest) = rest.split_first_chunk()?;
-        let (&has_seek, rest) = rest.split_first()?;
-        let (seek, rest) = rest.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let id = rest.get(..u32::from_le_bytes(*len) as usize)?;
-        if opcode != PLAYBACK_CONTROL || command > 1 {
-            return None;
-        }
-        Some(PlaybackRequest {
-            is_playing: command == 0,
-            speed: f32::from_le_bytes(*speed),
-            seek: (has_seek != 0).then(|| u64::from_le_bytes(*seek)),
-            id: std::str::from_utf8(id).ok()?.to_owned(),
-        })
+/// Why nothing comes any more.
+pub(crate) fn over_text(end: &FollowEnd) -> String {
+    match end {
+        FollowEnd::Complete => "it is complete: nothing more comes".to_owned(),
+        FollowEnd::Closed => "it was closed: nothing more comes".to_owned(),
+        FollowEnd::Lost(reason) => format!("nothing more comes: {reason}"),
     }
-}
-
-/// Whether a type is known by its name alone.
-fn is_bare(channel: &Channel) -> bool {
-    let schema = channel.schema.as_ref();
-    schema.is_some_and(|schema| schema.data.is_empty())
-}
-
-fn advertised((id, channel): (usize, &Arc<Channel>)) -> Value {
-    let empty = asof_core::Schema::default();
-    let schema = channel.schema.as_deref().unwrap_or(&empty);
-    // Schemas that are no text go in base64.
-    let text = match (schema.encoding.as_str(), std::str::from_utf8(&schema.data)) {
-        ("protobuf" | "flatbuffer", _) | (_, Err(_)) => {
-            base64::engine::general_purpose::STANDARD.encode(&schema.data)
-        }
-        (_, Ok(text)) => text.to_owned(),
-    };
-    json!({
-        "id": id, "topic": channel.topic, "encoding": channel.message_encoding,
-        "schemaName": schema.name, "schema": text, "schemaEncoding": schema.encoding,
-    })
 }
 
 fn seconds(stamp: Stamp) -> Value {
     let nanos = stamp.nanos();
     json!({ "sec": nanos.div_euclid(1_000_000_000), "nsec": nanos.rem_euclid(1_000_000_000) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_playback_request_is_read_and_a_cut_one_is_not() {
-        let mut bytes = vec![3, 1];
-        bytes.extend(2.0_f32.to_le_bytes());
-        bytes.push(1);
-        bytes.extend(7_u64.to_le_bytes());
-        bytes.extend(2_u32.to_le_bytes());
-        bytes.extend(b"id");
-        let expected = PlaybackRequest {
-            is_playing: false,
-            speed: 2.0,
-            seek: Some(7),
-            id: "id".to_owned(),
-        };
-        assert_eq!(PlaybackRequest::parse(&bytes), Some(expected));
-        for len in 0..bytes.len() {
-            assert_eq!(PlaybackRequest::parse(&bytes[..len]), None);
-        }
-    }
 }

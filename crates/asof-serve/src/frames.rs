@@ -1,35 +1,40 @@
-//! Where the frames were, at any time of a recording, in bounded memory.
+//! Where the frames were, at any time of a source, in bounded memory.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Query, Source, Stamp, Summary, TimeRange, Topics};
-use asof_tf::{Extrapolation, Options, TransformBuffer, has_transforms};
+use asof_core::{Follow, Followed, Query, Source, Stamp, Summary, TimeRange};
+use asof_tf::{
+    Extrapolation, LoaderOptions, Options, TransformBuffer, TransformLoader, feeds_transforms,
+};
 use nalgebra::Isometry3;
 use serde::Serialize;
 
-use crate::retained::Retained;
-
-/// The transforms of a recording.
+/// The transforms of a source, with those that its robot's description and joint states make.
 ///
 /// A recording with few transforms is read once. Of one with many, a buffer holds a stretch of time and what
-/// came shortly before it; a handful of them is kept. Those of a running robot go into one buffer as they come.
+/// came shortly before it; a handful of them is kept. Those of a source that grows go into one buffer as they come; when its
+/// clock is set back, that starts anew.
 pub(crate) struct Frames {
     cache: BlockCache,
     /// Whether one buffer holds all.
     is_small: bool,
     buffers: Mutex<Vec<(i64, Arc<TransformBuffer>)>>,
-    live: Option<LiveFrames>,
+    live: Option<Mutex<LiveFrames>>,
 }
 
 struct LiveFrames {
-    retained: Retained,
-    buffer: Arc<TransformBuffer>,
-    /// How far the robot's transforms have been taken in.
-    next: Mutex<u64>,
-    /// How far the robot's clock is behind ours, in nanoseconds; zero where they agree.
-    behind: AtomicI64,
+    loader: TransformLoader,
+    /// How long it remembers.
+    window: Option<Duration>,
+    /// The topics that are followed.
+    topics: Vec<String>,
+    follow: Option<Box<dyn Follow>>,
+    /// How far the transforms' clock is behind that of the log, in nanoseconds; zero where they agree.
+    behind: i64,
+    /// How often the clock was set back.
+    restarts: u64,
 }
 
 /// A pose as `[x, y, z, qx, qy, qz, qw]`.
@@ -58,29 +63,24 @@ const BEHIND: i64 = 1_000_000_000;
 const MOST_BUFFERS: usize = 6;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
 const CLOCKS_AGREE: u64 = 2_000_000_000;
+/// Transforms that are older than this beside the newest are of another pass of the clock.
+const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
-    pub fn new(cache: &BlockCache, retained: Option<&Retained>) -> Self {
+    pub fn new(cache: &BlockCache) -> Self {
         let summary = cache.summary();
         let of_frames = summary
             .channels
             .iter()
-            .filter(|entry| has_transforms(&entry.channel));
+            .filter(|entry| feeds_transforms(&entry.channel));
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
-        let live = retained.map(|retained| {
-            let options = Options::default().window(retained.retention().age);
-            LiveFrames {
-                retained: retained.clone(),
-                buffer: Arc::new(TransformBuffer::with_options(options)),
-                next: Mutex::default(),
-                behind: AtomicI64::new(0),
-            }
-        });
+        let window = summary.recent.as_ref().and_then(|recent| recent.age);
+        let live = || Mutex::new(LiveFrames::new(window));
         Frames {
             cache: cache.clone(),
             is_small: messages.is_some_and(|messages| messages <= SMALL),
             buffers: Mutex::default(),
-            live,
+            live: cache.growth().is_growing().then(live),
         }
     }
 
@@ -89,41 +89,23 @@ impl Frames {
         topics(&self.cache.summary())
     }
 
-    /// Takes in what a running robot has said since. Static transforms are said once: they must not leave unheard.
+    /// How often the frames have started anew, because the clock of the source was set back.
+    pub fn restarts(&self) -> u64 {
+        let live = self.live.as_ref().map(lock);
+        live.map_or(0, |live| live.restarts)
+    }
+
+    /// Takes in what has come since. Static transforms are said once: they must not leave unheard.
     pub fn catch_up(&self) {
-        let Some(live) = &self.live else {
-            return;
-        };
-        let mut next = live.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let tail = live
-            .retained
-            .tail(&Topics::Named(topics(&live.retained.summary())), *next);
-        *next = tail.next;
-        if tail.batch.is_empty() {
-            return;
-        }
-        let problems = live.buffer.absorb(&tail.batch);
-        let edges = live.buffer.edges();
-        let moving = edges.iter().filter(|edge| !edge.is_static);
-        if let Some(newest) = moving
-            .filter_map(|edge| edge.range.map(|range| range.end))
-            .max()
-        {
-            let behind = tail.batch.range().end.since(newest);
-            // Some are sent ahead of their time, some late.
-            let agrees = behind.unsigned_abs() < CLOCKS_AGREE;
-            live.behind
-                .store(if agrees { 0 } else { behind }, Ordering::Relaxed);
-        }
-        for problem in problems {
-            tracing::debug!("a transform is left out: {}", problem.message);
+        if let Some(live) = &self.live {
+            lock(live).catch_up(&self.cache);
         }
     }
 
     /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
     pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
-        let buffer = self.buffer(at);
-        let at = self.on_their_clock(at);
+        let (buffer, behind) = self.buffer(at);
+        let at = at.plus_nanos(-behind);
         let edges = buffer.edges().into_iter().map(|edge| {
             let (parent, child) = (edge.parent.as_str(), edge.child.as_str());
             let pose = buffer.lookup_with(parent, child, at, Extrapolation::Hold(u64::MAX));
@@ -145,8 +127,8 @@ impl Frames {
 
     /// The root of the tree that `frame` is in, and where `frame` was in it at `stamp`; `logged` is when that was said.
     pub fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
-        let buffer = self.buffer(logged);
-        let logged = self.on_their_clock(logged);
+        let (buffer, behind) = self.buffer(logged);
+        let logged = logged.plus_nanos(-behind);
         // A clock that is far off says nothing about the recording's time.
         let is_near = stamp.since(logged).unsigned_abs() < STRETCH as u64;
         let stamp = if is_near { stamp } else { logged };
@@ -165,27 +147,24 @@ impl Frames {
         Some((root, parts_of(&pose)))
     }
 
-    /// What a running robot's clock said at a time of ours.
-    fn on_their_clock(&self, at: Stamp) -> Stamp {
-        let behind = self
-            .live
-            .as_ref()
-            .map_or(0, |live| live.behind.load(Ordering::Relaxed));
-        at.plus_nanos(-behind)
+    /// The buffer for a time, and how far its clock is behind.
+    fn buffer(&self, at: Stamp) -> (Arc<TransformBuffer>, i64) {
+        if let Some(live) = &self.live {
+            let mut live = lock(live);
+            live.catch_up(&self.cache);
+            return (Arc::new(live.loader.buffer().clone()), live.behind);
+        }
+        (self.buffer_of(at), 0)
     }
 
-    fn buffer(&self, at: Stamp) -> Arc<TransformBuffer> {
-        if let Some(live) = &self.live {
-            self.catch_up();
-            return Arc::clone(&live.buffer);
-        }
+    fn buffer_of(&self, at: Stamp) -> Arc<TransformBuffer> {
         let key = if self.is_small {
             0
         } else {
             at.nanos().div_euclid(STRETCH)
         };
         // One at a time: who comes second finds what the first has read.
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = lock(&self.buffers);
         if let Some(found) = buffers.iter().position(|(known, _)| *known == key) {
             let entry = buffers.remove(found);
             let buffer = Arc::clone(&entry.1);
@@ -211,7 +190,14 @@ impl Frames {
 
     fn read(&self, range: TimeRange) -> TransformBuffer {
         let buffer = TransformBuffer::with_options(Options::unbounded());
-        let is_static = |topic: &String| topic.rsplit('/').next() == Some("tf_static");
+        let mut loader = TransformLoader::new(buffer);
+        // What is said once and holds for all times; the description first, since joints move what it describes.
+        let is_static = |topic: &String| {
+            matches!(
+                topic.rsplit('/').next(),
+                Some("tf_static" | "robot_description")
+            )
+        };
         let (fixed, moving): (Vec<String>, Vec<String>) =
             self.topics().into_iter().partition(is_static);
         for (topics, range) in [(fixed, TimeRange::ALL), (moving, range)] {
@@ -222,7 +208,7 @@ impl Frames {
             for batch in self.cache.read_as(&query, HeadClass::Scrub) {
                 match batch {
                     // What cannot be used is left out here; `asof tf` tells of it.
-                    Ok(batch) => drop(buffer.absorb(&batch)),
+                    Ok(batch) => drop(loader.absorb(&batch)),
                     Err(error) => {
                         tracing::warn!("transforms cannot be read on: {error}");
                         break;
@@ -230,15 +216,101 @@ impl Frames {
                 }
             }
         }
-        buffer
+        loader.buffer().clone()
     }
+}
+
+impl LiveFrames {
+    fn new(window: Option<Duration>) -> Self {
+        LiveFrames {
+            loader: live_loader(window),
+            window,
+            topics: Vec::new(),
+            follow: None,
+            behind: 0,
+            restarts: 0,
+        }
+    }
+
+    fn catch_up(&mut self, cache: &BlockCache) {
+        let topics = topics(&cache.summary());
+        if topics != self.topics || self.follow.is_none() {
+            // All that is held of them, once more: what the buffer knows already changes nothing.
+            let query = Query::topics(topics.clone());
+            match cache.follow(&query) {
+                Ok(follow) => (self.topics, self.follow) = (topics, Some(follow)),
+                Err(error) => return tracing::warn!("transforms cannot be followed: {error}"),
+            }
+        }
+        let Some(follow) = &mut self.follow else {
+            return;
+        };
+        loop {
+            match follow.next(Instant::now()) {
+                Ok(Followed::Batch(batch)) => {
+                    let absorbed = self.loader.absorb(&batch);
+                    for problem in absorbed.problems {
+                        tracing::debug!("a transform is left out: {}", problem.message);
+                    }
+                    if let Some(jump) = absorbed.jump {
+                        tracing::warn!("{jump}");
+                        self.restarts += 1;
+                    }
+                    self.behind = clocks_differ(self.loader.buffer(), batch.range().end);
+                }
+                Ok(Followed::Restarted) => {
+                    tracing::warn!("the clock was set back; the frames start anew");
+                    self.loader = live_loader(self.window);
+                    self.behind = 0;
+                    self.restarts += 1;
+                }
+                Ok(Followed::CaughtUp | Followed::End(_)) => return,
+                Err(error) => {
+                    tracing::warn!("transforms cannot be followed: {error}");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Takes in the transforms of what grows. When their clock jumps back, as that of a simulation does, it starts anew.
+fn live_loader(window: Option<Duration>) -> TransformLoader {
+    let options = Options::default();
+    let options = match window {
+        Some(window) => options.window(window),
+        None => options,
+    };
+    let loading = LoaderOptions {
+        jump_back: Some(JUMP_BACK),
+        ..LoaderOptions::default()
+    };
+    TransformLoader::with_options(TransformBuffer::with_options(options), loading)
+}
+
+/// How far the transforms' clock is behind that of the log, where the newest message came at `logged`.
+fn clocks_differ(buffer: &TransformBuffer, logged: Stamp) -> i64 {
+    let edges = buffer.edges();
+    let moving = edges.iter().filter(|edge| !edge.is_static);
+    let newest = moving.filter_map(|edge| edge.range.map(|range| range.end));
+    let behind = newest.max().map_or(0, |newest| logged.since(newest));
+    // Some are sent ahead of their time, some late.
+    if behind.unsigned_abs() < CLOCKS_AGREE {
+        0
+    } else {
+        behind
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn topics(summary: &Summary) -> Vec<String> {
     let mut topics: Vec<String> = summary
         .channels
         .iter()
-        .filter(|entry| has_transforms(&entry.channel))
+        .filter(|entry| feeds_transforms(&entry.channel))
         .map(|entry| entry.channel.topic.clone())
         .collect();
     topics.sort();

@@ -1,21 +1,29 @@
 //! Who may ask: checks of `Host`, `Origin` and token.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+
+use crate::page;
 
 /// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It was meant for another server: DNS rebinding looks like this.
     Host,
-    /// It comes from a page of another site.
+    /// It comes from a page of another site, which names itself.
     Origin,
+    /// It comes from a page of another site, which does not name itself.
+    Site,
     /// It does not know the token.
     Token,
     /// Too many are connected.
     Crowded,
+    /// Too much waits to be sent.
+    NoRoom,
     /// It is no message that the server understands.
     Malformed,
     /// It is longer than allowed.
@@ -25,11 +33,13 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [(Refusal, &'static str); 7] = [
+    const ALL: [(Refusal, &'static str); 9] = [
         (Refusal::Host, "host"),
         (Refusal::Origin, "origin"),
+        (Refusal::Site, "site"),
         (Refusal::Token, "token"),
         (Refusal::Crowded, "crowded"),
+        (Refusal::NoRoom, "no_room"),
         (Refusal::Malformed, "malformed"),
         (Refusal::Oversized, "oversized"),
         (Refusal::Path, "path"),
@@ -38,9 +48,9 @@ impl Refusal {
     pub fn status(self) -> StatusCode {
         match self {
             Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
-            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Origin | Refusal::Site => StatusCode::FORBIDDEN,
             Refusal::Token => StatusCode::UNAUTHORIZED,
-            Refusal::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Crowded | Refusal::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Malformed => StatusCode::BAD_REQUEST,
             Refusal::Oversized => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Path => StatusCode::NOT_FOUND,
@@ -55,10 +65,14 @@ impl Refusal {
             Refusal::Origin => {
                 "pages of other sites may not connect; allow one with --allow-origin"
             }
+            Refusal::Site => "pages of other sites may not ask this server",
             Refusal::Token => {
                 "the token is missing or wrong; open the address that `asof serve` printed"
             }
             Refusal::Crowded => "too many clients are connected; try again later",
+            Refusal::NoRoom => {
+                "too much waits for other clients to take it, or this answer alone is too large; try again later"
+            }
             Refusal::Malformed => "this is no message that the server understands",
             Refusal::Oversized => "this message is longer than allowed",
             Refusal::Path => "there is nothing here",
@@ -66,24 +80,53 @@ impl Refusal {
     }
 }
 
-/// How often what was refused. Each sort is logged once; after that it is only counted.
+/// How often what was refused. Each sort is logged once, and each of the first few origins; after that it is only counted.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: [AtomicU64; Refusal::ALL.len()],
+    origins: Mutex<BTreeSet<String>>,
 }
+
+/// So many different origins are logged.
+const MOST_ORIGINS: usize = 8;
 
 impl Refusals {
     pub fn note(&self, refusal: Refusal, what: &str) {
-        let Some(at) = Refusal::ALL.iter().position(|(known, _)| *known == refusal) else {
-            return;
-        };
-        if self.counts[at].fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.count(refusal) == 0 {
             let what: String = what.chars().take(200).collect();
             tracing::warn!(
                 "refused: {} ({what:?}); further ones are counted and not logged",
                 refusal.text()
             );
         }
+    }
+
+    /// Notes a page of another site, and says how it could be allowed.
+    pub fn note_origin(&self, headers: &HeaderMap) -> String {
+        self.count(Refusal::Origin);
+        let all: Vec<&HeaderValue> = headers.get_all(header::ORIGIN).iter().collect();
+        let text = match all.as_slice() {
+            [one] => match one.to_str().ok().filter(|origin| is_origin(origin)) {
+                Some(origin) => format!(
+                    "pages of {origin} may not connect; allow them with --allow-origin {origin}"
+                ),
+                // A page without an address, such as one in a sandbox or a file, cannot be told from any other.
+                None => format!("pages of {one:?} may not connect, and cannot be allowed"),
+            },
+            _ => "a request comes from one page, and this one names several origins".to_owned(),
+        };
+        let text: String = text.chars().take(600).collect();
+        let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST_ORIGINS && known.insert(text.clone()) {
+            tracing::warn!("refused: {text}");
+        }
+        text
+    }
+
+    /// How often this was refused before.
+    fn count(&self, refusal: Refusal) -> u64 {
+        let at = Refusal::ALL.iter().position(|(known, _)| *known == refusal);
+        at.map_or(1, |at| self.counts[at].fetch_add(1, Ordering::Relaxed))
     }
 
     pub fn counts(&self) -> serde_json::Value {
@@ -94,6 +137,17 @@ impl Refusals {
             .collect::<serde_json::Map<_, _>>()
             .into()
     }
+}
+
+/// Whether text is an origin and nothing else: it is printed, and meant to be copied into a command.
+fn is_origin(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        !rest.is_empty() && rest.len() <= 253 && rest.chars().all(is_plain)
+    })
 }
 
 /// What a request must bring along.
@@ -144,7 +198,11 @@ impl Guard {
 
     pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Credential, Refusal> {
         self.check_host(headers, uri)?;
-        self.check_origin(headers)?;
+        if headers.contains_key(header::ORIGIN) {
+            self.check_origin(headers)?;
+        } else {
+            check_site(headers, uri)?;
+        }
         self.check_token(headers, uri)
     }
 
@@ -174,8 +232,9 @@ impl Guard {
 
     /// A browser says which page asks. One of ours has the server's own address as its origin.
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(origin) = headers.get(header::ORIGIN) else {
-            return Ok(());
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let (Some(origin), None) = (origins.next(), origins.next()) else {
+            return Err(Refusal::Origin);
         };
         let origin = origin.to_str().map_err(|_| Refusal::Origin)?;
         let origin = origin.to_ascii_lowercase();
@@ -221,6 +280,19 @@ impl Guard {
         } else {
             Err(Refusal::Token)
         }
+    }
+}
+
+/// A browser leaves `Origin` out where a page asks and may not see the answer, but says that it is another site's. The work
+/// would be done all the same. The page itself may be opened from anywhere.
+fn check_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+    let is_own = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    let is_page = page::file(uri.path()).is_some() && !headers.contains_key(header::UPGRADE);
+    if is_page || sites.all(is_own) {
+        Ok(())
+    } else {
+        Err(Refusal::Site)
     }
 }
 
@@ -289,6 +361,61 @@ mod tests {
             "file://",
         ] {
             assert_eq!(with(origin), Err(Refusal::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_request_with_two_origins_is_refused_whatever_they_are() {
+        for second in ["http://localhost:8765", "https://evil.example"] {
+            let own = ("origin", "http://localhost:8765");
+            let mut all = headers(&[("host", "localhost:8765"), own]);
+            all.append("origin", second.parse().expect("a value"));
+            let checked = guard(None).check(&all, &Uri::from_static("/"));
+            assert_eq!(checked, Err(Refusal::Origin), "{second}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_site_that_does_not_name_itself_may_not_ask_for_work() {
+        let ask = |path: &'static str, more: &[(&str, &str)]| {
+            let mut all = vec![("host", "localhost:8765")];
+            all.extend(more);
+            guard(None).check(&headers(&all), &Uri::from_static(path))
+        };
+        let site = |site| ("sec-fetch-site", site);
+        for path in ["/api/rows?topic=/odom", "/api/summary", "/ws", "/no/such"] {
+            for other in ["cross-site", "same-site", "anything"] {
+                assert_eq!(ask(path, &[site(other)]), Err(Refusal::Site), "{path}");
+            }
+            for own in ["same-origin", "none"] {
+                assert!(ask(path, &[site(own)]).is_ok(), "{path}");
+            }
+            let two = [site("none"), site("cross-site")];
+            assert_eq!(ask(path, &two), Err(Refusal::Site), "{path}");
+            // Not a browser.
+            assert!(ask(path, &[]).is_ok(), "{path}");
+        }
+        // A link on another site opens the page, which does no work by itself.
+        assert!(ask("/", &[site("cross-site")]).is_ok());
+        let upgrade = ("upgrade", "websocket");
+        assert_eq!(ask("/", &[site("cross-site"), upgrade]), Err(Refusal::Site));
+        // A site that was allowed names itself.
+        let allowed = ("origin", "https://app.example");
+        assert!(ask("/ws", &[site("cross-site"), allowed]).is_ok());
+    }
+
+    #[test]
+    fn the_flag_that_would_allow_an_origin_is_told_and_nothing_else_is_repeated() {
+        let told = |origin: &str| Refusals::default().note_origin(&headers(&[("origin", origin)]));
+        let expected = "pages of http://192.168.1.7:8080 may not connect; allow them with --allow-origin http://192.168.1.7:8080";
+        assert_eq!(told("http://192.168.1.7:8080"), expected);
+        for origin in ["null", "file://", "http://a;rm -rf", "http://a\u{7f}b"] {
+            if let Ok(value) = origin.parse::<HeaderValue>() {
+                let mut all = HeaderMap::new();
+                all.insert(header::ORIGIN, value);
+                let text = Refusals::default().note_origin(&all);
+                assert!(!text.contains("--allow-origin"), "{text}");
+            }
         }
     }
 

@@ -5,24 +5,20 @@
 //! Foxglove's WebSocket protocol for whoever speaks it. One block cache holds what was read, for all clients;
 //! each has a player of its own. Nothing is ever written to the source.
 //!
-//! A running robot is served the same way: [`Server::start_live`] shows what a [`Retained`] holds of it, the last
-//! minutes, and what comes.
+//! A source that [grows](asof_core::Growth) is served the same way: clients see what it holds, follow what comes, and look
+//! back.
 //!
 //! ```
 //! use std::io::{Read, Write};
 //! use std::sync::Arc;
 //! use asof_serve::{ServeOptions, Server};
 //! # use asof_core::{Channel, Message, Stamp};
-//! # use asof_formats::{McapWriter, McapWriterOptions};
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("run.mcap");
-//! # let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
+//! # let recording = asof_window::Recent::default();
 //! # let channel = Arc::new(Channel { topic: "/odom".into(), ..Channel::default() });
 //! # let at = Stamp::from_nanos(7);
-//! # writer.write(&Message { channel, log_time: at, publish_time: at, sequence: 0, payload: "x".into() })?;
-//! # writer.finish()?;
+//! # recording.push(Message { channel, log_time: at, publish_time: at, sequence: 0, payload: "x".into() });
 //!
-//! let recording = asof_formats::open(&path)?;
+//! // Any source: `asof::open("run.mcap")?`, or a running robot.
 //! let server = Server::start(Arc::new(recording), "run.mcap", &ServeOptions::default())?;
 //! println!("open {}", server.url());
 //!
@@ -41,20 +37,20 @@ mod client;
 mod foxglove;
 mod frames;
 mod guard;
-mod head;
 mod options;
 mod outbox;
 mod page;
 mod record;
-mod retained;
 mod routes;
 mod series;
 mod server;
 mod session;
 mod show;
+mod stream;
 mod tracks;
+mod waiting;
 mod wire;
 
+pub use asof_blocks::{DiskOptions, fingerprint_of_file};
 pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
-pub use retained::{Retained, RetainedCounts, Retention};
 pub use server::Server;

@@ -1,7 +1,10 @@
 //! How a server is set up, and why it could not be.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use asof_core::Stamp;
 
 /// How a [`Server`](crate::Server) is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +19,16 @@ pub struct ServeOptions {
     pub hosts: Vec<String>,
     /// Other sites whose pages may connect, such as `https://app.foxglove.dev`.
     pub origins: Vec<String>,
+    /// Folders whose files viewers may fetch: meshes of a robot's description. None by default.
+    pub assets: Vec<PathBuf>,
     /// Bytes for what was read: three quarters for the block cache, the rest (64 MB at least) for what a few
     /// players have read ahead and what waits to be sent.
     pub cache_bytes: u64,
+    /// Times are counted from here. Without it from the start of the source, or, where one that grows holds nothing yet, from
+    /// now.
+    pub start: Option<Stamp>,
+    /// Where what was read of a recording is kept for later. Nowhere by default.
+    pub disk: Option<asof_blocks::DiskOptions>,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,
 }
@@ -36,11 +46,18 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Bytes that wait to be sent to one client; what is older gives way.
     pub outbox_bytes: usize,
+    /// Bytes that wait to be sent, over all clients: answers over HTTP, and what their WebSockets have not taken yet. Where
+    /// there is no room for more, messages give way, and those clients are let go that have taken nothing for
+    /// `stalled_after`. Nothing larger than this is sent at all.
+    pub waiting_bytes: usize,
     /// Bytes of finished series, tracks and states, for all clients together.
     pub series_bytes: usize,
     /// The largest answer to one request, in bytes.
     pub answer_bytes: usize,
-    /// A client that takes nothing for so long is left alone: nothing is played for it.
+    /// The largest file that a viewer can fetch, in bytes.
+    pub asset_bytes: usize,
+    /// A client that takes nothing for so long is left alone: nothing is played for it, and it has to go where there is no
+    /// room for what others are owed, or no place for another connection.
     pub stalled_after: Duration,
     /// A client that takes nothing for so long is disconnected.
     pub dropped_after: Duration,
@@ -54,8 +71,10 @@ impl Default for Limits {
             message_bytes: 64 << 10,
             subscriptions: 512,
             outbox_bytes: 16 << 20,
+            waiting_bytes: 256 << 20,
             series_bytes: 64 << 20,
             answer_bytes: 8 << 20,
+            asset_bytes: 64 << 20,
             stalled_after: Duration::from_secs(3),
             dropped_after: Duration::from_mins(1),
         }
@@ -73,7 +92,10 @@ impl Default for ServeOptions {
             token: None,
             hosts: Vec::new(),
             origins: Vec::new(),
+            assets: Vec::new(),
             cache_bytes: 600_000_000,
+            start: None,
+            disk: None,
             limits: Limits::default(),
         }
     }

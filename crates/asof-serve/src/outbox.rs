@@ -1,11 +1,14 @@
 //! What waits to be sent to one client.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::ws::Message;
 use tokio::sync::Notify;
+
+use crate::foxglove::time_frame;
+use crate::waiting::{Connection, Reservation};
 
 /// What an entry is about: of two with one key, the later replaces the earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,93 +27,171 @@ pub(crate) enum Key {
     Window,
     /// Which topics there are.
     Topics,
+    /// What time it is. It comes after everything that was known by then.
+    Time,
     /// What is known on a topic, in the form that was asked for.
     Topic(u32),
 }
 
 /// A queue that never grows beyond its bytes: the latest wins, per topic.
 ///
-/// The side that fills it never waits. The side that sends takes what is there, in order.
+/// The side that fills it never waits. The side that sends takes what is there, in order. Messages of topics give way when
+/// there is no room, and are counted. What is said about channels, playing and the like never does: a client that has missed
+/// it cannot make sense of the rest. Those who fill it with that are held up instead, see [`Outbox::is_congested`].
 #[derive(Debug)]
 pub(crate) struct Outbox {
     inner: Mutex<Inner>,
     filled: Notify,
     most_bytes: usize,
+    connection: Arc<Connection>,
+}
+
+/// Something to be sent now. Its bytes count until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub frame: Message,
+    pub room: Option<Reservation>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     queue: VecDeque<Entry>,
     bytes: usize,
+    /// Bytes of what never gives way.
+    bytes_said: usize,
     /// Messages that gave way to later ones, by topic.
     dropped: BTreeMap<String, u64>,
     /// Since when one entry is being sent.
     sending: Option<Instant>,
+    /// The time that was sent last.
+    told_time: Option<u64>,
     is_closed: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    /// Whose counter goes up when this gives way.
+    /// Whose counter goes up when this gives way; what has none never does.
     topic: Option<String>,
-    frame: Message,
+    /// What the client's clock has to show when the frame comes.
+    time: Option<u64>,
+    frame: Option<Message>,
     bytes: usize,
+    room: Reservation,
 }
 
+/// What an entry takes beside its frame.
+const OVERHEAD: usize = size_of::<Entry>() + 64;
+
 impl Outbox {
-    pub fn new(most_bytes: usize) -> Self {
+    pub fn new(most_bytes: usize, connection: &Arc<Connection>) -> Self {
         Outbox {
             inner: Mutex::default(),
             filled: Notify::new(),
             most_bytes,
+            connection: Arc::clone(connection),
         }
     }
 
-    /// Adds an entry; one with the same key that still waits gives way, and keeps its place in the queue.
-    pub fn push(&self, key: Key, topic: Option<&str>, frame: Message) {
-        let bytes = len(&frame);
+    /// Room for a message of about so many bytes, to be asked for before it is made. Where there is none, the message counts
+    /// as dropped.
+    pub fn room(&self, topic: &str, bytes: usize) -> Option<Reservation> {
+        loop {
+            if let Some(room) = self.connection.try_reserve(bytes + OVERHEAD) {
+                return Some(room);
+            }
+            // Older ones of this client go before newer ones.
+            if !self.lock().give_way() {
+                self.missed(topic, 1);
+                return None;
+            }
+        }
+    }
+
+    /// Adds a message of a topic; one with the same key that still waits gives way, and keeps its place in the queue.
+    pub fn push(&self, key: Key, topic: &str, frame: Message, room: Reservation) {
+        self.add(key, Some(topic), None, Some(frame), Some(room));
+    }
+
+    /// Adds a message of a topic, which comes at this time of the client's clock.
+    pub fn push_at(&self, time: u64, topic: &str, frame: Message, room: Reservation) {
+        self.add(Key::None, Some(topic), Some(time), Some(frame), Some(room));
+    }
+
+    /// Adds what has to be heard.
+    pub fn say(&self, key: Key, frame: Message) {
+        self.add(key, None, None, Some(frame), None);
+    }
+
+    /// Room for something that has no topic, and that the client can ask for again.
+    pub fn room_for_answer(&self, bytes: usize) -> Option<Reservation> {
+        self.connection.try_reserve(bytes + OVERHEAD)
+    }
+
+    /// Adds an answer.
+    pub fn answer(&self, frame: Message, room: Option<Reservation>) {
+        self.add(Key::None, None, None, Some(frame), room);
+    }
+
+    /// Adds what time it is, by the client's clock.
+    pub fn tell_time(&self, time: u64) {
+        self.add(Key::Time, None, Some(time), None, None);
+    }
+
+    fn add(
+        &self,
+        key: Key,
+        topic: Option<&str>,
+        time: Option<u64>,
+        frame: Option<Message>,
+        room: Option<Reservation>,
+    ) {
+        let bytes = frame.as_ref().map_or(0, len) + OVERHEAD;
+        let mut room = room.unwrap_or_else(|| self.connection.reserve_anyway(bytes));
+        room.resize(bytes);
+        let entry = Entry {
+            topic: topic.map(str::to_owned),
+            time,
+            frame,
+            bytes,
+            key,
+            room,
+        };
         let mut inner = self.lock();
         if inner.is_closed {
             return;
         }
-        let entry = Entry {
-            topic: topic.map(str::to_owned),
-            frame,
-            bytes,
-            key,
-        };
         let waiting = match entry.key {
             Key::None => None,
             _ => inner.queue.iter().position(|known| known.key == entry.key),
         };
-        inner.bytes += bytes;
-        if let Some(at) = waiting {
-            let old = std::mem::replace(&mut inner.queue[at], entry);
-            inner.gave_way(&old);
-        } else {
-            inner.queue.push_back(entry);
+        inner.count(&entry);
+        match waiting {
+            // A time that is told too early stamps what comes after it wrong.
+            Some(at) if entry.key == Key::Time => {
+                inner.take_out(at);
+                inner.queue.push_back(entry);
+            }
+            Some(at) => {
+                let old = std::mem::replace(&mut inner.queue[at], entry);
+                inner.gave_way(&old);
+            }
+            None => inner.queue.push_back(entry),
         }
-        while inner.bytes > self.most_bytes && inner.queue.len() > 1 {
-            let Some(old) = inner.queue.pop_front() else {
-                break;
-            };
-            inner.gave_way(&old);
-        }
+        inner.trim(self.most_bytes, 1);
         drop(inner);
         self.filled.notify_one();
     }
 
     /// The next entry, as soon as there is one; `None` when the outbox is closed.
-    pub async fn next(&self) -> Option<Message> {
+    pub async fn next(&self) -> Option<Outgoing> {
         loop {
             {
                 let mut inner = self.lock();
                 inner.sending = None;
-                if let Some(entry) = inner.queue.pop_front() {
-                    inner.bytes -= entry.bytes;
+                if let Some(outgoing) = inner.next() {
                     inner.sending = Some(Instant::now());
-                    return Some(entry.frame);
+                    return Some(outgoing);
                 }
                 if inner.is_closed {
                     return None;
@@ -126,9 +207,14 @@ impl Outbox {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
+    /// Whether so much waits that cannot give way that the client should not be listened to until it has taken some.
+    pub fn is_congested(&self) -> bool {
+        self.lock().bytes_said > self.most_bytes
+    }
+
     /// Counts messages that were not even put in: so many came at once.
     pub fn missed(&self, topic: &str, count: u64) {
-        *self.lock().dropped.entry(topic.to_owned()).or_default() += count;
+        self.lock().miss(topic, count);
     }
 
     /// Messages that gave way to later ones, by topic.
@@ -145,15 +231,20 @@ impl Outbox {
     /// Forgets what waits for this key, which nobody wants any more.
     pub fn forget(&self, key: &Key) {
         let mut inner = self.lock();
-        if let Some(at) = inner.queue.iter().position(|known| known.key == *key)
-            && let Some(old) = inner.queue.remove(at)
-        {
-            inner.bytes -= old.bytes;
+        if let Some(at) = inner.queue.iter().position(|known| known.key == *key) {
+            inner.take_out(at);
         }
     }
 
+    /// Gives up messages of topics, from the oldest, until no more than so many bytes wait.
+    pub fn trim(&self, most_bytes: usize) {
+        self.lock().trim(most_bytes, 0);
+    }
+
     pub fn close(&self) {
-        self.lock().is_closed = true;
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        drop(inner);
         self.filled.notify_one();
     }
 
@@ -163,15 +254,88 @@ impl Outbox {
 }
 
 impl Inner {
-    fn gave_way(&mut self, old: &Entry) {
-        self.bytes -= old.bytes;
-        if let Some(topic) = &old.topic {
-            match self.dropped.get_mut(topic) {
-                Some(count) => *count += 1,
-                None => {
-                    self.dropped.insert(topic.clone(), 1);
-                }
+    fn next(&mut self) -> Option<Outgoing> {
+        loop {
+            let first = self.queue.front_mut()?;
+            if let Some(time) = first.time.take()
+                && self.told_time != Some(time)
+            {
+                self.told_time = Some(time);
+                return Some(Outgoing {
+                    frame: time_frame(time),
+                    room: None,
+                });
             }
+            let entry = self.take_out(0)?;
+            if let Some(frame) = entry.frame {
+                return Some(Outgoing {
+                    frame,
+                    room: Some(entry.room),
+                });
+            }
+        }
+    }
+
+    /// Gives up the oldest messages of topics; the last `spared` of the queue stay whatever they take.
+    fn trim(&mut self, most_bytes: usize, spared: usize) {
+        while self.bytes > most_bytes {
+            let end = self.queue.len().saturating_sub(spared);
+            let Some(at) = (0..end).find(|&at| self.queue[at].topic.is_some()) else {
+                return;
+            };
+            if let Some(old) = self.take_out(at) {
+                self.count_dropped(&old);
+            }
+        }
+    }
+
+    /// Gives up the oldest message of a topic; whether there was one.
+    fn give_way(&mut self) -> bool {
+        let oldest = self.queue.iter().position(|entry| entry.topic.is_some());
+        let old = oldest.and_then(|at| self.take_out(at));
+        if let Some(old) = &old {
+            self.count_dropped(old);
+        }
+        old.is_some()
+    }
+
+    fn take_out(&mut self, at: usize) -> Option<Entry> {
+        let entry = self.queue.remove(at)?;
+        self.uncount(&entry);
+        Some(entry)
+    }
+
+    fn gave_way(&mut self, old: &Entry) {
+        self.uncount(old);
+        self.count_dropped(old);
+    }
+
+    fn count_dropped(&mut self, old: &Entry) {
+        if let Some(topic) = &old.topic {
+            self.miss(topic, 1);
+        }
+    }
+
+    fn miss(&mut self, topic: &str, count: u64) {
+        match self.dropped.get_mut(topic) {
+            Some(known) => *known += count,
+            None => {
+                self.dropped.insert(topic.to_owned(), count);
+            }
+        }
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.bytes += entry.bytes;
+        if entry.topic.is_none() {
+            self.bytes_said += entry.bytes;
+        }
+    }
+
+    fn uncount(&mut self, entry: &Entry) {
+        self.bytes -= entry.bytes;
+        if entry.topic.is_none() {
+            self.bytes_said -= entry.bytes;
         }
     }
 }
@@ -187,9 +351,21 @@ fn len(frame: &Message) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::Waiting;
 
     fn text(text: &str) -> Message {
         Message::Text(text.into())
+    }
+
+    fn outbox(most_bytes: usize) -> Outbox {
+        let waiting = Waiting::new(usize::MAX, Duration::MAX);
+        Outbox::new(most_bytes, &waiting.connect())
+    }
+
+    fn push(outbox: &Outbox, key: Key, topic: &str, said: &str) {
+        if let Some(room) = outbox.room(topic, said.len()) {
+            outbox.push(key, topic, text(said), room);
+        }
     }
 
     fn all(outbox: &Outbox) -> Vec<Message> {
@@ -199,8 +375,8 @@ mod tests {
             .expect("a runtime");
         runtime.block_on(async {
             let mut all = Vec::new();
-            while let Some(message) = outbox.next().await {
-                all.push(message);
+            while let Some(outgoing) = outbox.next().await {
+                all.push(outgoing.frame);
             }
             all
         })
@@ -208,29 +384,112 @@ mod tests {
 
     #[test]
     fn the_latest_of_a_topic_wins_and_keeps_its_place() {
-        let outbox = Outbox::new(1000);
-        outbox.push(Key::Topic(1), Some("/a"), text("a1"));
-        outbox.push(Key::Topic(2), Some("/b"), text("b1"));
-        outbox.push(Key::Topic(1), Some("/a"), text("a2"));
+        let outbox = outbox(10_000);
+        push(&outbox, Key::Topic(1), "/a", "a1");
+        push(&outbox, Key::Topic(2), "/b", "b1");
+        push(&outbox, Key::Topic(1), "/a", "a2");
         assert_eq!(outbox.dropped(), BTreeMap::from([("/a".to_owned(), 1)]));
         assert_eq!(all(&outbox), [text("a2"), text("b1")]);
     }
 
     #[test]
     fn what_is_older_gives_way_when_there_is_no_room() {
-        let outbox = Outbox::new(10);
+        let two = 2 * (OVERHEAD + 5);
+        let outbox = outbox(two);
         for round in 0..5 {
-            outbox.push(Key::None, Some("/a"), text(&format!("msg {round}")));
+            push(&outbox, Key::None, "/a", &format!("msg {round}"));
         }
-        assert_eq!(outbox.bytes(), 10);
+        assert_eq!(outbox.bytes(), two);
         assert_eq!(outbox.dropped(), BTreeMap::from([("/a".to_owned(), 3)]));
         assert_eq!(all(&outbox), [text("msg 3"), text("msg 4")]);
     }
 
     #[test]
     fn one_message_that_is_too_large_is_sent_all_the_same() {
-        let outbox = Outbox::new(4);
-        outbox.push(Key::None, None, text("too large"));
+        let outbox = outbox(4);
+        push(&outbox, Key::None, "/a", "too large");
         assert_eq!(all(&outbox), [text("too large")]);
+    }
+
+    #[test]
+    fn what_has_no_topic_never_gives_way() {
+        let outbox = outbox(4);
+        outbox.say(Key::None, text("advertise"));
+        push(&outbox, Key::None, "/a", "one");
+        outbox.say(Key::State, text("playing"));
+        push(&outbox, Key::None, "/a", "two");
+        outbox.say(Key::None, text("unadvertise"));
+        let expected = ["advertise", "playing", "unadvertise"].map(text);
+        assert_eq!(outbox.dropped(), BTreeMap::from([("/a".to_owned(), 2)]));
+        assert!(outbox.is_congested());
+        assert_eq!(all(&outbox), expected);
+        assert!(!outbox.is_congested());
+    }
+
+    #[test]
+    fn what_gives_way_for_others_is_the_messages_from_the_oldest() {
+        let outbox = outbox(100_000);
+        outbox.say(Key::None, text("advertise"));
+        push(&outbox, Key::None, "/a", "one");
+        push(&outbox, Key::None, "/a", "two");
+        outbox.trim(2 * OVERHEAD + 100);
+        assert_eq!(all(&outbox), ["advertise", "two"].map(text));
+    }
+
+    #[test]
+    fn a_client_makes_room_for_its_own_newest_and_counts_what_has_none() {
+        let waiting = Waiting::new(OVERHEAD + 20, Duration::MAX);
+        let outbox = Outbox::new(usize::MAX, &waiting.connect());
+        push(&outbox, Key::None, "/a", "one");
+        push(&outbox, Key::None, "/a", "two");
+        push(&outbox, Key::None, "/large", &"-".repeat(21));
+        let dropped = [("/a".to_owned(), 2), ("/large".to_owned(), 1)];
+        assert_eq!(outbox.dropped(), BTreeMap::from(dropped));
+    }
+
+    #[test]
+    fn a_frame_counts_until_it_is_sent() {
+        let waiting = Waiting::new(10_000, Duration::MAX);
+        let outbox = Outbox::new(usize::MAX, &waiting.connect());
+        push(&outbox, Key::None, "/a", "one");
+        let sending = outbox.lock().next();
+        assert_eq!(outbox.bytes(), 0);
+        assert_eq!(waiting.status()["bytes"], OVERHEAD + 3);
+        drop(sending);
+        assert_eq!(waiting.status()["bytes"], 0);
+    }
+
+    #[test]
+    fn the_clock_is_set_before_a_message_and_only_when_it_has_moved() {
+        let outbox = outbox(100_000);
+        for (time, said) in [(7, "a"), (7, "b"), (9, "c")] {
+            let room = outbox.room("/a", 1).expect("room");
+            outbox.push_at(time, "/a", text(said), room);
+        }
+        outbox.tell_time(10);
+        outbox.tell_time(11);
+        let room = outbox.room("/a", 1).expect("room");
+        outbox.push_at(12, "/a", text("d"), room);
+        outbox.tell_time(12);
+        let expected = [
+            time_frame(7),
+            text("a"),
+            text("b"),
+            time_frame(9),
+            text("c"),
+            time_frame(12),
+            text("d"),
+        ];
+        assert_eq!(all(&outbox), expected);
+    }
+
+    #[test]
+    fn a_message_that_gives_way_takes_its_time_along() {
+        let outbox = outbox(OVERHEAD + 1);
+        for (time, said) in [(7, "a"), (9, "b")] {
+            let room = outbox.room("/a", 1).expect("room");
+            outbox.push_at(time, "/a", text(said), room);
+        }
+        assert_eq!(all(&outbox), [time_frame(9), text("b")]);
     }
 }

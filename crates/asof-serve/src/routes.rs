@@ -1,10 +1,11 @@
 //! The HTTP side of the API. `API.md` describes it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use asof_blocks::HeadClass;
 use asof_core::{Query as SourceQuery, Source, TimeRange, Topics};
-use axum::Router;
+use asof_decode::Decoders;
 use axum::body::Body;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, Request, State, WebSocketUpgrade};
@@ -12,16 +13,18 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::{App, problems};
 use crate::guard::{Credential, Refusal};
-use crate::record::{Decoders, fields_of};
+use crate::record::fields_of;
 use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show};
 use crate::tracks::Track;
+use crate::waiting::Connection;
 use crate::{foxglove, page, session};
 
 type Shared = State<Arc<App>>;
@@ -30,18 +33,9 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/ws", get(socket))
-        .route(
-            "/api/summary",
-            get(async |State(app): Shared| answer(&app.summary())),
-        )
-        .route(
-            "/api/status",
-            get(async |State(app): Shared| answer(&app.status())),
-        )
-        .route(
-            "/api/problems",
-            get(async |State(app): Shared| answer(&problems(&app.cache.summary()))),
-        )
+        .route("/api/summary", get(summary))
+        .route("/api/status", get(status))
+        .route("/api/problems", get(all_problems))
         .route("/api/loaded", get(loaded))
         .route("/api/at", get(at))
         .route("/api/message", get(message))
@@ -60,21 +54,10 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Nothing is answered before the request has shown that it may ask.
+/// Nothing is answered before the request has shown that it may ask. Every answer, a refusal too, has the headers that
+/// keep a browser from making more of it than it is.
 async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
-    let credential = match app.guard.check(request.headers(), request.uri()) {
-        Ok(credential) => credential,
-        Err(refusal) => return refused(&app, refusal, &request.uri().to_string()),
-    };
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return refused(&app, Refusal::Malformed, request.method().as_str());
-    }
-    let is_upgrade = request.headers().contains_key(header::UPGRADE);
-    let mut response = if credential == Credential::InAddress && !is_upgrade {
-        keep_token(&app, &request)
-    } else {
-        next.run(request).await
-    };
+    let mut response = checked(&app, request, next).await;
     let headers = response.headers_mut();
     for (name, value) in SAFE_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -82,7 +65,28 @@ async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
     response
 }
 
-const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
+async fn checked(app: &App, request: Request, next: Next) -> Response {
+    let credential = match app.guard.check(request.headers(), request.uri()) {
+        Ok(credential) => credential,
+        Err(Refusal::Origin) => {
+            let text = app.refusals.note_origin(request.headers());
+            return (Refusal::Origin.status(), format!("{text}\n")).into_response();
+        }
+        // The path alone: what is in the query may be a secret that is nearly right.
+        Err(refusal) => return refused(app, refusal, request.uri().path()),
+    };
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return refused(app, Refusal::Malformed, request.method().as_str());
+    }
+    let is_upgrade = request.headers().contains_key(header::UPGRADE);
+    if credential == Credential::InAddress && !is_upgrade {
+        keep_token(app, &request)
+    } else {
+        next.run(request).await
+    }
+}
+
+pub(crate) const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -124,12 +128,59 @@ fn refused(app: &App, refusal: Refusal, what: &str) -> Response {
     (refusal.status(), format!("{}\n", refusal.text())).into_response()
 }
 
-fn answer(value: &Value) -> Response {
-    json_bytes(Bytes::from(value.to_string()))
+/// What is answered, before there is room for it.
+struct Answer {
+    media_type: HeaderValue,
+    bytes: Bytes,
 }
 
-fn json_bytes(bytes: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], bytes).into_response()
+impl Answer {
+    fn json(value: &Value) -> Self {
+        Answer::json_text(value.to_string())
+    }
+
+    fn json_text(text: impl Into<Bytes>) -> Self {
+        Answer {
+            media_type: HeaderValue::from_static("application/json"),
+            bytes: text.into(),
+        }
+    }
+
+    fn binary(bytes: impl Into<Bytes>) -> Self {
+        Answer {
+            media_type: HeaderValue::from_static("application/octet-stream"),
+            bytes: bytes.into(),
+        }
+    }
+}
+
+/// Works out an answer on a thread that may wait. Only so many are worked out at once, and each keeps its turn until there is
+/// room for it: what waits to be sent is bounded, and what waits for room is.
+async fn answered(
+    app: &Arc<App>,
+    connection: &Arc<Connection>,
+    work: impl FnOnce(&App) -> Result<Answer, String> + Send + 'static,
+) -> Response {
+    let _turn = app.readers.acquire().await;
+    let own = Arc::clone(app);
+    match tokio::task::spawn_blocking(move || work(&own)).await {
+        Ok(Ok(answer)) => with_room(app, connection, answer).await,
+        Ok(Err(error)) => wrong(error),
+        Err(error) => {
+            let text = format!("reading failed: {error}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+    }
+}
+
+/// Sends an answer as soon as there is room for it.
+async fn with_room(app: &App, connection: &Arc<Connection>, answer: Answer) -> Response {
+    let Some(room) = connection.reserve(answer.bytes.len()).await else {
+        let retry = [(header::RETRY_AFTER, "5")];
+        return (retry, refused(app, Refusal::NoRoom, "an answer")).into_response();
+    };
+    let kind = [(header::CONTENT_TYPE, answer.media_type)];
+    (kind, room.hold(answer.bytes)).into_response()
 }
 
 fn wrong(text: impl Into<String>) -> Response {
@@ -143,11 +194,18 @@ fn wrong(text: impl Into<String>) -> Response {
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+type Connected = Extension<Arc<Connection>>;
 
 /// The page; and for Foxglove, which knows no paths, the WebSocket.
-async fn index(state: Shared, headers: HeaderMap, upgrade: Upgrade) -> Response {
+async fn index(
+    state: Shared,
+    connection: Connected,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
     if headers.contains_key(header::UPGRADE) {
-        return socket(state, headers, upgrade).await;
+        // Whoever comes here without a subprotocol is a viewer: the reference server serves those too.
+        return upgraded(state, connection, &headers, upgrade, foxglove::OLDER);
     }
     files(state, Request::new(Body::empty())).await
 }
@@ -159,46 +217,68 @@ async fn files(State(app): Shared, request: Request) -> Response {
     }
 }
 
-async fn socket(State(app): Shared, headers: HeaderMap, upgrade: Upgrade) -> Response {
+async fn socket(
+    state: Shared,
+    connection: Connected,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    upgraded(state, connection, &headers, upgrade, session::PROTOCOL)
+}
+
+/// The subprotocols that are spoken here.
+const PROTOCOLS: [&str; 3] = [session::PROTOCOL, foxglove::SDK, foxglove::OLDER];
+
+/// Of the subprotocols that a client offers, the first that is spoken here: its order is its choice. `otherwise` is for
+/// clients that offer none.
+fn upgraded(
+    State(app): Shared,
+    Extension(connection): Connected,
+    headers: &HeaderMap,
+    upgrade: Upgrade,
+    otherwise: &'static str,
+) -> Response {
     let Ok(upgrade) = upgrade else {
         return refused(&app, Refusal::Malformed, "no WebSocket");
     };
-    let Ok(permit) = Arc::clone(&app.clients).try_acquire_owned() else {
-        return refused(&app, Refusal::Crowded, "a WebSocket");
-    };
-    let most = app.limits.message_bytes;
-    let upgrade = upgrade
-        .max_message_size(most)
-        .max_frame_size(most)
-        .max_write_buffer_size(app.limits.outbox_bytes.saturating_mul(4))
-        .write_buffer_size(0);
-    let offered: Vec<&str> = headers
+    let mut offered = headers
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim)
-        .collect();
-    if offered.is_empty() || offered.contains(&session::PROTOCOL) {
-        return upgrade
-            .protocols([session::PROTOCOL])
-            .on_upgrade(move |socket| async move {
-                session::run(app, socket).await;
-                drop(permit);
-            });
+        .filter(|name| !name.is_empty())
+        .peekable();
+    let has_offered = offered.peek().is_some();
+    let chosen = offered.find_map(|name| PROTOCOLS.into_iter().find(|known| *known == name));
+    let protocol = match (chosen, has_offered) {
+        (Some(protocol), _) => protocol,
+        (None, false) => otherwise,
+        (None, true) => return refused(&app, Refusal::Malformed, "an unknown subprotocol"),
+    };
+    let Ok(permit) = Arc::clone(&app.clients).try_acquire_owned() else {
+        return refused(&app, Refusal::Crowded, "a WebSocket");
+    };
+    connection.note_socket();
+    let most = app.limits.message_bytes;
+    let mut upgrade = upgrade
+        .max_message_size(most)
+        .max_frame_size(most)
+        // A message of any size is one frame; what waits is bounded by the budget.
+        .max_write_buffer_size(usize::MAX)
+        .write_buffer_size(0);
+    if has_offered {
+        upgrade.set_selected_protocol(HeaderValue::from_static(protocol));
     }
-    if !offered
-        .iter()
-        .any(|name| foxglove::PROTOCOLS.contains(name))
-    {
-        return refused(&app, Refusal::Malformed, "an unknown subprotocol");
-    }
-    upgrade
-        .protocols(foxglove::PROTOCOLS)
-        .on_upgrade(move |socket| async move {
-            foxglove::run(app, socket).await;
-            drop(permit);
-        })
+    upgrade.on_upgrade(move |socket| async move {
+        let socket = (socket, connection);
+        if protocol == session::PROTOCOL {
+            session::run(app, socket).await;
+        } else {
+            foxglove::run(app, socket, protocol).await;
+        }
+        drop(permit);
+    })
 }
 
 #[derive(Deserialize)]
@@ -247,20 +327,6 @@ struct Stretch {
     columns: Option<usize>,
 }
 
-/// Runs what reads on a thread that may wait; only so many at once.
-async fn read<T: Send + 'static>(
-    app: &Arc<App>,
-    work: impl FnOnce(&App) -> T + Send + 'static,
-) -> Result<T, Box<Response>> {
-    let _turn = app.readers.acquire().await;
-    let own = Arc::clone(app);
-    let done = tokio::task::spawn_blocking(move || work(&own)).await;
-    done.map_err(|error| {
-        let text = format!("reading failed: {error}\n");
-        Box::new((StatusCode::INTERNAL_SERVER_ERROR, text).into_response())
-    })
-}
-
 fn named(topics: Option<&str>) -> Topics {
     match topics {
         Some(topics) => Topics::named(topics.split(',')),
@@ -268,12 +334,38 @@ fn named(topics: Option<&str>) -> Topics {
     }
 }
 
-async fn loaded(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
-    answer(&app.loaded(&named(asked.topics.as_deref())))
+async fn summary(State(app): Shared, Extension(connection): Connected) -> Response {
+    answered(&app, &connection, |app| Ok(Answer::json(&app.summary()))).await
+}
+
+async fn status(State(app): Shared, Extension(connection): Connected) -> Response {
+    // It waits for no turn: it is for those who want to know why everything else does.
+    with_room(&app, &connection, Answer::json(&app.status())).await
+}
+
+async fn all_problems(State(app): Shared, Extension(connection): Connected) -> Response {
+    let work = |app: &App| Ok(Answer::json(&problems(&app.cache.summary())));
+    answered(&app, &connection, work).await
+}
+
+async fn loaded(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<AtTime>,
+) -> Response {
+    let work = move |app: &App| {
+        let topics = named(asked.topics.as_deref());
+        Ok(Answer::json(&app.loaded(&topics)))
+    };
+    answered(&app, &connection, work).await
 }
 
 /// What was known as of a time.
-async fn at(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
+async fn at(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<AtTime>,
+) -> Response {
     let work = move |app: &App| {
         let topics = named(asked.topics.as_deref());
         let known = app.cache.backfill(&topics, app.absolute(asked.t));
@@ -284,17 +376,17 @@ async fn at(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
             show.show(&message.to_message(), Form::Json).text()
         };
         let all: Vec<String> = known.iter().map(one).collect();
-        Ok::<_, String>(format!("[{}]", all.join(",")))
+        Ok(Answer::json_text(format!("[{}]", all.join(","))))
     };
-    match read(&app, work).await {
-        Ok(Ok(all)) => json_bytes(all.into()),
-        Ok(Err(error)) => wrong(error),
-        Err(response) => *response,
-    }
+    answered(&app, &connection, work).await
 }
 
 /// One message as of a time, in a form.
-async fn message(State(app): Shared, Query(asked): Query<OneMessage>) -> Response {
+async fn message(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OneMessage>,
+) -> Response {
     let form = asked.form.unwrap_or(Form::Json);
     let work = move |app: &App| {
         let topics = Topics::named([asked.topic.clone()]);
@@ -304,26 +396,20 @@ async fn message(State(app): Shared, Query(asked): Query<OneMessage>) -> Respons
             return Err(format!("there is no message on {} by then", asked.topic));
         };
         let mut decoders = Decoders::default();
-        Ok(app.show(&mut decoders).show(&message.to_message(), form))
-    };
-    match read(&app, work).await {
-        Ok(Ok(shown)) if form == Form::Json => json_bytes(shown.text().into()),
-        Ok(Ok(shown)) => {
-            let kind = shown
-                .head
-                .get("encoding")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            match HeaderValue::from_str(kind) {
-                Ok(kind) if kind.as_bytes().starts_with(b"image/") => {
-                    ([(header::CONTENT_TYPE, kind)], shown.body).into_response()
-                }
-                _ => binary(Body::from(shown.to_bytes())),
-            }
+        let shown = app.show(&mut decoders).show(&message.to_message(), form);
+        if form == Form::Json {
+            return Ok(Answer::json_text(shown.text()));
         }
-        Ok(Err(error)) => wrong(error),
-        Err(response) => *response,
-    }
+        let kind = shown.head.get("encoding").and_then(Value::as_str);
+        match HeaderValue::from_str(kind.unwrap_or_default()) {
+            Ok(media_type) if media_type.as_bytes().starts_with(b"image/") => Ok(Answer {
+                media_type,
+                bytes: shown.body.into(),
+            }),
+            _ => Ok(Answer::binary(shown.to_bytes())),
+        }
+    };
+    answered(&app, &connection, work).await
 }
 
 fn binary(body: Body) -> Response {
@@ -332,7 +418,11 @@ fn binary(body: Body) -> Response {
 
 const MOST_MESSAGES: usize = 10_000;
 
-async fn messages(State(app): Shared, Query(asked): Query<ManyMessages>) -> Response {
+async fn messages(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<ManyMessages>,
+) -> Response {
     let work = move |app: &App| {
         let limit = asked.limit.unwrap_or(1000).min(MOST_MESSAGES);
         let start = asked
@@ -367,17 +457,17 @@ async fn messages(State(app): Shared, Query(asked): Query<ManyMessages>) -> Resp
                 take(&message) && left > 0
             })?;
         }
-        Ok::<_, String>(format!("[{}]", all.join(",")))
+        Ok(Answer::json_text(format!("[{}]", all.join(","))))
     };
-    match read(&app, work).await {
-        Ok(Ok(all)) => json_bytes(all.into()),
-        Ok(Err(error)) => wrong(error),
-        Err(response) => *response,
-    }
+    answered(&app, &connection, work).await
 }
 
 /// The fields of a topic that can be plotted.
-async fn fields(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+async fn fields(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfTopic>,
+) -> Response {
     let work = move |app: &App| {
         let end = app.cache.summary().range.end;
         let known = app
@@ -390,43 +480,53 @@ async fn fields(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
         let message = message.to_message();
         let mut decoders = Decoders::default();
         let record = decoders.record(&message).ok();
-        let decoder = decoders.of(&message.channel, &message.payload)?;
-        Ok(json!(fields_of(decoder, record.as_ref())))
+        let decoder = decoders.of(&message.channel, &[&message.payload]);
+        let decoder = decoder.map_err(|error| error.to_string())?;
+        Ok(Answer::json(&json!(fields_of(decoder, record.as_ref()))))
     };
-    match read(&app, work).await {
-        Ok(Ok(value)) => answer(&value),
-        Ok(Err(error)) => wrong(error),
-        Err(response) => *response,
-    }
+    answered(&app, &connection, work).await
 }
 
-async fn frames(State(app): Shared, Query(asked): Query<AtTime>) -> Response {
-    match read(&app, move |app| json!(app.frames.at(app.absolute(asked.t)))).await {
-        Ok(value) => answer(&value),
-        Err(response) => *response,
-    }
+async fn frames(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<AtTime>,
+) -> Response {
+    let work = move |app: &App| {
+        let edges = app.frames.at(app.absolute(asked.t));
+        Ok(Answer::json(&json!(edges)))
+    };
+    answered(&app, &connection, work).await
 }
 
-async fn series(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
+async fn series(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<Stretch>,
+) -> Response {
     let what = What::MinMax {
         topic: asked.topic.clone(),
         path: asked.path.clone(),
     };
-    stream(&app, what, &asked)
+    stream(&app, connection, what, &asked)
 }
 
-async fn density(State(app): Shared, Query(asked): Query<Stretch>) -> Response {
+async fn density(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<Stretch>,
+) -> Response {
     let topics = if let Some(topics) = &asked.topics {
         topics.split(',').map(str::to_owned).collect()
     } else {
         let summary = app.cache.summary();
         summary.topics().into_iter().map(str::to_owned).collect()
     };
-    stream(&app, What::Density { topics }, &asked)
+    stream(&app, connection, What::Density { topics }, &asked)
 }
 
 /// The columns as they become ready; see `API.md` for the bytes.
-fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
+fn stream(app: &Arc<App>, connection: Arc<Connection>, what: What, asked: &Stretch) -> Response {
     let range = app.cache.summary().range;
     let start = asked.start.map_or(app.start, |t| app.absolute(t));
     let end = asked.end.map_or(range.end, |t| app.absolute(t));
@@ -446,8 +546,11 @@ fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
     let Some((look, ready)) = app.looks.get(&plan) else {
         return refused(app, Refusal::Crowded, "a series");
     };
-    let parts = futures_util::stream::unfold(Some((look, ready, 0)), async |state| {
-        let (look, mut ready, sent) = state?;
+    // A client that does not take its parts has no more than one of them waiting.
+    let at_once = (PART_BYTES / (8 * look.lanes.max(1))).max(1);
+    let first = Some((look, ready, connection, 0));
+    let parts = futures_util::stream::unfold(first, move |state| async move {
+        let (look, mut ready, connection, sent) = state?;
         let mut seen = *ready.borrow_and_update();
         while seen <= sent {
             if ready.changed().await.is_err() {
@@ -455,16 +558,24 @@ fn stream(app: &Arc<App>, what: What, asked: &Stretch) -> Response {
             }
             seen = *ready.borrow_and_update();
         }
-        let is_done = seen > look.columns;
-        let mut bytes = look.part(sent, seen.min(look.columns));
+        let end = seen.min(look.columns).min(sent + at_once);
+        let is_done = seen > look.columns && end == look.columns;
+        let mut bytes = look.part(sent, end);
         if is_done {
             bytes.extend(last_part(look.error().as_deref()));
         }
-        let next = (!is_done).then_some((look, ready, seen));
-        Some((Ok::<_, std::convert::Infallible>(Bytes::from(bytes)), next))
+        let Some(room) = connection.reserve(bytes.len()).await else {
+            let none = last_part(Some(Refusal::NoRoom.text()));
+            return Some((Ok::<_, Infallible>(Bytes::from(none)), None));
+        };
+        let next = (!is_done).then_some((look, ready, connection, end));
+        Some((Ok(room.hold(bytes.into())), next))
     });
     binary(Body::from_stream(parts))
 }
+
+/// About so many bytes of columns are sent at once.
+const PART_BYTES: usize = 256 << 10;
 
 /// The end of a stream of columns: what went wrong, if anything did.
 fn last_part(error: Option<&str>) -> Vec<u8> {
@@ -475,18 +586,28 @@ fn last_part(error: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-async fn rows(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+async fn rows(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfTopic>,
+) -> Response {
     let paths: Vec<String> = asked.paths.split(',').map(str::to_owned).collect();
     if paths.len() > 16 {
         return wrong("no more than 16 fields at once");
     }
     let topic = asked.topic;
-    json_bytes(app.tracks.get(Track::Rows { topic, paths }).await)
+    let bytes = app.tracks.get(Track::Rows { topic, paths }).await;
+    with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
-async fn states(State(app): Shared, Query(asked): Query<OfTopic>) -> Response {
+async fn states(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfTopic>,
+) -> Response {
     let OfTopic { topic, path, .. } = asked;
-    json_bytes(app.tracks.get(Track::States { topic, path }).await)
+    let bytes = app.tracks.get(Track::States { topic, path }).await;
+    with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
 impl App {

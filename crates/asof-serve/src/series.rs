@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow_array::RecordBatch;
 use asof_blocks::{BlockCache, HeadClass};
 use asof_core::{Channel, Message, Query, Stamp, TimeRange};
-use asof_decode::{Decoder, Payload};
+use asof_decode::{Decoders, FieldPath, Payload};
 use tokio::sync::{Semaphore, watch};
-
-use crate::record::Path;
 
 /// What is computed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,6 +35,8 @@ pub(crate) struct Look {
     values: Mutex<Values>,
     /// Columns that are complete; more than there are when all is done.
     ready: watch::Sender<usize>,
+    /// Bytes that it takes, with its plan.
+    bytes: usize,
     /// Bytes of all looks that somebody still holds.
     held: Arc<AtomicUsize>,
 }
@@ -71,6 +71,8 @@ struct Known {
 /// A page has no more pixels than this.
 pub(crate) const MOST_COLUMNS: usize = 4096;
 const AT_ONCE: usize = 2;
+/// More looks than this are not kept, however small they are.
+const MOST_KEPT: usize = 1024;
 
 impl Looks {
     pub fn new(cache: &BlockCache, most_bytes: usize, is_live: bool) -> Self {
@@ -106,7 +108,7 @@ impl Looks {
             What::MinMax { .. } => 2,
             What::Density { ref topics } => topics.len(),
         };
-        let bytes = bytes_of(lanes, plan.columns);
+        let bytes = bytes_of(plan, lanes);
         if self.held.load(Ordering::Relaxed) + bytes > 2 * self.most_bytes {
             return None;
         }
@@ -120,6 +122,7 @@ impl Looks {
                 error: None,
             }),
             ready,
+            bytes,
             held: Arc::clone(&self.held),
         });
         known.add(plan.clone(), Arc::clone(&look), self.most_bytes);
@@ -151,10 +154,10 @@ impl Looks {
 
 impl Known {
     fn add(&mut self, plan: Plan, look: Arc<Look>, most_bytes: usize) {
-        self.bytes += look.bytes();
+        self.bytes += look.bytes;
         self.looks.insert(plan.clone(), look);
         self.order.push_back(plan);
-        while self.bytes > most_bytes && self.order.len() > 1 {
+        while (self.bytes > most_bytes || self.order.len() > MOST_KEPT) && self.order.len() > 1 {
             let Some(oldest) = self.order.front().cloned() else {
                 break;
             };
@@ -164,7 +167,7 @@ impl Known {
 
     fn forget(&mut self, plan: &Plan) {
         if let Some(look) = self.looks.remove(plan) {
-            self.bytes -= look.bytes();
+            self.bytes -= look.bytes;
         }
         self.order.retain(|other| other != plan);
     }
@@ -189,10 +192,6 @@ impl Look {
         self.lock().error.clone()
     }
 
-    fn bytes(&self) -> usize {
-        bytes_of(self.lanes, self.columns)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Values> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,12 +213,20 @@ impl Look {
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes(), Ordering::Relaxed);
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-fn bytes_of(lanes: usize, columns: usize) -> usize {
-    lanes * columns * 8 + 256
+/// What a look takes: its values, and its plan, which is kept three times.
+fn bytes_of(plan: &Plan, lanes: usize) -> usize {
+    let words = match &plan.what {
+        What::MinMax { topic, path } => topic.len() + path.len(),
+        What::Density { topics } => {
+            let topics = topics.iter().map(|topic| topic.len() + size_of::<String>());
+            topics.sum()
+        }
+    };
+    lanes * plan.columns * 8 + 3 * (words + size_of::<Plan>()) + 256
 }
 
 impl Plan {
@@ -274,7 +281,7 @@ fn min_max(
     path: &str,
     look: &Look,
 ) -> Result<(), String> {
-    let wanted = Path::parse(path).ok_or_else(|| format!("'{path}' is no path to a field"))?;
+    let wanted = FieldPath::parse(path).map_err(|error| error.to_string())?;
     let mut times = Vec::new();
     scan(
         cache,
@@ -285,9 +292,8 @@ fn min_max(
             if !look.is_wanted() {
                 return Err(GIVEN_UP.to_owned());
             }
-            let numbers = wanted
-                .numbers(batch)
-                .ok_or_else(|| format!("{topic} has no number at '{path}'"))?;
+            let numbers = wanted.numbers(batch);
+            let numbers = numbers.map_err(|error| format!("{topic}: {error}"))?;
             let mut values = look.lock();
             for (at, value) in times.iter().zip(numbers) {
                 let column = plan.column(*at);
@@ -310,11 +316,11 @@ fn min_max(
 pub(crate) fn scan(
     cache: &BlockCache,
     query: &Query,
-    path: &Path,
+    path: &FieldPath,
     times: &mut Vec<Stamp>,
     mut take: impl FnMut(&[Stamp], &RecordBatch) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut decoders: HashMap<usize, (Arc<Channel>, Result<Decoder, String>)> = HashMap::new();
+    let mut decoders = Decoders::new(path.projection());
     let mut any = None;
     for batch in cache.read_as(query, HeadClass::Scan) {
         let batch = batch.map_err(|error| error.to_string())?;
@@ -326,18 +332,10 @@ pub(crate) fn scan(
             let Some(first) = run.first() else {
                 continue;
             };
-            let entry = decoders.entry(Arc::as_ptr(channel) as usize);
-            let (_, decoder) = entry.or_insert_with(|| {
-                let decoder = Decoder::new(channel, &path.projection(), &[first.payload]);
-                (
-                    Arc::clone(channel),
-                    decoder.map_err(|error| error.to_string()),
-                )
-            });
-            let decoder = match decoder {
+            let decoder = match decoders.of(channel, &[first.payload]) {
                 Ok(decoder) => decoder,
                 Err(error) => {
-                    any.get_or_insert_with(|| error.clone());
+                    any.get_or_insert_with(|| error.to_string());
                     continue;
                 }
             };
@@ -389,6 +387,43 @@ pub(crate) fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn look_at(path: String) -> (Plan, Arc<Look>) {
+        let topic = "/odom".to_owned();
+        let plan = Plan {
+            what: What::MinMax { topic, path },
+            start: Stamp::EPOCH,
+            end: Stamp::MAX,
+            columns: 1,
+        };
+        let look = Look {
+            lanes: 2,
+            columns: 1,
+            values: Mutex::default(),
+            ready: watch::Sender::new(0),
+            bytes: bytes_of(&plan, 2),
+            held: Arc::new(AtomicUsize::new(usize::MAX / 2)),
+        };
+        (plan, Arc::new(look))
+    }
+
+    #[test]
+    fn plans_count_as_well_as_values_and_there_is_an_end_to_their_number() {
+        let mut known = Known::default();
+        for number in 0..100 {
+            let (plan, look) = look_at(format!("{number}{}", "x".repeat(10_000)));
+            known.add(plan, look, 100_000);
+        }
+        assert!(known.looks.len() < 5, "{}", known.looks.len());
+        for number in 0..MOST_KEPT + 100 {
+            let (plan, look) = look_at(number.to_string());
+            known.add(plan, look, usize::MAX);
+        }
+        assert_eq!(
+            (known.looks.len(), known.order.len()),
+            (MOST_KEPT, MOST_KEPT)
+        );
+    }
 
     #[test]
     fn the_first_and_the_last_instant_lie_in_the_first_and_the_last_column() {

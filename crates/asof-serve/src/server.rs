@@ -2,21 +2,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use asof_core::{Source, Stamp};
+use asof_core::Source;
+use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::app::{App, What};
+use crate::app::App;
 use crate::guard::{Guard, Refusal};
 use crate::options::{ServeError, ServeOptions};
-use crate::retained::Retained;
 use crate::routes;
+use crate::stream::WatchedStream;
 
 /// A running server. It ends when this is dropped.
 pub struct Server {
@@ -27,11 +29,26 @@ pub struct Server {
 
 /// So many ports are tried where any will do.
 const PORTS_TO_TRY: u16 = 20;
+/// So long one waits for a place that is about to be free, or for one that has to go to hear so.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A client that does not finish its request's head in this time is let go.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Server {
-    /// Starts to serve `source`, which people know by `name`.
+    /// Starts to serve `source`, which people know by `name`: a recording, or something that still grows, such as a running
+    /// robot or a file that is being written.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use asof_serve::{ServeOptions, Server};
+    /// use asof_window::Recent;
+    ///
+    /// // What hears the robot pushes its messages into this.
+    /// let recent = Recent::default();
+    /// let server = Server::start(Arc::new(recent.clone()), "my robot", &ServeOptions::default())?;
+    /// assert_eq!(server.status()["window"]["messages"], 0);
+    /// # Ok::<(), asof_serve::ServeError>(())
+    /// ```
     ///
     /// # Errors
     /// When the address cannot be had, or the system has no threads to give.
@@ -40,34 +57,6 @@ impl Server {
         name: &str,
         options: &ServeOptions,
     ) -> Result<Self, ServeError> {
-        Server::serve(What::Recorded(source), name, options)
-    }
-
-    /// Starts to serve a running robot: what is retained of it now, and what will be. Times are counted from `start`.
-    ///
-    /// ```
-    /// use asof_core::Stamp;
-    /// use asof_serve::{Retained, Retention, ServeOptions, Server};
-    ///
-    /// let retained = Retained::new(Retention::default());
-    /// let now = Stamp::try_from(std::time::SystemTime::now())?;
-    /// let server = Server::start_live(&retained, "my robot", now, &ServeOptions::default())?;
-    /// // From here on, whoever hears the robot calls `retained.push`.
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the address cannot be had, or the system has no threads to give.
-    pub fn start_live(
-        retained: &Retained,
-        name: &str,
-        start: Stamp,
-        options: &ServeOptions,
-    ) -> Result<Self, ServeError> {
-        Server::serve(What::Live(retained.clone(), start), name, options)
-    }
-
-    fn serve(what: What, name: &str, options: &ServeOptions) -> Result<Self, ServeError> {
         let listener = bind(options)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -77,16 +66,16 @@ impl Server {
             None => Some(make_token()?),
         };
         let guard = Guard::new(address, token, &options.hosts, &options.origins);
-        let limits = options.limits.clone();
-        let connections = limits.connections;
-        let app = Arc::new(App::new(what, name, guard, limits, options.cache_bytes));
+        let connections = options.limits.connections;
+        let app = Arc::new(App::new(source, name, guard, options));
         let runtime = Builder::new_multi_thread()
             .thread_name("asof-serve")
             .enable_all()
             .build()?;
-        if app.retained.is_some() {
+        if app.is_live {
             runtime.spawn(take_in_frames(Arc::clone(&app)));
         }
+        runtime.spawn(let_go(Arc::clone(&app)));
         let serving = Arc::clone(&app);
         runtime.spawn(async move {
             match TcpListener::from_std(listener) {
@@ -133,6 +122,12 @@ impl Server {
         self.app.cache.statistics()
     }
 
+    /// Writes what was read to the folder of [`ServeOptions::disk`], as far as it is not there yet. Also done when the
+    /// server is dropped.
+    pub fn keep_on_disk(&self) {
+        self.app.cache.keep_on_disk();
+    }
+
     /// How the server is doing, as `/api/status` tells it.
     pub fn status(&self) -> serde_json::Value {
         self.app.status()
@@ -145,10 +140,11 @@ impl Drop for Server {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(2));
         }
+        self.keep_on_disk();
     }
 }
 
-/// A robot's transforms are taken in whether anybody looks or not.
+/// Transforms of a source that grows are taken in whether anybody looks or not: it may let go of them.
 async fn take_in_frames(app: Arc<App>) {
     let mut over = app.over.subscribe();
     while !*over.borrow_and_update() {
@@ -198,33 +194,87 @@ async fn accept(app: &Arc<App>, listener: &TcpListener, connections: usize) {
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            app.refusals.note(Refusal::Crowded, "a connection");
-            tokio::spawn(turn_away(stream));
-            continue;
-        };
         // Small messages go out at once; where that cannot be set they go out later.
         drop(stream.set_nodelay(true));
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .max_buf_size(64 << 10);
-            let serving = http
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            if let Err(error) = serving.await {
-                tracing::debug!("a connection ended: {error}");
-            }
-            drop(place);
-        });
+        let (app, router) = (Arc::clone(app), router.clone());
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            tokio::spawn(serve(app, router, stream, place));
+        } else if app.waiting.make_place(Instant::now()) {
+            // One that was of no use has to go, and this one has its place as soon as it is gone.
+            let places = Arc::clone(&places);
+            tokio::spawn(async move {
+                match tokio::time::timeout(PLACE_TIMEOUT, places.acquire_owned()).await {
+                    Ok(Ok(place)) => serve(app, router, stream, place).await,
+                    _ => turn_away(&app, stream).await,
+                }
+            });
+        } else {
+            tokio::spawn(async move { turn_away(&app, stream).await });
+        }
     }
 }
 
-async fn turn_away(mut stream: TcpStream) {
-    let answer =
-        b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// Serves one connection until it ends.
+async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSemaphorePermit) {
+    let connection = app.waiting.connect();
+    let stream = WatchedStream::new(stream, Arc::clone(&connection));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        let connection = Arc::clone(&connection);
+        connection.note_asked(true);
+        request.extensions_mut().insert(Arc::clone(&connection));
+        let answered = router.call(request);
+        async move {
+            let answer = answered.await;
+            connection.note_asked(false);
+            answer
+        }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(64 << 10);
+    let serving = http
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if let Err(error) = serving.await {
+        tracing::debug!("a connection ended: {error}");
+    }
+    drop(place);
+}
+
+async fn turn_away(app: &App, mut stream: TcpStream) {
+    app.refusals.note(Refusal::Crowded, "a connection");
+    let mut answer = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\ncontent-length: 0\r\n".to_owned();
+    for (name, value) in routes::SAFE_HEADERS {
+        answer.extend([name.as_str(), ": ", value, "\r\n"]);
+    }
+    answer.push_str("\r\n");
+    let said = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What it has sent is read: a socket that is closed before takes the answer back.
+        let mut asked = [0; 4096];
+        for _ in 0..16 {
+            if stream.read(&mut asked).await? == 0 {
+                break;
+            }
+        }
+        std::io::Result::Ok(())
+    };
     // Whether it hears that or not, it has to go.
-    drop(tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await);
+    drop(tokio::time::timeout(PLACE_TIMEOUT, said).await);
+}
+
+/// Ends those that have taken nothing for too long.
+async fn let_go(app: Arc<App>) {
+    let mut over = app.over.subscribe();
+    while !*over.borrow_and_update() {
+        app.waiting
+            .end_blocked(app.limits.dropped_after, Instant::now());
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(250)) => {}
+            _ = over.changed() => {}
+        }
+    }
 }

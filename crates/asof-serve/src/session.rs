@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_blocks::RangeWatch;
-use asof_core::{Batch, Message, Source, Stamp, Topics};
+use asof_core::{Batch, Channel, Message, Source, Stamp, Topics};
+use asof_decode::Decoders;
 use asof_player::{Event, PlayState, Player, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::app::{App, Together, problems};
+use crate::app::{App, Together, problems, topics};
 use crate::client::{self, Client};
+use crate::foxglove::over_text;
 use crate::guard::Refusal;
-use crate::head::Head;
 use crate::outbox::{Key, Outbox};
-use crate::record::Decoders;
-use crate::retained::Retained;
 use crate::show::Form;
+use crate::waiting::Connection;
 
 /// The name of the page's own protocol.
 pub(crate) const PROTOCOL: &str = "asof.v1";
@@ -69,8 +69,6 @@ enum Command {
     },
 }
 
-/// A client that is no further behind a robot than this, in nanoseconds, follows it.
-const CAUGHT_UP: i64 = 100_000_000;
 const TOPICS_EVERY: Duration = Duration::from_secs(2);
 const WINDOW_EVERY: Duration = Duration::from_millis(200);
 
@@ -93,10 +91,8 @@ struct Session {
     is_looping: bool,
     wants_frames: bool,
     is_together: bool,
-    /// At the newest of a running robot: the player stands by.
-    head: Option<Head>,
     watch: RangeWatch,
-    told_channels: u64,
+    told_channels: Vec<Arc<Channel>>,
     told_topics: Instant,
     told_window: Instant,
     told_state: Option<Value>,
@@ -111,7 +107,7 @@ struct Subscription {
 }
 
 /// Serves one page until it goes.
-pub(crate) async fn run(app: Arc<App>, socket: WebSocket) {
+pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>)) {
     client::serve(app, socket, Session::new).await;
 }
 
@@ -142,16 +138,12 @@ impl Client for Session {
         if self.together.has_changed().is_ok_and(|has| has) {
             self.follow();
         }
-        if self.head.is_some() {
-            self.take_newest();
-        } else {
-            self.take_played(now);
-        }
+        self.take_played(now);
         self.tell_state();
         self.tell_frames();
         if now.duration_since(self.looked) >= Duration::from_millis(100) {
             self.looked = now;
-            if self.app.retained.is_some() {
+            if self.app.is_live {
                 self.tell_window(now);
             } else if let Some(loaded) = self.watch.changed(now) {
                 let loaded = json!({ "op": "loaded", "ranges": loaded.fractions });
@@ -175,11 +167,10 @@ impl Client for Session {
         if self.awaits_backfill {
             return Duration::from_millis(2);
         }
-        if self.head.is_some() {
-            return Duration::from_millis(16);
-        }
         match self.player.state() {
-            PlayState::Playing | PlayState::Buffering => Duration::from_millis(16),
+            PlayState::Playing | PlayState::Buffering | PlayState::Following => {
+                Duration::from_millis(16)
+            }
             PlayState::Paused | PlayState::Ended => Duration::from_millis(100),
         }
     }
@@ -188,7 +179,9 @@ impl Client for Session {
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>) -> std::io::Result<Self> {
         let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
-        player.set_follow(app.retained.is_some());
+        if app.is_live {
+            player.follow();
+        }
         let now = Instant::now();
         Ok(Session {
             id: app.next_session(),
@@ -196,8 +189,7 @@ impl Session {
             outbox: Arc::clone(outbox),
             together: app.together.subscribe(),
             player,
-            head: app.retained.as_ref().map(|all| Head::new(all, app.start)),
-            told_channels: app.retained.as_ref().map_or(0, Retained::channels_version),
+            told_channels: Vec::new(),
             told_topics: now,
             told_window: now,
             decoders: Decoders::default(),
@@ -226,14 +218,9 @@ impl Session {
                 | Command::Step { .. }
         );
         match command {
-            // At the newest it plays already.
-            Command::Play if self.head.is_some() => {}
             Command::Play => self.player.play(),
-            Command::Pause => {
-                self.leave_head();
-                self.player.pause();
-            }
-            Command::Follow => self.follow_head(),
+            Command::Pause => self.player.pause(),
+            Command::Follow => self.follow_newest(),
             Command::Seek { t } => self.seek(self.app.absolute(t)),
             Command::Speed { times } => {
                 self.player
@@ -243,17 +230,14 @@ impl Session {
                 self.is_looping = on;
                 self.player.set_loop(on);
             }
-            Command::Step { by, back } => {
-                self.leave_head();
-                tokio::task::block_in_place(|| self.step(by, back));
-            }
+            Command::Step { by, back } => tokio::task::block_in_place(|| self.step(by, back)),
             Command::Subscribe { topic, form, every } => self.subscribe(&topic, form, every),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
                 self.told_frames_at = None;
             }
-            Command::Together { on } if on && self.app.retained.is_some() => {
+            Command::Together { on } if on && self.app.is_live => {
                 self.fail("windows on a running robot cannot play together; each can follow it");
             }
             Command::Together { on } => self.is_together = on,
@@ -265,33 +249,23 @@ impl Session {
 
     /// Where this client is.
     fn position(&self) -> Stamp {
-        let head = self.head.as_ref().map(Head::position);
-        head.unwrap_or_else(|| self.player.position())
-    }
-
-    /// Goes to the newest of a running robot, and on with it.
-    fn follow_head(&mut self) {
-        let Some(retained) = &self.app.retained else {
-            return self.fail("a recording has an end; there is nothing to follow");
-        };
-        if self.head.is_some() {
-            return;
+        let position = self.player.position();
+        // Where there is no message yet, a player stands nowhere.
+        if self.app.is_live && self.app.cache.summary().range.is_empty() {
+            return position.max(self.app.start);
         }
-        self.head = Some(Head::new(retained, self.app.start));
-        self.player.pause();
-        self.awaits_backfill = false;
-        self.has_new_topics = true;
+        position
     }
 
-    /// Stays behind while the robot goes on. Whether it was at the newest.
-    fn leave_head(&mut self) -> bool {
-        let Some(head) = self.head.take() else {
-            return false;
-        };
-        self.player.set_topics(Topics::Named(self.topics()));
-        self.player.seek(head.position());
-        self.awaits_backfill = !self.subscriptions.is_empty();
-        true
+    /// Goes to the newest of what grows, and on with it.
+    fn follow_newest(&mut self) {
+        if !self.app.is_live {
+            return self.fail("a recording has an end; there is nothing to follow");
+        }
+        if self.player.state() != PlayState::Following {
+            self.player.follow();
+            self.awaits_backfill = !self.subscriptions.is_empty();
+        }
     }
 
     /// The topics that are subscribed, each once.
@@ -306,9 +280,6 @@ impl Session {
     }
 
     fn seek(&mut self, at: Stamp) {
-        if self.leave_head() {
-            self.player.play();
-        }
         self.player.seek(at);
         self.awaits_backfill = !self.subscriptions.is_empty();
     }
@@ -331,10 +302,7 @@ impl Session {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
-        let is_new_topic = match &self.head {
-            Some(head) => !head.has(topic),
-            None => !self.player.topics().contains(topic),
-        };
+        let is_new_topic = !self.player.topics().contains(topic);
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
         let subscription = Subscription { key, every };
@@ -375,7 +343,7 @@ impl Session {
         let state = self.player.state();
         self.app.together.send_replace(Together {
             by: self.id,
-            is_playing: matches!(state, PlayState::Playing | PlayState::Buffering),
+            is_playing: state.is_running(),
             speed,
             position: self.player.position(),
             since: Instant::now(),
@@ -403,27 +371,6 @@ impl Session {
         }
     }
 
-    /// What has come from a running robot.
-    fn take_newest(&mut self) {
-        let topics = std::mem::take(&mut self.has_new_topics).then(|| self.topics());
-        let Some(head) = &mut self.head else {
-            return;
-        };
-        let known = topics.map(|topics| head.set_topics(topics));
-        let tail = head.take();
-        if let Some(known) = known {
-            self.take_backfill(&known);
-        }
-        for (topic, count) in &tail.missed {
-            self.outbox.missed(topic, *count);
-        }
-        let mut latest = BTreeMap::new();
-        self.take_messages(&tail.batch, &mut latest);
-        for message in latest.into_values() {
-            self.tell_latest(&message);
-        }
-    }
-
     /// What the player has for this client.
     fn take_played(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_new_topics) {
@@ -432,28 +379,18 @@ impl Session {
                 let is_more = topics
                     .iter()
                     .any(|topic| !self.player.topics().contains(topic));
+                // The bar shows what is held of what this client looks at.
+                self.watch.set_topics(&if topics.is_empty() {
+                    Topics::All
+                } else {
+                    Topics::Named(topics.clone())
+                });
                 self.player.set_topics(Topics::Named(topics));
                 self.awaits_backfill |= is_more;
             }
         }
         let events = self.player.tick(now);
         self.take(events);
-        let is_playing = matches!(
-            self.player.state(),
-            PlayState::Playing | PlayState::Buffering
-        );
-        let Some(retained) = self.app.retained.as_ref().filter(|_| is_playing) else {
-            return;
-        };
-        let range = retained.summary().range;
-        if range.end.since(self.player.position()) < CAUGHT_UP {
-            let head = Head::after(retained, self.player.position(), self.topics());
-            self.head = Some(head);
-            self.player.pause();
-        } else if self.player.position() < range.start {
-            // What it would play has left.
-            self.seek(range.start);
-        }
     }
 
     fn take(&mut self, events: Vec<Event>) {
@@ -467,7 +404,26 @@ impl Session {
                     latest.clear();
                     self.take_backfill(&batch);
                 }
-                Event::Failed(error) => self.fail(&error.to_string()),
+                Event::Skipped { missed, .. } => {
+                    for (topic, count) in &missed {
+                        self.outbox.missed(topic, *count);
+                    }
+                }
+                Event::Restarted => {
+                    // What came before belongs to another time.
+                    latest.clear();
+                    self.told_frames_at = None;
+                    self.say(Key::None, &json!({ "op": "restarted" }));
+                }
+                Event::Over(end) => {
+                    let message = over_text(&end);
+                    self.say(Key::None, &json!({ "op": "over", "message": message }));
+                }
+                Event::Failed(error) => {
+                    // What was known is not told any more: not until it is asked for again.
+                    self.awaits_backfill = false;
+                    self.fail(&error.to_string());
+                }
                 _ => {}
             }
         }
@@ -569,30 +525,35 @@ impl Session {
             } else {
                 subscription.key.clone()
             };
+            // Asked for before the frame is made: many clients make theirs at once.
+            let Some(room) = self.outbox.room(topic, message.payload.len()) else {
+                continue;
+            };
             let frame = frame_of(&self.app, &mut self.decoders, message, form);
-            self.outbox.push(key, Some(topic), frame);
+            self.outbox.push(key, topic, frame, room);
         }
     }
 
-    /// What is held of a running robot, and which topics it has.
+    /// What is held of a source that grows, and which topics it has.
     fn tell_window(&mut self, now: Instant) {
-        let version = self
-            .app
-            .retained
-            .as_ref()
-            .map_or(0, Retained::channels_version);
+        let summary = self.app.cache.summary();
+        let current = summary.channels.iter().map(|entry| &entry.channel);
+        let is_known = current.clone().count() == self.told_channels.len()
+            && current
+                .clone()
+                .zip(&self.told_channels)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
         let is_due = now.duration_since(self.told_topics) >= TOPICS_EVERY;
-        if version != self.told_channels || is_due {
-            (self.told_channels, self.told_topics) = (version, now);
-            let summary = self.app.cache.summary();
+        if !is_known || is_due {
+            (self.told_channels, self.told_topics) = (current.cloned().collect(), now);
             let topics = json!({
-                "op": "topics", "topics": self.app.topics(&summary), "frame_topics": self.app.frames.topics(),
+                "op": "topics", "topics": topics(&summary), "frame_topics": self.app.frames.topics(),
             });
             self.say(Key::Topics, &topics);
         }
         if now.duration_since(self.told_window) >= WINDOW_EVERY {
             self.told_window = now;
-            let mut window = self.app.window();
+            let mut window = self.app.window(&summary);
             window["op"] = "window".into();
             self.say(Key::Window, &window);
         }
@@ -600,9 +561,8 @@ impl Session {
 
     fn tell_state(&mut self) {
         let state = match self.player.state() {
-            _ if self.head.is_some() => "playing",
             PlayState::Paused => "paused",
-            PlayState::Playing => "playing",
+            PlayState::Playing | PlayState::Following => "playing",
             PlayState::Buffering => "buffering",
             PlayState::Ended => "ended",
         };
@@ -616,13 +576,15 @@ impl Session {
             "t": self.app.relative(position),
             "dropped": self.outbox.dropped(),
         });
-        match &self.app.retained {
-            Some(retained) => {
-                state["following"] = self.head.is_some().into();
-                state["gone"] = (position < retained.summary().range.start).into();
-            }
+        if self.app.is_live {
+            let range = self.app.cache.summary().range;
+            // A player that stands right before the first message has seen nothing leave.
+            let is_gone = !range.is_empty() && position < range.start.plus_nanos(-1);
+            state["following"] = (self.player.state() == PlayState::Following).into();
+            state["gone"] = is_gone.into();
+        } else {
             // A player stands right before the first message.
-            None => state["t"] = self.app.relative(position).max(0).into(),
+            state["t"] = self.app.relative(position).max(0).into();
         }
         if self.told_state.as_ref() != Some(&state) {
             let told = self.told_state.as_ref().map(|told| &told["state"]);
@@ -651,8 +613,7 @@ impl Session {
     }
 
     fn say(&self, key: Key, value: &Value) {
-        self.outbox
-            .push(key, None, Frame::Text(value.to_string().into()));
+        self.outbox.say(key, Frame::Text(value.to_string().into()));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Rows and states of a topic over the whole recording, few enough for a page.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof_blocks::{BlockCache, HeadClass};
 use asof_core::{Message, Query, Stamp, TimeRange, Topics};
-use asof_decode::{Decoder, Projection};
+use asof_decode::{Decoder, FieldPath, Projection};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, Semaphore};
@@ -39,6 +39,10 @@ struct Known {
 /// Rows of a track, at the most.
 const MOST_ROWS: usize = 4000;
 const MOST_CHANGES: usize = 20_000;
+/// More answers than this are not kept, however small they are.
+const MOST_KEPT: usize = 1024;
+/// How an answer begins that is none.
+const FAILED: &[u8] = b"{\"error\":";
 
 impl Tracks {
     pub fn new(cache: &BlockCache, start: Stamp, most_bytes: usize, is_live: bool) -> Self {
@@ -57,16 +61,11 @@ impl Tracks {
         let cell = if self.is_live {
             Arc::default()
         } else {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.trim(self.most_bytes);
-            if !known.tracks.contains_key(&track) {
-                known.order.push_back(track.clone());
-            }
-            Arc::clone(known.tracks.entry(track.clone()).or_default())
+            self.lock().cell(&track)
         };
         let work = || async {
             let _turn = self.turns.acquire().await;
-            let (cache, start) = (self.cache.clone(), self.start);
+            let (cache, start, track) = (self.cache.clone(), self.start, track.clone());
             let done = tokio::task::spawn_blocking(move || work_out(&cache, start, &track)).await;
             let value = match done {
                 Ok(Ok(value)) => value,
@@ -75,23 +74,59 @@ impl Tracks {
             };
             Bytes::from(value.to_string())
         };
-        cell.get_or_init(work).await.clone()
+        let answer = cell.get_or_init(work).await.clone();
+        let mut known = self.lock();
+        if answer.starts_with(FAILED) {
+            // Questions that have no answer are as many as anybody likes.
+            known.forget(&track);
+        }
+        known.trim(self.most_bytes);
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
+    fn cell(&mut self, track: &Track) -> Arc<OnceCell<Bytes>> {
+        if !self.tracks.contains_key(track) {
+            self.order.push_back(track.clone());
+        }
+        Arc::clone(self.tracks.entry(track.clone()).or_default())
+    }
+
+    fn forget(&mut self, track: &Track) {
+        if self.tracks.remove(track).is_some() {
+            self.order.retain(|known| known != track);
+        }
+    }
+
+    /// Lets go of the oldest answers. What was asked counts as well as what was answered.
     fn trim(&mut self, most_bytes: usize) {
-        let len = |cell: &Arc<OnceCell<Bytes>>| cell.get().map_or(0, Bytes::len) + 256;
-        let mut bytes: usize = self.tracks.values().map(len).sum();
-        while bytes > most_bytes {
+        let mut bytes: usize = self.tracks.iter().map(weight).sum();
+        while bytes > most_bytes || self.tracks.len() > MOST_KEPT {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
             if let Some(cell) = self.tracks.remove(&oldest) {
-                bytes -= len(&cell);
+                bytes -= weight((&oldest, &cell));
             }
         }
     }
+}
+
+/// What a track takes: its answer, and its question twice.
+fn weight((track, cell): (&Track, &Arc<OnceCell<Bytes>>)) -> usize {
+    let words = match track {
+        Track::Rows { topic, paths } => {
+            let paths = paths.iter().map(|path| path.len() + size_of::<String>());
+            topic.len() + paths.sum::<usize>()
+        }
+        Track::States { topic, path } => topic.len() + path.len(),
+    };
+    cell.get().map_or(0, Bytes::len) + 2 * (words + size_of::<Track>()) + 256
 }
 
 fn work_out(cache: &BlockCache, start: Stamp, track: &Track) -> Result<Value, String> {
@@ -109,15 +144,19 @@ fn query(topic: &str) -> Query {
 }
 
 /// Some fields of the messages of a topic; the decoder is made for the first of them.
-struct Fields<'a> {
-    paths: &'a [String],
+struct Fields {
+    paths: Vec<FieldPath>,
     decoder: Option<Decoder>,
 }
 
-impl<'a> Fields<'a> {
-    fn new(paths: &'a [String]) -> Self {
-        let decoder = None;
-        Fields { paths, decoder }
+impl Fields {
+    fn new(paths: &[String]) -> Result<Self, String> {
+        let paths = paths.iter().map(|path| FieldPath::parse(path));
+        let paths = paths.collect::<Result<_, _>>();
+        Ok(Fields {
+            paths: paths.map_err(|error| error.to_string())?,
+            decoder: None,
+        })
     }
 
     /// The value at each path, null where there is none; `None` for a message that cannot be decoded.
@@ -125,9 +164,7 @@ impl<'a> Fields<'a> {
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
             none => {
-                let fields = self.paths.iter();
-                let fields = fields.map(|path| path.split('[').next().unwrap_or(path));
-                let projection = Projection::paths(fields);
+                let projection = Projection::paths(self.paths.iter().map(FieldPath::fields));
                 let made = Decoder::new(&message.channel, &projection, &[&message.payload]);
                 none.insert(made.map_err(|error| error.to_string())?)
             }
@@ -136,7 +173,7 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         let data: Value = serde_json::from_str(&text).unwrap_or_default();
-        let value = |path: &String| at(&data, path).cloned().unwrap_or_default();
+        let value = |path: &FieldPath| path.value(&data).cloned().unwrap_or_default();
         Ok(Some(self.paths.iter().map(value).collect()))
     }
 }
@@ -145,7 +182,7 @@ impl<'a> Fields<'a> {
 fn rows(cache: &BlockCache, start: Stamp, topic: &str, paths: &[String]) -> Result<Value, String> {
     let mut rows: VecDeque<Value> = VecDeque::new();
     let (mut every, mut count) = (1_u64, 0_u64);
-    let mut fields = Fields::new(paths);
+    let mut fields = Fields::new(paths)?;
     let mut failure = None;
     crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
         count += 1;
@@ -184,7 +221,7 @@ fn states(cache: &BlockCache, start: Stamp, topic: &str, path: &str) -> Result<V
     let mut changes: Vec<Value> = Vec::new();
     let mut last: Option<Value> = None;
     let paths = [path.to_owned()];
-    let mut fields = Fields::new(&paths);
+    let mut fields = Fields::new(&paths)?;
     let mut failure = None;
     let mut is_cut = false;
     crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
@@ -217,28 +254,29 @@ fn states(cache: &BlockCache, start: Stamp, topic: &str, path: &str) -> Result<V
     }
 }
 
-/// The value at a path: `pose.position.x`, `status[0].level`.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    let mut value = value;
-    for part in path.split('.') {
-        let mut names = part.split('[');
-        value = value.get(names.next()?)?;
-        for index in names {
-            value = value.get(index.strip_suffix(']')?.parse::<usize>().ok()?)?;
-        }
-    }
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_by_path() {
-        let value = json!({ "a": { "b": [1, { "c": 2 }] } });
-        assert_eq!(at(&value, "a.b[1].c"), Some(&json!(2)));
-        assert_eq!(at(&value, "a.b[7]"), None);
-        assert_eq!(at(&value, "a.b[x]"), None);
+    fn questions_count_as_well_as_answers_and_there_is_an_end_to_their_number() {
+        let mut known = Known::default();
+        let ask = |known: &mut Known, path: String| {
+            let topic = "/odom".to_owned();
+            known.cell(&Track::States { topic, path });
+        };
+        for number in 0..100 {
+            ask(&mut known, format!("{number}{}", "x".repeat(10_000)));
+            known.trim(100_000);
+        }
+        assert!(known.tracks.len() < 5, "{}", known.tracks.len());
+        for number in 0..3 * MOST_KEPT {
+            ask(&mut known, number.to_string());
+            known.trim(usize::MAX);
+        }
+        assert_eq!(
+            (known.tracks.len(), known.order.len()),
+            (MOST_KEPT, MOST_KEPT)
+        );
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::guard::Refusal;
 use crate::options::Limits;
-use crate::outbox::{Key, Outbox};
+use crate::outbox::{Key, Outbox, Outgoing};
 
 /// What a client sent.
 pub(crate) enum Incoming {
@@ -60,7 +60,7 @@ impl Wire {
                 Some(Err(error)) => {
                     let text = error.to_string();
                     let is_long = text.contains("too long") || text.contains("too large");
-                    let is_gone = text.contains("reset") || text.contains("closed");
+                    let is_gone = text.starts_with("IO error") || text.contains("closed");
                     return match (is_gone, is_long) {
                         (true, _) => Incoming::Gone,
                         (_, true) => Incoming::Broken(Refusal::Oversized),
@@ -90,8 +90,7 @@ impl Wire {
             && now.duration_since(self.asked) > self.limits.dropped_after / 2
         {
             self.asked = now;
-            self.outbox
-                .push(Key::None, None, Message::Ping(Bytes::new()));
+            self.outbox.say(Key::None, Message::Ping(Bytes::new()));
         }
         false
     }
@@ -105,8 +104,12 @@ impl Drop for Wire {
 }
 
 async fn send(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
-    while let Some(message) = outbox.next().await {
-        if sink.send(message).await.is_err() {
+    while let Some(outgoing) = outbox.next().await {
+        // What is being sent waits too: its bytes count until it has left.
+        let Outgoing { frame, room } = outgoing;
+        let sent = sink.send(frame).await;
+        drop(room);
+        if sent.is_err() {
             return;
         }
     }

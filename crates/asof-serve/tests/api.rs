@@ -2,6 +2,8 @@
 
 mod common;
 
+use asof_core::{Problem, ProblemKind};
+use common::tape::Tape;
 use common::{SECOND, demo, demo_with, options};
 use serde_json::json;
 
@@ -10,7 +12,7 @@ fn the_summary_tells_what_the_recording_holds() {
     let served = demo(2);
     let summary = served.get("/api/summary").json();
     assert_eq!(summary["name"], "run.mcap");
-    assert_eq!(summary["format"], "mcap");
+    assert_eq!(summary["format"], "tape");
     let topics = summary["topics"].as_array().expect("topics");
     let camera = topics
         .iter()
@@ -357,14 +359,7 @@ fn those_who_play_together_go_together() {
 
 #[test]
 fn a_recording_without_messages_is_served_too() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("none.mcap");
-    let options_of_file = asof_formats::McapWriterOptions::default();
-    asof_formats::McapWriter::create(&path, options_of_file)
-        .expect("create")
-        .finish()
-        .expect("finish");
-    let served = common::serve(folder, path, &options());
+    let served = common::serve(Tape::new([]), &options());
     assert_eq!(served.get("/api/summary").json()["is_empty"], true);
     assert_eq!(served.get("/api/density").status, 200);
     let mut client = served.connect();
@@ -377,12 +372,8 @@ fn a_recording_without_messages_is_served_too() {
 
 #[test]
 fn problems_of_a_damaged_recording_are_told() {
-    let whole = demo(2);
-    let bytes = std::fs::read(&whole.path).expect("read");
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("cut.mcap");
-    std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("write");
-    let served = common::serve(folder, path, &options());
+    let problem = Problem::whole(ProblemKind::Truncated, "it ends in the middle");
+    let served = common::serve(Tape::with(&[], [], vec![problem]), &options());
     let problems = served.get("/api/problems").json();
     assert!(problems.as_array().is_some_and(|all| !all.is_empty()));
     let mut client = served.connect();

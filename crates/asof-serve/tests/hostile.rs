@@ -54,13 +54,81 @@ fn a_request_for_another_host_is_refused() {
 fn a_page_of_another_site_may_not_connect() {
     let served = demo(1);
     let origin = [("host", "localhost"), ("origin", "https://evil.example")];
-    assert_eq!(served.ask("/api/summary", &origin).status, 403);
+    let answer = served.ask("/api/summary", &origin);
+    assert_eq!(answer.status, 403);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let flag = "--allow-origin https://evil.example";
+    assert!(text.contains(flag), "{text}");
     for protocol in ["asof.v1", "foxglove.sdk.v1"] {
         let tried = served.try_connect("/ws", protocol, &[("origin", "https://evil.example")]);
         assert!(tried.is_err_and(|error| error.contains("403")));
     }
     assert_eq!(refused(&served, "origin"), 3);
     still_serves(&served);
+}
+
+#[test]
+fn a_page_of_another_site_cannot_have_work_done_that_it_may_not_see() {
+    let served = demo(1);
+    for site in ["cross-site", "same-site"] {
+        for path in ["/api/rows?topic=/odom&paths=x", "/api/summary", "/ws"] {
+            let headers = [("host", "localhost"), ("sec-fetch-site", site)];
+            assert_eq!(served.ask(path, &headers).status, 403, "{site} {path}");
+        }
+    }
+    assert_eq!(refused(&served, "site"), 6);
+    let own = [("host", "localhost"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(served.ask("/api/summary", &own).status, 200);
+    still_serves(&served);
+}
+
+#[test]
+fn a_request_with_two_origins_is_refused() {
+    let served = demo(1);
+    let own = format!("http://{}", served.address());
+    let host = served.address().to_string();
+    let origins = [
+        ("host", &*host),
+        ("origin", &*own),
+        ("origin", "https://evil.example"),
+    ];
+    assert_eq!(served.ask("/api/summary", &origins[..2]).status, 200);
+    assert_eq!(served.ask("/api/summary", &origins).status, 403);
+}
+
+#[test]
+fn every_answer_has_the_headers_that_keep_a_browser_in_check() {
+    let served = with_token();
+    let ask = |path, headers: &[(&str, &str)]| served.ask(path, headers);
+    let bearer = ("authorization", "Bearer 0123456789abcdef");
+    let host = ("host", "localhost");
+    let answers = [
+        (421, ask("/", &[("host", "evil.example")])),
+        (403, ask("/", &[host, ("origin", "https://evil.example")])),
+        (
+            403,
+            ask("/api/at", &[host, ("sec-fetch-site", "cross-site")]),
+        ),
+        (401, ask("/", &[host])),
+        (303, ask("/?token=0123456789abcdef", &[host])),
+        (404, ask("/none", &[host, bearer])),
+        (400, ask("/ws", &[host, bearer])),
+        (400, ask("/api/message", &[host, bearer])),
+        (200, ask("/api/summary", &[host, bearer])),
+    ];
+    for (status, answer) in answers {
+        assert_eq!(answer.status, status, "{}", answer.head);
+        for name in [
+            "content-security-policy",
+            "x-content-type-options",
+            "x-frame-options",
+            "referrer-policy",
+            "cross-origin-resource-policy",
+            "cache-control",
+        ] {
+            assert!(answer.head.contains(name), "{status} lacks {name}");
+        }
+    }
 }
 
 #[test]

@@ -7,30 +7,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use asof_core::{Channel, Message, Stamp};
+use asof_core::{FollowEnd, Message, Stamp};
 use asof_demo::{Demo, DemoOptions};
-use asof_serve::{Retained, Retention, Server};
-use common::{Client, SECOND, Served, options};
+use asof_serve::ServeOptions;
+use asof_window::{Bounds, Recent};
+use common::{Client, SECOND, START, Served, json_channel as channel, options, serve};
 use serde_json::{Value, json};
 
-/// Where the robot's clock starts.
-const START: i64 = 1_700_000_000 * SECOND;
-
 struct Robot {
-    retained: Retained,
+    recent: Recent,
     served: Served,
 }
 
 impl Robot {
     fn with_window(age: Duration) -> Self {
-        let retention = Retention {
-            age,
-            ..Retention::default()
+        Robot::keeping(Bounds::age(age).and_bytes(600_000_000))
+    }
+
+    fn keeping(bounds: Bounds) -> Self {
+        let recent = Recent::new(bounds);
+        let options = ServeOptions {
+            start: Some(Stamp::from_nanos(START)),
+            ..options()
         };
-        let retained = Retained::new(retention);
-        let server = Server::start_live(&retained, "robot", Stamp::from_nanos(START), &options());
-        let served = Served::of(server.expect("started"), "robot".into());
-        Robot { retained, served }
+        let served = serve(recent.clone(), &options);
+        Robot { recent, served }
     }
 
     fn new() -> Self {
@@ -39,7 +40,7 @@ impl Robot {
 
     /// Says a number, `t` nanoseconds after the start.
     fn say(&self, topic: &str, t: i64, number: i64) {
-        self.retained.push(Message {
+        self.recent.push(Message {
             channel: channel(topic),
             log_time: Stamp::from_nanos(START + t),
             publish_time: Stamp::from_nanos(START + t),
@@ -55,14 +56,6 @@ impl Robot {
         }
         client
     }
-}
-
-fn channel(topic: &str) -> Arc<Channel> {
-    Arc::new(Channel {
-        topic: topic.to_owned(),
-        message_encoding: "json".to_owned(),
-        ..Channel::default()
-    })
 }
 
 fn value_of(message: &Value) -> i64 {
@@ -92,12 +85,13 @@ fn a_client_follows_from_the_beginning() {
     let robot = Robot::new();
     robot.say("/odom", 0, 1);
     let mut client = robot.client(&["/odom"]);
-    assert_eq!(value_of(&client.find_on("/odom")), 1);
-    let state = client.find_op("state");
-    assert_eq!(
-        (&state["state"], &state["following"]),
-        (&"playing".into(), &true.into())
-    );
+    // Which of them comes first is nobody's concern.
+    let (mut has_state, mut has_message) = (false, false);
+    client.find(|message| {
+        has_state |= message["state"] == "playing" && message["following"] == true;
+        has_message |= message["op"] == "message" && value_of(message) == 1;
+        has_state && has_message
+    });
     robot.say("/odom", SECOND, 2);
     let message = client.find_on("/odom");
     assert_eq!((value_of(&message), &message["t"]), (2, &SECOND.into()));
@@ -160,7 +154,7 @@ fn playing_on_from_behind_skips_nothing_and_catches_up() {
     client.say(&json!({ "op": "play" }));
     // The robot goes on, in its own time, while this client catches up.
     let stop = Arc::new(AtomicBool::new(false));
-    let talking = talk(&robot.retained, 1000, &stop);
+    let talking = talk(&robot.recent, 1000, &stop);
     let mut next = 501;
     let caught_up = client.find(|message| {
         if message["op"] == "message" {
@@ -175,13 +169,13 @@ fn playing_on_from_behind_skips_nothing_and_catches_up() {
 }
 
 /// Says a number every 10 ms, from `from` on.
-fn talk(retained: &Retained, from: i64, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
-    let (retained, stop) = (retained.clone(), Arc::clone(stop));
+fn talk(recent: &Recent, from: i64, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (recent, stop) = (recent.clone(), Arc::clone(stop));
     std::thread::spawn(move || {
         let mut number = from;
         while !stop.load(Ordering::Relaxed) {
             let at = Stamp::from_nanos(START + number * 10_000_000);
-            retained.push(Message {
+            recent.push(Message {
                 channel: channel("/odom"),
                 log_time: at,
                 publish_time: at,
@@ -285,7 +279,7 @@ fn the_frames_of_a_robot_are_known_even_after_their_messages_have_left() {
     for mut message in demo.messages() {
         let t = message.log_time.since(demo.options().start);
         message.log_time = Stamp::from_nanos(START + t);
-        robot.retained.push(message);
+        robot.recent.push(message);
         // The server looks five times a second, and a robot does not say four seconds' worth in one.
         if t % (SECOND / 4) < SECOND / 500 {
             robot.served.get("/api/frames?t=0");
@@ -355,17 +349,13 @@ fn next_data(client: &mut Client) -> (u32, String) {
 
 #[test]
 fn a_window_stays_within_its_bytes_under_load() {
-    let retained = Retained::new(Retention {
-        age: Duration::from_hours(1),
-        bytes: 5_000_000,
-    });
-    let server = Server::start_live(&retained, "robot", Stamp::from_nanos(START), &options());
-    let served = Served::of(server.expect("started"), "robot".into());
+    let robot = Robot::keeping(Bounds::age(Duration::from_hours(1)).and_bytes(5_000_000));
+    let served = &robot.served;
     let mut client = served.connect();
     client.say(&json!({ "op": "subscribe", "topic": "/camera", "form": "json" }));
     for number in 0..2000 {
         let at = Stamp::from_nanos(START + number * 1_000_000);
-        retained.push(Message {
+        robot.recent.push(Message {
             channel: channel("/camera"),
             log_time: at,
             publish_time: at,
@@ -381,4 +371,100 @@ fn a_window_stays_within_its_bytes_under_load() {
         status["cache"]["held"].as_u64() <= Some(1 << 20),
         "{status}"
     );
+}
+
+#[test]
+fn a_clock_that_is_set_back_starts_everything_anew_and_is_told() {
+    let robot = Robot::new();
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_secs(2),
+        ..DemoOptions::default()
+    });
+    let say = |shift: i64| {
+        for mut message in demo.messages() {
+            let t = message.log_time.since(demo.options().start);
+            message.log_time = Stamp::from_nanos(START + shift + t);
+            robot.recent.push(message);
+        }
+    };
+    say(100 * SECOND);
+    robot.say("/old", 102 * SECOND, 1);
+    let mut page = robot.client(&["/odom"]);
+    page.find_on("/odom");
+    let mut viewer = robot.served.connect_with("/", "foxglove.websocket.v1");
+    let first = next_time(&mut viewer);
+    assert!(first >= (START + 101 * SECOND) as u64, "{first}");
+    let before = robot.served.get("/api/frames?t=0").json();
+    assert!(before.as_array().is_some_and(|edges| !edges.is_empty()));
+    assert_eq!(robot.served.server.status()["frames"]["restarts"], 0);
+
+    robot.say("/odom", 0, 2);
+    page.find_op("restarted");
+    page.find(|message| message["op"] == "message" && message["t"] == 0);
+    page.find(|message| message["op"] == "problems");
+    while next_time(&mut viewer) >= first {}
+    let after = robot.served.get("/api/frames?t=0").json();
+    assert_eq!(after, json!([]), "the frames belong to another time");
+    assert_eq!(robot.served.server.status()["frames"]["restarts"], 1);
+
+    say(SECOND);
+    let path = format!("/api/frames?t={}", 2 * SECOND);
+    let anew = robot.served.get(&path).json();
+    assert_eq!(
+        anew.as_array().map(Vec::len),
+        before.as_array().map(Vec::len)
+    );
+}
+
+/// The next time that a viewer's clock is set to.
+fn next_time(client: &mut Client) -> u64 {
+    loop {
+        if let tungstenite::Message::Binary(bytes) = client.socket.read().expect("a message")
+            && bytes[0] == 2
+        {
+            return u64::from_le_bytes(bytes[1..9].try_into().expect("eight"));
+        }
+    }
+}
+
+#[test]
+fn a_robot_that_is_gone_for_good_is_told_and_what_is_held_stays() {
+    let robot = Robot::new();
+    robot.say("/odom", 0, 1);
+    let mut page = robot.client(&["/odom"]);
+    let mut viewer = robot.served.connect_with("/", "foxglove.sdk.v1");
+    page.find_on("/odom");
+    robot
+        .recent
+        .close(FollowEnd::Lost("its battery is empty".to_owned()));
+    let over = page.find_op("over");
+    assert!(over["message"].to_string().contains("battery"), "{over}");
+    let status = next_text(&mut viewer, "status");
+    assert!(
+        status["message"].to_string().contains("battery"),
+        "{status}"
+    );
+    assert_eq!(robot.served.get("/api/message?topic=/odom&t=0").status, 200);
+}
+
+#[test]
+fn what_was_held_before_the_server_was_started_can_be_looked_at() {
+    let recent = Recent::default();
+    for t in 0..10 {
+        let at = Stamp::from_nanos(START + t * SECOND);
+        recent.push(Message {
+            channel: channel("/odom"),
+            log_time: at,
+            publish_time: at,
+            sequence: 0,
+            payload: format!("{{\"value\":{t}}}").into(),
+        });
+    }
+    // Times are counted from the first message, where nobody said otherwise.
+    let served = serve(recent, &options());
+    let summary = served.get("/api/summary").json();
+    assert_eq!(summary["start"], START.to_string());
+    assert_eq!(summary["window"]["to"], 9 * SECOND);
+    let message = served.get(&format!("/api/message?topic=/odom&t={}", 4 * SECOND));
+    assert_eq!(message.json()["data"]["value"], 4);
 }

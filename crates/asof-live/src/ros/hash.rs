@@ -58,26 +58,67 @@ pub(crate) fn differs(announced: &str, name: &str, definition: &str) -> bool {
     is_hash && type_hash(name, definition).is_some_and(|known| known != announced)
 }
 
+/// Whether the bytes of a type, by its full definition in the words of `.msg` files, start with a `std_msgs/Header`.
+pub(crate) fn starts_with_header(name: &str, definition: &str) -> bool {
+    if name == "std_msgs/msg/Header" {
+        return true;
+    }
+    let first = definition.lines().find_map(|line| match field(line) {
+        Line::Field { kind, .. } => Some(kind),
+        Line::Nothing | Line::Unreadable => None,
+    });
+    match first {
+        Some("std_msgs/Header" | "std_msgs/msg/Header") => true,
+        // A package may have a type of that name itself, which is meant then.
+        Some("Header") => {
+            let package = name.split('/').next().unwrap_or_default();
+            let own = format!("MSG: {package}/Header");
+            !definition.lines().any(|line| line.trim() == own)
+        }
+        _ => false,
+    }
+}
+
+/// What a line of a definition declares.
+enum Line<'a> {
+    Field {
+        kind: &'a str,
+        name: &'a str,
+    },
+    /// A comment, a constant, or nothing at all.
+    Nothing,
+    Unreadable,
+}
+
+fn field(line: &str) -> Line<'_> {
+    let line = line.split('#').next().unwrap_or_default().trim();
+    let Some((kind, rest)) = line.split_once(char::is_whitespace) else {
+        return if line.is_empty() {
+            Line::Nothing
+        } else {
+            Line::Unreadable
+        };
+    };
+    let rest = rest.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+    // A constant is not a field.
+    if after.trim_start().starts_with('=') {
+        return Line::Nothing;
+    }
+    Line::Field { kind, name }
+}
+
 /// One type in the words that are hashed.
 fn described(name: &str, text: &str) -> Option<String> {
     let package = name.split('/').next()?;
     let mut fields = Vec::new();
     for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let Some((kind, rest)) = line.split_once(char::is_whitespace) else {
-            if line.is_empty() {
-                continue;
-            }
-            return None;
-        };
-        let rest = rest.trim_start();
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let (field, after) = rest.split_at(end.unwrap_or(rest.len()));
-        // A constant is no field.
-        if after.trim_start().starts_with('=') {
-            continue;
+        match field(line) {
+            Line::Field { kind, name } => fields.push(field_of(name, kind, package)?),
+            Line::Nothing => {}
+            Line::Unreadable => return None,
         }
-        fields.push(field_of(field, kind, package)?);
     }
     if fields.is_empty() {
         let (kind, field) = DUMMY.split_once(' ')?;

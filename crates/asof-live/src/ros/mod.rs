@@ -13,8 +13,8 @@ pub use attachment::{Attachment, AttachmentError};
 pub use description::{
     DescriptionError, GET_TYPE_DESCRIPTION, described_schema, description_request,
 };
-pub(crate) use hash::differs;
 pub use hash::type_hash;
+pub(crate) use hash::{differs, starts_with_header};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
 pub use qos::{Durability, History, QosError, QosProfile, Reliability};
 pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

@@ -2,7 +2,8 @@
 
 use super::Shown;
 use super::points::{Kind, channels};
-use crate::record::Record;
+use crate::record::pose_of;
+use asof_decode::Record;
 
 /// More cells than this along a side are thinned out.
 const MOST_CELLS: usize = 2048;
@@ -12,13 +13,13 @@ const UNKNOWN: u8 = 255;
 
 /// The cells of an occupancy grid, or of Foxglove's grid, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown.
 pub(super) fn show(record: &Record) -> Result<Shown, String> {
-    if record.number("column_count").is_some() {
+    if record.number("cell_stride").is_some() {
         return packed(record);
     }
     let number = |name: &str| {
         record
-            .number(&format!("info.{name}"))
-            .ok_or_else(|| format!("it has no field 'info.{name}'"))
+            .number(name)
+            .ok_or_else(|| format!("it has no field '{name}'"))
     };
     let (width, height) = (number("width")? as usize, number("height")? as usize);
     let resolution = number("resolution")?;
@@ -30,12 +31,7 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
         ));
     }
     let size = (width, height);
-    Ok(thinned(
-        size,
-        &cells,
-        resolution,
-        record.pose("info.origin"),
-    ))
+    Ok(thinned(size, &cells, resolution, pose_of(record)))
 }
 
 /// Foxglove's grid: cells of any packed fields, the first of which is shown.
@@ -44,7 +40,7 @@ fn packed(record: &Record) -> Result<Shown, String> {
         let found = record.number(name).filter(|&number| number >= 1.0);
         found.ok_or_else(|| format!("it has no field '{name}'"))
     };
-    let width = number("column_count")? as usize;
+    let width = number("width")? as usize;
     let (row, cell) = (
         number("row_stride")? as usize,
         number("cell_stride")? as usize,
@@ -64,12 +60,12 @@ fn packed(record: &Record) -> Result<Shown, String> {
         .map(|cell| channel.value(cell, false))
         .collect();
     let cells = shades(&values, channel.kind);
-    let resolution = record.number("cell_size.x").unwrap_or(1.0);
+    let resolution = record.number("cell_size[0]").unwrap_or(1.0);
     Ok(thinned(
         (width, height),
         &cells,
         resolution,
-        record.pose("pose"),
+        pose_of(record),
     ))
 }
 

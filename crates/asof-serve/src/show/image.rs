@@ -1,7 +1,7 @@
 //! Pictures.
 
 use super::Shown;
-use crate::record::Record;
+use asof_decode::Record;
 
 /// The longer side of a raw picture; what is larger is thinned out.
 const MOST_PIXELS: usize = 1280;

@@ -5,10 +5,11 @@ mod image;
 mod points;
 
 use asof_core::{Message, Stamp};
+use asof_decode::{Decoders, Record};
 use serde::{Deserialize, Serialize};
 
 use crate::frames::Frames;
-use crate::record::Decoders;
+use crate::record::{frame_of, json_of};
 
 /// In which form a client wants a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
@@ -50,8 +51,7 @@ impl Show<'_> {
         let shown = match form {
             Form::Json => self.json(message),
             Form::Image => self
-                .decoders
-                .record(message)
+                .meaning(message)
                 .and_then(|record| image::show(&record)),
             Form::Points => self.points(message),
             Form::Grid => self.grid(message),
@@ -77,8 +77,14 @@ impl Show<'_> {
         shown
     }
 
+    /// The message in the words of its archetype, which are the same for ROS and Foxglove.
+    fn meaning(&mut self, message: &Message) -> Result<Record, String> {
+        let record = self.decoders.meaning(message);
+        record.map_err(|error| error.to_string())
+    }
+
     fn json(&mut self, message: &Message) -> Result<Shown, String> {
-        let text = self.decoders.json(message)?;
+        let text = json_of(self.decoders, message)?;
         let data = if text.len() > LONG_JSON {
             let mut data = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
             shorten(&mut data, 200);
@@ -94,24 +100,24 @@ impl Show<'_> {
     }
 
     fn points(&mut self, message: &Message) -> Result<Shown, String> {
-        let record = self.decoders.record(message)?;
+        let record = self.meaning(message)?;
         let mut shown = points::show(&record)?;
         self.place(&record, message, &mut shown);
         Ok(shown)
     }
 
     fn grid(&mut self, message: &Message) -> Result<Shown, String> {
-        let record = self.decoders.record(message)?;
+        let record = self.meaning(message)?;
         let mut shown = grid::show(&record)?;
         self.place(&record, message, &mut shown);
         Ok(shown)
     }
 
     /// Says where the message's frame was when it was measured: a cloud of half a second ago stays where it was seen.
-    fn place(&self, record: &crate::record::Record, message: &Message, shown: &mut Shown) {
-        let frame = record.frame().unwrap_or_default();
-        let stamp = record.stamp().filter(|&stamp| stamp != 0);
-        let stamp = stamp.map_or(message.log_time, Stamp::from_nanos);
+    fn place(&self, record: &Record, message: &Message, shown: &mut Shown) {
+        let frame = frame_of(record).unwrap_or_default();
+        let stamp = record.stamp().filter(|&stamp| stamp != Stamp::EPOCH);
+        let stamp = stamp.unwrap_or(message.log_time);
         let placed = self.frames.in_root(&frame, stamp, message.log_time);
         if let Some(head) = shown.head.as_object_mut() {
             head.insert("frame".into(), frame.into());

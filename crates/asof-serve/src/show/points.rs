@@ -1,9 +1,10 @@
 //! Points in space: clouds and scans.
 
 use super::{Shown, floats};
-use crate::record::Record;
+use crate::record::pose_of;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
+use asof_decode::{Record, numbers};
 
 /// More points than this are thinned out: a page draws no more at once.
 const MOST_POINTS: usize = 250_000;
@@ -18,15 +19,11 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
 
 fn scan(record: &Record) -> Result<Shown, String> {
     let ranges = record.list("ranges").ok_or("it has no field 'ranges'")?;
-    let start = record
-        .number_of(&["angle_min", "start_angle"])
-        .ok_or("it has no first angle")?;
+    let start = record.number("angle_min").ok_or("it has no first angle")?;
     let step = if let Some(step) = record.number("angle_increment") {
         step
     } else {
-        let end = record
-            .number_of(&["angle_max", "end_angle"])
-            .ok_or("it has no last angle")?;
+        let end = record.number("angle_max").ok_or("it has no last angle")?;
         (end - start) / (ranges.len().max(2) - 1) as f64
     };
     let least = record.number("range_min").unwrap_or(0.0);
@@ -35,7 +32,7 @@ fn scan(record: &Record) -> Result<Shown, String> {
         .filter(|&most| most > 0.0)
         .unwrap_or(f64::INFINITY);
     // Foxglove's scans have a pose of their own within their frame.
-    let pose = record.pose("pose");
+    let pose = pose_of(record);
     let strengths = record
         .list("intensities")
         .filter(|all| all.len() == ranges.len());
@@ -152,7 +149,7 @@ impl Channel {
 fn cloud(record: &Record) -> Result<Shown, String> {
     let data = record.bytes("data").ok_or("it has no field 'data'")?;
     let step = record
-        .number_of(&["point_step", "point_stride"])
+        .number("point_step")
         .filter(|&step| step >= 1.0)
         .ok_or("it does not say how long a point is")? as usize;
     let channels = channels(record)?;
@@ -193,7 +190,7 @@ fn cloud(record: &Record) -> Result<Shown, String> {
     let head = serde_json::json!({
         "count": places.len() / 3, "kind": "cloud", "seen": total,
         "color": if color.is_some() { "rgba" } else { "value" },
-        "local_pose": record.pose("pose"),
+        "local_pose": pose_of(record),
     });
     let mut body = floats(places);
     if color.is_some() {
@@ -229,8 +226,8 @@ pub(super) fn channels(record: &Record) -> Result<Vec<(String, Channel)>, String
         (None, Some(kinds)) => (kinds, false),
         _ => return Err("its fields have no types".to_owned()),
     };
-    let offsets = crate::record::numbers(&**offsets);
-    let kinds = crate::record::numbers(&**kinds);
+    let offsets = numbers(&**offsets);
+    let kinds = numbers(&**kinds);
     let mut found = Vec::new();
     for row in 0..names.len().min(offsets.len()).min(kinds.len()) {
         let number = kinds[row] as i64;

@@ -1,16 +1,18 @@
 //! A demo recording, served; and small clients to ask with.
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub mod tape;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asof_core::Source;
+use asof_core::{Channel, Message as Logged, Source, Stamp};
 use asof_demo::{Demo, DemoOptions, Encoding};
-use asof_formats::{McapWriter, McapWriterOptions};
 use asof_serve::{ServeOptions, Server};
 use serde_json::Value;
+use tape::Tape;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
@@ -22,8 +24,6 @@ pub const SECOND: i64 = 1_000_000_000;
 
 pub struct Served {
     pub server: Server,
-    pub path: std::path::PathBuf,
-    _folder: Option<tempfile::TempDir>,
 }
 
 /// So many seconds of the demo.
@@ -41,32 +41,40 @@ pub fn options() -> ServeOptions {
 }
 
 pub fn demo_with(seconds: u64, encoding: Encoding, options: &ServeOptions) -> Served {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("run.mcap");
     let demo = Demo::new(DemoOptions {
         duration: Duration::from_secs(seconds),
         encoding,
         ..DemoOptions::default()
     });
-    let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("create");
-    for message in demo.messages() {
-        writer.write(&message).expect("write");
-    }
-    writer.finish().expect("finish");
-    serve(folder, path, options)
+    serve(Tape::new(demo.messages()), options)
 }
 
-pub fn serve(
-    folder: tempfile::TempDir,
-    path: std::path::PathBuf,
-    options: &ServeOptions,
-) -> Served {
-    let source: Arc<dyn Source> = Arc::new(asof_formats::open(&path).expect("open"));
-    let server = Server::start(source, "run.mcap", options).expect("start");
-    Served {
-        server,
-        path,
-        _folder: Some(folder),
+pub fn serve(source: impl Source + 'static, options: &ServeOptions) -> Served {
+    let server = Server::start(Arc::new(source), "run.mcap", options).expect("start");
+    Served { server }
+}
+
+/// Where recordings that are made by hand start.
+pub const START: i64 = 1_700_000_000 * SECOND;
+
+/// A channel of JSON, which needs no schema.
+pub fn json_channel(topic: &str) -> Arc<Channel> {
+    Arc::new(Channel {
+        topic: topic.to_owned(),
+        message_encoding: "json".to_owned(),
+        ..Channel::default()
+    })
+}
+
+/// A message, `t` nanoseconds after the start.
+pub fn logged(channel: &Arc<Channel>, t: i64, payload: impl Into<bytes::Bytes>) -> Logged {
+    let at = Stamp::from_nanos(START + t);
+    Logged {
+        channel: Arc::clone(channel),
+        log_time: at,
+        publish_time: at,
+        sequence: 0,
+        payload: payload.into(),
     }
 }
 
@@ -84,12 +92,8 @@ impl Answer {
 
 impl Served {
     /// A server that was started elsewhere.
-    pub fn of(server: Server, path: std::path::PathBuf) -> Self {
-        Served {
-            server,
-            path,
-            _folder: None,
-        }
+    pub fn of(server: Server) -> Self {
+        Served { server }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -152,10 +156,13 @@ impl Served {
     ) -> Result<Client, String> {
         let url = format!("ws://{}{path}", self.address());
         let mut request = url.into_client_request().expect("a request");
-        let protocol = protocol.parse().expect("a protocol");
-        request
-            .headers_mut()
-            .insert("sec-websocket-protocol", protocol);
+        // Some clients offer none.
+        if !protocol.is_empty() {
+            let protocol = protocol.parse().expect("a protocol");
+            request
+                .headers_mut()
+                .insert("sec-websocket-protocol", protocol);
+        }
         for (name, value) in headers {
             request
                 .headers_mut()
@@ -163,9 +170,11 @@ impl Served {
         }
         let stream = TcpStream::connect(self.address()).expect("connect");
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        let (socket, _) =
+        let (socket, answer) =
             tungstenite::client(request, stream).map_err(|error| error.to_string())?;
-        Ok(Client { socket })
+        let protocol = answer.headers().get("sec-websocket-protocol");
+        let protocol = protocol.map(|name| name.to_str().expect("text").to_owned());
+        Ok(Client { socket, protocol })
     }
 }
 
@@ -185,6 +194,8 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
 
 pub struct Client {
     pub socket: WebSocket<TcpStream>,
+    /// The subprotocol that the server chose.
+    pub protocol: Option<String>,
 }
 
 impl Client {

@@ -1,0 +1,435 @@
+//! A running robot as a source, like a recording.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use asof_core::{
+    Batch, Batches, Channel, Follow, FollowEnd, Followed, Growth, Problem, ProblemKind, Query,
+    Source, SourceError, Stamp, Summary, Topics,
+};
+use asof_formats::Recording;
+use asof_window::{Bounds, Recent, RecentStats};
+use parking_lot::Mutex;
+
+use crate::describe::Described;
+use crate::{LiveError, Publisher, Robot, Sample, Subscription};
+
+/// What is kept of a robot, and of which topics; see [`Robot::recent`].
+///
+/// ```
+/// use std::time::Duration;
+/// use asof_live::RecentOptions;
+/// use asof_window::Bounds;
+///
+/// let options = RecentOptions::default()
+///     .with_bounds(Bounds::age(Duration::from_secs(30)).and_bytes(64 << 20))
+///     .with_topics(|publisher| publisher.channel.topic.starts_with("/camera"))
+///     .with_key("weather/**");
+/// ```
+#[derive(Clone)]
+pub struct RecentOptions {
+    bounds: Bounds,
+    wants: Arc<Wants>,
+    keys: Vec<String>,
+}
+
+type Wants = dyn Fn(&Publisher) -> bool + Send + Sync;
+
+impl RecentOptions {
+    /// Keeps so much.
+    #[must_use]
+    pub fn with_bounds(self, bounds: Bounds) -> Self {
+        RecentOptions { bounds, ..self }
+    }
+
+    /// Only the topics that `wants` is true for. All others are not subscribed.
+    #[must_use]
+    pub fn with_topics(self, wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static) -> Self {
+        RecentOptions {
+            wants: Arc::new(wants),
+            ..self
+        }
+    }
+
+    /// The messages on a raw key expression too.
+    #[must_use]
+    pub fn with_key(mut self, key_expression: impl Into<String>) -> Self {
+        self.keys.push(key_expression.into());
+        self
+    }
+}
+
+impl Default for RecentOptions {
+    /// All topics: five minutes of them, and 600 MB at most.
+    fn default() -> Self {
+        RecentOptions {
+            bounds: Recent::default().bounds(),
+            wants: Arc::new(|_| true),
+            keys: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for RecentOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecentOptions")
+            .field("bounds", &self.bounds)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Robot {
+    /// Keeps the newest messages of the robot's topics, as a source that grows: it is read, asked and followed like a
+    /// recording. Topics are subscribed as they appear.
+    ///
+    /// A message's log time is that of its receipt, its publish time is what its publisher says.
+    ///
+    /// # Errors
+    /// When a raw key expression is not one.
+    pub fn recent(&self, options: &RecentOptions) -> Result<LiveSource, LiveError> {
+        let inner = Arc::new(Inner {
+            recent: Recent::new(options.bounds),
+            undescribed: Mutex::default(),
+            has_undescribed: AtomicBool::new(false),
+        });
+        let (listed, filled, wants) = (
+            Arc::clone(&inner),
+            Arc::clone(&inner),
+            Arc::clone(&options.wants),
+        );
+        let wants = move |publisher: &Publisher| {
+            let is_wanted = wants(publisher);
+            if is_wanted {
+                listed.list(publisher);
+            }
+            is_wanted
+        };
+        let mut subscriptions = vec![self.subscribe(wants, move |sample| filled.fill(&sample))];
+        for key in &options.keys {
+            let filled = Arc::clone(&inner);
+            subscriptions.push(self.subscribe_key(key, move |sample| filled.fill(&sample))?);
+        }
+        Ok(LiveSource {
+            inner,
+            robot: self.clone(),
+            subscriptions,
+            looked: Mutex::new(None),
+            summary: Mutex::new(None),
+        })
+    }
+}
+
+/// The newest messages of a running robot, as a [`Source`] that grows; made by [`Robot::recent`].
+///
+/// Dropping it ends its subscriptions; who still follows it is told that it was closed.
+pub struct LiveSource {
+    inner: Arc<Inner>,
+    robot: Robot,
+    subscriptions: Vec<Subscription>,
+    /// When it was last looked whether the robot is there.
+    looked: Mutex<Option<Instant>>,
+    summary: Mutex<Option<Told>>,
+}
+
+/// A summary, and what it was made of: that of the store, and how many messages were refused.
+struct Told {
+    of: Arc<Summary>,
+    refused: u64,
+    summary: Arc<Summary>,
+}
+
+struct Inner {
+    recent: Recent,
+    /// Channels that were met before the definitions of their types were known.
+    undescribed: Mutex<Vec<Arc<Described>>>,
+    has_undescribed: AtomicBool,
+}
+
+/// How often it is looked whether the robot is there, while somebody asks.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a type that is on its way is looked for.
+const GLANCE: Duration = Duration::from_millis(5);
+/// When no topic has come for so long, those that are there are known.
+const QUIET: Duration = Duration::from_millis(250);
+
+impl LiveSource {
+    /// The robot.
+    pub fn robot(&self) -> &Robot {
+        &self.robot
+    }
+
+    /// What is held, and what was let go.
+    pub fn stats(&self) -> RecentStats {
+        self.inner.recent.stats()
+    }
+
+    /// Messages that were left out because they came on more raw keys than are followed.
+    pub fn refused(&self) -> u64 {
+        self.subscriptions.iter().map(Subscription::refused).sum()
+    }
+
+    /// The exact keys that are subscribed at the moment.
+    pub fn keys(&self) -> Vec<String> {
+        self.subscriptions
+            .iter()
+            .flat_map(Subscription::keys)
+            .collect()
+    }
+
+    /// Waits until the topics that are there have been discovered and the definitions of their types are known; until
+    /// `deadline` at the latest. Whether there are any.
+    pub fn wait_for_topics(&self, deadline: Instant) -> bool {
+        let mut known = (0, Instant::now());
+        loop {
+            self.refresh();
+            let count = self.inner.recent.summary().channels.len();
+            if count != known.0 {
+                known = (count, Instant::now());
+            }
+            let is_settled = count > 0 && !self.inner.has_undescribed.load(Ordering::Acquire);
+            let is_quiet = known.1.elapsed() >= QUIET;
+            if is_settled && is_quiet || Instant::now() >= deadline {
+                return count > 0;
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Waits until each topic that is known has had a message; until `deadline` at the latest. Whether that is so.
+    pub fn wait_for_messages(&self, deadline: Instant) -> bool {
+        loop {
+            let known = self.inner.recent.backfill(&Topics::All, Stamp::MAX);
+            let heard = known.map_or(0, |batch| batch.len());
+            let topics = self.inner.recent.summary().topics().len();
+            if heard >= topics && topics > 0 {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// What is known of the robot apart from its messages: its types, and whether it is there.
+    fn refresh(&self) {
+        self.inner.describe();
+        let Some(mut looked) = self.looked.try_lock() else {
+            return;
+        };
+        if looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
+            self.inner.recent.set_connected(self.robot.is_connected());
+            *looked = Some(Instant::now());
+        }
+    }
+}
+
+impl Inner {
+    /// Lists a topic before its first message.
+    fn list(&self, publisher: &Publisher) {
+        self.recent.add_channel(&publisher.channel);
+        if publisher.described.is_pending() {
+            self.note(&publisher.described);
+        }
+    }
+
+    fn fill(&self, sample: &Sample) {
+        if let Some(described) = &sample.described {
+            self.note(described);
+        }
+        self.recent.push(sample.to_message());
+    }
+
+    /// Remembers that a type is on its way.
+    fn note(&self, described: &Arc<Described>) {
+        let mut undescribed = self.undescribed.lock();
+        if !undescribed.iter().any(|one| Arc::ptr_eq(one, described)) {
+            undescribed.push(Arc::clone(described));
+            self.has_undescribed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Gives the messages that are held the definitions that have come.
+    fn describe(&self) {
+        if !self.has_undescribed.load(Ordering::Acquire) {
+            return;
+        }
+        let mut undescribed = self.undescribed.lock();
+        undescribed.retain(|described| {
+            if let Some(channel) = described.settled() {
+                self.recent.add_channel(&channel);
+                return false;
+            }
+            true
+        });
+        if undescribed.is_empty() {
+            self.has_undescribed.store(false, Ordering::Release);
+        }
+    }
+
+    /// A batch with the definitions that have come since; as it was, in the error, where one is worth waiting for.
+    fn described(&self, batch: Batch) -> Result<Batch, Batch> {
+        if !batch.channels().iter().any(is_bare) {
+            return Ok(batch);
+        }
+        self.describe();
+        if batch
+            .channels()
+            .iter()
+            .any(|channel| self.is_pending(channel))
+        {
+            return Err(batch);
+        }
+        let summary = self.recent.summary();
+        let described = |channel: &Arc<Channel>| {
+            let mut known = summary.channels.iter().map(|entry| &entry.channel);
+            let same = known.find(|known| is_same_type(known, channel) && !is_bare(known));
+            Arc::clone(same.filter(|_| is_bare(channel)).unwrap_or(channel))
+        };
+        let channels: Vec<Arc<Channel>> = batch.channels().iter().map(described).collect();
+        Ok(Batch::new(
+            channels.into(),
+            batch.buffers().to_vec(),
+            batch.rows().to_vec(),
+        ))
+    }
+
+    fn is_pending(&self, channel: &Arc<Channel>) -> bool {
+        let is_it = |described: &Arc<Described>| is_same_type(&described.known().channel, channel);
+        is_bare(channel) && self.undescribed.lock().iter().any(is_it)
+    }
+}
+
+/// Whether the type of a channel is named and not defined.
+fn is_bare(channel: &Arc<Channel>) -> bool {
+    let schema = channel.schema.as_ref();
+    schema.is_some_and(|schema| schema.data.is_empty())
+}
+
+fn is_same_type(one: &Channel, other: &Channel) -> bool {
+    one.topic == other.topic && one.type_name() == other.type_name()
+}
+
+impl Source for LiveSource {
+    fn summary(&self) -> Arc<Summary> {
+        self.refresh();
+        let (kept, refused) = (self.inner.recent.summary(), self.refused());
+        let mut made = self.summary.lock();
+        if let Some(told) = &*made
+            && Arc::ptr_eq(&told.of, &kept)
+            && told.refused == refused
+        {
+            return Arc::clone(&told.summary);
+        }
+        let mut summary = Summary {
+            profile: profile_of(&kept).to_owned(),
+            ..Summary::clone(&kept)
+        };
+        if refused > 0 {
+            let text = format!(
+                "{refused} messages were left out: they came on more raw keys than are followed; \
+                 name fewer with a narrower key expression"
+            );
+            summary
+                .problems
+                .push(Problem::whole(ProblemKind::Incomplete, text));
+            if let Some(recent) = &mut summary.recent {
+                recent.refused += refused;
+            }
+        }
+        let summary = Arc::new(summary);
+        *made = Some(Told {
+            of: kept,
+            refused,
+            summary: Arc::clone(&summary),
+        });
+        summary
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.inner.describe();
+        self.inner.recent.read(query)
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.inner.describe();
+        self.inner.recent.backfill(topics, at)
+    }
+
+    fn growth(&self) -> Growth {
+        self.inner.recent.growth()
+    }
+
+    /// A message whose type is being described is handed out once that is known, or is known not to come.
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Ok(Box::new(LiveFollow {
+            inner: Arc::clone(&self.inner),
+            follow: self.inner.recent.follow(query)?,
+            waiting: None,
+        }))
+    }
+}
+
+/// Nothing lies beside a robot's messages. To check it is to say what has been wrong so far.
+impl Recording for LiveSource {
+    fn check(&self, progress: asof_formats::Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        let summary = self.summary();
+        progress(summary.size, summary.size);
+        let mut problems = summary.problems.clone();
+        problems.extend(self.robot.problems());
+        Ok(problems)
+    }
+}
+
+impl Drop for LiveSource {
+    fn drop(&mut self) {
+        self.subscriptions.clear();
+        self.inner.recent.close(FollowEnd::Closed);
+    }
+}
+
+struct LiveFollow {
+    inner: Arc<Inner>,
+    follow: Box<dyn Follow>,
+    /// A batch that waits for the definition of a type.
+    waiting: Option<Batch>,
+}
+
+impl Follow for LiveFollow {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        let mut batch = match self.waiting.take() {
+            Some(batch) => batch,
+            None => match self.follow.next(deadline)? {
+                Followed::Batch(batch) => batch,
+                other => return Ok(other),
+            },
+        };
+        loop {
+            batch = match self.inner.described(batch) {
+                Ok(batch) => return Ok(Followed::Batch(batch)),
+                Err(batch) if Instant::now() >= deadline => {
+                    self.waiting = Some(batch);
+                    return Ok(Followed::CaughtUp);
+                }
+                Err(batch) => batch,
+            };
+            thread::sleep(GLANCE);
+        }
+    }
+
+    fn missed(&mut self) -> std::collections::BTreeMap<String, u64> {
+        self.follow.missed()
+    }
+}
+
+/// Topics that are announced by tokens are those of ROS 2.
+fn profile_of(summary: &Summary) -> &'static str {
+    let channels = summary.channels.iter().map(|entry| &entry.channel);
+    let mut ros =
+        channels.filter(|channel| channel.metadata.contains_key(crate::describe::TYPE_HASH));
+    if ros.next().is_some() { "ros2" } else { "" }
+}

@@ -1,0 +1,634 @@
+//! A robot's transforms: listened to, and broadcast.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use asof_core::{Batch, Stamp};
+use asof_formats::Definitions;
+use asof_tf::ros::{Encoding, StampedTransform, tf_message};
+use asof_tf::{TransformBuffer, has_transforms};
+use parking_lot::Mutex;
+use zenoh::Wait;
+use zenoh::liveliness::LivelinessToken;
+use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
+
+use crate::error::said;
+use crate::robot::now;
+use crate::ros::{Attachment, TopicKey, dds_type_name, type_hash};
+use crate::{LiveError, Robot, Sample, Subscription};
+
+/// A frame whose stamps go back by more than this says that the robot's clock was set back.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// Frames whose newest stamps are followed; more than any robot has.
+const MOST_FRAMES: usize = 65_536;
+
+impl Robot {
+    /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type. Ten seconds of each
+    /// edge are kept.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use asof_core::Stamp;
+    ///
+    /// let robot = asof_live::connect("zenoh://192.168.1.5:7447")?;
+    /// let transforms = robot.transforms();
+    /// let pose = transforms.wait_for("map", "base_link", Stamp::now(), Duration::from_secs(1))?;
+    /// println!("{}", pose.translation);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn transforms(&self) -> LiveTransforms {
+        self.transforms_with(asof_tf::Options::default())
+    }
+
+    /// The same, keeping more or less.
+    pub fn transforms_with(&self, options: asof_tf::Options) -> LiveTransforms {
+        let listener = Arc::new(Listener {
+            buffer: TransformBuffer::with_options(options),
+            newest: Mutex::default(),
+            filters: Mutex::default(),
+            stats: Counts::default(),
+        });
+        let filled = Arc::clone(&listener);
+        let subscription = self.subscribe(
+            |publisher| has_transforms(&publisher.channel),
+            move |sample| filled.fill(&sample),
+        );
+        LiveTransforms {
+            listener,
+            subscription,
+            _robot: self.clone(),
+        }
+    }
+
+    /// Announces a node that publishes transforms on `/tf` and `/tf_static`, as ROS 2's broadcasters do.
+    ///
+    /// # Errors
+    /// When the session is closed.
+    pub fn broadcaster(&self, node: &str) -> Result<Broadcaster, LiveError> {
+        Ok(Broadcaster {
+            moving: Voice::new(self, node, "/tf", 1)?,
+            fixed: Voice::new(self, node, "/tf_static", 2)?,
+            held: Mutex::default(),
+        })
+    }
+}
+
+/// A transform buffer that a robot fills. It is used like the [`TransformBuffer`] that it is; dropping it ends the
+/// subscriptions.
+///
+/// When the robot's clock is set back (a simulation that starts again, a recording that is played in a loop), the buffer
+/// starts anew: static transforms stay, all others are forgotten, and messages that wait in filters are dropped. It is
+/// logged and counted.
+pub struct LiveTransforms {
+    listener: Arc<Listener>,
+    subscription: Subscription,
+    _robot: Robot,
+}
+
+/// What a listener has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TransformStats {
+    /// Transforms that were received.
+    pub received: u64,
+    /// Transforms that the buffer did not take, and messages that could not be read.
+    pub refused: u64,
+    /// How often the robot's clock was set back, and the buffer started anew.
+    pub restarts: u64,
+}
+
+impl LiveTransforms {
+    /// What was received, and what was not taken.
+    pub fn transform_stats(&self) -> TransformStats {
+        let stats = &self.listener.stats;
+        TransformStats {
+            received: stats.received.load(Ordering::Relaxed),
+            refused: stats.refused.load(Ordering::Relaxed),
+            restarts: stats.restarts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The exact keys that are subscribed at the moment.
+    pub fn keys(&self) -> Vec<String> {
+        self.subscription.keys()
+    }
+
+    /// Holds values until they can be transformed into `target`, then hands them to `callback`: on the thread that brought
+    /// the last transform that was missing, or on that of [`push`](TransformFilter::push) where none is. At most
+    /// `capacity` values wait; the oldest goes first, and is counted.
+    pub fn filter<T: Send + 'static>(
+        &self,
+        target: &str,
+        capacity: usize,
+        callback: impl Fn(T) + Send + Sync + 'static,
+    ) -> TransformFilter<T> {
+        let filter = Arc::new(Filter {
+            buffer: self.listener.buffer.clone(),
+            target: target.to_owned(),
+            capacity: capacity.max(1),
+            state: Mutex::new(FilterState {
+                waiting: Vec::new(),
+                stats: FilterStats::default(),
+            }),
+            callback: Box::new(callback),
+        });
+        let listed: Arc<dyn Poked> = Arc::<Filter<T>>::clone(&filter);
+        self.listener.filters.lock().push(Arc::downgrade(&listed));
+        TransformFilter(filter)
+    }
+}
+
+impl Deref for LiveTransforms {
+    type Target = TransformBuffer;
+
+    fn deref(&self) -> &TransformBuffer {
+        &self.listener.buffer
+    }
+}
+
+struct Listener {
+    buffer: TransformBuffer,
+    /// The newest stamp of each child frame.
+    newest: Mutex<HashMap<String, Stamp>>,
+    filters: Mutex<Vec<Weak<dyn Poked>>>,
+    stats: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    received: AtomicU64,
+    refused: AtomicU64,
+    restarts: AtomicU64,
+}
+
+impl Listener {
+    fn fill(&self, sample: &Sample) {
+        let is_static = sample.channel.topic.ends_with("tf_static");
+        let bytes = sample.payload.bytes();
+        let is_ros = sample.channel.type_name().ends_with("TFMessage");
+        if is_ros {
+            match tf_message(Encoding::Cdr, &bytes) {
+                Ok(transforms) => self.take(&transforms, is_static),
+                Err(error) => {
+                    self.refuse(1, &format!("{}: {error}", sample.channel.topic));
+                    return;
+                }
+            }
+        } else {
+            // Foxglove's types, by their schema.
+            let batch: Batch = std::iter::once(sample.to_message()).collect();
+            self.stats.received.fetch_add(1, Ordering::Relaxed);
+            if let Some(problem) = self.buffer.absorb(&batch).first() {
+                self.refuse(1, &problem.to_string());
+            }
+        }
+        self.poke(false);
+    }
+
+    fn take(&self, transforms: &[StampedTransform], is_static: bool) {
+        self.stats
+            .received
+            .fetch_add(transforms.len() as u64, Ordering::Relaxed);
+        if !is_static && self.is_set_back(transforms) {
+            self.start_over();
+        }
+        for one in transforms {
+            let taken = if is_static {
+                self.buffer
+                    .update_static(one.parent.as_str(), one.child.as_str(), one.isometry)
+            } else {
+                self.buffer.update(
+                    one.parent.as_str(),
+                    one.child.as_str(),
+                    one.stamp,
+                    one.isometry,
+                )
+            };
+            if let Err(error) = taken {
+                self.refuse(1, &error.to_string());
+            }
+        }
+    }
+
+    /// Whether a frame's stamps go back by more than a late message would.
+    fn is_set_back(&self, transforms: &[StampedTransform]) -> bool {
+        let mut newest = self.newest.lock();
+        let most = i64::try_from(RESTART_AFTER.as_nanos()).unwrap_or(i64::MAX);
+        let mut is_set_back = false;
+        for one in transforms {
+            if let Some(known) = newest.get_mut(&one.child) {
+                is_set_back |= known.since(one.stamp) > most;
+                *known = one.stamp.max(*known);
+            } else if newest.len() < MOST_FRAMES {
+                newest.insert(one.child.clone(), one.stamp);
+            }
+        }
+        if is_set_back {
+            newest.clear();
+            newest.extend(transforms.iter().map(|one| (one.child.clone(), one.stamp)));
+        }
+        is_set_back
+    }
+
+    fn start_over(&self) {
+        self.stats.restarts.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            "the robot's clock was set back: transforms that were received before are forgotten"
+        );
+        self.buffer.clear();
+        self.poke(true);
+    }
+
+    fn refuse(&self, count: u64, reason: &str) {
+        if self.stats.refused.fetch_add(count, Ordering::Relaxed) == 0 {
+            tracing::warn!("a transform cannot be used: {reason}");
+        }
+    }
+
+    /// Lets filters look again, or forget what they hold.
+    fn poke(&self, is_restart: bool) {
+        let filters: Vec<_> = {
+            let mut filters = self.filters.lock();
+            filters.retain(|filter| filter.strong_count() > 0);
+            filters.iter().filter_map(Weak::upgrade).collect()
+        };
+        for filter in filters {
+            filter.poke(is_restart);
+        }
+    }
+}
+
+/// Something that waits for transforms.
+trait Poked: Send + Sync {
+    fn poke(&self, is_restart: bool);
+}
+
+/// Holds values until they can be transformed; see [`LiveTransforms::filter`]. Clones share everything.
+pub struct TransformFilter<T>(Arc<Filter<T>>);
+
+impl<T> Clone for TransformFilter<T> {
+    fn clone(&self) -> Self {
+        TransformFilter(Arc::clone(&self.0))
+    }
+}
+
+/// What a filter has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FilterStats {
+    /// Values that were handed on.
+    pub passed: u64,
+    /// Values that wait.
+    pub waiting: u64,
+    /// Values that were dropped because too many waited.
+    pub crowded_out: u64,
+    /// Values that were dropped because their time is before what the buffer keeps.
+    pub too_old: u64,
+    /// Values that were dropped because the robot's clock was set back.
+    pub restarted: u64,
+}
+
+struct Filter<T> {
+    buffer: TransformBuffer,
+    target: String,
+    capacity: usize,
+    state: Mutex<FilterState<T>>,
+    callback: Box<dyn Fn(T) + Send + Sync>,
+}
+
+struct FilterState<T> {
+    waiting: Vec<Held<T>>,
+    stats: FilterStats,
+}
+
+struct Held<T> {
+    frame: String,
+    stamp: Stamp,
+    value: T,
+}
+
+impl<T: Send + 'static> TransformFilter<T> {
+    /// Takes in a value that was measured in `frame` at `stamp`.
+    pub fn push(&self, frame: &str, stamp: Stamp, value: T) {
+        let filter = &self.0;
+        let mut state = filter.state.lock();
+        if state.waiting.len() >= filter.capacity {
+            state.waiting.remove(0);
+            state.stats.crowded_out += 1;
+        }
+        state.waiting.push(Held {
+            frame: frame.to_owned(),
+            stamp,
+            value,
+        });
+        drop(state);
+        filter.poke(false);
+    }
+
+    /// What was handed on, what waits, and what was dropped.
+    pub fn stats(&self) -> FilterStats {
+        let state = self.0.state.lock();
+        FilterStats {
+            waiting: state.waiting.len() as u64,
+            ..state.stats
+        }
+    }
+}
+
+impl<T: Send + 'static> Poked for Filter<T> {
+    fn poke(&self, is_restart: bool) {
+        let mut ready = Vec::new();
+        let mut state = self.state.lock();
+        if is_restart {
+            state.stats.restarted += state.waiting.len() as u64;
+            state.waiting.clear();
+            return;
+        }
+        let mut at = 0;
+        while at < state.waiting.len() {
+            let held = &state.waiting[at];
+            let (target, frame) = (self.target.as_str(), held.frame.as_str());
+            match self.buffer.lookup(target, frame, held.stamp) {
+                Ok(_) => {
+                    ready.push(state.waiting.remove(at).value);
+                    state.stats.passed += 1;
+                }
+                Err(error) if error.kind() == "extrapolation_past" => {
+                    state.waiting.remove(at);
+                    state.stats.too_old += 1;
+                }
+                Err(_) => at += 1,
+            }
+        }
+        drop(state);
+        // Without the lock: it may push again.
+        for value in ready {
+            (self.callback)(value);
+        }
+    }
+}
+
+/// Publishes transforms as ROS 2's broadcasters do; made by [`Robot::broadcaster`].
+pub struct Broadcaster {
+    moving: Voice,
+    fixed: Voice,
+    /// All static transforms so far: whoever comes late is sent the last message alone.
+    held: Mutex<Vec<StampedTransform>>,
+}
+
+impl Broadcaster {
+    /// Publishes transforms on `/tf`.
+    ///
+    /// # Errors
+    /// When the session is closed.
+    pub fn send(&self, transforms: &[StampedTransform]) -> Result<(), LiveError> {
+        self.moving.say(&encoded(transforms))
+    }
+
+    /// Publishes transforms that hold for all times on `/tf_static`, with all that were sent before: those who come late
+    /// are sent them, too. One of the same child takes the place of the one before.
+    ///
+    /// # Errors
+    /// When the session is closed.
+    pub fn send_static(&self, transforms: &[StampedTransform]) -> Result<(), LiveError> {
+        let mut held = self.held.lock();
+        for one in transforms {
+            match held.iter_mut().find(|known| known.child == one.child) {
+                Some(known) => known.clone_from(one),
+                None => held.push(one.clone()),
+            }
+        }
+        self.fixed.say(&encoded(&held))
+    }
+}
+
+/// One topic of a node of ours.
+struct Voice {
+    publisher: AdvancedPublisher<'static>,
+    _token: LivelinessToken,
+    count: AtomicI64,
+    gid: [u8; 16],
+}
+
+impl Voice {
+    fn new(robot: &Robot, node: &str, topic: &str, number: u32) -> Result<Self, LiveError> {
+        let failed = |cause: zenoh::Error| LiveError::Zenoh {
+            what: format!("cannot publish {topic}"),
+            cause: said(&cause),
+        };
+        let type_name = "tf2_msgs/msg/TFMessage";
+        let hash = Definitions::standard()
+            .full_text(type_name)
+            .and_then(|text| type_hash(type_name, &text))
+            .unwrap_or_else(|| "TypeHashNotSupported".to_owned());
+        let key = TopicKey {
+            domain: robot.domain(),
+            topic: topic.to_owned(),
+            dds_type: dds_type_name(type_name),
+            type_hash: hash.clone(),
+        };
+        let session = robot.session();
+        let publisher = session
+            .declare_publisher(key.to_string())
+            .cache(CacheConfig::default().max_samples(1))
+            .publisher_detection()
+            .wait()
+            .map_err(failed)?;
+        let is_static = topic.ends_with("static");
+        let token = format!(
+            "@ros2_lv/{}/{}/0/{number}/MP/%/%/{node}/{}/{}/{hash}/{}",
+            robot.domain(),
+            session.zid(),
+            topic.replace('/', "%"),
+            key.dds_type,
+            // Reliable; kept for those who come late where it is static.
+            if is_static {
+                ":1:,1:,:,:,,"
+            } else {
+                "::,100:,:,:,,"
+            },
+        );
+        let token = session.liveliness().declare_token(token).wait();
+        Ok(Voice {
+            publisher,
+            _token: token.map_err(failed)?,
+            count: AtomicI64::new(0),
+            gid: session.zid().to_le_bytes(),
+        })
+    }
+
+    fn say(&self, payload: &[u8]) -> Result<(), LiveError> {
+        let attachment = Attachment {
+            sequence: self.count.fetch_add(1, Ordering::Relaxed) + 1,
+            source_timestamp: now(),
+            gid: self.gid,
+        };
+        self.publisher
+            .put(payload.to_vec())
+            .attachment(attachment.to_bytes().to_vec())
+            .wait()
+            .map_err(|cause| LiveError::Zenoh {
+                what: "cannot publish transforms".to_owned(),
+                cause: said(&cause),
+            })
+    }
+}
+
+/// `tf2_msgs/msg/TFMessage` as CDR, little endian.
+fn encoded(transforms: &[StampedTransform]) -> Vec<u8> {
+    let mut cdr = Cdr(vec![0, 1, 0, 0]);
+    cdr.u32(transforms.len() as u32);
+    for one in transforms {
+        let (sec, nanosec) = one.stamp.to_ros2().unwrap_or((0, 0));
+        cdr.u32(sec as u32);
+        cdr.u32(nanosec);
+        cdr.text(&one.parent);
+        cdr.text(&one.child);
+        let (t, q) = (
+            one.isometry.translation.vector,
+            one.isometry.rotation.coords,
+        );
+        for number in [t.x, t.y, t.z, q.x, q.y, q.z, q.w] {
+            cdr.f64(number);
+        }
+    }
+    cdr.0
+}
+
+/// Numbers and texts, each aligned from the end of the four bytes of header.
+struct Cdr(Vec<u8>);
+
+impl Cdr {
+    fn align(&mut self, to: usize) {
+        let past = (self.0.len() - 4) % to;
+        if past > 0 {
+            self.0.resize(self.0.len() + to - past, 0);
+        }
+    }
+
+    fn u32(&mut self, number: u32) {
+        self.align(4);
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn f64(&mut self, number: f64) {
+        self.align(8);
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.u32(text.len() as u32 + 1);
+        self.0.extend(text.bytes());
+        self.0.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::Isometry3;
+
+    fn one(parent: &str, child: &str, stamp: i64) -> StampedTransform {
+        StampedTransform {
+            stamp: stamp.into(),
+            parent: parent.to_owned(),
+            child: child.to_owned(),
+            isometry: Isometry3::translation(stamp as f64 * 1e-9, 2.0, 3.0),
+        }
+    }
+
+    fn listener() -> Listener {
+        Listener {
+            buffer: TransformBuffer::new(),
+            newest: Mutex::default(),
+            filters: Mutex::default(),
+            stats: Counts::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_broadcast_is_what_is_read() {
+        let sent = [
+            one("map", "odom", 1_500_000_000),
+            one("a", "b_link", 0),
+            one("", "x", 7),
+        ];
+        let read = tf_message(Encoding::Cdr, &encoded(&sent)).expect("a message");
+        assert_eq!(read, sent);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_starts_the_buffer_anew() {
+        let listener = listener();
+        let second = 1_000_000_000;
+        listener.take(&[one("base", "laser", 0)], true);
+        for at in 100..105 {
+            listener.take(&[one("map", "base", at * second)], false);
+        }
+        // A late one is sorted in.
+        listener.take(&[one("map", "base", 104 * second - second / 2)], false);
+        assert_eq!(listener.stats.restarts.load(Ordering::Relaxed), 0);
+        assert!(
+            listener
+                .buffer
+                .lookup("map", "base", (101 * second).into())
+                .is_ok()
+        );
+
+        listener.take(&[one("map", "base", 3 * second)], false);
+        assert_eq!(listener.stats.restarts.load(Ordering::Relaxed), 1);
+        assert!(
+            listener
+                .buffer
+                .lookup("map", "base", (101 * second).into())
+                .is_err()
+        );
+        assert!(
+            listener
+                .buffer
+                .lookup("map", "laser", (3 * second).into())
+                .is_ok()
+        );
+        listener.take(&[one("map", "base", 4 * second)], false);
+        assert_eq!(
+            listener.stats.restarts.load(Ordering::Relaxed),
+            1,
+            "told once"
+        );
+    }
+
+    #[test]
+    fn a_filter_holds_what_cannot_be_transformed_yet_and_counts_what_it_drops() {
+        let listener = Arc::new(listener());
+        let passed: Arc<Mutex<Vec<i64>>> = Arc::default();
+        let noted = Arc::clone(&passed);
+        let filter = Arc::new(Filter {
+            buffer: listener.buffer.clone(),
+            target: "map".to_owned(),
+            capacity: 2,
+            state: Mutex::new(FilterState {
+                waiting: Vec::new(),
+                stats: FilterStats::default(),
+            }),
+            callback: Box::new(move |value: i64| noted.lock().push(value)),
+        });
+        let listed: Arc<dyn Poked> = Arc::<Filter<i64>>::clone(&filter);
+        listener.filters.lock().push(Arc::downgrade(&listed));
+        let filter = TransformFilter(filter);
+        for at in [5, 10, 15] {
+            filter.push("base", at.into(), at);
+        }
+        assert_eq!((filter.stats().waiting, filter.stats().crowded_out), (2, 1));
+        listener.take(&[one("map", "base", 0), one("map", "base", 12)], false);
+        listener.poke(false);
+        assert_eq!(*passed.lock(), [10]);
+        listener.take(&[one("map", "base", 20)], false);
+        listener.poke(false);
+        assert_eq!(*passed.lock(), [10, 15]);
+        filter.push("nowhere", 1.into(), 1);
+        listener.start_over();
+        let stats = filter.stats();
+        assert_eq!((stats.passed, stats.restarted, stats.waiting), (2, 1, 0));
+    }
+}

@@ -1,0 +1,103 @@
+//! Windows of messages as structs of your own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use asof_core::Channel;
+use asof_decode::Typed;
+use asof_window::{Bounds, Window};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+
+use crate::{LiveError, LiveWindow, Robot, Sample};
+
+/// So long a topic that is not there yet is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Messages that a window of structs keeps.
+const CAPACITY: usize = 1_000;
+
+impl Robot {
+    /// Keeps the newest 1,000 messages of a topic, decoded into a struct with serde's `Deserialize`.
+    ///
+    /// The struct names the fields that it wants; it is held against the definition of the topic's type when the window is
+    /// made. Messages are indexed by the stamp of their header where their type has one, and by the publisher's time
+    /// elsewhere.
+    ///
+    /// ```no_run
+    /// #[derive(serde::Deserialize)]
+    /// struct Imu {
+    ///     angular_velocity: [f64; 3],
+    /// }
+    ///
+    /// let robot = asof_live::connect("zenoh://192.168.1.5:7447")?;
+    /// let imu = robot.window::<Imu>("/imu/data")?;
+    /// imu.wait_for_change(std::time::Duration::from_secs(1))?;
+    /// if let Some(newest) = imu.newest() {
+    ///     println!("{} rad/s about z at {}", newest.angular_velocity[2], newest.stamp);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When nobody publishes the topic within five seconds, its type has no definition, or the struct has a field that
+    /// does not fit it: the error names the field.
+    pub fn window<T: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        topic: &str,
+    ) -> Result<LiveWindow<T>, LiveError> {
+        self.window_within::<T>(topic, Bounds::count(CAPACITY))
+    }
+
+    /// The same, keeping more or less.
+    ///
+    /// # Errors
+    /// As [`Robot::window`].
+    pub fn window_within<T: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        topic: &str,
+        bounds: Bounds,
+    ) -> Result<LiveWindow<T>, LiveError> {
+        let channel = self.described_topic(topic)?;
+        let fitted = Typed::<T>::new(&channel)?;
+        let decoder = Mutex::new((channel, fitted));
+        let make = move |sample: Sample| {
+            let stamp = sample.header_stamp().or(sample.source);
+            let mut decoder = decoder.lock();
+            // A publisher may come back with another definition.
+            let channel = sample
+                .settled()
+                .unwrap_or_else(|| Arc::clone(&sample.channel));
+            if !Arc::ptr_eq(&channel, &decoder.0) && channel.schema != decoder.0.schema {
+                let fitted = Typed::<T>::new(&channel).map_err(|error| error.to_string())?;
+                *decoder = (channel, fitted);
+            }
+            let decoded = decoder.1.decode(&sample.payload.bytes());
+            decoded
+                .map(|value| (stamp, value))
+                .map_err(|error| error.to_string())
+        };
+        LiveWindow::filled(self, topic, Window::new(bounds), make)
+    }
+
+    /// The channel of a topic, with the definition of its type.
+    fn described_topic(&self, topic: &str) -> Result<Arc<Channel>, LiveError> {
+        let deadline = Instant::now() + PATIENCE;
+        let found = self.wait_for_topic(topic, PATIENCE);
+        let Some(publisher) = found.and_then(|topic| topic.publishers.first().cloned()) else {
+            let known = self.topics().into_iter().map(|topic| topic.name);
+            return Err(LiveError::NoSuchTopic {
+                topic: topic.to_owned(),
+                known: known.collect::<Vec<_>>().join(", "),
+            });
+        };
+        loop {
+            if let Some(channel) = publisher.described.settled() {
+                return Ok(channel);
+            }
+            if Instant::now() >= deadline {
+                return Ok(publisher.described.known().channel);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Who publishes what, as far as a source knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use asof_core::Summary;
+use serde_json::{Value, json};
+
+/// Names that formats have for a publisher in a channel's metadata.
+const PUBLISHER: [&str; 2] = ["callerid", "publisher"];
+
+/// The publishers of each topic; nothing for topics whose publishers are not known.
+pub(super) fn publishers(summary: &Summary) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for entry in &summary.channels {
+        let metadata = &entry.channel.metadata;
+        for name in PUBLISHER.iter().filter_map(|key| metadata.get(*key)) {
+            if !name.is_empty() {
+                let topic = all.entry(entry.channel.topic.as_str()).or_default();
+                topic.insert(name);
+            }
+        }
+    }
+    all
+}
+
+/// The graph as the protocol has it.
+pub(super) fn update(summary: &Summary) -> Value {
+    let published: Vec<Value> = publishers(summary)
+        .into_iter()
+        .map(|(topic, ids)| json!({ "name": topic, "publisherIds": ids }))
+        .collect();
+    json!({
+        "op": "connectionGraphUpdate",
+        "publishedTopics": published,
+        "subscribedTopics": [],
+        "advertisedServices": [],
+        "removedTopics": [],
+        "removedServices": [],
+    })
+}

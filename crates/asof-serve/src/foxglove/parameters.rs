@@ -1,0 +1,168 @@
+//! Parameters, as a recording knows them: those of PX4 logs, and the events that ROS 2 nodes send.
+
+use std::collections::BTreeMap;
+
+use asof_blocks::HeadClass;
+use asof_core::{Channel, Query, Source, Stamp, Summary, TimeRange};
+use asof_decode::Decoders;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::record::json_of;
+
+/// So many messages about parameters are looked at, from the beginning.
+const MOST_MESSAGES: usize = 50_000;
+/// So many parameters are told.
+const MOST_PARAMETERS: usize = 10_000;
+
+/// The topics that tell of parameters.
+pub(super) fn topics(summary: &Summary) -> Vec<String> {
+    let all = summary.channels.iter().map(|entry| &entry.channel);
+    let mut topics: Vec<String> = all
+        .filter(|channel| Kind::of(channel).is_some())
+        .map(|channel| channel.topic.clone())
+        .collect();
+    topics.sort();
+    topics.dedup();
+    topics
+}
+
+/// The parameters as of a time, or those of them that are named; each as the protocol has it.
+pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<Value>, String> {
+    let query = Query::topics(topics(&app.cache.summary()));
+    let query = query.between(TimeRange::new(Stamp::MIN, at));
+    let mut decoders = Decoders::default();
+    let mut known = BTreeMap::new();
+    let mut left = MOST_MESSAGES;
+    crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
+        if let Some(kind) = Kind::of(&message.channel)
+            && let Ok(json) = json_of(&mut decoders, &message)
+            && let Ok(value) = serde_json::from_slice(&json)
+        {
+            kind.take(&value, &mut known);
+        }
+        left -= 1;
+        left > 0 && known.len() < MOST_PARAMETERS
+    })?;
+    let is_wanted = |name: &String| names.is_empty() || names.contains(name);
+    let told = known.into_iter().filter(|(name, _)| is_wanted(name));
+    Ok(told.map(|(name, value)| told_as(&name, &value)).collect())
+}
+
+/// How parameters are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// One a message: `name`, `type`, `value`, `source`.
+    Px4,
+    /// What a node has changed: rcl_interfaces/msg/ParameterEvent.
+    Ros2,
+}
+
+impl Kind {
+    fn of(channel: &Channel) -> Option<Self> {
+        match channel.type_name() {
+            "rcl_interfaces/msg/ParameterEvent" => Some(Kind::Ros2),
+            "ulog/msg/Parameter" => Some(Kind::Px4),
+            _ => None,
+        }
+    }
+
+    fn take(self, message: &Value, known: &mut BTreeMap<String, Value>) {
+        match self {
+            Kind::Px4 => {
+                // What would be the value if nobody had set one is not the value.
+                if message["source"] != "default"
+                    && let Some(name) = message["name"].as_str()
+                {
+                    let value = match message["type"].as_str() {
+                        Some("int32_t") => json!(message["value"].as_f64().map(|n| n as i64)),
+                        _ => message["value"].clone(),
+                    };
+                    known.insert(name.to_owned(), value);
+                }
+            }
+            Kind::Ros2 => {
+                let node = message["node"].as_str().unwrap_or_default();
+                let named = |one: &Value| one["name"].as_str().map(|name| format!("{node}.{name}"));
+                let list = |field: &str| message[field].as_array().into_iter().flatten();
+                for one in list("new_parameters").chain(list("changed_parameters")) {
+                    if let Some((name, value)) = named(one).zip(value_of(&one["value"])) {
+                        known.insert(name, value);
+                    }
+                }
+                for name in list("deleted_parameters").filter_map(named) {
+                    known.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+/// The value that rcl_interfaces/msg/ParameterValue holds; which one it is, its type says.
+fn value_of(value: &Value) -> Option<Value> {
+    let field = match value["type"].as_u64()? {
+        1 => "bool_value",
+        2 => "integer_value",
+        3 => "double_value",
+        4 => "string_value",
+        5 => "byte_array_value",
+        6 => "bool_array_value",
+        7 => "integer_array_value",
+        8 => "double_array_value",
+        9 => "string_array_value",
+        _ => return None,
+    };
+    value.get(field).cloned()
+}
+
+/// A parameter as the protocol has it. Whole numbers that are floats are said to be: JSON does not tell them apart.
+fn told_as(name: &str, value: &Value) -> Value {
+    let is_float = |value: &Value| value.is_f64();
+    let kind = match value {
+        one if is_float(one) => Some("float64"),
+        Value::Array(all) if !all.is_empty() && all.iter().all(is_float) => Some("float64_array"),
+        _ => None,
+    };
+    let mut told = json!({ "name": name, "value": value });
+    if let Some(kind) = kind {
+        told["type"] = kind.into();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_counts_and_a_default_is_none() {
+        let mut known = BTreeMap::new();
+        for (source, value) in [("initial", 1.0), ("default", 7.0), ("changed", 2.0)] {
+            let message =
+                json!({ "name": "SPEED", "type": "float", "value": value, "source": source });
+            Kind::Px4.take(&message, &mut known);
+        }
+        let count =
+            json!({ "name": "COUNT", "type": "int32_t", "value": 3.0, "source": "initial" });
+        Kind::Px4.take(&count, &mut known);
+        let expected = [
+            ("COUNT".to_owned(), json!(3)),
+            ("SPEED".to_owned(), json!(2.0)),
+        ];
+        assert_eq!(known, BTreeMap::from(expected));
+        assert_eq!(told_as("SPEED", &json!(2.0))["type"], "float64");
+    }
+
+    #[test]
+    fn a_nodes_parameters_come_change_and_go() {
+        let value = |name: &str, number: i64| json!({ "name": name, "value": { "type": 2, "integer_value": number } });
+        let mut known = BTreeMap::new();
+        let new = json!({ "node": "/a", "new_parameters": [value("x", 1), value("y", 1)] });
+        Kind::Ros2.take(&new, &mut known);
+        let changed = json!({
+            "node": "/a", "changed_parameters": [value("x", 2)], "deleted_parameters": [value("y", 0)],
+        });
+        Kind::Ros2.take(&changed, &mut known);
+        assert_eq!(known, BTreeMap::from([("/a.x".to_owned(), json!(2))]));
+    }
+}

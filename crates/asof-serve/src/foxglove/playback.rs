@@ -1,0 +1,97 @@
+//! Playback control, as the SDK's protocol has it: what is asked, and what is said.
+
+use asof_player::PlayState;
+
+const CONTROL: u8 = 3;
+const STATE: u8 = 5;
+
+/// What a client asks of the player.
+#[derive(Debug, PartialEq)]
+pub(super) struct PlaybackRequest {
+    pub is_playing: bool,
+    pub speed: f32,
+    pub seek: Option<u64>,
+    pub id: String,
+}
+
+/// How it plays.
+#[derive(Debug)]
+pub(super) struct PlaybackState<'a> {
+    pub state: PlayState,
+    /// Where it is, in nanoseconds.
+    pub position: u64,
+    pub speed: f32,
+    /// Whether it has jumped: a viewer forgets what it has drawn.
+    pub did_seek: bool,
+    /// Which request this answers; empty for none.
+    pub id: &'a str,
+}
+
+/// Whether bytes claim to be a request of this kind.
+pub(super) fn is_control(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&CONTROL)
+}
+
+impl PlaybackRequest {
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&opcode, rest) = bytes.split_first()?;
+        let (&command, rest) = rest.split_first()?;
+        let (speed, rest) = rest.split_first_chunk()?;
+        let (&has_seek, rest) = rest.split_first()?;
+        let (seek, rest) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let id = rest.get(..u32::from_le_bytes(*len) as usize)?;
+        if opcode != CONTROL || command > 1 {
+            return None;
+        }
+        Some(PlaybackRequest {
+            is_playing: command == 0,
+            speed: f32::from_le_bytes(*speed),
+            seek: (has_seek != 0).then(|| u64::from_le_bytes(*seek)),
+            id: std::str::from_utf8(id).ok()?.to_owned(),
+        })
+    }
+}
+
+impl PlaybackState<'_> {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let state = match self.state {
+            PlayState::Playing | PlayState::Following => 0,
+            PlayState::Paused => 1,
+            PlayState::Buffering => 2,
+            PlayState::Ended => 3,
+        };
+        let mut bytes = vec![STATE, state];
+        bytes.extend(self.position.to_le_bytes());
+        bytes.extend(self.speed.to_le_bytes());
+        bytes.push(u8::from(self.did_seek));
+        bytes.extend((self.id.len() as u32).to_le_bytes());
+        bytes.extend(self.id.as_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_playback_request_is_read_and_a_cut_one_is_not() {
+        let mut bytes = vec![3, 1];
+        bytes.extend(2.0_f32.to_le_bytes());
+        bytes.push(1);
+        bytes.extend(7_u64.to_le_bytes());
+        bytes.extend(2_u32.to_le_bytes());
+        bytes.extend(b"id");
+        let expected = PlaybackRequest {
+            is_playing: false,
+            speed: 2.0,
+            seek: Some(7),
+            id: "id".to_owned(),
+        };
+        assert_eq!(PlaybackRequest::parse(&bytes), Some(expected));
+        for len in 0..bytes.len() {
+            assert_eq!(PlaybackRequest::parse(&bytes[..len]), None);
+        }
+    }
+}
