@@ -1,6 +1,6 @@
 //! What did the robot know, as of time t?
 //!
-//! [`open`] a recording and ask it: every message of a stretch of time ([`Source::read`]), or the last
+//! [`open`] a recording, or a running robot, and ask it: every message of a stretch of time ([`Source::read`]), or the last
 //! message of every topic as of an instant ([`Source::backfill`]).
 //!
 //! ```
@@ -36,32 +36,92 @@
 
 use std::path::Path;
 
+/// A cache over any source: what was read stays at hand, within a budget.
+pub use asof_blocks as blocks;
 pub use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Message, MessageRef, MetadataEntry,
-    Problem, ProblemKind, Query, Row, Schema, Source, SourceError, Stamp, StampError, Summary,
-    TimeRange, Topics, When,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth,
+    Message, MessageRef, MetadataEntry, Problem, ProblemKind, Query, RecentSummary, Row, Schema,
+    Source, SourceError, Stamp, StampError, Summary, TimeRange, Topics, When,
 };
-/// Messages decoded: into Arrow tables, and into JSON.
+/// Messages decoded: into Arrow tables, into structs, and into JSON.
 pub use asof_decode as decode;
+/// From a recording to numbers: the columns of a topic, its messages as structs, and the Arrow that they are in.
+pub use asof_decode::{Rows, arrow, messages};
 /// The files themselves: what only one format has, and the MCAP writer.
 pub use asof_formats as formats;
+pub use asof_formats::Recording;
 /// Running robots: windows over live topics, and the recorder.
 #[cfg(feature = "live")]
 pub use asof_live as live;
 #[cfg(feature = "live")]
 pub use asof_live::connect;
+/// Playing a source back: play, pause, seek, step, loop.
+pub use asof_player as player;
 /// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
+/// Windows of recent messages, and the synchronizers that join topics by time.
+pub use asof_window as window;
 
-/// Opens a recording: MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), a PX4 log, or a folder of any of these.
+/// Opens a recording or a running robot.
 ///
-/// Opening reads the file's own summary and no message. A damaged file opens as far as it can be read;
-/// [`Summary::problems`] says what is wrong with it.
+/// A recording is MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), a PX4 log, or a folder of any of these; on this
+/// machine, on a web server or in a bucket. Opening reads the file's own summary and no message. A damaged file opens
+/// as far as it can be read; [`Summary::problems`] says what is wrong with it.
+///
+/// A running robot is `zenoh://host:port`, with the feature `live`: a source that [grows](Source::growth) and holds the
+/// last five minutes, up to 600 MB. It is asked, read and followed in the same words; `live::connect` offers more.
 ///
 /// # Errors
-/// When there is no such file, or it is no recording that can be read; the error says what to do.
-pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>, SourceError> {
-    Ok(formats::open(path)?)
+/// When there is no such file, it is nothing that can be read, or the robot's address is not one; the error says what to
+/// do. A robot that is not there yet is not an error: it is waited for in the background.
+pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
+    let place = place.as_ref();
+    match place.to_str().filter(|text| text.starts_with("zenoh://")) {
+        Some(address) => open_robot(address),
+        None => formats::open(place),
+    }
+}
+
+/// Opens several places as one, merged by time.
+///
+/// # Errors
+/// When one of them cannot be opened, as [`open`]; or none is given.
+pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Box<dyn Recording>, SourceError> {
+    match places {
+        [] => formats::open_all(places, &formats::OpenOptions::default()),
+        [place] => open(place),
+        places => {
+            let named = |place: &P| {
+                let name = place.as_ref().display().to_string();
+                Ok((name, open(place)?))
+            };
+            let parts = places
+                .iter()
+                .map(named)
+                .collect::<Result<_, SourceError>>()?;
+            Ok(Box::new(formats::Merged::new(parts)))
+        }
+    }
+}
+
+#[cfg(feature = "live")]
+fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
+    match live::open(address) {
+        Ok(robot) => Ok(Box::new(robot)),
+        Err(error) => Err(SourceError::Unreadable {
+            place: address.to_owned(),
+            reason: error.to_string(),
+        }),
+    }
+}
+
+#[cfg(not(feature = "live"))]
+fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
+    Err(SourceError::Unreadable {
+        place: address.to_owned(),
+        reason: "it is a running robot, and this build cannot listen to one; build it with the feature `live`"
+            .to_owned(),
+    })
 }
 
 /// The README's examples, compiled with the doc tests so that they stay true.

@@ -399,7 +399,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn every_verbs_help_ends_with_two_examples() {
+fn every_verbs_help_ends_with_examples() {
     let folder = Folder::empty();
     for verb in [
         "demo",
@@ -415,7 +415,8 @@ fn every_verbs_help_ends_with_two_examples() {
             let help = folder.stdout(&format!("{verb} {flag}"));
             let (_, examples) = help.rsplit_once("Examples:\n").expect(verb);
             let examples: Vec<&str> = examples.lines().collect();
-            assert_eq!(examples.len(), 2, "{help}");
+            // Of verbs that take a running robot, one shows that.
+            assert!((2..=4).contains(&examples.len()), "{help}");
             let start = format!("  asof {verb}");
             assert!(
                 examples.iter().all(|line| line.starts_with(&start)),

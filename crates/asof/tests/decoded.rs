@@ -22,7 +22,8 @@ fn join_finds_the_nearest_message_for_each_of_another_topic() {
         .iter()
         .map(time)
         .collect();
-    let joined = objects(&folder.stdout("join run.mcap --anchor /scan --with /odom --json"));
+    let joined =
+        objects(&folder.stdout("join run.mcap --anchor /scan --with /odom --on log --json"));
     let scans = objects(&folder.stdout("cat run.mcap --json --topics /scan"));
     assert_eq!(joined.len(), scans.len());
     for (joined, scan) in joined.iter().zip(&scans) {
@@ -48,9 +49,9 @@ fn join_finds_the_nearest_message_for_each_of_another_topic() {
 #[test]
 fn join_with_the_last_never_looks_ahead_and_within_leaves_out_what_is_far() {
     let folder = Folder::with_demo();
-    for line in
-        objects(&folder.stdout("join run.mcap --anchor /scan --with /odom --method last --json"))
-    {
+    for line in objects(
+        &folder.stdout("join run.mcap --anchor /scan --with /odom --on log --method last --json"),
+    ) {
         let found = &line["with"]["/odom"];
         assert!(
             found.is_null() || found["offset"].as_i64() <= Some(0),
@@ -74,7 +75,8 @@ fn join_interpolates_what_can_lie_between_two_messages() {
             .as_f64()
             .expect("x")
     };
-    let command = "join run.mcap --anchor /scan --with /odom,/imu --method interpolate --json";
+    let command =
+        "join run.mcap --anchor /scan --with /odom,/imu --on log --method interpolate --json";
     let mut is_between = 0;
     for line in objects(&folder.stdout(command)) {
         let found = &line["with"]["/odom"];
@@ -109,9 +111,15 @@ fn join_interpolates_what_can_lie_between_two_messages() {
 #[test]
 fn join_within_a_time_has_the_same_lines_as_the_whole() {
     let folder = Folder::with_demo();
-    for method in ["nearest", "last", "interpolate"] {
+    for (method, with) in [
+        ("nearest", "/odom,/cmd_vel"),
+        ("last", "/odom,/cmd_vel"),
+        ("interpolate", "/odom,/cmd_vel"),
+        ("nearest", "/odom,/imu"),
+        ("last", "/odom,/imu"),
+    ] {
         let command =
-            format!("join run.mcap --anchor /scan --with /odom,/cmd_vel --method {method} --json");
+            format!("join run.mcap --anchor /scan --with {with} --method {method} --json");
         let whole = objects(&folder.stdout(&command));
         let (start, end) = (time(&whole[2]), time(&whole[5]));
         let some = objects(&folder.stdout(&format!("{command} --start {start}ns --end {end}ns")));

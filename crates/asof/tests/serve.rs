@@ -105,3 +105,86 @@ fn serve_of_a_robot_says_how_to_get_it_where_it_is_not_built_in() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--features live"), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_asked_to_end_tells_by_its_exit_code_who_asked() {
+    let folder = Folder::with_demo();
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let (mut running, _) = start(&folder, "serve run.mcap --listen 0 --no-open");
+        let id = running.0.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([signal, &id])
+            .status();
+        assert!(sent.expect("kill runs").success());
+        let ended = running.0.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(code), "{signal}");
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_is_told_to_be_plain_http() {
+    let folder = Folder::with_demo();
+    let mut child = asof()
+        .args(["serve", "run.mcap", "--listen", "0.0.0.0:0", "--no-open"])
+        .current_dir(folder.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let told = BufReader::new(child.stderr.take().expect("an output"));
+    let _running = Running(child);
+    let mut lines = told.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("plain HTTP") && line.contains("token")));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_read_is_in_the_cache_folder_the_next_time() {
+    let folder = Folder::with_demo();
+    let line = "serve run.mcap --listen 0 --no-open --cache-dir kept --cache-dir-size 50";
+    let messages_read = || {
+        let (mut running, address) = start(&folder, line);
+        let answer = get(&address, "/api/messages?topic=/imu&last=50");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let status = get(&address, "/api/status");
+        let (_, body) = status.split_once("\r\n\r\n").expect("a body");
+        let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        let read = status["cache"]["source_messages"]
+            .as_u64()
+            .expect("a count");
+        // As Ctrl-C does.
+        let pid = running.0.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+        assert_eq!(running.0.wait().expect("ends").code(), Some(130));
+        read
+    };
+    let first = messages_read();
+    let blocks = walk(&folder.path("kept"));
+    assert!(
+        blocks.iter().any(|name| name.contains(".block")),
+        "{blocks:?}"
+    );
+    let second = messages_read();
+    assert!(
+        first > 0 && second < first,
+        "{first} and then {second} messages of the source"
+    );
+}
+
+#[cfg(unix)]
+fn walk(folder: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            names.extend(walk(&path));
+        } else {
+            names.push(path.display().to_string());
+        }
+    }
+    names
+}

@@ -90,3 +90,16 @@ fn tf_prints_the_tree_as_json_and_reads_several_places_as_one() {
     assert_eq!(folder.exit_code("tf run.mcap --json --dot"), 2);
     assert_eq!(folder.exit_code("tf run.mcap --draw tree.txt"), 1);
 }
+
+#[test]
+fn tf_reads_the_topics_that_are_asked_for() {
+    let folder = Folder::with_demo();
+    let fixed = folder.stdout("tf run.mcap --topics /tf_static --json");
+    assert!(fixed.contains("\"static\":true") && !fixed.contains("\"static\":false"));
+    let moving = folder.stdout("tf run.mcap --topics /tf --json");
+    assert!(moving.contains("\"static\":false") && !moving.contains("\"static\":true"));
+    assert_eq!(
+        folder.stdout("tf run.mcap --topics /tf*"),
+        folder.stdout("tf run.mcap")
+    );
+}

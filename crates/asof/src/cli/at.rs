@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use asof_core::{Query, Source, When};
+use asof_core::{Source, When};
 use clap::Args;
 
 use super::Outcome;
 use super::cat::tell_problems;
 use super::lines::{Lines, Style};
-use super::place::Opening;
+use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::TopicChoice;
 
@@ -16,20 +16,26 @@ use super::select::TopicChoice;
 ///
 /// What the robot knew then: for each topic, its last message at or before the time, decoded. With --json,
 /// one object a line as `asof cat --json` prints them.
+///
+/// Without --time it is the end of a recording; of a running robot, it is now: as soon as each topic has had a message,
+/// and after two seconds at the latest. A time before now is waited for as well: what was sent before anybody listened
+/// is known only if its publisher keeps it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof at run.mcap --time +12.5s
-  asof at run.mcap --time 2024-05-01T12:00:10Z --topics /odom,/scan --json")]
+  asof at run.mcap --time 2024-05-01T12:00:10Z --topics /odom,/scan --json
+  asof at zenoh://192.168.1.5:7447 --topics /odom,/map
+  asof at zenoh://192.168.1.5:7447 --time -3s")]
 pub struct At {
-    /// A recording, or several, which are merged by time
+    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
     /// The time: RFC 3339, seconds since the epoch, nanoseconds with ns, or relative to the recording:
-    /// +12.5s from its start, -3s from its end
+    /// +12.5s from its start, -3s from its end; of a running robot, -3s is three seconds ago
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    time: When,
+    time: Option<When>,
 
     #[command(flatten)]
     topics: TopicChoice,
@@ -48,14 +54,12 @@ pub struct At {
 
 impl At {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&self.places, screen)?;
-        let summary = file.summary();
-        let query = Query {
-            topics: self.topics.topics(&self.places[0], &summary, screen),
-            ..Query::all()
-        };
-        let at = self.time.resolve(summary.range);
-        let known = file.backfill(&query.topics, at)?;
+        let wanted = Wanted::chosen(self.topics.patterns());
+        let (file, at) = self
+            .opening
+            .look_back(&self.places, &wanted, self.time, screen)?;
+        let topics = self.topics.topics(&self.places[0], &file.summary(), screen);
+        let known = file.backfill(&topics, at)?;
         if known.is_empty() {
             screen.note(format_args!("nothing was known as of {at}"));
         }

@@ -2,21 +2,27 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use asof_core::Problem;
+use asof_core::{
+    Batch, Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Row,
+    SourceError, Summary, TimeRange,
+};
+use asof_decode::Survey;
 use asof_formats::{McapFollower, Recording};
 use clap::Args;
 
 use super::Outcome;
+use super::csv::header;
 use super::decoded::Decoders;
 use super::failure::Usage;
 use super::lines::{Lines, Style};
-use super::live;
+use super::live::is_robot;
 use super::numbers::counted;
-use super::place::Opening;
-use super::screen::{Screen, output};
+use super::place::{Opening, Wanted};
+use super::screen::{Output, Screen, output, output_of_values};
 use super::select::Select;
 
 /// Print messages, decoded, one per line
@@ -26,7 +32,8 @@ use super::select::Select;
 /// one topic, their structs spread over columns.
 ///
 /// With --follow, an MCAP file that is being written is printed as it grows, until its writer closes it.
-/// Messages come chunk by chunk, each chunk in order of time.
+/// Messages come chunk by chunk, each chunk in order of time. A running robot is printed as it goes, until Ctrl-C or
+/// for as long as --for says.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -35,7 +42,8 @@ use super::select::Select;
 #[command(after_help = "\
 Examples:
   asof cat run.mcap --topics /odom --start +10s --end +12.5s
-  asof cat recording.mcap --follow --start -3s --json | jq .data")]
+  asof cat recording.mcap --follow --start -3s --json | jq .data
+  asof cat zenoh://192.168.1.5:7447 --topics /odom --for 30s --csv")]
 pub struct Cat {
     /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
@@ -55,8 +63,8 @@ pub struct Cat {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// Go on with what is written to the file, until its writer closes it
-    #[arg(long, conflicts_with_all = ["attachment", "metadata", "csv"])]
+    /// Go on with what is written to the file, until its writer closes it; a running robot is always followed
+    #[arg(long, conflicts_with_all = ["attachment", "metadata"])]
     follow: bool,
 
     /// Write the contents of this attachment to the output instead
@@ -78,20 +86,16 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        if live::is_robot(&self.places[0]) {
-            return self.follow_robot(screen);
+        if self.follow && !is_robot(&self.places[0]) {
+            return self.follow_file(screen);
         }
-        if self.follow {
-            return self.follow(screen);
-        }
-        let file = self.opening.open(&self.places, screen)?;
+        let wanted = Wanted::chosen(self.select.patterns());
+        let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
         } else if let Some(name) = &self.metadata {
             self.write_metadata(&*file, name)?;
-        } else if self.csv {
-            has_damage = self.write_csv(&*file, screen)?;
         } else {
             has_damage = self.write_messages(&*file, screen)?;
         }
@@ -104,47 +108,23 @@ impl Cat {
         })
     }
 
-    /// A running robot has no end: its messages are printed as they come.
-    fn follow_robot(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let is_alone = self.places.len() == 1 && self.attachment.is_none();
-        if !is_alone || self.metadata.is_some() || self.csv || !self.select.is_all_of_time() {
-            return Err(Usage::error(
-                "of a running robot, cat prints messages as they come: one place, without times, --csv, \
-                 --attachment and --metadata; `asof record` makes a recording of it",
-            ));
-        }
-        #[cfg(feature = "live")]
-        return live::cat(
-            &self.places[0],
-            self.select.patterns(),
-            self.opening.folders(),
-            Style::new(self.json, self.raw),
-            self.limit,
-            screen,
-        );
-        #[cfg(not(feature = "live"))]
-        {
-            let _ = screen;
-            Err(live::absent(&self.places[0].display().to_string()))
-        }
-    }
-
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
-        let query = self.select.query(&self.places[0], &file.summary(), screen);
-        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        if left > 0 && !query.range.is_empty() {
-            'reading: for batch in file.read(&query)? {
-                for message in batch?.iter() {
-                    lines.write(message)?;
-                    left -= 1;
-                    if left == 0 {
-                        break 'reading;
-                    }
-                }
-            }
+        let summary = file.summary();
+        let query = self.select.query(&self.places[0], &summary, screen);
+        if self.csv {
+            refuse_several(&summary, &query)?;
         }
-        let has_damage = lines.finish(screen)?;
+        let has_damage = if self.limit == Some(0) || query.range.is_empty() {
+            false
+        } else {
+            // What a robot will send is not known, and not waited for.
+            let survey = if self.csv && file.growth() == Growth::Finished {
+                Survey::of(file, &query)?
+            } else {
+                Survey::default()
+            };
+            self.print(&mut *file.follow(&query)?, survey, screen)?
+        };
         if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
             screen.note(format_args!(
                 "{} opened, {} decompressed",
@@ -155,99 +135,71 @@ impl Cat {
         Ok(has_damage)
     }
 
-    fn follow(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+    /// Prints what comes until the limit, or until nothing comes any more; whether some of it could not be decoded.
+    fn print(
+        &self,
+        follow: &mut dyn Follow,
+        survey: Survey,
+        screen: &Screen,
+    ) -> anyhow::Result<bool> {
+        let mut printed = if self.csv {
+            Printed::Csv(CsvRows::new(output_of_values(), survey))
+        } else {
+            Printed::Lines(Lines::new(output(), Style::new(self.json, self.raw)))
+        };
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0 {
+            match follow.next(Instant::now() + PATIENCE)? {
+                Followed::Batch(batch) => {
+                    for message in batch
+                        .iter()
+                        .take(usize::try_from(left).unwrap_or(usize::MAX))
+                    {
+                        printed.write(message)?;
+                        left -= 1;
+                    }
+                }
+                // Nobody should wait for what is there already.
+                Followed::CaughtUp => printed.flush()?,
+                Followed::Restarted => {
+                    screen.note("the clock was set back: what comes now belongs to another time");
+                }
+                Followed::End(_) => break,
+            }
+        }
+        Ok(printed.finish(screen)?)
+    }
+
+    /// Goes on with what is written to a file, until its writer closes it.
+    fn follow_file(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let [place] = &self.places[..] else {
             return Err(Usage::error("--follow takes one file"));
         };
         if super::place::is_address(place) || place.is_dir() {
             return Err(Usage::error(
-                "--follow takes an MCAP file on this machine that is being written",
+                "--follow takes a running robot, or an MCAP file on this machine that is being written",
             ));
         }
         let range = if let Some(range) = self.select.range_without_recording() {
             range
         } else {
             // A time relative to the recording is relative to what there is of it now.
-            let summary = self.opening.open(&self.places, screen)?.summary();
-            self.select.range(&summary, screen)
+            let file = self.opening.open(&self.places, screen)?;
+            self.select.range(&file.summary(), screen)
         };
-        let mut follower = super::place::follow(place)?;
-        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        'following: while left > 0 {
-            let Some(batch) = follower.poll()? else {
-                lines.flush()?;
-                if follower.is_finished() {
-                    break;
-                }
-                std::thread::sleep(FOLLOW_EVERY);
-                continue;
-            };
-            for message in batch.iter() {
-                let is_chosen = self.select.wants_topic(&message.channel.topic);
-                if !is_chosen || !range.contains(message.log_time) {
-                    continue;
-                }
-                lines.write(message)?;
-                left -= 1;
-                if left == 0 {
-                    break 'following;
-                }
-            }
-        }
-        let has_damage = lines.finish(screen)?;
-        let problems = McapFollower::problems(&follower);
+        let mut following = FollowedFile {
+            follower: super::place::follow(place)?,
+            select: &self.select,
+            range,
+        };
+        let has_damage = self.print(&mut following, Survey::default(), screen)?;
+        let problems = McapFollower::problems(&following.follower);
         tell_problems(&problems, screen);
         Ok(if has_damage {
             Outcome::Damaged
         } else {
             Outcome::of(&problems)
         })
-    }
-
-    /// The messages of one topic as comma-separated values, under a line of names.
-    fn write_csv(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
-        let query = self.select.query(&self.places[0], &file.summary(), screen);
-        let mut decoders = Decoders::default();
-        let mut out = output();
-        let mut topic: Option<String> = None;
-        let mut line = Vec::new();
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        'reading: for batch in file.read(&query)? {
-            for message in batch?.iter() {
-                if left == 0 {
-                    break 'reading;
-                }
-                match &topic {
-                    Some(topic) if *topic != message.channel.topic => {
-                        return Err(Usage::error(
-                            "--csv prints one topic, and there are several; choose one with --topics",
-                        ));
-                    }
-                    Some(_) => {}
-                    None => {
-                        let names = decoders.csv_names(message).unwrap_or_default();
-                        let names = names.iter().map(|name| format!(",{name}"));
-                        writeln!(out, "log_time,publish_time{}", names.collect::<String>())?;
-                        topic = Some(message.channel.topic.clone());
-                    }
-                }
-                line.clear();
-                write!(
-                    line,
-                    "{},{}",
-                    message.log_time.nanos(),
-                    message.publish_time.nanos()
-                )?;
-                if decoders.csv(message, &mut line).is_ok() {
-                    line.push(b'\n');
-                    out.write_all(&line)?;
-                }
-                left -= 1;
-            }
-        }
-        out.flush()?;
-        Ok(decoders.tell(screen))
     }
 
     fn write_attachment(
@@ -317,6 +269,169 @@ impl Cat {
     }
 }
 
+/// Messages in the form that was asked for.
+enum Printed {
+    Lines(Lines<Output>),
+    Csv(CsvRows<Output>),
+}
+
+impl Printed {
+    fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
+        match self {
+            Printed::Lines(lines) => lines.write(message),
+            Printed::Csv(rows) => rows.write(message),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Printed::Lines(lines) => lines.flush(),
+            Printed::Csv(rows) => rows.out.flush(),
+        }
+    }
+
+    fn finish(self, screen: &Screen) -> io::Result<bool> {
+        match self {
+            Printed::Lines(lines) => lines.finish(screen),
+            Printed::Csv(rows) => rows.finish(screen),
+        }
+    }
+}
+
+/// Refuses to print several topics under one line of names.
+fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
+    let chosen = summary.topics().into_iter();
+    let chosen: Vec<&str> = chosen
+        .filter(|topic| query.topics.contains(topic))
+        .collect();
+    if chosen.len() <= 1 {
+        return Ok(());
+    }
+    let count = chosen.len();
+    let more = if count > 5 { ", …" } else { "" };
+    Err(Usage::error(format!(
+        "--csv prints one topic, and there are {count}: {}{more}; choose one with --topics",
+        chosen[..count.min(5)].join(", "),
+    )))
+}
+
+/// A file that is being written, and what is wanted of it.
+struct FollowedFile<'a> {
+    follower: McapFollower,
+    select: &'a Select,
+    range: TimeRange,
+}
+
+impl Follow for FollowedFile<'_> {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        loop {
+            let Some(batch) = self.follower.poll()? else {
+                if self.follower.is_finished() {
+                    return Ok(Followed::End(FollowEnd::Complete));
+                }
+                if Instant::now() >= deadline {
+                    return Ok(Followed::CaughtUp);
+                }
+                std::thread::sleep(FOLLOW_EVERY);
+                continue;
+            };
+            let is_chosen = |row: &Row| {
+                let topic = &batch.channels()[row.channel as usize].topic;
+                self.range.contains(row.log_time) && self.select.wants_topic(topic)
+            };
+            let rows: Vec<Row> = batch.rows().iter().copied().filter(is_chosen).collect();
+            if !rows.is_empty() {
+                let (channels, buffers) = (Arc::clone(batch.channels()), batch.buffers().to_vec());
+                return Ok(Followed::Batch(Batch::new(channels, buffers, rows)));
+            }
+        }
+    }
+}
+
+/// Rows of comma-separated values under one line of names.
+struct CsvRows<W: Write> {
+    out: W,
+    decoders: Decoders,
+    line: Vec<u8>,
+    /// The names of the columns, once they are written.
+    names: Option<Vec<String>>,
+    /// The channel of the last row, and whether its columns are those of the first.
+    last: Option<(Arc<Channel>, bool)>,
+    /// Messages of other columns.
+    others: u64,
+}
+
+impl<W: Write> CsvRows<W> {
+    fn new(out: W, survey: Survey) -> Self {
+        CsvRows {
+            out,
+            decoders: Decoders::default().with_survey(survey),
+            line: Vec::new(),
+            names: None,
+            last: None,
+            others: 0,
+        }
+    }
+
+    fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
+        if !self.has_same_columns(message)? {
+            self.others += 1;
+            return Ok(());
+        }
+        self.line.clear();
+        write!(
+            self.line,
+            "{},{}",
+            message.log_time.nanos(),
+            message.publish_time.nanos()
+        )?;
+        if self.decoders.csv(message, &mut self.line).is_ok() {
+            self.line.push(b'\n');
+            self.out.write_all(&self.line)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a message fits below the names, which are those of the first one.
+    fn has_same_columns(&mut self, message: MessageRef<'_>) -> io::Result<bool> {
+        if let Some((channel, is_same)) = &self.last
+            && Arc::ptr_eq(channel, message.channel)
+        {
+            return Ok(*is_same);
+        }
+        let is_same = match (
+            self.decoders.csv_names(message.channel, message.payload),
+            &self.names,
+        ) {
+            // It is counted where it is decoded.
+            (Err(_), _) => true,
+            (Ok(names), Some(first)) => names == *first,
+            (Ok(names), None) => {
+                let times = ["log_time", "publish_time"];
+                writeln!(self.out, "{}", header(&times, &names))?;
+                self.names = Some(names);
+                true
+            }
+        };
+        self.last = Some((Arc::clone(message.channel), is_same));
+        Ok(is_same)
+    }
+
+    /// Ends the rows, and tells what is missing; whether there is any that should have been.
+    fn finish(mut self, screen: &Screen) -> io::Result<bool> {
+        self.out.flush()?;
+        if self.others > 0 {
+            screen.warning(format_args!(
+                "{} left out: their type has other fields than that of the first; --json prints them all",
+                counted(self.others, "message")
+            ));
+        }
+        Ok(self.decoders.tell(screen) || self.others > 0)
+    }
+}
+
+/// So long lines that are printed may wait for others.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How often a file that is being written is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 /// As many as fit below the messages.

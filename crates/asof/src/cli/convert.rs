@@ -11,11 +11,12 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::failure::Usage;
+use super::names::hint;
 use super::numbers::{bytes, counted, shown};
-use super::place::Opening;
+use super::place::{Opening, Wanted};
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
-use super::select::{Patterns, Select, hint_at_slash, parse_patterns};
+use super::select::{Patterns, Select, parse_patterns};
 use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_format, tell, write};
 
 /// Write recordings of any format into one MCAP file, in order of time
@@ -145,9 +146,10 @@ impl Convert {
         }
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
-        let recording = self
-            .opening
-            .open_once(&self.places, definitions.clone(), screen)?;
+        let wanted = Wanted::chosen(self.select.patterns());
+        let recording =
+            self.opening
+                .open_once(&self.places, &wanted, definitions.clone(), screen)?;
         let options = ConvertOptions {
             definitions,
             ..self.options(&*recording, screen)
@@ -209,7 +211,7 @@ impl Convert {
         };
         for (old, new) in &self.rename {
             if !known.contains(&old.as_str()) {
-                let hint = hint_at_slash(old, known).map(|hint| format!("; {hint}"));
+                let hint = hint(old, known.iter().copied()).map(|hint| format!("; {hint}"));
                 let hint = hint.unwrap_or_default();
                 screen.note(format_args!("there is no topic '{old}' to rename{hint}"));
                 continue;

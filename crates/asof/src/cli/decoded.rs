@@ -1,42 +1,31 @@
-//! Messages decoded, each by the decoder of its channel.
+//! Messages decoded, and what could not be told to the person who asked.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use asof_core::{Channel, MessageRef};
-use asof_decode::{Decoder, Projection, SchemaError};
+use asof_decode::{DecodeError, Projection, SchemaError, Survey};
 
 use super::numbers::counted;
 use super::screen::Screen;
 
 /// The decoders of all channels met so far, and what they could not decode.
 #[derive(Default)]
-pub struct Decoders {
-    projection: Projection,
-    known: HashMap<*const Channel, Known>,
-}
-
-struct Known {
-    /// Kept so that the address is not used for another.
-    channel: Arc<Channel>,
-    decoder: Result<Decoder, SchemaError>,
-    /// Why there is no decoder.
-    reason: String,
-    failed: u64,
-    first_failure: Option<String>,
-}
+pub struct Decoders(asof_decode::Decoders);
 
 impl Decoders {
     pub fn new(projection: Projection) -> Self {
-        Decoders {
-            projection,
-            known: HashMap::new(),
-        }
+        Decoders(asof_decode::Decoders::new(projection))
+    }
+
+    /// The same, with the types that a survey found for channels without a schema.
+    pub fn with_survey(self, survey: Survey) -> Self {
+        Decoders(self.0.with_survey(survey))
     }
 
     /// Writes a message's data as JSON; says why where that cannot be. Nothing is written then.
     pub fn json(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-        self.with(message, |decoder| decoder.write_json(message.payload, out))
+        let written = self.0.write_json(message, out);
+        written.map_err(|error| reason(&error))
     }
 
     /// Writes as JSON what a message would have said `part` of the way from one to the next. Whether there
@@ -48,98 +37,69 @@ impl Decoders {
         part: f64,
         out: &mut Vec<u8>,
     ) -> bool {
-        let known = self.known_of(before);
-        let Ok(decoder) = &mut known.decoder else {
+        self.0.write_json_between(before, after, part, out)
+    }
+
+    /// Writes a message's data as comma-separated values, each after a comma.
+    pub fn csv(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+        let written = self.0.write_csv(message, out);
+        written.map_err(|error| reason(&error))
+    }
+
+    /// The names of a channel's columns in comma-separated values.
+    pub fn csv_names(
+        &mut self,
+        channel: &Arc<Channel>,
+        sample: &[u8],
+    ) -> Result<Vec<String>, SchemaError> {
+        let decoder = self.0.of(channel, &[sample])?;
+        Ok(decoder.csv_names())
+    }
+
+    /// Whether the messages of a channel have a field of their own with one of these names.
+    pub fn has_field(&mut self, channel: &Arc<Channel>, sample: &[u8], names: &[&str]) -> bool {
+        let Ok(names_of) = self.csv_names(channel, sample) else {
             return false;
         };
-        let pair = (before.payload, after.payload);
-        Arc::ptr_eq(&known.channel, after.channel)
-            && decoder.write_json_between(pair, part, out).unwrap_or(false)
-    }
-
-    /// Writes a message's data as comma-separated values, each behind a comma.
-    pub fn csv(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-        self.with(message, |decoder| decoder.write_csv(message.payload, out))
-    }
-
-    /// The names of a message's columns in comma-separated values.
-    pub fn csv_names(&mut self, message: MessageRef<'_>) -> Result<Vec<String>, String> {
-        let known = self.known_of(message);
-        match &known.decoder {
-            Ok(decoder) => Ok(decoder.csv_names()),
-            Err(_) => Err(known.reason.clone()),
-        }
-    }
-
-    /// Tells what could not be decoded; whether there was any that should have been.
-    pub fn tell(&self, screen: &Screen) -> bool {
-        let mut has_damage = false;
-        let mut all: Vec<&Known> = self
-            .known
-            .values()
-            .filter(|known| known.failed > 0)
-            .collect();
-        all.sort_by(|a, b| a.channel.topic.cmp(&b.channel.topic));
-        for known in all {
-            let what = counted(known.failed, "message");
-            let topic = &known.channel.topic;
-            match (&known.decoder, &known.first_failure) {
-                // What nobody can read yet is no damage.
-                (Err(SchemaError::UnknownEncoding { .. }), _) => {
-                    let reason = &known.reason;
-                    screen.note(format_args!("{what} on {topic} not decoded: {reason}"));
-                }
-                (Err(error), _) => {
-                    has_damage = true;
-                    screen.warning(format_args!("{what} on {topic} not decoded: {error}"));
-                }
-                (Ok(_), failure) => {
-                    has_damage = true;
-                    let failure = failure.as_deref().unwrap_or_default();
-                    screen.warning(format_args!(
-                        "{what} on {topic} not decoded; the first: {failure}"
-                    ));
-                }
-            }
-        }
-        has_damage
-    }
-
-    fn with(
-        &mut self,
-        message: MessageRef<'_>,
-        work: impl FnOnce(&mut Decoder) -> Result<(), asof_decode::PayloadError>,
-    ) -> Result<(), String> {
-        let known = self.known_of(message);
-        let result = match &mut known.decoder {
-            Ok(decoder) => work(decoder).map_err(|error| error.to_string()),
-            Err(_) => Err(known.reason.clone()),
+        let first = |name: &String| {
+            let first = name.split('.').next();
+            first.is_some_and(|first| names.contains(&first))
         };
-        if let Err(error) = &result {
-            known.failed += 1;
-            if known.first_failure.is_none() {
-                known.first_failure = Some(format!("at {}, {error}", message.log_time));
-            }
-        }
-        result
+        names_of.iter().any(first)
     }
 
-    fn known_of(&mut self, message: MessageRef<'_>) -> &mut Known {
-        let projection = &self.projection;
-        self.known
-            .entry(Arc::as_ptr(message.channel))
-            .or_insert_with(|| {
-                let channel = Arc::clone(message.channel);
-                let decoder = Decoder::new(&channel, projection, &[message.payload]);
-                let reason = decoder.as_ref().err().map(ToString::to_string);
-                Known {
-                    reason: missing_definition(&channel).or(reason).unwrap_or_default(),
-                    channel,
-                    decoder,
-                    failed: 0,
-                    first_failure: None,
-                }
-            })
+    /// Tells what could not be decoded; whether there was any.
+    pub fn tell(&self, screen: &Screen) -> bool {
+        let mut all: Vec<_> = self.0.failures().collect();
+        all.sort_by(|a, b| a.channel.topic.cmp(&b.channel.topic));
+        let mut told = 0;
+        for failures in all {
+            told += failures.count;
+            let what = counted(failures.count, "message");
+            let topic = &failures.channel.topic;
+            let (why, error) = match &failures.first {
+                error @ DecodeError::Schema(_) => (":".to_owned(), error),
+                error => (format!("; the first: at {},", failures.first_at), error),
+            };
+            let error = reason(error);
+            screen.warning(format_args!("{what} on {topic} not decoded{why} {error}"));
+        }
+        let others = self.0.failed() - told;
+        if others > 0 {
+            let what = counted(others, "message");
+            screen.warning(format_args!("{what} on other topics not decoded"));
+        }
+        self.0.failed() > 0
+    }
+}
+
+/// Why something could not be decoded, and what to do about it where that is known.
+fn reason(error: &DecodeError) -> String {
+    match error {
+        DecodeError::Schema(SchemaError::NoDefinition { .. }) => {
+            format!("{error}; name a folder that has its .msg file: --msg-path DIR")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -147,10 +107,6 @@ impl Decoders {
 pub fn missing_definition(channel: &Channel) -> Option<String> {
     let schema = channel.schema.as_ref()?;
     let is_missing = schema.encoding.is_empty() && schema.data.is_empty();
-    is_missing.then(|| {
-        format!(
-            "no definition of {} is known; name a folder that has its .msg file: --msg-path DIR",
-            schema.name
-        )
-    })
+    let name = schema.name.clone();
+    is_missing.then(|| reason(&SchemaError::NoDefinition { name }.into()))
 }

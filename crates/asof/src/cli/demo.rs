@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use super::Outcome;
 use super::info;
 use super::newfile::NewFile;
-use super::place::{self, Opening, quoted};
+use super::place::{self, FileOpening, quoted};
 use super::report::Report;
 use super::screen::{Screen, output};
 use super::serve::Serving;
@@ -22,7 +22,7 @@ use super::serve::Serving;
 /// Make a small recording of a simulated robot, and open it
 ///
 /// On a terminal, the recording is opened in the browser as `asof serve` does. Elsewhere, in a script or a
-/// pipe, that takes --serve.
+/// pipe, that takes --serve, or an address to --listen on.
 ///
 /// A wheeled robot drives a loop through four rooms. The same seed gives the same recording, byte for
 /// byte. A demo recording of earlier is replaced; any other file only with --force.
@@ -119,7 +119,7 @@ impl DemoVerb {
             return Ok(Outcome::Done);
         }
         let recording =
-            Opening::default().open_unmapped(std::slice::from_ref(&self.output), screen)?;
+            FileOpening::default().open_unmapped(std::slice::from_ref(&self.output), screen)?;
         let name = self.output.display().to_string();
         self.serving.serve(recording, &name, screen)
     }
@@ -127,7 +127,7 @@ impl DemoVerb {
     /// A script wants the recording, and its prompt back; a person wants to see it.
     fn is_served(&self) -> bool {
         let has_person = || std::io::stdout().is_terminal() && !self.json;
-        !self.no_serve && (self.serve || has_person())
+        !self.no_serve && (self.serve || self.serving.is_addressed() || has_person())
     }
 
     fn write(&self, new: &NewFile, screen: &Screen) -> anyhow::Result<()> {
@@ -183,8 +183,8 @@ impl DemoVerb {
             out,
             "
 {label}What to try next{label:#}
-  {asof} cat {file} --raw --topics /odom --start {start} --end {end}
-  {asof} cat {file} --raw --json --limit 1
+  {asof} cat {file} --topics /odom --start {start} --end {end}
+  {asof} at {file} --time {start} --topics /odom,/scan --json
   {asof} info {file} --json
   {asof} serve {file}
   {asof} doctor {file}

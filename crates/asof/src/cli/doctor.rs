@@ -3,37 +3,49 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use asof_core::{Problem, Query};
+use asof_core::{Problem, ProblemKind, Query};
+use asof_decode::{Layers, TableOptions, Tables};
 use asof_formats::Recording;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::failure::Failures;
+use super::live::is_robot;
 use super::newfile::beside;
 use super::numbers::{bytes, counted, shown};
-use super::place::{Opening, quoted};
+use super::place::{Opening, Wanted, quoted};
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
 
 /// Check a recording: read all of it, and hold every part against every other
 ///
-/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked. The exit code
-/// is 0 for a healthy recording and 3 for a damaged one. Several are checked one after the other.
+/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked. With --decode, every
+/// message is decoded as well: schemas that cannot be read and payloads that do not fit them are problems too, with a
+/// count for each topic. The exit code is 0 for a healthy recording and 3 for a damaged one. Several are checked one
+/// after the other.
 ///
-/// With --json, one object a line for each place: path, healthy, messages (that can be read), problems.
+/// A running robot is listened to for two seconds, or --for longer: topics with several types, types that nobody
+/// defines, clocks that are set back and messages that are too much to be kept are told.
+///
+/// With --json, one object a line for each place: path, healthy, messages (that can be read), problems; with --decode
+/// also undecoded.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof doctor run.mcap
+  asof doctor run.mcap --decode
   asof doctor run.mcap --json | jq '.problems[].kind'")]
 pub struct Doctor {
-    /// Recordings
+    /// Recordings, or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
     #[command(flatten)]
     opening: Opening,
+
+    /// Decode every message, too
+    #[arg(long)]
+    decode: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -46,8 +58,14 @@ struct Diagnosis {
     path: String,
     healthy: bool,
     messages: u64,
+    /// Messages that can be read and not decoded, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undecoded: Option<u64>,
     #[serde(serialize_with = "problems_as_json")]
     problems: Vec<Problem>,
+    /// Whether something is wrong with the recording itself.
+    #[serde(skip)]
+    is_damaged: bool,
     #[serde(skip)]
     size: u64,
     #[serde(skip)]
@@ -71,11 +89,16 @@ impl Doctor {
     }
 
     fn check(&self, place: &Path, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&[place.to_owned()], screen)?;
+        let file = self
+            .opening
+            .look_at(&[place.to_owned()], &Wanted::all(), screen)?;
         let bar = screen.progress(file.summary().size, BAR);
         let problems = file.check(&mut |done, _| bar.set_position(done));
         bar.finish_and_clear();
-        let diagnosis = diagnosis(place, &*file, problems?)?;
+        let mut diagnosis = diagnosis(place, &*file, problems?)?;
+        if self.decode {
+            diagnosis.decode(&*file)?;
+        }
         let mut out = output();
         if self.json {
             serde_json::to_writer(&mut out, &diagnosis).map_err(io::Error::from)?;
@@ -102,11 +125,51 @@ fn diagnosis(
     Ok(Diagnosis {
         path: place.display().to_string(),
         healthy: problems.is_empty(),
+        is_damaged: !problems.is_empty(),
         messages,
+        undecoded: None,
         problems,
         size: summary.size,
         chunks: summary.chunks,
     })
+}
+
+impl Diagnosis {
+    /// Decodes every message, and adds what cannot be decoded to the problems.
+    fn decode(&mut self, file: &dyn Recording) -> anyhow::Result<()> {
+        let options = TableOptions {
+            layers: Layers::standard().only("reflection"),
+            ..TableOptions::default()
+        };
+        let mut tables = Tables::read(file, &Query::all(), options)?;
+        for batch in &mut tables {
+            batch?;
+        }
+        let mut undecoded = 0;
+        for report in tables.report() {
+            let assignment = &report.assignment;
+            let (count, reason) = match report.failures.first() {
+                Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
+                None if assignment.layer.is_none() => {
+                    let declined = assignment.declined.last();
+                    let reason = declined.map_or("", |(_, reason)| reason);
+                    (report.messages, reason.to_owned())
+                }
+                None => continue,
+            };
+            undecoded += count;
+            let what = counted(count, "message");
+            self.problems.push(Problem {
+                kind: ProblemKind::BadRecord,
+                offset: None,
+                topic: Some(assignment.channel.topic.clone()),
+                message: format!("{what} cannot be decoded; {reason}"),
+            });
+        }
+        self.undecoded = Some(undecoded);
+        self.healthy = self.problems.is_empty();
+        Ok(())
+    }
 }
 
 fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette) -> io::Result<()> {
@@ -114,7 +177,8 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         title, good, bad, ..
     } = colors;
     let (size, chunks) = (bytes(found.size), counted(found.chunks, "chunk"));
-    writeln!(out, "{title}{}{title:#}: {size}, {chunks}", found.path)?;
+    let path = shown(&found.path);
+    writeln!(out, "{title}{path}{title:#}: {size}, {chunks}")?;
     for problem in &found.problems {
         writeln!(out, "  {}", shown(&problem.to_string()))?;
     }
@@ -126,10 +190,22 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         );
     }
     let problems = counted(found.problems.len() as u64, "problem");
+    let undecoded = found.undecoded.filter(|&count| count > 0);
+    if !found.is_damaged {
+        let undecoded = undecoded.unwrap_or(0);
+        return writeln!(
+            out,
+            "{bad}undecoded{bad:#}: {problems}; {messages} can be read, {undecoded} not decoded"
+        );
+    }
+    let undecoded = undecoded.map_or(String::new(), |count| format!(", {count} not decoded"));
     writeln!(
         out,
-        "{bad}damaged{bad:#}: {problems}; {messages} can be read"
+        "{bad}damaged{bad:#}: {problems}; {messages} can be read{undecoded}"
     )?;
+    if is_robot(place) {
+        return Ok(());
+    }
     let (from, to) = (quoted(place), quoted(&beside(place, "recovered")));
     writeln!(
         out,

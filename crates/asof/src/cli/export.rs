@@ -1,16 +1,14 @@
 //! `asof export`
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use asof_core::{MessageRef, Query, Source};
-use asof_decode::{Layers, Projection, TableOptions, Tables, Timeline, TopicBatch};
+use asof_core::{Query, Source};
+use asof_decode::{Layers, Projection, Survey, TableOptions, Tables, Timeline};
 use asof_formats::Recording;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -21,13 +19,14 @@ use super::decoded::{Decoders, missing_definition};
 use super::failure::Usage;
 use super::fields;
 use super::layers::{Contents, LayerChoice};
+use super::line_files::LineFiles;
 use super::memory;
 use super::newfile::NewFile;
 use super::numbers::{bytes, counted};
-use super::place::Opening;
+use super::place::{Opening, Wanted};
 use super::screen::Screen;
 use super::select::Select;
-use super::table_file::{BATCH_BYTES, Container, TableFile, keep_within_memory};
+use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
 
 /// Write one table per topic: Parquet, Arrow, CSV or JSON lines
 ///
@@ -42,7 +41,7 @@ Examples:
   asof export run.mcap -o tables --format parquet
   asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp")]
 pub struct Export {
-    /// A recording, or several, which are merged by time
+    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -138,7 +137,11 @@ impl Export {
             // Its encoders take and leave blocks of all sizes: about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
-        let file = self.opening.open_unmapped(&self.places, screen)?;
+        let file = self.opening.open_unmapped(
+            &self.places,
+            &Wanted::chosen(self.select.patterns()),
+            screen,
+        )?;
         let mut query = self.select.query(&self.places[0], &file.summary(), screen);
         let is_of_fields = layers.names().iter().any(|&name| name != "raw");
         if !self.fields.is_empty() && is_of_fields {
@@ -196,22 +199,6 @@ impl Export {
         }
     }
 
-    /// The chosen ones of the times that every message has.
-    fn times_of(&self, message: MessageRef<'_>) -> impl Iterator<Item = (&'static str, i64)> {
-        let known = [
-            (TimeColumn::LogTime, "log_time", message.log_time.nanos()),
-            (
-                TimeColumn::PublishTime,
-                "publish_time",
-                message.publish_time.nanos(),
-            ),
-        ];
-        known
-            .into_iter()
-            .filter(|(time, _, _)| self.times.contains(time))
-            .map(|(_, name, nanos)| (name, nanos))
-    }
-
     /// Starts the file of a topic.
     fn new_file(&self, topic: &str, names: &mut Names) -> anyhow::Result<(NewFile, PathBuf)> {
         let name = format!("{}.{}", names.of(topic), self.format.extension());
@@ -220,18 +207,19 @@ impl Export {
         Ok((new, path))
     }
 
+    /// Starts the table of a topic: a file that cannot be made is an error, a table that cannot be is one within.
     fn new_table(
         &self,
         topic: &str,
         batch: &RecordBatch,
         names: &mut Names,
-    ) -> anyhow::Result<TableFile> {
+    ) -> anyhow::Result<anyhow::Result<TableFile>> {
         let (new, path) = self.new_file(topic, names)?;
         let container = match self.format {
             Format::Arrow => Container::Arrow,
             _ => Container::Parquet,
         };
-        TableFile::start(new, path, batch.schema_ref(), container)
+        Ok(TableFile::start(new, path, batch.schema_ref(), container))
     }
 
     fn tables(
@@ -264,17 +252,15 @@ impl Export {
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
-        let mut writers: BTreeMap<(String, usize), TableFile> = BTreeMap::new();
+        let mut writers = TableFiles::default();
         for batch in &mut tables {
             let batch = batch?;
             progress.inc(batch.batch.num_rows() as u64);
-            self.write(batch, &mut writers, &mut names)?;
-            keep_within_memory(&mut writers)?;
+            let start = |topic: &str, batch: &RecordBatch| self.new_table(topic, batch, &mut names);
+            writers.write(batch, start, screen)?;
         }
-        files += writers.len() as u64;
-        for (_, writer) in writers {
-            writer.finish()?;
-        }
+        let (finished, failed) = writers.finish(screen);
+        files += finished;
         for report in tables.report() {
             let topic = &report.assignment.channel.topic;
             if let Some((at, error)) = report.failures.first() {
@@ -291,15 +277,25 @@ impl Export {
                 ));
             }
             if report.assignment.layer.as_deref() == Some("raw") && !wants_bytes {
+                has_damage = true;
+                let what = counted(report.messages, "message");
                 let reason = report.assignment.declined.last();
                 let reason = reason.map_or("", |(_, reason)| reason.as_str());
                 let lacking = missing_definition(&report.assignment.channel);
                 let reason = lacking.as_deref().unwrap_or(reason);
-                screen.note(format_args!("{topic} is written as bytes: {reason}"));
+                screen.warning(format_args!(
+                    "{what} on {topic} not decoded, and written as bytes: {reason}"
+                ));
             }
         }
         self.tell(files, screen);
-        Ok(has_damage)
+        match failed {
+            0 => Ok(has_damage),
+            failed => Err(anyhow!(
+                "{} could not be written; the others are complete",
+                counted(failed, "table")
+            )),
+        }
     }
 
     /// Writes what the file says about itself; how many tables that made.
@@ -326,7 +322,7 @@ impl Export {
                         table.finish()?;
                     }
                     files += 1;
-                    let table = self.new_table(&format!("_{layer}"), &batch, names)?;
+                    let table = self.new_table(&format!("_{layer}"), &batch, names)??;
                     &mut current.insert((layer.to_owned(), table)).1
                 }
             };
@@ -338,29 +334,6 @@ impl Export {
         Ok(files)
     }
 
-    fn write(
-        &self,
-        batch: TopicBatch,
-        writers: &mut BTreeMap<(String, usize), TableFile>,
-        names: &mut Names,
-    ) -> anyhow::Result<()> {
-        let topic = &batch.channel.topic;
-        // Two channels of one topic share a file if their tables are alike.
-        let mut number = 0;
-        let key = loop {
-            let key = (topic.clone(), number);
-            match writers.get(&key) {
-                Some(writer) if !writer.fits(&batch.batch) => number += 1,
-                _ => break key,
-            }
-        };
-        let writer = match writers.entry(key) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.new_table(topic, &batch.batch, names)?),
-        };
-        writer.write(batch.batch)
-    }
-
     fn lines(
         &self,
         file: &dyn Recording,
@@ -368,64 +341,22 @@ impl Export {
         screen: &Screen,
         progress: &ProgressBar,
     ) -> anyhow::Result<bool> {
-        let mut decoders = Decoders::new(self.projection());
-        let mut files: BTreeMap<String, (NewFile, BufWriter<File>)> = BTreeMap::new();
+        let survey = Survey::of(file, query)?;
+        let decoders = Decoders::new(self.projection()).with_survey(survey);
+        let times = [TimeColumn::LogTime, TimeColumn::PublishTime];
+        let times = times.map(|time| self.times.contains(&time));
         let mut names = Names::default();
-        let mut line = Vec::new();
+        let mut files = LineFiles::new(self.format == Format::Csv, times, decoders, |topic| {
+            Ok(self.new_file(topic, &mut names)?.0)
+        });
         for batch in file.read(query)? {
             let batch = batch?;
             for message in batch.iter() {
-                let topic = &message.channel.topic;
-                line.clear();
-                let done = if self.format == Format::Csv {
-                    for (_, nanos) in self.times_of(message) {
-                        write!(line, ",{nanos}")?;
-                    }
-                    let done = decoders.csv(message, &mut line);
-                    // Each value has a comma before it, which the first needs not.
-                    line.drain(..1.min(line.len()));
-                    done
-                } else {
-                    line.push(b'{');
-                    for (name, nanos) in self.times_of(message) {
-                        write!(line, "\"{name}\":{nanos},")?;
-                    }
-                    let start = line.len();
-                    decoders.json(message, &mut line).map(|()| {
-                        // The object's own brace is there already.
-                        line.remove(start);
-                        if line.get(start) == Some(&b'}') && line.get(start - 1) == Some(&b',') {
-                            line.remove(start - 1);
-                        }
-                    })
-                };
-                if done.is_err() {
-                    continue;
-                }
-                line.push(b'\n');
-                if !files.contains_key(topic) {
-                    let (new, _) = self.new_file(topic, &mut names)?;
-                    let mut writer = new.writer()?;
-                    if self.format == Format::Csv {
-                        let times = self.times_of(message);
-                        let mut names: Vec<String> =
-                            times.map(|(name, _)| name.to_owned()).collect();
-                        names.extend(decoders.csv_names(message).unwrap_or_default());
-                        writeln!(writer, "{}", names.join(","))?;
-                    }
-                    files.insert(topic.clone(), (new, writer));
-                }
-                if let Some((_, writer)) = files.get_mut(topic) {
-                    writer.write_all(&line)?;
-                }
+                files.write(message)?;
             }
             progress.inc(batch.len() as u64);
         }
-        let count = files.len() as u64;
-        for (_, (new, mut writer)) in files {
-            writer.flush()?;
-            new.finish()?;
-        }
+        let (count, decoders) = files.finish()?;
         self.tell(count, screen);
         Ok(decoders.tell(screen))
     }

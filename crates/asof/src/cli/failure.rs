@@ -1,12 +1,15 @@
 //! How a failure is told: in one line, with what to do; and its exit code.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Outcome;
+use super::names::nearest;
+use super::numbers::shown;
 use super::screen::Screen;
 
 /// A command line that cannot be obeyed: exit code 2.
@@ -96,7 +99,6 @@ impl Failures {
 
 /// Tells what clap found wrong, in one line like every other error. Help and versions go out as they are.
 pub fn of_usage(error: &clap::Error) -> ExitCode {
-    use clap::error::ErrorKind;
     let is_asked_for = matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
@@ -106,12 +108,15 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if is_asked_for { 0 } else { 2 });
     }
-    let line = in_one_line(&error.to_string());
+    let mut line = in_one_line(&error.to_string());
+    if let Some(verb) = meant(error) {
+        let _ = write!(line, "; did you mean '{verb}'?");
+    }
     let help = match verb() {
         Some(verb) => format!("asof {verb} --help"),
         None => "asof --help".to_owned(),
     };
-    let _ = writeln!(io::stderr(), "{line}; see `{help}`");
+    let _ = writeln!(io::stderr(), "{}; see `{help}`", shown(&line));
     ExitCode::from(2)
 }
 
@@ -130,6 +135,20 @@ fn in_one_line(text: &str) -> String {
         line.push_str(part);
     }
     line
+}
+
+/// The verb that a word which is none stands for. Clap finds those that begin alike, and no letters that changed places.
+fn meant(error: &clap::Error) -> Option<String> {
+    let is_seen = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if error.kind() != ErrorKind::InvalidSubcommand || is_seen {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let cli = super::Cli::command();
+    let verbs: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+    nearest(word, verbs).map(str::to_owned)
 }
 
 /// The verb that was meant, as far as can be told.

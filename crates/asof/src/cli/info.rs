@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use asof_core::Stamp;
+use asof_formats::Recording;
 use clap::Args;
 
 use super::Outcome;
 use super::failure::Failures;
 use super::layers::LayerChoice;
 use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
-use super::place::Opening;
+use super::place::{Opening, Wanted};
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
@@ -21,6 +22,8 @@ use super::writing::print_problems;
 /// Only the file's own summary is read, so this is as quick on 10 GB as on 10 MB. Rates are those over
 /// the whole recording. With --start or --end, the messages of that time are read and counted instead.
 ///
+/// A running robot is listened to for two seconds, or --for longer: messages and rates are those of that time.
+///
 /// With --json, one object a line for each place: path, format, size, start and end (nanoseconds since
 /// the epoch; null without messages), duration (seconds), messages, chunks, compression, topics,
 /// attachments, metadata, problems. A rate (hz) is 0 for fewer than two messages. With --merge, there is one
@@ -29,9 +32,10 @@ use super::writing::print_problems;
 #[command(after_help = "\
 Examples:
   asof info run.mcap
-  asof info front.bag rear.db3 --merge --topics '/camera/*' --json")]
+  asof info front.bag rear.db3 --merge --topics '/camera/*' --json
+  asof info zenoh://192.168.1.5:7447 --for 10s")]
 pub struct Info {
-    /// Recordings
+    /// Recordings, or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -91,7 +95,7 @@ impl Info {
 
     /// One line for each topic: who takes it, and why; who was asked before, and why they declined.
     fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
-        let file = self.opening.open(std::slice::from_ref(place), screen)?;
+        let file = self.open(std::slice::from_ref(place), screen)?;
         let summary = file.summary();
         let query = self.select.query(place, &summary, screen);
         let layers = self.choice.of(asof_decode::Layers::standard())?;
@@ -149,8 +153,13 @@ impl Info {
         Ok(out.flush()?)
     }
 
+    fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
+        let wanted = Wanted::chosen(self.select.patterns());
+        self.opening.look_at(places, &wanted, screen)
+    }
+
     fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {
-        let file = self.opening.open(places, screen)?;
+        let file = self.open(places, screen)?;
         let summary = file.summary();
         let query = self.select.query(&places[0], &summary, screen);
         let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
@@ -179,9 +188,12 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     let Palette {
         title, label, bad, ..
     } = colors;
-    writeln!(out, "{title}{}{title:#}", report.path)?;
-    let mut line =
-        |name: &str, value: String| writeln!(out, "  {label}{name:<12}{label:#} {value}");
+    writeln!(out, "{title}{}{title:#}", shown(&report.path))?;
+    // Whatever a value is made of, it can hold names out of the file.
+    let mut line = |name: &str, value: String| {
+        let value = shown(&value);
+        writeln!(out, "  {label}{name:<12}{label:#} {value}")
+    };
     line("format", format_of(report))?;
     line("size", bytes(report.size))?;
     if let Some((start, end)) = report.start.zip(report.end) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use asof_core::{Channel, MessageRef};
 use base64::Engine;
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::decoded::Decoders;
 use super::numbers::shown;
-use super::screen::Screen;
+use super::screen::{Screen, is_watched};
 
 /// What lines look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Parts {
 
 /// Bytes of payload that a line for people shows.
 const SHOWN_BYTES: usize = 16;
-/// Characters of a decoded message that a line for people shows.
+/// Characters of a decoded message that a line on a terminal shows.
 const SHOWN_CHARACTERS: usize = 240;
 
 impl<W: Write> Lines<W> {
@@ -159,12 +159,22 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// As much of a text as a line has room for.
+/// As much of a text as a line has room for on a terminal; all of it in a pipe, where it is searched.
 pub fn shortened(data: &[u8]) -> String {
-    let text = String::from_utf8_lossy(data);
-    match text.char_indices().nth(SHOWN_CHARACTERS) {
+    static ROOM: LazyLock<usize> = LazyLock::new(|| {
+        if is_watched() {
+            SHOWN_CHARACTERS
+        } else {
+            usize::MAX
+        }
+    });
+    cut(&String::from_utf8_lossy(data), *ROOM)
+}
+
+fn cut(text: &str, room: usize) -> String {
+    match text.char_indices().nth(room) {
         Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.into_owned(),
+        None => text.to_owned(),
     }
 }
 
@@ -228,6 +238,14 @@ mod tests {
             line,
             "2023-11-14T22:13:20.250000000Z  /quote\"d  -  4 B  ff 00 01 02\n"
         );
+    }
+
+    #[test]
+    fn a_line_is_cut_where_there_is_no_room_and_nowhere_else() {
+        let long = "é".repeat(300);
+        assert_eq!(cut(&long, 240).chars().count(), 242);
+        assert_eq!(cut(&long, 300), long);
+        assert_eq!(cut(&long, usize::MAX), long);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use tempfile::NamedTempFile;
 
 use super::place::quoted;
+use super::signals;
 
 /// A file in the making: written beside its place under another name, and put there when it is complete.
 /// It is removed if that does not happen.
@@ -169,13 +170,18 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 /// recordings were unpacked into.
 pub fn clean_up_on_interrupt() {
     // A verb that has arranged this in its own way keeps that.
-    let _ = ctrlc::set_handler(|| {
-        for path in unfinished().drain(..) {
-            let _ = fs::remove_file(path);
-        }
-        asof_formats::remove_temporary_files();
-        std::process::exit(130);
+    let _ = signals::on_end(|code| {
+        remove_unfinished();
+        std::process::exit(code);
     });
+}
+
+/// Takes away every file that is not finished, before the program ends at once.
+pub fn remove_unfinished() {
+    for path in unfinished().drain(..) {
+        let _ = fs::remove_file(path);
+    }
+    asof_formats::remove_temporary_files();
 }
 
 /// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.

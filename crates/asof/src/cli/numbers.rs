@@ -66,13 +66,21 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// A name out of a file, safe to show: one that holds newlines or a terminal's commands has them escaped.
+/// A name out of a file, safe to show: one that holds newlines, a terminal's commands, or marks that turn the direction
+/// of a line around has them escaped.
 pub fn shown(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
+    if text.chars().any(|c| c.is_control() || is_deceptive(c)) {
         Cow::Owned(text.escape_debug().to_string())
     } else {
         Cow::Borrowed(text)
     }
+}
+
+/// Characters that cannot be seen and change how what is around them is shown: marks of direction, which can make a line
+/// read otherwise than it is, separators of lines, and letters of no width.
+pub fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Seconds between two stamps, for JSON.
@@ -88,6 +96,9 @@ mod tests {
     fn a_name_with_a_terminals_commands_is_escaped() {
         assert_eq!(shown("/plain/é"), "/plain/é");
         assert_eq!(shown("/a\n\u{1b}[31m"), r"/a\n\u{1b}[31m");
+        assert_eq!(shown("c1 \u{9b}31m"), r"c1 \u{9b}31m");
+        assert_eq!(shown("gpj.\u{202e}exe"), r"gpj.\u{202e}exe");
+        assert_eq!(shown("a\u{200b}b\u{feff}"), r"a\u{200b}b\u{feff}");
     }
 
     #[test]

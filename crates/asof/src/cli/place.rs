@@ -3,31 +3,256 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
-use asof_core::SourceError;
-use asof_formats::{Definitions, McapFollower, Merged, Notices, OpenOptions, Recording};
+use asof_core::{Channel, SourceError, Stamp, When};
+use asof_formats::{
+    DecompressionLimits, Definitions, McapFollower, Merged, Notices, OpenOptions, Recording,
+    without_secrets,
+};
 use clap::Args;
 
+use super::failure::Usage;
+use super::live;
 use super::newfile::clean_up_on_interrupt;
 use super::screen::Screen;
+use super::select::Patterns;
 
-/// Flags of every verb that opens recordings.
+/// Flags of every verb that opens recordings or running robots.
 #[derive(Debug, Default, Args)]
 pub struct Opening {
+    #[command(flatten)]
+    files: FileOpening,
+
+    #[command(flatten)]
+    robot: OfRobot,
+}
+
+/// Flags for running robots.
+#[derive(Debug, Clone, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "without robots nothing is done with them")
+)]
+pub struct OfRobot {
+    /// Listen to a running robot for this long: seconds, or with a unit such as 500ms, 30s, 5m. Without it, verbs that
+    /// go on do so until Ctrl-C, and those that look at it take two seconds
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, help_heading = ROBOTS)]
+    pub duration: Option<Duration>,
+
+    /// Raw Zenoh keys of a running robot too, such as 'demo/**'
+    #[arg(long, value_name = "EXPRESSION", help_heading = ROBOTS)]
+    pub key: Vec<String>,
+
+    /// How much of a running robot is kept while it is listened to: seconds, or with a unit such as 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = ROBOTS)]
+    pub window: Duration,
+}
+
+const ROBOTS: &str = "Running robots";
+
+impl Default for OfRobot {
+    fn default() -> Self {
+        OfRobot {
+            duration: None,
+            key: Vec::new(),
+            window: Duration::from_mins(5),
+        }
+    }
+}
+
+/// Which topics of a running robot are listened to: all others are not even sent.
+#[derive(Clone)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "without robots nobody asks")
+)]
+pub struct Wanted {
+    is_wanted: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
+    /// Topics that must be there.
+    named: Vec<String>,
+}
+
+impl Wanted {
+    /// Every topic.
+    pub fn all() -> Self {
+        Wanted::those(|_| true)
+    }
+
+    /// The topics for which this is true.
+    pub fn those(is_wanted: impl Fn(&Channel) -> bool + Send + Sync + 'static) -> Self {
+        Wanted {
+            is_wanted: Arc::new(is_wanted),
+            named: Vec::new(),
+        }
+    }
+
+    /// The topics that a person chose; all without a choice.
+    pub fn chosen(patterns: Option<Patterns>) -> Self {
+        match patterns {
+            Some(patterns) => Wanted::those(move |channel| patterns.is_match(&channel.topic)),
+            None => Wanted::all(),
+        }
+    }
+
+    /// These topics, which are waited for.
+    pub fn named<'a>(topics: impl IntoIterator<Item = &'a String>) -> Self {
+        let named: Vec<String> = topics.into_iter().cloned().collect();
+        let wanted = named.clone();
+        Wanted {
+            is_wanted: Arc::new(move |channel| wanted.contains(&channel.topic)),
+            named,
+        }
+    }
+
+    #[cfg(feature = "live")]
+    pub fn is_match(&self, channel: &Channel) -> bool {
+        (self.is_wanted)(channel)
+    }
+
+    /// The topics that must be there.
+    #[cfg(feature = "live")]
+    pub fn names(&self) -> &[String] {
+        &self.named
+    }
+}
+
+impl Opening {
+    /// The standard types, and those that the folders define.
+    pub fn definitions(&self, screen: &Screen) -> anyhow::Result<Definitions> {
+        self.files.definitions(screen)
+    }
+
+    /// What was said about robots.
+    #[cfg(feature = "live")]
+    pub fn robot(&self) -> &OfRobot {
+        &self.robot
+    }
+
+    /// The folders of definitions.
+    #[cfg(feature = "live")]
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.files.msg_path
+    }
+
+    /// Opens one place, or several as one; all topics of a running robot, until the person has had enough.
+    pub fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
+        self.open_wanted(places, &Wanted::all(), screen)
+    }
+
+    /// The same; of a running robot these topics alone.
+    pub fn open_wanted(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        match self.robot_among(places, wanted, screen)? {
+            Some(robot) => Ok(Box::new(robot)),
+            None => self.files.open(places, screen),
+        }
+    }
+
+    /// Opens places to look at them: a running robot is listened to for a while, and is then as finished as a
+    /// recording of that while.
+    pub fn look_at(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        match self.robot_among(places, wanted, screen)? {
+            Some(robot) => Ok(Box::new(robot.listened())),
+            None => self.files.open(places, screen),
+        }
+    }
+
+    /// Opens places to look at them as of a time: without one, the end of a recording, or now.
+    pub fn look_back(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        time: Option<When>,
+        screen: &Screen,
+    ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
+        if let Some(robot) = self.robot_among(places, wanted, screen)? {
+            let at = robot.listen_until(time);
+            return Ok((Box::new(robot.listened_already()), at));
+        }
+        let file = self.files.open(places, screen)?;
+        let range = file.summary().range;
+        let at = time.map_or(range.end, |time| time.resolve(range));
+        Ok((file, at))
+    }
+
+    /// As [`FileOpening::open_once`]; of a running robot these topics alone.
+    pub fn open_once(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        definitions: Definitions,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        match self.robot_among(places, wanted, screen)? {
+            Some(robot) => Ok(Box::new(robot)),
+            None => self.files.open_once(places, definitions, screen),
+        }
+    }
+
+    /// As [`FileOpening::open_unmapped`]; of a running robot these topics alone.
+    pub fn open_unmapped(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        match self.robot_among(places, wanted, screen)? {
+            Some(robot) => Ok(Box::new(robot)),
+            None => self.files.open_unmapped(places, screen),
+        }
+    }
+
+    /// The running robot that is meant, if one is.
+    fn robot_among(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Option<live::Listening>> {
+        let Some(robot) = places.iter().find(|place| live::is_robot(place)) else {
+            if self.robot.duration.is_some() || !self.robot.key.is_empty() {
+                screen.note(
+                    "--for and --key are for running robots, and have no effect on recordings",
+                );
+            }
+            return Ok(None);
+        };
+        if places.len() > 1 {
+            return Err(Usage::error(
+                "a running robot is listened to alone; name it as the only place",
+            ));
+        }
+        live::listen(robot, self, wanted, screen).map(Some)
+    }
+}
+
+/// Flags of the verbs that open recordings alone, and of all others.
+#[derive(Debug, Default, Args)]
+pub struct FileOpening {
     /// Look for definitions of ROS 2 types in this folder too, such as /opt/ros/humble/share; for bags
     /// that have none of their own
     #[arg(long, value_name = "DIR")]
     msg_path: Vec<PathBuf>,
+
+    /// Decompress whatever is there: without this, chunks and files that become hundreds of times
+    /// their size are left out, and said so
+    #[arg(long)]
+    no_limits: bool,
 }
 
-impl Opening {
-    /// The folders of definitions.
-    #[cfg(feature = "live")]
-    pub fn folders(&self) -> &[PathBuf] {
-        &self.msg_path
-    }
-
+impl FileOpening {
     /// The standard types, and those that the folders define.
     pub fn definitions(&self, screen: &Screen) -> anyhow::Result<Definitions> {
         definitions_in(&self.msg_path, screen)
@@ -80,6 +305,9 @@ impl Opening {
         mut options: OpenOptions,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
+        if self.no_limits {
+            options.limits = DecompressionLimits::NONE;
+        }
         let told = screen.clone();
         options.notices = Notices::to(move |sentence| told.note(sentence));
         if places.iter().any(|place| may_be_unpacked(place)) {
@@ -87,7 +315,7 @@ impl Opening {
         }
         let open = |place: &PathBuf| {
             let recording = open_one(place, &options)?;
-            Ok((place.display().to_string(), recording))
+            Ok((shown_place(place), recording))
         };
         let mut parts = places
             .iter()
@@ -103,6 +331,20 @@ impl Opening {
         }
         Ok(recording)
     }
+}
+
+/// A time above zero: seconds, or with a unit.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
+        .unwrap_or((text, 1.0));
+    let seconds: Option<f64> = number.parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "give a time, such as 10, 500ms, 30s, 5m or 1h".to_owned())
 }
 
 /// Whether a place may be, or may hold, a file that is written to a temporary one before it is read.
@@ -176,7 +418,7 @@ pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 /// Opens a place, with an error that a person can act upon.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
-        let place = place.display();
+        let place = shown_place(place);
         if is_remote(scheme) {
             return Err(anyhow!(
                 "cannot open {place}: this asof was built without {scheme} addresses; build it with `--features remote`, or download the file"
@@ -184,7 +426,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
         }
         if scheme == "zenoh" {
             return Err(anyhow!(
-                "cannot open {place}: it is a running robot and no recording; record it first: \
+                "cannot open {place}: it is a running robot, and this verb is for recordings; record it first: \
                  asof record {place} -o run.mcap"
             ));
         }
@@ -195,7 +437,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
     // A pipe would be waited for, and cannot be read anywhere but at its front.
     let is_stream = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
     if std::fs::metadata(place).is_ok_and(is_stream) {
-        let place = place.display();
+        let place = shown_place(place);
         return Err(anyhow!(
             "cannot open {place}: it is no ordinary file; save what comes out of it to a file first"
         ));
@@ -219,7 +461,7 @@ fn explained(place: &Path, error: SourceError) -> anyhow::Error {
     let SourceError::Io { cause, .. } = &error else {
         return error.into();
     };
-    let place = place.display();
+    let place = shown_place(place);
     let line = match cause.kind() {
         ErrorKind::NotFound => {
             format!("cannot open {place}: there is no such file; check the path")
@@ -238,6 +480,11 @@ fn scheme_of(place: &Path) -> Option<&str> {
     (!scheme.is_empty() && scheme.chars().all(is_word)).then_some(scheme)
 }
 
+/// A place as it is named in messages: an address may carry a password or a signature.
+fn shown_place(place: &Path) -> String {
+    without_secrets(&place.display().to_string())
+}
+
 /// A path that a shell reads as one word, for commands that are shown to people.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -246,5 +493,22 @@ pub fn quoted(path: &Path) -> String {
         text
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_above_zero_with_or_without_a_unit() {
+        assert_eq!(parse_time("5m"), Ok(Duration::from_mins(5)));
+        assert_eq!(parse_time("1.5h"), Ok(Duration::from_mins(90)));
+        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1m", "soon", "inf", "NaN", "1e300h"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::numbers::{bytes, counted};
-use super::place::Opening;
+use super::place::FileOpening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
 use super::writing::{CompressionChoice, Written, refuse_input, refuse_other_format, tell, write};
@@ -41,7 +41,7 @@ pub struct Recover {
     compression: CompressionChoice,
 
     #[command(flatten)]
-    opening: Opening,
+    opening: FileOpening,
 
     /// Replace a file that is there already
     #[arg(long)]
@@ -72,9 +72,9 @@ impl Recover {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         refuse_other_format(&self.output)?;
         refuse_input(&self.place, &self.output, "recovered")?;
-        let file = self
-            .opening
-            .open_unmapped(std::slice::from_ref(&self.place), screen)?;
+        let definitions = self.opening.definitions(screen)?;
+        let places = std::slice::from_ref(&self.place);
+        let file = self.opening.open_once(places, definitions, screen)?;
         let writer_options = McapWriterOptions {
             compression: self.compression.into(),
             ..McapWriterOptions::default()

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::escaped::{Escaped, Escapes};
 use super::numbers::shown;
 
 /// When colours are used.
@@ -99,7 +101,7 @@ impl Screen {
         say(format_args!("{style}error:{style:#} {}", shown(&line)));
         if self.is_verbose() {
             for cause in error.chain().skip(1) {
-                say(format_args!("  caused by: {cause}"));
+                say(format_args!("  caused by: {}", shown(&cause.to_string())));
             }
         }
     }
@@ -138,9 +140,41 @@ impl Screen {
     }
 }
 
-/// The output, locked once and buffered. It has to be flushed, so that a failure is noticed.
-pub fn output() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(1 << 17, io::stdout().lock())
+/// The output of a verb.
+pub type Output = Escaped<BufWriter<StdoutLock<'static>>>;
+
+/// The output, locked once and buffered. It has to be flushed, so that a failure is noticed. Characters that cannot be
+/// seen and command a terminal are escaped as JSON does it, whatever they came from.
+pub fn output() -> Output {
+    output_with(Escapes::Unseen)
+}
+
+/// The output for values that are no JSON, such as comma-separated ones: as they are in a pipe, and on a terminal without
+/// anything that could command it.
+pub fn output_of_values() -> Output {
+    output_with(if is_watched() {
+        Escapes::Controls
+    } else {
+        Escapes::Nothing
+    })
+}
+
+/// Whether a person looks at the output, rather than a program.
+pub fn is_watched() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// From here on, every line of the output is shown as soon as it is written: it is the news of a running robot.
+#[cfg(feature = "live")]
+pub fn show_at_once() {
+    AT_ONCE.store(true, Ordering::Relaxed);
+}
+
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
+
+fn output_with(escapes: Escapes) -> Output {
+    let stdout = BufWriter::with_capacity(1 << 17, io::stdout().lock());
+    Escaped::new(stdout, escapes).by_lines(AT_ONCE.load(Ordering::Relaxed))
 }
 
 /// A line on the error stream. If nobody can hear it, there is nobody to tell.

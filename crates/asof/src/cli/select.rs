@@ -6,6 +6,7 @@ use asof_core::{Query, Stamp, Summary, TimeRange, Topics, When};
 use clap::Args;
 use globset::{Glob, GlobMatcher};
 
+use super::names::hint;
 use super::place::quoted;
 use super::screen::Screen;
 
@@ -53,9 +54,8 @@ struct Pattern {
 
 impl Select {
     /// The topics as they were given.
-    #[cfg(feature = "live")]
     pub fn patterns(&self) -> Option<Patterns> {
-        self.choice.topics.clone()
+        self.choice.patterns()
     }
 
     /// Whether no time was given.
@@ -132,21 +132,19 @@ impl Patterns {
         for pattern in &self.0 {
             if !known.iter().any(|topic| pattern.is_match(topic)) {
                 let listing = || format!("`asof info {}` lists the topics", quoted(place));
-                let hint = hint_at_slash(&pattern.text, known).unwrap_or_else(listing);
+                let hint = hint(&pattern.text, known.iter().copied()).unwrap_or_else(listing);
                 screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
             }
         }
     }
 }
 
-/// What to say to a person who left out the slash before a topic that there is.
-pub fn hint_at_slash(name: &str, known: &[&str]) -> Option<String> {
-    let slashed = format!("/{name}");
-    let is_known = known.contains(&slashed.as_str());
-    is_known.then(|| format!("did you mean '{slashed}'?"))
-}
-
 impl TopicChoice {
+    /// The topics as they were given.
+    pub fn patterns(&self) -> Option<Patterns> {
+        self.topics.clone()
+    }
+
     /// The topics of a recording that are meant. Says so where a choice matches nothing.
     pub fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
         let Some(patterns) = &self.topics else {
@@ -154,6 +152,10 @@ impl TopicChoice {
         };
         let known = summary.topics();
         patterns.note_those_without_a_match(place, &known, screen);
+        if summary.recent.is_some() {
+            // Nothing else is heard of a running robot, and what is meant may come later.
+            return Topics::All;
+        }
         let is_wanted = |topic: &&str| patterns.is_match(topic);
         Topics::named(known.iter().copied().filter(is_wanted))
     }

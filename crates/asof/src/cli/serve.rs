@@ -2,22 +2,25 @@
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use asof_core::Source;
-use asof_serve::{DEFAULT_PORT, ServeError, ServeOptions, Server};
+use asof_serve::{DEFAULT_PORT, DiskOptions, ServeError, ServeOptions, Server};
 use clap::Args;
 
 use super::Outcome;
 use super::failure::Usage;
 use super::live::{self, is_robot};
 use super::memory;
-use super::place::Opening;
+use super::newfile::{clean_up_on_interrupt, remove_unfinished};
+use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
+use super::signals;
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
@@ -41,32 +44,12 @@ pub struct Serve {
     #[command(flatten)]
     opening: Opening,
 
-    #[command(flatten)]
-    robot: OfRobot,
+    /// Only these topics of a running robot: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    topics: Option<Patterns>,
 
     #[command(flatten)]
     serving: Serving,
-}
-
-/// Flags for running robots alone.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "only recordings are served")
-)]
-pub struct OfRobot {
-    /// How much of a running robot is kept: seconds, or with a unit such as 90s, 10m, 1h. What is older leaves, and
-    /// what does not fit into --cache
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_window)]
-    pub window: Duration,
-
-    /// Only these topics of a running robot: names or globs, with commas between them
-    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
-    pub topics: Option<Patterns>,
-
-    /// Raw Zenoh keys of a running robot too, such as 'demo/**'
-    #[arg(long, value_name = "EXPRESSION")]
-    pub key: Vec<String>,
 }
 
 /// Flags of the verbs that serve.
@@ -84,6 +67,15 @@ pub struct Serving {
     #[arg(long, value_name = "MB", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     cache: u64,
 
+    /// Keep what was read of a recording in this folder too, so that it is there the next time: for recordings on a
+    /// slow disk or on the network. Recordings and servers can share a folder
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+
+    /// How large that folder may become, in megabytes; the oldest goes first
+    #[arg(long, value_name = "MB", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    cache_dir_size: u64,
+
     /// Let pages of this site connect
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
@@ -91,6 +83,10 @@ pub struct Serving {
     /// A name that this machine goes by, as it stands in addresses
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
+
+    /// A folder whose files viewers may fetch: meshes that a robot's description names by package:// or file://
+    #[arg(long, value_name = "FOLDER")]
+    assets: Vec<PathBuf>,
 }
 
 impl Serve {
@@ -100,15 +96,21 @@ impl Serve {
                 let text = "a running robot is served alone; name it as the only place";
                 return Err(Usage::error(text.to_owned()));
             }
-            return live::serve(robot, &self.robot, &self.opening, &self.serving, screen);
+            let topics = self.topics.clone();
+            return live::serve(robot, topics, &self.opening, &self.serving, screen);
         }
-        let recording = self.opening.open_unmapped(&self.places, screen)?;
-        let name = self.places[0].display().to_string();
+        let interrupt = Interrupt::arrange(&self.serving);
+        let recording = self
+            .opening
+            .open_unmapped(&self.places, &Wanted::all(), screen)?;
+        let disk = self.serving.disk(&self.places, screen);
+        let name = shown_name(&self.places[0]);
         let name = match self.places.len() {
             1 => name,
             count => format!("{name} and {} more", count - 1),
         };
-        self.serving.serve(recording, &name, screen)
+        self.serving
+            .serve_kept(recording, &name, disk, &interrupt, screen)
     }
 }
 
@@ -120,6 +122,33 @@ impl Serving {
         name: &str,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
+        self.serve_kept(source, name, None, &Interrupt::default(), screen)
+    }
+
+    /// Where what was read of these places is kept; nowhere if their versions cannot be told apart.
+    fn disk(&self, places: &[PathBuf], screen: &Screen) -> Option<DiskOptions> {
+        let folder = self.cache_dir.clone()?;
+        match fingerprint_of(places) {
+            Ok(fingerprint) => Some(DiskOptions {
+                folder,
+                budget: self.cache_dir_size.saturating_mul(1_000_000),
+                fingerprint,
+            }),
+            Err(error) => {
+                screen.warning(format_args!("nothing is kept for later: {error:#}"));
+                None
+            }
+        }
+    }
+
+    fn serve_kept(
+        &self,
+        source: Box<dyn asof_formats::Recording>,
+        name: &str,
+        disk: Option<DiskOptions>,
+        interrupt: &Interrupt,
+        screen: &Screen,
+    ) -> anyhow::Result<Outcome> {
         let source: Arc<dyn Source> = Arc::new(source);
         let problems = source.summary().problems.len();
         if problems > 0 {
@@ -127,16 +156,36 @@ impl Serving {
                 "{problems} problems in this recording; the page shows them"
             ));
         }
-        let _server = self.start(screen, |options| Server::start(source, name, options))?;
-        loop {
-            std::thread::park();
-        }
+        // What a recording was unpacked into goes with the server.
+        clean_up_on_interrupt();
+        let server = self.start(screen, |options| {
+            let options = ServeOptions {
+                disk,
+                ..options.clone()
+            };
+            Server::start(source, name, &options)
+        })?;
+        let code = loop {
+            match interrupt.wait(KEEP_EVERY) {
+                Some(code) => break code,
+                None => server.keep_on_disk(),
+            }
+        };
+        // Dropped, it writes the rest.
+        drop(server);
+        remove_unfinished();
+        std::process::exit(code);
     }
 
     /// Bytes for what was read, or is kept.
     #[cfg(feature = "live")]
     pub fn cache_bytes(&self) -> u64 {
         self.cache.saturating_mul(1_000_000)
+    }
+
+    /// Whether an address was named to listen on.
+    pub fn is_addressed(&self) -> bool {
+        self.listen.is_some()
     }
 
     /// Starts a server, and says where it is.
@@ -153,6 +202,7 @@ impl Serving {
             any_port: self.listen.is_none(),
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
+            assets: self.assets.clone(),
             cache_bytes: self.cache.saturating_mul(1_000_000),
             ..defaults
         };
@@ -164,11 +214,100 @@ impl Serving {
         writeln!(out, "Ctrl-C ends it.")?;
         out.flush()?;
         drop(out);
+        if !server.address().ip().is_loopback() {
+            screen.warning(format_args!(
+                "this is plain HTTP: whoever can listen on the network between here and a client reads the token and the data; \
+                 where that matters, listen on 127.0.0.1 and let an SSH tunnel or a proxy with TLS connect"
+            ));
+        }
         if !self.no_open && std::io::stdout().is_terminal() {
             open_browser(&server.url());
         }
         Ok(server)
     }
+}
+
+/// What people call a recording: its own name, without the folders that it lies in, or what is secret in an address.
+fn shown_name(place: &Path) -> String {
+    let text = place.display().to_string();
+    let text = match text.split_once("://") {
+        Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
+        None => &text,
+    };
+    let last = Path::new(text).file_name();
+    let name = last.map_or_else(|| text.into(), std::ffi::OsStr::to_string_lossy);
+    // Without a path, an address is a host, and what comes before it is for the host alone.
+    name.rsplit('@').next().unwrap_or(&name).to_owned()
+}
+
+/// What was read is written to the folder so often: a server that is killed loses no more than that.
+const KEEP_EVERY: Duration = Duration::from_secs(20);
+
+/// A wish to end a server, which may have something to put away first. It holds the exit code.
+#[derive(Debug, Default)]
+struct Interrupt {
+    wished: Arc<(Mutex<Option<i32>>, Condvar)>,
+}
+
+impl Interrupt {
+    /// Arranges it, where something is kept; elsewhere the server ends at once. So does it at the second wish.
+    fn arrange(serving: &Serving) -> Self {
+        let interrupt = Interrupt::default();
+        if serving.cache_dir.is_some() {
+            let wished = Arc::clone(&interrupt.wished);
+            let arranged = signals::on_end(move |code| {
+                let mut known = wished.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.replace(code).is_some() {
+                    remove_unfinished();
+                    std::process::exit(code);
+                }
+                wished.1.notify_all();
+            });
+            if let Err(error) = arranged {
+                tracing::debug!("an interrupt ends it at once: {error}");
+            }
+        }
+        interrupt
+    }
+
+    /// Waits for it for so long.
+    fn wait(&self, time: Duration) -> Option<i32> {
+        let (wished, changed) = &*self.wished;
+        let wished = wished.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = changed.wait_timeout_while(wished, time, |wished| wished.is_none());
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// What tells these places from all others, and from themselves when they have changed.
+fn fingerprint_of(places: &[PathBuf]) -> anyhow::Result<String> {
+    // Another version of asof may read them otherwise.
+    let mut all = env!("CARGO_PKG_VERSION").to_owned();
+    for place in places {
+        all.push('\n');
+        all.push_str(&fingerprint(place)?);
+    }
+    Ok(all)
+}
+
+fn fingerprint(place: &Path) -> anyhow::Result<String> {
+    #[cfg(feature = "remote")]
+    if super::place::is_address(place) {
+        return Ok(asof_formats::version_at(&place.display().to_string())?);
+    }
+    let cannot = || format!("cannot read {}", place.display());
+    if !place.is_dir() {
+        return asof_serve::fingerprint_of_file(place).with_context(cannot);
+    }
+    let entries = std::fs::read_dir(place).with_context(cannot)?;
+    let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    inside.sort();
+    let mut all = String::new();
+    for path in inside {
+        all.push_str(&fingerprint(&path)?);
+        all.push(' ');
+    }
+    Ok(all)
 }
 
 /// What was refused is told once for each sort; more with -v.
@@ -224,31 +363,26 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "give a port, an address, or both, such as 8080 or 0.0.0.0:8765".to_owned())
 }
 
-fn parse_window(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (number, unit) = units
-        .iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
-        .unwrap_or((text, 1.0));
-    let seconds: Option<f64> = number.parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
-        .filter(|window| !window.is_zero())
-        .ok_or_else(|| "give a time, such as 90s, 5m or 1h".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_a_time_with_or_without_a_unit() {
-        assert_eq!(parse_window("5m"), Ok(Duration::from_mins(5)));
-        assert_eq!(parse_window("1.5h"), Ok(Duration::from_mins(90)));
-        assert_eq!(parse_window("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_window("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["", "0", "-1m", "soon", "inf", "1e300h"] {
-            assert!(parse_window(text).is_err(), "{text}");
+    fn a_recording_is_called_by_its_own_name() {
+        for (place, name) in [
+            ("/home/me/secret/run.mcap", "run.mcap"),
+            ("run.bag", "run.bag"),
+            ("runs/monday/", "monday"),
+            (".", "."),
+            (
+                "https://me:pw@host.example/a/run.mcap?sig=SECRET",
+                "run.mcap",
+            ),
+            ("s3://bucket/a/run.mcap", "run.mcap"),
+            ("https://me:pw@host.example", "host.example"),
+            ("https://host.example?sig=/SECRET", "host.example"),
+        ] {
+            assert_eq!(shown_name(Path::new(place)), name);
         }
     }
 }

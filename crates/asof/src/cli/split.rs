@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use asof_core::{Problem, Query, Stamp, TimeRange};
 use asof_formats::{ConvertOptions, McapWriterOptions, Recording};
 use clap::{ArgGroup, Args};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::failure::Usage;
 use super::numbers::{bytes, counted};
-use super::place::Opening;
+use super::place::FileOpening;
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
 use super::select::Select;
@@ -61,7 +61,7 @@ pub struct Split {
     chunks: Chunks,
 
     #[command(flatten)]
-    opening: Opening,
+    opening: FileOpening,
 
     /// Replace files that are there already
     #[arg(long)]
@@ -106,6 +106,7 @@ impl Split {
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
         let recording = self.opening.open_once(&self.places, definitions, screen)?;
+        naming.make_folder()?;
         let summary = recording.summary();
         let query = self.select.query(&self.places[0], &summary, screen);
         let whole = query.range.intersect(summary.range);
@@ -130,7 +131,9 @@ impl Split {
                 range,
                 ..query.clone()
             };
-            let after = self.write_part(&*recording, query, &naming, &mut done, screen)?;
+            let after = self
+                .write_part(&*recording, query, &naming, &mut done, screen)
+                .map_err(|error| with_finished(error, &done.parts))?;
             next = after.or_else(|| (range.end < whole.end).then(|| range.end.plus_nanos(1)));
         }
         if done.parts.is_empty() {
@@ -276,6 +279,22 @@ impl Split {
     }
 }
 
+/// An error in the middle, with the parts that are whole: they stay, and whoever goes on from there must know.
+fn with_finished(error: anyhow::Error, parts: &[Part]) -> anyhow::Error {
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+        return error;
+    };
+    let kept = match parts.len() {
+        1 => format!("{} is finished and stays", first.output),
+        count => format!(
+            "{count} parts are finished and stay, {} to {}",
+            first.output, last.output
+        ),
+    };
+    let line = format!("{error}; {kept}");
+    error.context(line)
+}
+
 fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
     let Palette { good, .. } = colors;
     for part in &done.parts {
@@ -293,6 +312,8 @@ fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
 /// What parts are called: `run.mcap` makes `run_0.mcap`, `run_1.mcap`, and so on.
 struct Naming {
     output: PathBuf,
+    /// Whether the output names a folder, with a slash at its end.
+    is_folder: bool,
 }
 
 impl Naming {
@@ -302,13 +323,25 @@ impl Naming {
         if !is_folder {
             return Naming {
                 output: output.to_owned(),
+                is_folder,
             };
         }
         let mut name = place.file_stem().unwrap_or("part".as_ref()).to_owned();
         name.push(".mcap");
         Naming {
             output: output.join(name),
+            is_folder,
         }
+    }
+
+    /// Makes the folder that was named as one, and is not there yet.
+    fn make_folder(&self) -> anyhow::Result<()> {
+        let folder = folder_of(&self.output);
+        if !self.is_folder || folder.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))
     }
 
     fn part(&self, number: usize) -> PathBuf {

@@ -1,20 +1,25 @@
 //! One table in the making, as Parquet or Arrow.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Seek, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context;
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::{Schema, SchemaRef};
+use asof_core::Channel;
+use asof_decode::TopicBatch;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, LogicalType, Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::newfile::NewFile;
+use super::plain_columns::{plain, plain_batch};
+use super::screen::Screen;
 use super::writing::folder_of;
 
 /// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
@@ -41,7 +46,6 @@ pub struct TableFile {
     new: NewFile,
     path: PathBuf,
     writer: Writer,
-    schema: SchemaRef,
 }
 
 enum Writer {
@@ -65,18 +69,8 @@ impl TableFile {
                 .map(|writer| Writer::Arrow(Box::new(writer)))
                 .map_err(anyhow::Error::from),
         };
-        let writer = writer.with_context(|| failed(&path))?;
-        Ok(TableFile {
-            new,
-            path,
-            writer,
-            schema: SchemaRef::clone(schema),
-        })
-    }
-
-    /// Whether a batch has the columns of this table.
-    pub fn fits(&self, batch: &RecordBatch) -> bool {
-        self.schema.fields() == batch.schema_ref().fields()
+        let writer = writer.map_err(|error| failed(&path, error))?;
+        Ok(TableFile { new, path, writer })
     }
 
     pub fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
@@ -84,7 +78,7 @@ impl TableFile {
             Writer::Parquet(groups) => groups.write(batch),
             Writer::Arrow(writer) => writer.write(&batch).map_err(Into::into),
         }
-        .with_context(|| failed(&self.path))
+        .map_err(|error| failed(&self.path, error))
     }
 
     /// Puts the table where it belongs.
@@ -96,7 +90,7 @@ impl TableFile {
                 .map_err(anyhow::Error::from)
                 .and_then(|mut out| Ok(out.flush()?)),
         };
-        finished.with_context(|| failed(&self.path))?;
+        finished.map_err(|error| failed(&self.path, error))?;
         self.new.finish()
     }
 
@@ -112,24 +106,109 @@ impl TableFile {
             Writer::Parquet(groups) => groups.set_aside(),
             Writer::Arrow(_) => Ok(()),
         }
-        .with_context(|| failed(&self.path))
+        .map_err(|error| failed(&self.path, error))
     }
 }
 
-fn failed(path: &Path) -> String {
-    format!("cannot write {}: is the disk full?", path.display())
+/// Why a table could not be written, in one line.
+fn failed(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    let reason = error.chain().find_map(|cause| {
+        let error = cause.downcast_ref::<std::io::Error>()?;
+        let is_full = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        );
+        is_full.then(|| "the disk is full".to_owned())
+    });
+    let reason = reason.unwrap_or_else(|| error.root_cause().to_string());
+    error.context(format!("cannot write {}: {reason}", path.display()))
 }
 
-/// Puts what waits in memory on the disk, the largest tables first, so that memory does not grow with their
-/// number.
-pub fn keep_within_memory<K: Ord>(tables: &mut BTreeMap<K, TableFile>) -> anyhow::Result<()> {
-    while tables.values().map(TableFile::held).sum::<usize>() > HELD_BYTES {
-        match tables.values_mut().max_by_key(|table| table.held()) {
-            Some(largest) => largest.set_aside()?,
-            None => break,
+/// The tables of an export, one for each channel or for those of a topic that are alike.
+///
+/// One that cannot be written does not stop the others.
+#[derive(Default)]
+pub struct TableFiles {
+    /// By the address of their channel, which is kept so that its address is not used for another.
+    tables: BTreeMap<usize, (Arc<Channel>, TableFile)>,
+    /// The channels of tables that could not be written.
+    failed: BTreeMap<usize, Arc<Channel>>,
+}
+
+impl TableFiles {
+    /// Writes a batch to its table, which `start` makes where it is the first. A table that fails is told and given up.
+    ///
+    /// # Errors
+    /// When a file cannot be made, or is there already.
+    pub fn write(
+        &mut self,
+        batch: TopicBatch,
+        start: impl FnOnce(&str, &RecordBatch) -> anyhow::Result<Result<TableFile, anyhow::Error>>,
+        screen: &Screen,
+    ) -> anyhow::Result<()> {
+        let key = Arc::as_ptr(&batch.channel) as usize;
+        if self.failed.contains_key(&key) {
+            return Ok(());
+        }
+        let written = match self.tables.entry(key) {
+            Entry::Occupied(table) => table.into_mut().1.write(batch.batch),
+            Entry::Vacant(entry) => match start(&batch.channel.topic, &batch.batch)? {
+                Ok(table) => {
+                    let table = entry.insert((Arc::clone(&batch.channel), table));
+                    table.1.write(batch.batch)
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = written {
+            self.give_up(key, batch.channel, &error, screen);
+        }
+        self.keep_within_memory(screen);
+        Ok(())
+    }
+
+    fn give_up(
+        &mut self,
+        key: usize,
+        channel: Arc<Channel>,
+        error: &anyhow::Error,
+        screen: &Screen,
+    ) {
+        screen.warning(format_args!("{error}"));
+        self.tables.remove(&key);
+        self.failed.insert(key, channel);
+    }
+
+    /// Puts what waits in memory on the disk, the largest tables first, so that memory does not grow with their
+    /// number.
+    fn keep_within_memory(&mut self, screen: &Screen) {
+        let held = |tables: &BTreeMap<usize, (Arc<Channel>, TableFile)>| -> usize {
+            tables.values().map(|(_, table)| table.held()).sum()
+        };
+        while held(&self.tables) > HELD_BYTES {
+            let largest = self.tables.iter_mut();
+            let largest = largest.max_by_key(|(_, (_, table))| table.held());
+            let Some((&key, (channel, table))) = largest else {
+                break;
+            };
+            if let Err(error) = table.set_aside() {
+                let channel = Arc::clone(channel);
+                self.give_up(key, channel, &error, screen);
+            }
         }
     }
-    Ok(())
+
+    /// Puts all tables where they belong; how many there are, and how many could not be written.
+    pub fn finish(mut self, screen: &Screen) -> (u64, u64) {
+        let mut finished = 0;
+        for (key, (channel, table)) in std::mem::take(&mut self.tables) {
+            match table.finish() {
+                Ok(()) => finished += 1,
+                Err(error) => self.give_up(key, channel, &error, screen),
+            }
+        }
+        (finished, self.failed.len() as u64)
+    }
 }
 
 /// A Parquet file, of row groups of a good size whatever the number of tables.
@@ -139,6 +218,8 @@ pub fn keep_within_memory<K: Ord>(tables: &mut BTreeMap<K, TableFile>) -> anyhow
 /// the disk, and only one table at a time is encoded.
 struct RowGroups {
     writer: ArrowWriter<BufWriter<File>>,
+    /// What batches are written as, where Parquet cannot hold them as they are.
+    plain: Option<SchemaRef>,
     /// Rows that wait in memory, behind those on the disk.
     waiting: Vec<RecordBatch>,
     /// What these hold, in bytes.
@@ -153,10 +234,13 @@ impl RowGroups {
         schema: &SchemaRef,
         folder: PathBuf,
     ) -> anyhow::Result<RowGroups> {
+        let plain = plain(schema);
+        let schema = plain.as_ref().unwrap_or(schema);
         let properties = properties(schema)?;
         let writer = ArrowWriter::try_new(out, SchemaRef::clone(schema), Some(properties))?;
         Ok(RowGroups {
             writer,
+            plain,
             waiting: Vec::new(),
             held: 0,
             aside: None,
@@ -165,6 +249,10 @@ impl RowGroups {
     }
 
     fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
+        let batch = match &self.plain {
+            Some(schema) => plain_batch(&batch, schema)?,
+            None => batch,
+        };
         self.held += batch.get_array_memory_size();
         self.waiting.push(batch);
         let aside = self.aside.as_ref().map_or(0, |aside| aside.bytes);
@@ -293,8 +381,6 @@ fn properties(schema: &Schema) -> anyhow::Result<WriterProperties> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::{ArrayRef, BinaryViewArray, Int64Array, StringArray};
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -323,21 +409,25 @@ mod tests {
         const TABLES: i64 = 2;
         const BATCHES: i64 = 12;
         let folder = tempfile::tempdir().expect("a folder");
-        let mut tables: BTreeMap<i64, TableFile> = (0..TABLES)
-            .map(|at| (at, table(folder.path(), &format!("{at}.parquet"))))
-            .collect();
+        let screen = Screen::new(super::super::screen::ColorChoice::default(), 0, true);
+        let mut tables = TableFiles::default();
+        let channels: Vec<Arc<Channel>> = (0..TABLES).map(|_| Arc::default()).collect();
         for batch in 0..BATCHES {
-            for (at, table) in &mut tables {
-                let from = at * 1_000_000 + batch * 1000;
-                table.write(rows(from, 1000)).expect("written");
+            for (at, channel) in (0..TABLES).zip(&channels) {
+                let batch = TopicBatch {
+                    channel: Arc::clone(channel),
+                    layer: "reflection".into(),
+                    batch: rows(at * 1_000_000 + batch * 1000, 1000),
+                };
+                let start = |_: &str, _: &RecordBatch| {
+                    Ok(Ok(table(folder.path(), &format!("{at}.parquet"))))
+                };
+                tables.write(batch, start, &screen).expect("written");
             }
-            keep_within_memory(&mut tables).expect("set aside");
-            let held: usize = tables.values().map(TableFile::held).sum();
+            let held: usize = tables.tables.values().map(|(_, table)| table.held()).sum();
             assert!(held <= HELD_BYTES, "{held}");
         }
-        for table in tables.into_values() {
-            table.finish().expect("finished");
-        }
+        assert_eq!(tables.finish(&screen), (TABLES as u64, 0));
         for at in 0..TABLES {
             let file = File::open(folder.path().join(format!("{at}.parquet"))).expect("a file");
             let groups = SerializedFileReader::new(file.try_clone().expect("a handle"))
@@ -357,6 +447,38 @@ mod tests {
             }
             assert_eq!(next, at * 1_000_000 + BATCHES * 1000);
         }
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_written_does_not_stop_the_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let screen = Screen::new(super::super::screen::ColorChoice::default(), 0, true);
+        let mut tables = TableFiles::default();
+        let channels: [Arc<Channel>; 2] = Default::default();
+        for round in 0..3 {
+            for (at, channel) in channels.iter().enumerate() {
+                let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+                // The second table's rows are not those that it was started for.
+                let other = RecordBatch::try_from_iter([("other", number)]).expect("a batch");
+                let batch = TopicBatch {
+                    channel: Arc::clone(channel),
+                    layer: "reflection".into(),
+                    batch: if at == 1 && round == 1 {
+                        other
+                    } else {
+                        rows(round, 1)
+                    },
+                };
+                let start = |_: &str, _: &RecordBatch| {
+                    Ok(Ok(table(folder.path(), &format!("{at}.parquet"))))
+                };
+                tables.write(batch, start, &screen).expect("written");
+            }
+        }
+        assert_eq!(tables.finish(&screen), (1, 1));
+        let names = std::fs::read_dir(folder.path()).expect("it").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["0.parquet"]);
     }
 
     #[test]

@@ -4,21 +4,32 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use asof_core::{Problem, Source, Stamp, TimeRange, When};
-use asof_tf::{EdgeFacts, Latest, LookupError, TrajectoryFormat, TransformBuffer, every};
+use asof_tf::{
+    EdgeFacts, Latest, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat, every,
+};
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::place::Opening;
+use super::cat::tell_problems;
+use super::failure::Usage;
+use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
+use super::select::{Patterns, TopicChoice};
+use super::tf_follow;
 
+/// The time between two answers of --follow, in nanoseconds.
+const FOLLOW_STEP: i64 = 1_000_000_000;
 /// Frames that are named to someone who named one that is not there.
 const FRAMES_NAMED: usize = 10;
 
 /// Show the frame tree of a recording, or where one frame was in another
 ///
 /// Transforms are found by their type, tf2_msgs/TFMessage and Foxglove's FrameTransform and FrameTransforms;
-/// those on a topic that ends in tf_static hold for all times. Without --from and --to, the tree is shown.
+/// those on a topic that ends in tf_static hold for all times. Frames that no transform places come from the
+/// robot's URDF (std_msgs/String on robot_description) and its sensor_msgs/JointState, where they were recorded.
+/// A frame that changes its parent has each parent for its times, as in tf2. Without --from and --to, the tree
+/// is shown; frames deeper than 100 and children beyond the first 1,000 of a frame are counted only.
 ///
 /// The transform takes a point given in --to into --from: tf2's lookupTransform(target=from, source=to).
 /// Without --at, it is the latest that all frames on the way have in common.
@@ -30,14 +41,19 @@ const FRAMES_NAMED: usize = 10;
 #[command(after_help = "\
 Examples:
   asof tf run.mcap
-  asof tf run.mcap --from map --to base_link --every 10ms --format tum")]
+  asof tf run.mcap --from map --to base_link --every 10ms --format tum
+  asof tf zenoh://192.168.1.5:7447 --from map --to base_link --follow
+  asof tf zenoh://192.168.1.5:7447 --monitor --for 30s")]
 pub struct Tf {
-    /// A recording, or several, which are merged by time
+    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
     #[command(flatten)]
     opening: Opening,
+
+    #[command(flatten)]
+    choice: TopicChoice,
 
     /// The frame in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -56,6 +72,15 @@ pub struct Tf {
     #[arg(long, value_name = "STEP", value_parser = parse_step, requires = "from", conflicts_with = "at")]
     every: Option<i64>,
 
+    /// Go on: print the transform again whenever a second has passed by its stamps, or what --every says; of a running
+    /// robot until Ctrl-C or the end of --for
+    #[arg(long, requires = "from", conflicts_with_all = ["at", "start", "end", "format"])]
+    follow: bool,
+
+    /// Show rate, delay and gaps of every edge; of a running robot once a second
+    #[arg(long, conflicts_with_all = ["from", "follow", "tree", "dot", "mermaid", "yaml", "draw"])]
+    monitor: bool,
+
     /// How the trajectory is written: csv, tum, kitti
     #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "every")]
     format: TrajectoryFormat,
@@ -72,7 +97,7 @@ pub struct Tf {
     picture: Picture,
 
     /// Print JSON: the answer, or the tree
-    #[arg(long, conflicts_with_all = ["every", "dot", "mermaid", "yaml", "draw"])]
+    #[arg(long, conflicts_with_all = ["format", "dot", "mermaid", "yaml", "draw"])]
     json: bool,
 }
 
@@ -142,18 +167,43 @@ struct Reason {
 
 impl Tf {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self.opening.open(&self.places, screen)?;
-        let loaded = TransformBuffer::from_source(file.as_ref())?;
+        if self.json && self.every.is_some() && !self.follow {
+            return Err(Usage::error(
+                "--every prints a trajectory, and JSON is not one of its formats; leave out --json, or add --follow",
+            ));
+        }
+        let patterns = self.choice.patterns();
+        let wanted = Wanted::those(move |channel| {
+            let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
+            asof_tf::has_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
+        });
+        if self.follow || self.monitor {
+            let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
+            return self.go_on(&*file, screen);
+        }
+        let file = self.opening.look_at(&self.places, &wanted, screen)?;
         let summary = file.summary();
+        let topics = self.choice.topics(&self.places[0], &summary, screen);
+        let loaded = TransformBuffer::from_topics(file.as_ref(), &topics)?;
         let mut problems: Vec<Problem> = summary.problems.clone();
         problems.extend(loaded.problems);
         for problem in &problems {
             screen.note(format_args!("{}", problem.message));
         }
-        if loaded.transforms == 0 {
+        let buffer = loaded.buffer;
+        let is_empty = loaded.transforms == 0 && buffer.edges().is_empty();
+        if is_empty {
             screen.note("there are no transforms in this recording");
         }
-        let buffer = loaded.buffer;
+        if loaded.joints > 0 {
+            screen.note(format_args!(
+                "{} positions of joints were placed by the robot's description",
+                loaded.joints
+            ));
+        }
+        for rivals in buffer.rivals() {
+            screen.note(format_args!("{rivals}"));
+        }
         let mut range = summary.range;
         let stamps = stamps_of(&buffer);
         if !stamps.is_empty() && stamps.intersect(range).is_empty() {
@@ -167,14 +217,14 @@ impl Tf {
             }
         }
         for frame in [&self.from, &self.to].into_iter().flatten() {
-            if loaded.transforms > 0 && buffer.find(frame).is_none() {
+            if !is_empty && buffer.find(frame).is_none() {
                 screen.note(frames_there(&buffer, frame));
             }
         }
         let outcome = Outcome::of(&problems);
         match (&self.from, &self.to, self.every) {
             (Some(from), Some(to), Some(step)) => {
-                self.trajectory(&buffer, range, (from, to), step)?;
+                self.trajectory(&buffer, range, (from, to), step, screen)?;
             }
             (Some(from), Some(to), None) if self.json => {
                 let found = self.lookup(&buffer, range, (from, to));
@@ -194,12 +244,31 @@ impl Tf {
                     buffer.draw(file)?;
                 } else {
                     let mut out = output();
-                    out.write_all(self.picture(&buffer).as_bytes())?;
+                    buffer.write_tree(self.picture(), &mut out)?;
                     out.flush()?;
                 }
             }
         }
         Ok(outcome)
+    }
+
+    /// Goes on with what comes, of a robot until it is time to stop.
+    fn go_on(&self, source: &dyn Source, screen: &Screen) -> anyhow::Result<Outcome> {
+        if self.monitor {
+            tf_follow::monitor(source, self.json, screen)?;
+        } else if let (Some(from), Some(to)) = (&self.from, &self.to) {
+            let step = self.every.unwrap_or(FOLLOW_STEP);
+            tf_follow::follow(source, (from, to), step, screen, |found| {
+                if self.json {
+                    print_json(&answer((from, to), Ok(*found)))
+                } else {
+                    print(found)
+                }
+            })?;
+        }
+        let problems = &source.summary().problems;
+        tell_problems(problems, screen);
+        Ok(Outcome::of(problems))
     }
 
     /// Whether any time was given relative to the recording.
@@ -232,6 +301,7 @@ impl Tf {
         range: TimeRange,
         (from, to): (&str, &str),
         step: i64,
+        screen: &Screen,
     ) -> anyhow::Result<()> {
         let mut covered = buffer.covered(from, to)?;
         if covered == TimeRange::ALL {
@@ -244,22 +314,32 @@ impl Tf {
         let mut path = buffer.path(from, to)?;
         let mut out = output();
         out.write_all(self.format.header().as_bytes())?;
+        let mut missing: Option<(u64, LookupError)> = None;
         for stamp in every(covered.intersect(wanted), step) {
-            let pose = path.lookup(stamp)?;
-            out.write_all(self.format.line(stamp, &pose).as_bytes())?;
+            match path.lookup(stamp) {
+                Ok(pose) => out.write_all(self.format.line(stamp, &pose).as_bytes())?,
+                // Frames that change their parents need not be connected all the time.
+                Err(error) => missing.get_or_insert((0, error)).0 += 1,
+            }
         }
-        Ok(out.flush()?)
+        out.flush()?;
+        if let Some((count, error)) = missing {
+            screen.note(format_args!(
+                "{count} poses are missing; the first: {error}"
+            ));
+        }
+        Ok(())
     }
 
-    fn picture(&self, buffer: &TransformBuffer) -> String {
+    fn picture(&self) -> TreeFormat {
         let Picture {
             dot, mermaid, yaml, ..
         } = self.picture;
         match (dot, mermaid, yaml) {
-            (true, ..) => buffer.to_dot(),
-            (_, true, _) => buffer.to_mermaid(),
-            (_, _, true) => buffer.to_yaml(),
-            _ => buffer.to_tree(),
+            (true, ..) => TreeFormat::Dot,
+            (_, true, _) => TreeFormat::Mermaid,
+            (_, _, true) => TreeFormat::Yaml,
+            _ => TreeFormat::Tree,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use asof_core::Problem;
 use asof_formats::{
-    Compression, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording, convert,
-    profile_of,
+    Compression, ConvertError, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording,
+    convert, profile_of,
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -91,18 +91,25 @@ pub fn write(
     (screen, bar): (&Screen, &str),
 ) -> anyhow::Result<Written> {
     let summary = recording.summary();
-    let failed = || format!("cannot write {}: is the disk full?", path.display());
+    let failed = |error: anyhow::Error| {
+        let line = format!("{}: {error}", path.display());
+        error.context(line)
+    };
     let (mut writer_options, options) = writing;
     writer_options.profile = profile_of(&summary, options);
     let new = NewFile::create(path, |_| force)?;
-    let mut writer = McapWriter::new(new.writer()?, writer_options).with_context(failed)?;
+    let mut writer =
+        McapWriter::new(new.writer()?, writer_options).map_err(|error| failed(error.into()))?;
     let bar = screen.progress(summary.messages.unwrap_or(0), bar);
     let converted = convert(recording, &mut writer, options, &mut |done| {
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let converted = converted?;
-    writer.finish().with_context(failed)?;
+    let converted = converted.map_err(|error| match error {
+        ConvertError::Write(_) | ConvertError::Sort(_) => failed(error.into()),
+        other => other.into(),
+    })?;
+    writer.finish().map_err(|error| failed(error.into()))?;
     new.finish()?;
     let found = std::fs::metadata(path);
     let found = found.with_context(|| format!("cannot find {} any more", path.display()))?;

@@ -1,7 +1,9 @@
-//! `asof live`, `asof record`, and what `asof cat` and `asof serve` do with a running robot.
+//! `asof live`, `asof record`, and running robots as every other verb sees them.
 
+#[cfg(not(feature = "live"))]
+mod absent;
 #[cfg(feature = "live")]
-mod cat;
+mod listening;
 #[cfg(feature = "live")]
 mod plain;
 #[cfg(feature = "live")]
@@ -20,12 +22,15 @@ use std::time::Duration;
 
 use clap::Args;
 
+#[cfg(not(feature = "live"))]
+pub use absent::{Listening, listen};
 #[cfg(feature = "live")]
-pub use cat::cat;
+pub use listening::{Listening, listen};
 #[cfg(feature = "live")]
 pub use serving::serve;
 
 use super::Outcome;
+use super::place::parse_time;
 use super::screen::Screen;
 use super::select::{Patterns, parse_patterns};
 
@@ -41,7 +46,7 @@ use super::select::{Patterns, parse_patterns};
 #[command(after_help = "\
 Examples:
   asof live zenoh://192.168.1.5:7447
-  asof live zenoh:// --topics '/camera/*' --json --for 10")]
+  asof live zenoh:// --topics '/camera/*' --json --for 10s")]
 pub struct Live {
     #[command(flatten)]
     connection: Connection,
@@ -54,8 +59,8 @@ pub struct Live {
     #[arg(long, conflicts_with = "plain")]
     json: bool,
 
-    /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    /// The time between two looks: seconds, or with a unit such as 500ms
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_time)]
     interval: Duration,
 }
 
@@ -72,7 +77,7 @@ pub struct Live {
 #[command(after_help = "\
 Examples:
   asof record zenoh://192.168.1.5:7447 -o run.mcap
-  asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60")]
+  asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60s")]
 pub struct Record {
     #[command(flatten)]
     connection: Connection,
@@ -123,8 +128,8 @@ struct Connection {
     #[arg(long, value_name = "DIR")]
     msg_path: Vec<PathBuf>,
 
-    /// Stop after this many seconds
-    #[arg(long = "for", value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: seconds, or with a unit such as 30s, 5m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
 }
 
@@ -160,7 +165,7 @@ impl Record {
 #[cfg(not(feature = "live"))]
 pub fn serve(
     place: &std::path::Path,
-    _robot: &super::serve::OfRobot,
+    _topics: Option<Patterns>,
     _opening: &super::place::Opening,
     _serving: &super::serve::Serving,
     _screen: &Screen,
@@ -182,26 +187,4 @@ pub fn is_robot(place: &std::path::Path) -> bool {
     place
         .to_str()
         .is_some_and(|text| text.starts_with("zenoh://"))
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "a number of seconds is needed, such as 10 or 0.5".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_are_numbers_above_zero() {
-        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_seconds("10s"), Ok(Duration::from_secs(10)));
-        for text in ["0", "-1", "soon", "inf", "NaN", ""] {
-            assert!(parse_seconds(text).is_err(), "{text}");
-        }
-    }
 }

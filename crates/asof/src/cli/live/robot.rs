@@ -10,8 +10,10 @@ use asof_live::{Address, AddressError, Mode, Publisher, Robot};
 
 use super::Connection;
 use crate::cli::failure::Usage;
+use crate::cli::newfile::remove_unfinished;
 use crate::cli::place::definitions_in;
 use crate::cli::screen::Screen;
+use crate::cli::signals;
 
 /// How often anything is looked at between two reports.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -113,6 +115,17 @@ impl Session {
                 .is_none_or(|limit| self.started.elapsed() < limit)
     }
 
+    /// Counts its time from now on: a robot is listened to once it is there.
+    pub fn begin(&mut self) {
+        self.started = Instant::now();
+    }
+
+    /// How long it may still go on, if that is limited.
+    pub fn left(&self) -> Option<Duration> {
+        let limit = self.limit?;
+        Some(limit.saturating_sub(self.started.elapsed()))
+    }
+
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -182,12 +195,13 @@ impl Presence {
 
 /// The first signal ends the verb in order, the second at once.
 fn stop_on_signals() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
+    let arranged = signals::on_end(|code| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+            remove_unfinished();
+            std::process::exit(code);
         }
-    })
-    .context("cannot be told of Ctrl-C")
+    });
+    arranged.context("cannot be told of Ctrl-C").map(drop)
 }
 
 pub fn now() -> Stamp {

@@ -1,0 +1,109 @@
+//! Columns of one type as columns of another, by name.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, StructArray, new_null_array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+
+/// The array as `wanted`. Structs are matched field by field: one that is not there is null. What cannot be cast
+/// is null, too.
+pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
+    if array.data_type() == wanted {
+        return Arc::clone(array);
+    }
+    if let (Some(found), DataType::Struct(fields)) =
+        (array.as_any().downcast_ref::<StructArray>(), wanted)
+    {
+        let children = fields
+            .iter()
+            .map(|field| match found.column_by_name(field.name()) {
+                Some(child) => adapt(child, field.data_type()),
+                None => new_null_array(field.data_type(), found.len()),
+            });
+        let children: Vec<ArrayRef> = children.collect();
+        let nulls = found.nulls().cloned();
+        if fields.is_empty() {
+            return Arc::new(StructArray::new_empty_fields(found.len(), nulls));
+        }
+        return match StructArray::try_new(fields.clone(), children, nulls) {
+            Ok(built) => Arc::new(built),
+            Err(_) => new_null_array(wanted, array.len()),
+        };
+    }
+    cast(array, wanted).unwrap_or_else(|_| new_null_array(wanted, array.len()))
+}
+
+/// One type for both. Structs are united by the names of their fields; of two types that do not go together, the first
+/// stays, and `conflict` is told its path.
+pub(crate) fn united(
+    one: &FieldRef,
+    other: &FieldRef,
+    path: &str,
+    conflict: &mut dyn FnMut(&str),
+) -> FieldRef {
+    let is_nullable = one.is_nullable() || other.is_nullable();
+    let data_type = match (one.data_type(), other.data_type()) {
+        (a, b) if a == b => a.clone(),
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            DataType::Struct(united_fields(a, b, path, conflict))
+        }
+        (a, b) => wider(a, b).unwrap_or_else(|| {
+            conflict(path);
+            a.clone()
+        }),
+    };
+    Arc::new(Field::new(one.name(), data_type, is_nullable))
+}
+
+/// The fields of both; those that only one of them has are nullable.
+pub(crate) fn united_fields(
+    one: &Fields,
+    other: &Fields,
+    path: &str,
+    conflict: &mut dyn FnMut(&str),
+) -> Fields {
+    let nullable =
+        |field: &FieldRef| Arc::new(Field::new(field.name(), field.data_type().clone(), true));
+    let mut fields: Vec<FieldRef> = Vec::new();
+    for field in one {
+        let path = format!("{path}.{}", field.name());
+        fields.push(match other.find(field.name()) {
+            Some((_, twin)) => united(field, twin, &path, conflict),
+            None => nullable(field),
+        });
+    }
+    let new = other
+        .iter()
+        .filter(|field| one.find(field.name()).is_none());
+    fields.extend(new.map(nullable));
+    fields.into()
+}
+
+/// A number type that holds both.
+fn wider(one: &DataType, other: &DataType) -> Option<DataType> {
+    use DataType::{
+        Boolean, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
+    };
+    let rank = |kind: &DataType| {
+        Some(match kind {
+            Boolean => 0,
+            Int8 | UInt8 => 1,
+            Int16 | UInt16 => 2,
+            Int32 | UInt32 => 3,
+            Int64 | UInt64 => 4,
+            Float32 | Float64 => 5,
+            _ => return None,
+        })
+    };
+    let (a, b) = (rank(one)?, rank(other)?);
+    if a == 5 || b == 5 {
+        return Some(Float64);
+    }
+    Some(match a.max(b) {
+        0 => Boolean,
+        1 => Int16,
+        2 => Int32,
+        _ => Int64,
+    })
+}

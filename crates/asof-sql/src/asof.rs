@@ -1,0 +1,463 @@
+//! As-of joins as nodes of a plan.
+//!
+//! A query arrives with a left join whose condition has a call of [`MATCH`] ([`crate::rewrite`]). The analyzer makes an
+//! [`AsofJoin`] of it, and the planner a streaming merge ([`crate::merge`]).
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNanoType};
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{
+    Column, DFSchema, DFSchemaRef, DataFusionError, Result, ScalarValue, not_impl_err, plan_err,
+};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::logical_plan::builder::build_join_schema;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Extension, Join, JoinType, LogicalPlan,
+    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+
+use crate::merge::AsofJoinExec;
+use crate::topic::RECORDING;
+
+/// The function that marks the condition of an as-of join.
+pub(crate) const MATCH: &str = "__asof_match";
+
+/// Which message of the right side belongs to one of the left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Direction {
+    /// The last one before it; at the same time too, if so.
+    Backward { or_equal: bool },
+    /// The first one after it; at the same time too, if so.
+    Forward { or_equal: bool },
+    /// The nearest one; of two that are as near, the earlier.
+    Nearest,
+}
+
+impl Direction {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            ">=" => Direction::Backward { or_equal: true },
+            ">" => Direction::Backward { or_equal: false },
+            "<=" => Direction::Forward { or_equal: true },
+            "<" => Direction::Forward { or_equal: false },
+            "nearest" => Direction::Nearest,
+            _ => return None,
+        })
+    }
+
+    /// The same seen from the other side.
+    fn swapped(self) -> Self {
+        match self {
+            Direction::Backward { or_equal } => Direction::Forward { or_equal },
+            Direction::Forward { or_equal } => Direction::Backward { or_equal },
+            Direction::Nearest => Direction::Nearest,
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Backward { or_equal: true } => "last at or before",
+            Direction::Backward { or_equal: false } => "last before",
+            Direction::Forward { or_equal: true } => "first at or after",
+            Direction::Forward { or_equal: false } => "first after",
+            Direction::Nearest => "nearest",
+        })
+    }
+}
+
+/// For each row of the left side, the row of the right side that was known as of then.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct AsofJoin {
+    left: LogicalPlan,
+    right: LogicalPlan,
+    left_time: Expr,
+    right_time: Expr,
+    direction: Direction,
+    /// In nanoseconds.
+    tolerance: Option<i64>,
+    /// Expressions of both sides that have to be equal.
+    on: Vec<(Expr, Expr)>,
+    schema: DFSchemaRef,
+}
+
+impl PartialOrd for AsofJoin {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self.direction, self.tolerance).partial_cmp(&(other.direction, other.tolerance))
+    }
+}
+
+impl UserDefinedLogicalNodeCore for AsofJoin {
+    fn name(&self) -> &'static str {
+        "AsofJoin"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.left, &self.right]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        let mut all = vec![self.left_time.clone(), self.right_time.clone()];
+        for (left, right) in &self.on {
+            all.extend([left.clone(), right.clone()]);
+        }
+        all
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "AsofJoin: {} of {} by {}",
+            self.direction, self.right_time, self.left_time
+        )?;
+        if let Some(tolerance) = self.tolerance {
+            write!(
+                f,
+                ", within {:?}",
+                std::time::Duration::from_nanos(tolerance.unsigned_abs())
+            )?;
+        }
+        for (left, right) in &self.on {
+            write!(f, ", {left} = {right}")?;
+        }
+        Ok(())
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let Ok([left, right]) = <[LogicalPlan; 2]>::try_from(inputs) else {
+            return plan_err!("an as-of join has two sides");
+        };
+        let mut exprs = exprs.into_iter();
+        let (Some(left_time), Some(right_time)) = (exprs.next(), exprs.next()) else {
+            return plan_err!("an as-of join compares two times");
+        };
+        let mut on = Vec::new();
+        while let (Some(one), Some(other)) = (exprs.next(), exprs.next()) {
+            on.push((one, other));
+        }
+        let schema = build_join_schema(left.schema(), right.schema(), &JoinType::Left)?;
+        Ok(AsofJoin {
+            left,
+            right,
+            left_time,
+            right_time,
+            direction: self.direction,
+            tolerance: self.tolerance,
+            on,
+            schema: Arc::new(schema),
+        })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let left_len = self.left.schema().fields().len();
+        let mut left = Vec::new();
+        let mut right = Vec::new();
+        for &column in output_columns {
+            if column < left_len {
+                left.push(column);
+            } else {
+                right.push(column - left_len);
+            }
+        }
+        let need = |expr: &Expr, schema: &DFSchema, list: &mut Vec<usize>| {
+            for column in expr.column_refs() {
+                if let Some(place) = schema.maybe_index_of_column(column) {
+                    list.push(place);
+                }
+            }
+        };
+        need(&self.left_time, self.left.schema(), &mut left);
+        need(&self.right_time, self.right.schema(), &mut right);
+        for (one, other) in &self.on {
+            need(one, self.left.schema(), &mut left);
+            need(other, self.right.schema(), &mut right);
+        }
+        for list in [&mut left, &mut right] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        Some(vec![left, right])
+    }
+}
+
+/// Makes as-of joins of the left joins that stand for them.
+#[derive(Debug)]
+pub(crate) struct AsofRule;
+
+impl AnalyzerRule for AsofRule {
+    fn name(&self) -> &'static str {
+        "asof_join"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let found = plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Join(join) if is_asof(&join) => {
+                let node = asof_of(join)?;
+                let node: Arc<dyn UserDefinedLogicalNode> = Arc::new(node);
+                Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
+            }
+            other => Ok(Transformed::no(other)),
+        });
+        Ok(found?.data)
+    }
+}
+
+fn is_asof(join: &Join) -> bool {
+    let filter = join.filter.as_ref();
+    filter.is_some_and(|filter| {
+        let found = filter.exists(|expr| Ok(is_match(expr)));
+        found.unwrap_or(false)
+    })
+}
+
+fn is_match(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == MATCH)
+}
+
+fn asof_of(join: Join) -> Result<AsofJoin> {
+    let (left, right) = (
+        Arc::unwrap_or_clone(join.left),
+        Arc::unwrap_or_clone(join.right),
+    );
+    let mut on = join.on;
+    let mut matching = None;
+    for part in join.filter.into_iter().flat_map(split_conjunction_owned) {
+        match part {
+            Expr::ScalarFunction(call) if call.func.name() == MATCH => matching = Some(call.args),
+            Expr::BinaryExpr(BinaryExpr {
+                left: one,
+                op: Operator::Eq,
+                right: other,
+            }) => {
+                if is_of(&one, left.schema()) && is_of(&other, right.schema()) {
+                    on.push((*one, *other));
+                } else if is_of(&other, left.schema()) && is_of(&one, right.schema()) {
+                    on.push((*other, *one));
+                } else {
+                    return plan_err!(
+                        "ON of an ASOF JOIN compares a column of each side, not {one} = {other}"
+                    );
+                }
+            }
+            other => {
+                return plan_err!(
+                    "ON of an ASOF JOIN takes equalities, not {other}; put it into WHERE"
+                );
+            }
+        }
+    }
+    let arguments = matching.and_then(|found| <[Expr; 4]>::try_from(found).ok());
+    let Some([one, other, how, tolerance]) = arguments else {
+        return plan_err!("an ASOF JOIN needs a MATCH_CONDITION");
+    };
+    let direction = text_of(&how).and_then(|how| Direction::parse(&how));
+    let Some(direction) = direction else {
+        return plan_err!("an ASOF JOIN compares two times");
+    };
+    let (left_time, right_time, direction) = if is_of(&one, left.schema())
+        && is_of(&other, right.schema())
+    {
+        (one, other, direction)
+    } else if is_of(&other, left.schema()) && is_of(&one, right.schema()) {
+        (other, one, direction.swapped())
+    } else {
+        return plan_err!("MATCH_CONDITION compares a time of each side, not {one} with {other}");
+    };
+    for (time, schema) in [(&left_time, left.schema()), (&right_time, right.schema())] {
+        let found = time.get_type(schema)?;
+        if !matches!(found, DataType::Timestamp(..)) {
+            return plan_err!("MATCH_CONDITION compares times, and {time} is {found}");
+        }
+    }
+    let tolerance = tolerance_of(&tolerance)?;
+    on.extend(same_recording(
+        &left_time,
+        left.schema(),
+        right.schema(),
+        &on,
+    ));
+    let schema = build_join_schema(left.schema(), right.schema(), &JoinType::Left)?;
+    Ok(AsofJoin {
+        left,
+        right,
+        left_time,
+        right_time,
+        direction,
+        tolerance,
+        on,
+        schema: Arc::new(schema),
+    })
+}
+
+/// As of a moment of one recording, nothing of another was known.
+fn same_recording(
+    left_time: &Expr,
+    left: &DFSchema,
+    right: &DFSchema,
+    on: &[(Expr, Expr)],
+) -> Option<(Expr, Expr)> {
+    let is_there = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == RECORDING);
+    if on
+        .iter()
+        .any(|(one, other)| is_there(one) && is_there(other))
+    {
+        return None;
+    }
+    // The recording of the table whose time it is: the left side may be a join itself.
+    let relation = left_time
+        .column_refs()
+        .into_iter()
+        .find_map(|column| column.relation.clone());
+    let one = Column::new(relation, RECORDING);
+    left.maybe_index_of_column(&one)?;
+    let mut others = right.columns().into_iter();
+    let other = others.find(|column| column.name == RECORDING)?;
+    Some((Expr::Column(one), Expr::Column(other)))
+}
+
+fn is_of(expr: &Expr, schema: &DFSchema) -> bool {
+    let columns = expr.column_refs();
+    !columns.is_empty()
+        && columns
+            .into_iter()
+            .all(|column| schema.maybe_index_of_column(column).is_some())
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text), _) => text.clone(),
+        _ => None,
+    }
+}
+
+/// A distance of time, in nanoseconds: an interval, or a text such as `50ms`.
+fn tolerance_of(expr: &Expr) -> Result<Option<i64>> {
+    const DAY: i64 = 86_400_000_000_000;
+    let nanos = match expr {
+        Expr::Literal(value, _) if value.is_null() => return Ok(None),
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => {
+            let (months, days, nanos) = IntervalMonthDayNanoType::to_parts(*value);
+            (months == 0).then(|| nanos.saturating_add(DAY.saturating_mul(days.into())))
+        }
+        Expr::Literal(ScalarValue::DurationNanosecond(value), _) => *value,
+        other => text_of(other).and_then(|text| duration_of(&text)),
+    };
+    match nanos {
+        Some(nanos) if nanos >= 0 => Ok(Some(nanos)),
+        _ => plan_err!("a tolerance is a distance of time such as INTERVAL '20 ms', not {expr}"),
+    }
+}
+
+/// `50ms` in nanoseconds.
+pub(crate) fn duration_of(text: &str) -> Option<i64> {
+    match format!("+{}", text.trim_start_matches('+')).parse() {
+        Ok(asof_core::When::AfterStart(nanos)) => Some(nanos),
+        _ => None,
+    }
+}
+
+/// The function that marks the condition; it is gone before anything runs.
+pub(crate) fn match_function() -> ScalarUDF {
+    ScalarUDF::new_from_impl(MatchFunction {
+        signature: Signature::any(4, Volatility::Immutable),
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MatchFunction {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for MatchFunction {
+    fn name(&self) -> &'static str {
+        MATCH
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        not_impl_err!("MATCH_CONDITION stands in an ASOF JOIN alone")
+    }
+}
+
+/// Plans queries, as-of joins among them.
+#[derive(Debug)]
+pub(crate) struct AsofPlanner;
+
+#[async_trait]
+impl QueryPlanner for AsofPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AsofExtension)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+struct AsofExtension;
+
+#[async_trait]
+impl ExtensionPlanner for AsofExtension {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        planning: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(join) = node.as_any().downcast_ref::<AsofJoin>() else {
+            return Ok(None);
+        };
+        let ([left, right], [left_plan, right_plan]) = (physical_inputs, logical_inputs) else {
+            return Err(DataFusionError::Internal(
+                "an as-of join has two sides".into(),
+            ));
+        };
+        let create = |expr: &Expr, plan: &LogicalPlan| {
+            planner.create_physical_expr(expr, plan.schema(), session, planning)
+        };
+        let mut keys = Vec::new();
+        for (one, other) in &join.on {
+            keys.push((create(one, left_plan)?, create(other, right_plan)?));
+        }
+        let exec = AsofJoinExec::try_new(
+            Arc::clone(left),
+            Arc::clone(right),
+            create(&join.left_time, left_plan)?,
+            create(&join.right_time, right_plan)?,
+            keys,
+            join.direction,
+            join.tolerance,
+            Arc::new(join.schema.as_arrow().clone()),
+        )?;
+        Ok(Some(Arc::new(exec)))
+    }
+}

@@ -1,0 +1,207 @@
+//! What was known as of an instant: table functions over `backfill`.
+
+use std::sync::Arc;
+
+use asof_core::{Batch, Stamp, Topics, When};
+use asof_decode::{Decoder, Projection};
+use datafusion::arrow::array::{
+    ArrayRef, DurationNanosecondArray, RecordBatch, StringArray, TimestampNanosecondArray,
+    UInt32Array, new_null_array,
+};
+use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::execution::context::SessionContext;
+use datafusion::logical_expr::Expr;
+
+use crate::adapt::adapt;
+use crate::database::{Shared, alias_of};
+use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, SEQUENCE, TopicTable, decoder, field_name};
+
+/// The function that `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes.
+pub(crate) const AS_OF: &str = "__as_of";
+
+pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    context.register_udtf("at", Arc::new(At(Arc::clone(&shared))));
+    context.register_udtf(AS_OF, Arc::new(AsOf(shared)));
+}
+
+/// `at('…')`: the last message of every topic, as JSON.
+#[derive(Debug)]
+struct At(Arc<Shared>);
+
+impl TableFunctionImpl for At {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
+        let [at] = args.exprs() else {
+            return plan_err!("at takes one time: at('+12.5s')");
+        };
+        let at = time_of(at, &self.0)?;
+        let (mut names, mut topics, mut types, mut data) = (vec![], vec![], vec![], vec![]);
+        let (mut logged, mut published, mut ages) = (vec![], vec![], vec![]);
+        for opened in &self.0.recordings {
+            let known = opened
+                .recording
+                .backfill(&Topics::All, at)
+                .map_err(external)?;
+            for message in known.iter() {
+                let decoded = Decoder::new(message.channel, &Projection::All, &[message.payload])
+                    .map_err(|error| error.to_string())
+                    .and_then(|mut decoder| {
+                        decoder
+                            .json(message.payload)
+                            .map_err(|error| error.to_string())
+                    });
+                names.push(opened.name.clone());
+                topics.push(message.channel.topic.clone());
+                types.push(message.channel.type_name().to_owned());
+                logged.push(message.log_time.nanos());
+                published.push(message.publish_time.nanos());
+                ages.push(at.since(message.log_time));
+                data.push(decoded.ok());
+            }
+        }
+        let times = |values: Vec<i64>| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from(values).with_timezone("UTC"))
+        };
+        let texts = |values: Vec<String>| -> ArrayRef { Arc::new(StringArray::from(values)) };
+        let batch = RecordBatch::try_from_iter([
+            (RECORDING, texts(names)),
+            ("topic", texts(topics)),
+            ("type", texts(types)),
+            (LOG_TIME, times(logged)),
+            (PUBLISH_TIME, times(published)),
+            (
+                "age",
+                Arc::new(DurationNanosecondArray::from(ages)) as ArrayRef,
+            ),
+            ("data", Arc::new(StringArray::from(data)) as ArrayRef),
+        ])?;
+        table(batch)
+    }
+}
+
+/// One topic as of an instant: a row for each recording that knew it by then.
+#[derive(Debug)]
+struct AsOf(Arc<Shared>);
+
+impl TableFunctionImpl for AsOf {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
+        let [topic, at] = args.exprs() else {
+            return plan_err!("FOR SYSTEM_TIME AS OF takes one time");
+        };
+        let Some(name) = text_of(topic) else {
+            return plan_err!("FOR SYSTEM_TIME AS OF needs the name of a topic");
+        };
+        let name = self.topic_of(&name)?;
+        let at = time_of(at, &self.0)?;
+        let topic = TopicTable::new(&self.0, &name, &mut |_| {});
+        let mut newest: Option<(Stamp, RecordBatch)> = None;
+        for &place in &topic.recordings {
+            let opened = &self.0.recordings[place];
+            let topics = Topics::named([&name]);
+            let known = opened.recording.backfill(&topics, at).map_err(external)?;
+            let Some(message) = known.get(0) else {
+                continue;
+            };
+            if newest
+                .as_ref()
+                .is_none_or(|(time, _)| *time < message.log_time)
+            {
+                newest = Some((message.log_time, row(&topic, &opened.name, &known)?));
+            }
+        }
+        let empty = || RecordBatch::new_empty(Arc::clone(&topic.schema));
+        table(newest.map_or_else(empty, |(_, batch)| batch))
+    }
+}
+
+impl AsOf {
+    /// The topic that a table's name stands for: itself, or the one that it is an alias of.
+    fn topic_of(&self, name: &str) -> Result<String> {
+        let mut found = None;
+        for opened in &self.0.recordings {
+            for topic in opened.recording.summary().topics() {
+                if topic == name {
+                    return Ok(name.to_owned());
+                }
+                if alias_of(topic) == name {
+                    found = Some(topic.to_owned());
+                }
+            }
+        }
+        found.map_or_else(|| plan_err!("table '{name}' not found"), Ok)
+    }
+}
+
+fn row(topic: &TopicTable, recording: &str, known: &Batch) -> Result<RecordBatch> {
+    let Some(message) = known.get(0) else {
+        return Ok(RecordBatch::new_empty(Arc::clone(&topic.schema)));
+    };
+    let mut table = decoder(message.channel, &Projection::All, message.payload);
+    let decoded = match &mut table {
+        Some(table) => {
+            let timed = (
+                message.log_time,
+                message.publish_time,
+                message.payload.into(),
+            );
+            table.append(&[timed], &mut |_, _| {});
+            table.take()?
+        }
+        None => None,
+    };
+    let time = |at: Stamp| -> ArrayRef {
+        Arc::new(TimestampNanosecondArray::from(vec![at.nanos()]).with_timezone("UTC"))
+    };
+    let column = |name: &str| -> Option<ArrayRef> {
+        Some(match name {
+            RECORDING => Arc::new(StringArray::from(vec![recording])),
+            LOG_TIME => time(message.log_time),
+            PUBLISH_TIME => time(message.publish_time),
+            SEQUENCE => Arc::new(UInt32Array::from(vec![message.sequence])),
+            name => Arc::clone(decoded.as_ref()?.column_by_name(field_name(name))?),
+        })
+    };
+    let columns = topic.schema.fields().iter().map(|field| {
+        column(field.name()).map_or_else(
+            || new_null_array(field.data_type(), 1),
+            |found| adapt(&found, field.data_type()),
+        )
+    });
+    let schema = Arc::clone(&topic.schema);
+    Ok(RecordBatch::try_new(schema, columns.collect())?)
+}
+
+fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
+    Ok(Arc::new(MemTable::try_new(
+        batch.schema(),
+        vec![vec![batch]],
+    )?))
+}
+
+/// A time as it is written in a query: a text in any of asof's forms, or a timestamp.
+fn time_of(expr: &Expr, shared: &Shared) -> Result<Stamp> {
+    if let Expr::Literal(ScalarValue::TimestampNanosecond(Some(nanos), _), _) = expr {
+        return Ok(Stamp::from_nanos(*nanos));
+    }
+    let Some(text) = text_of(expr) else {
+        return plan_err!(
+            "a time is a text such as '2024-05-01T12:00:10Z' or '+12.5s', not {expr}"
+        );
+    };
+    match text.parse::<When>() {
+        Ok(when) => Ok(when.resolve(shared.range())),
+        Err(error) => plan_err!("{error}"),
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text), _) => text.clone(),
+        _ => None,
+    }
+}
+
+fn external(error: asof_core::SourceError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,55 @@
+//! SQL over robot recordings, in place: every topic a table.
+//!
+//! A `Database` is one recording or several, opened and not converted. A topic is a table by its own name in quotes
+//! (`"/odom"`), and by a plain alias where that is unique (`odom`, `camera_image`). Columns are the fields of its
+//! messages, nested ones reached by dots, after `recording`, `log_time`, `publish_time`, `stamp` and `sequence`.
+//!
+//! ```
+//! # #[cfg(feature = "engine")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use std::sync::Arc;
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run.mcap");
+//! # let mut writer = asof_formats::McapWriter::create(&path, Default::default())?;
+//! # let demo = asof_demo::Demo::new(asof_demo::DemoOptions { duration: std::time::Duration::from_secs(2), ..Default::default() });
+//! # for message in demo.messages() { writer.write(&message)?; }
+//! # writer.finish()?;
+//! use asof_sql::{Database, SqlOptions};
+//!
+//! let recording = Arc::from(asof_formats::open(&path)?);
+//! let database = Database::new(vec![("run.mcap".into(), recording)], SqlOptions::default())?;
+//! let rows = database.collect(
+//!     r#"SELECT i.log_time, o.pose.pose.position.x
+//!        FROM "/scan" i ASOF JOIN "/odom" o MATCH_CONDITION (i.stamp >= o.stamp)"#,
+//! )?;
+//! assert!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>() > 10);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "engine"))]
+//! # fn main() {}
+//! ```
+//!
+//! The engine is [DataFusion](https://datafusion.apache.org), behind the feature `engine`: without it this crate is
+//! empty, so that a build of all of asof does not wait for it.
+
+#![forbid(unsafe_code)]
+#![cfg(feature = "engine")]
+
+mod adapt;
+mod asof;
+mod catalogue;
+mod database;
+mod error;
+mod known;
+mod merge;
+mod narrow;
+mod pushdown;
+mod rewrite;
+mod scan;
+mod topic;
+mod transforms;
+
+pub use database::{Database, Rows, SqlOptions, Undecoded};
+/// Arrow, as DataFusion has it.
+pub use datafusion::arrow;
+pub use error::SqlError;

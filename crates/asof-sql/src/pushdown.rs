@@ -1,0 +1,169 @@
+//! What of a filter the recordings themselves can answer.
+
+use asof_core::{Stamp, TimeRange};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+
+use crate::topic::{LOG_TIME, RECORDING};
+
+/// Which rows are wanted, as far as times and recordings tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub range: TimeRange,
+    /// Names of recordings; `None` for all.
+    pub recordings: Option<Vec<String>>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted {
+            range: TimeRange::ALL,
+            recordings: None,
+        }
+    }
+}
+
+impl Wanted {
+    /// Narrows it by a filter. Whether the whole filter is in it now.
+    pub fn narrow(&mut self, filter: &Expr) -> bool {
+        match filter {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+                Operator::And => {
+                    // Both have to fit, or neither is taken.
+                    let mut both = self.clone();
+                    let fits = both.narrow(left) && both.narrow(right);
+                    if fits {
+                        *self = both;
+                    }
+                    fits
+                }
+                _ => match (column_of(left), &**right, column_of(right), &**left) {
+                    (Some(column), Expr::Literal(value, _), _, _) => {
+                        self.compare(column, *op, value)
+                    }
+                    (_, _, Some(column), Expr::Literal(value, _)) => {
+                        op.swap().is_some_and(|op| self.compare(column, op, value))
+                    }
+                    _ => false,
+                },
+            },
+            Expr::Between(between) if !between.negated => {
+                let Some(column) = column_of(&between.expr) else {
+                    return false;
+                };
+                let (Expr::Literal(low, _), Expr::Literal(high, _)) =
+                    (&*between.low, &*between.high)
+                else {
+                    return false;
+                };
+                let mut both = self.clone();
+                let fits = both.compare(column, Operator::GtEq, low)
+                    && both.compare(column, Operator::LtEq, high);
+                if fits {
+                    *self = both;
+                }
+                fits
+            }
+            _ => false,
+        }
+    }
+
+    pub fn has_recording(&self, name: &str) -> bool {
+        let names = self.recordings.as_ref();
+        names.is_none_or(|names| names.iter().any(|known| known == name))
+    }
+
+    fn compare(&mut self, column: &str, op: Operator, value: &ScalarValue) -> bool {
+        match column {
+            LOG_TIME => self.compare_time(op, value),
+            RECORDING => {
+                let (ScalarValue::Utf8(Some(name))
+                | ScalarValue::Utf8View(Some(name))
+                | ScalarValue::LargeUtf8(Some(name))) = value
+                else {
+                    return false;
+                };
+                if op != Operator::Eq {
+                    return false;
+                }
+                let is_wanted = self.has_recording(name);
+                self.recordings = Some(if is_wanted {
+                    vec![name.clone()]
+                } else {
+                    Vec::new()
+                });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn compare_time(&mut self, op: Operator, value: &ScalarValue) -> bool {
+        let ScalarValue::TimestampNanosecond(Some(nanos), _) = value else {
+            return false;
+        };
+        let at = Stamp::from_nanos(*nanos);
+        let (start, end) = match op {
+            Operator::Eq => (at, at),
+            Operator::GtEq => (at, Stamp::MAX),
+            Operator::LtEq => (Stamp::MIN, at),
+            // There is nothing after the last instant, or before the first.
+            Operator::Gt if at == Stamp::MAX => (Stamp::MAX, Stamp::MIN),
+            Operator::Lt if at == Stamp::MIN => (Stamp::MAX, Stamp::MIN),
+            Operator::Gt => (at.plus_nanos(1), Stamp::MAX),
+            Operator::Lt => (Stamp::MIN, at.plus_nanos(-1)),
+            _ => return false,
+        };
+        self.range = TimeRange::new(self.range.start.max(start), self.range.end.min(end));
+        true
+    }
+}
+
+fn column_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Column(column) => Some(&column.name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    fn time(nanos: i64) -> Expr {
+        lit(ScalarValue::TimestampNanosecond(
+            Some(nanos),
+            Some("UTC".into()),
+        ))
+    }
+
+    #[test]
+    fn times_from_both_sides_make_a_range_and_the_ends_of_time_hold() {
+        let mut wanted = Wanted::default();
+        assert!(wanted.narrow(&col("log_time").gt(time(10))));
+        assert!(wanted.narrow(&time(20).gt_eq(col("log_time"))));
+        assert_eq!(wanted.range, TimeRange::new(11.into(), 20.into()));
+        assert!(wanted.narrow(&col("log_time").gt(time(i64::MAX))));
+        assert!(wanted.range.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_about_times_or_recordings_is_left_alone() {
+        let mut wanted = Wanted::default();
+        let mixed = col("log_time").gt(time(10)).and(col("x").gt(lit(1)));
+        assert!(!wanted.narrow(&mixed));
+        assert!(!wanted.narrow(&col("log_time").not_eq(time(10))));
+        assert_eq!(wanted, Wanted::default());
+    }
+
+    #[test]
+    fn two_recordings_at_once_are_none() {
+        let mut wanted = Wanted::default();
+        assert!(wanted.narrow(&col("recording").eq(lit("a"))));
+        assert!(wanted.has_recording("a") && !wanted.has_recording("b"));
+        assert!(wanted.narrow(&col("recording").eq(lit("b"))));
+        assert!(!wanted.has_recording("a") && !wanted.has_recording("b"));
+    }
+}

@@ -1,0 +1,364 @@
+//! Queries as people write them, as queries that the planner knows.
+//!
+//! - `a ASOF JOIN b MATCH_CONDITION (…)` becomes a left join whose condition is a call that the analyzer
+//!   recognizes ([`crate::asof`]).
+//! - `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes a table function ([`crate::known`]).
+//! - Times that are relative to the recording (`'+12.5s'`) become absolute, where they are held against a time.
+
+use std::any::TypeId;
+use std::ops::ControlFlow;
+
+use asof_core::{TimeRange, When};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    Select, TableFactor, TableFunctionArgs, TableVersion, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
+
+use crate::asof::MATCH;
+use crate::error::SqlError;
+use crate::known::AS_OF;
+use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
+
+/// The one statement of a text, rewritten.
+pub(crate) fn parse(sql: &str, range: TimeRange) -> Result<Statement, SqlError> {
+    let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
+    let statements = parser.and_then(|mut parser| parser.parse_statements());
+    let mut statements = statements.map_err(|error| SqlError::from_engine(&error, &[]))?;
+    let Some(mut statement) = statements.pop_front() else {
+        return Err(query("there is no query"));
+    };
+    if !statements.is_empty() {
+        return Err(query("one query at a time; there are several"));
+    }
+    let mut rewriter = Rewriter { range };
+    let rewritten = match &mut statement {
+        Statement::Statement(inner) => inner.visit(&mut rewriter),
+        Statement::Explain(explain) => match &mut *explain.statement {
+            Statement::Statement(inner) => inner.visit(&mut rewriter),
+            _ => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    };
+    match rewritten {
+        ControlFlow::Continue(()) => Ok(statement),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+fn query(message: impl Into<String>) -> SqlError {
+    SqlError::Query {
+        message: message.into(),
+        suggestion: None,
+    }
+}
+
+/// The generic dialect, with versions of tables.
+#[derive(Debug)]
+struct AsofDialect;
+
+impl Dialect for AsofDialect {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<GenericDialect>()
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        GenericDialect {}.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        GenericDialect {}.is_identifier_part(ch)
+    }
+
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+
+    fn supports_window_clause_named_window_reference(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_exclude(&self) -> bool {
+        true
+    }
+}
+
+struct Rewriter {
+    range: TimeRange,
+}
+
+type Flow = ControlFlow<SqlError>;
+
+impl VisitorMut for Rewriter {
+    type Break = SqlError;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        for from in &mut select.from {
+            let mut left = name_of(&from.relation);
+            for join in &mut from.joins {
+                if let Err(error) = rewrite_join(join, left.as_ref()) {
+                    return ControlFlow::Break(error);
+                }
+                left = left.or_else(|| name_of(&join.relation));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+        {
+            let left = name_of(&table_with_joins.relation);
+            for join in &mut table_with_joins.joins {
+                if let Err(error) = rewrite_join(join, left.as_ref()) {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
+        if let TableFactor::Table {
+            name,
+            alias,
+            args,
+            version,
+            ..
+        } = factor
+            && let Some(TableVersion::ForSystemTimeAsOf(at)) = version.take()
+        {
+            let topic = name.0.last().and_then(ObjectNamePart::as_ident);
+            let topic = topic.map_or_else(|| name.to_string(), |ident| ident.value.clone());
+            alias.get_or_insert_with(|| ast::TableAlias {
+                explicit: false,
+                name: Ident::with_quote('"', &topic),
+                columns: Vec::new(),
+                at: None,
+            });
+            *args = Some(TableFunctionArgs {
+                args: vec![argument(text(&topic)), argument(at)],
+                settings: None,
+            });
+            *name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(AS_OF))]);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::BinaryOp { left, right, .. } => {
+                self.absolute(left, right);
+                self.absolute(right, left);
+            }
+            Expr::Between {
+                expr, low, high, ..
+            } => {
+                self.absolute(expr, low);
+                self.absolute(expr, high);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Rewriter {
+    /// A text beside a time, in asof's words for times, becomes RFC 3339.
+    fn absolute(&self, beside: &Expr, expr: &mut Expr) {
+        let column = match beside {
+            Expr::Identifier(ident) => ident.value.as_str(),
+            Expr::CompoundIdentifier(idents) => idents.last().map_or("", |last| &last.value),
+            _ => return,
+        };
+        if ![LOG_TIME, PUBLISH_TIME, STAMP].contains(&column) {
+            return;
+        }
+        let Expr::Value(value) = expr else { return };
+        let Value::SingleQuotedString(written) = &value.value else {
+            return;
+        };
+        if let Ok(when) = written.parse::<When>() {
+            let at = when.resolve(self.range);
+            value.value = Value::SingleQuotedString(at.to_string());
+        }
+    }
+}
+
+/// An as-of join as a left join, with its condition as a call.
+fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<(), SqlError> {
+    let JoinOperator::AsOf {
+        match_condition,
+        constraint,
+    } = &join.join_operator
+    else {
+        return Ok(());
+    };
+    let matching = match_call(match_condition)?;
+    let keys = match constraint {
+        JoinConstraint::None => None,
+        JoinConstraint::On(keys) => Some(keys.clone()),
+        JoinConstraint::Using(names) => {
+            let right = name_of(&join.relation);
+            let (Some(left), Some(right)) = (left, right) else {
+                return Err(query("USING needs tables with names on both sides"));
+            };
+            let equal = |name: &ObjectName| {
+                let column = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
+                let column = column.unwrap_or_else(|| Ident::new(name.to_string()));
+                let of = |table: &Ident| {
+                    Box::new(Expr::CompoundIdentifier(vec![
+                        table.clone(),
+                        column.clone(),
+                    ]))
+                };
+                Expr::BinaryOp {
+                    left: of(left),
+                    op: BinaryOperator::Eq,
+                    right: of(&right),
+                }
+            };
+            names.iter().map(equal).reduce(and)
+        }
+        JoinConstraint::Natural => return Err(query("ASOF JOIN takes ON or USING, not NATURAL")),
+    };
+    let condition = match keys {
+        Some(keys) => and(keys, matching),
+        None => matching,
+    };
+    join.join_operator = JoinOperator::LeftOuter(JoinConstraint::On(condition));
+    Ok(())
+}
+
+/// The condition as a call of the function that the analyzer looks for: two times, how they compare, and how far
+/// they may be apart.
+fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
+    let mut parts = Vec::new();
+    conjuncts(condition, &mut parts);
+    let mut found: Option<(Expr, Expr, &str, Option<Expr>)> = None;
+    let mut tolerance = None;
+    for part in parts {
+        match part {
+            Expr::Function(function) if is_nearest(function) => {
+                let arguments = arguments(function);
+                let [one, other, rest @ ..] = &arguments[..] else {
+                    return Err(query("nearest takes two times and a tolerance"));
+                };
+                found = Some((one.clone(), other.clone(), "nearest", rest.first().cloned()));
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let name = match op {
+                    BinaryOperator::GtEq => ">=",
+                    BinaryOperator::Gt => ">",
+                    BinaryOperator::LtEq => "<=",
+                    BinaryOperator::Lt => "<",
+                    other => {
+                        return Err(query(format!(
+                            "MATCH_CONDITION compares two times with >=, >, <= or <, not with {other}"
+                        )));
+                    }
+                };
+                if let Expr::BinaryOp {
+                    op: BinaryOperator::Minus,
+                    ..
+                } = &**left
+                {
+                    // A distance: `a.stamp - b.stamp <= INTERVAL '20 ms'`.
+                    tolerance = Some((**right).clone());
+                } else {
+                    found = Some(((**left).clone(), (**right).clone(), name, None));
+                }
+            }
+            other => {
+                return Err(query(format!(
+                    "MATCH_CONDITION cannot be {other}; write a.stamp >= b.stamp, with a tolerance a.stamp - b.stamp <= INTERVAL '20 ms', or nearest(a.stamp, b.stamp, INTERVAL '50 ms')"
+                )));
+            }
+        }
+    }
+    let Some((one, other, how, own)) = found else {
+        return Err(query("MATCH_CONDITION compares no two times"));
+    };
+    let tolerance = own.or(tolerance).unwrap_or(Expr::value(Value::Null));
+    let list = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: [one, other, text(how), tolerance].map(argument).into(),
+        clauses: Vec::new(),
+    };
+    Ok(Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(MATCH))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    }))
+}
+
+fn is_nearest(function: &Function) -> bool {
+    function.name.to_string().eq_ignore_ascii_case("nearest")
+}
+
+fn arguments(function: &Function) -> Vec<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return Vec::new();
+    };
+    let expr = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    list.args.iter().filter_map(expr).collect()
+}
+
+fn conjuncts<'a>(expr: &'a Expr, parts: &mut Vec<&'a Expr>) {
+    match expr {
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::And,
+            right,
+        } => {
+            conjuncts(left, parts);
+            conjuncts(right, parts);
+        }
+        Expr::Nested(inner) => conjuncts(inner, parts),
+        other => parts.push(other),
+    }
+}
+
+fn and(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(left))),
+        op: BinaryOperator::And,
+        right: Box::new(right),
+    }
+}
+
+fn argument(expr: Expr) -> FunctionArg {
+    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
+}
+
+fn text(text: &str) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.to_owned()))
+}
+
+/// What a table is called in the query.
+fn name_of(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table { name, alias, .. } => match alias {
+            Some(alias) => Some(alias.name.clone()),
+            None => name.0.last().and_then(ObjectNamePart::as_ident).cloned(),
+        },
+        TableFactor::Derived { alias, .. } => alias.as_ref().map(|alias| alias.name.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,288 @@
+//! A topic as a table.
+
+use std::sync::Arc;
+
+use asof_core::{Channel, Query, TimeRange};
+use asof_decode::{Layers, Projection, Table};
+use asof_formats::Recording;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
+};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::adapt::united_fields;
+use crate::database::Shared;
+use crate::pushdown::Wanted;
+use crate::scan::TopicScan;
+
+/// The columns that every topic has, before those of its messages.
+pub(crate) const RECORDING: &str = "recording";
+pub(crate) const LOG_TIME: &str = "log_time";
+pub(crate) const PUBLISH_TIME: &str = "publish_time";
+pub(crate) const STAMP: &str = "stamp";
+pub(crate) const SEQUENCE: &str = "sequence";
+
+/// A topic of one or several recordings.
+#[derive(Debug)]
+pub(crate) struct TopicTable {
+    pub topic: String,
+    pub schema: SchemaRef,
+    pub shared: Arc<Shared>,
+    /// The recordings that have it, by their place.
+    pub recordings: Vec<usize>,
+    /// Messages in each of those, as far as their indexes tell without a doubt.
+    pub messages: Vec<Option<u64>>,
+}
+
+/// A recording with its name.
+pub(crate) struct Opened {
+    pub name: String,
+    pub recording: Arc<dyn Recording>,
+}
+
+impl TopicTable {
+    /// The table of a topic, with the columns of all its channels; what does not go together is told.
+    pub fn new(shared: &Arc<Shared>, topic: &str, tell: &mut dyn FnMut(String)) -> Self {
+        let mut fields: Option<Fields> = None;
+        let (mut recordings, mut messages) = (Vec::new(), Vec::new());
+        let mut types: Vec<String> = Vec::new();
+        for (place, opened) in shared.recordings.iter().enumerate() {
+            let summary = opened.recording.summary();
+            let channels = summary.channels.iter();
+            let own: Vec<_> = channels
+                .filter(|entry| entry.channel.topic == topic)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            recordings.push(place);
+            let is_sure = summary.problems.is_empty();
+            let count = own.iter().map(|entry| entry.messages).sum::<Option<u64>>();
+            messages.push(count.filter(|_| is_sure));
+            for entry in own {
+                let columns = message_columns(&entry.channel, &*opened.recording);
+                let Some(columns) = columns else { continue };
+                let name = entry.channel.type_name().to_owned();
+                if !types.contains(&name) {
+                    types.push(name);
+                }
+                fields = Some(match fields {
+                    None => columns,
+                    Some(known) if known == columns => known,
+                    Some(known) => {
+                        let mut conflict = |path: &str| {
+                            tell(format!(
+                                "{topic}{path} has several types; those that cannot be converted are NULL"
+                            ));
+                        };
+                        united_fields(&known, &columns, "", &mut conflict)
+                    }
+                });
+            }
+        }
+        if types.len() > 1 {
+            tell(format!(
+                "{topic} has several types ({}), united by the names of their fields",
+                types.join(", ")
+            ));
+        }
+        TopicTable {
+            topic: topic.to_owned(),
+            schema: schema_of(topic, &fields.unwrap_or_default()),
+            shared: Arc::clone(shared),
+            recordings,
+            messages,
+        }
+    }
+}
+
+/// All columns of a topic, those that every topic has first.
+fn schema_of(topic: &str, message: &Fields) -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    let mut fields: Vec<FieldRef> = vec![
+        Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
+        Arc::new(Field::new(LOG_TIME, time.clone(), false)),
+        Arc::new(Field::new(PUBLISH_TIME, time, false)),
+    ];
+    let is_ours = |name: &str| name == LOG_TIME || name == PUBLISH_TIME;
+    let mut own = message
+        .iter()
+        .filter(|field| !is_ours(field.name()))
+        .peekable();
+    fields.extend(own.next_if(|field| field.name() == STAMP).cloned());
+    fields.push(Arc::new(Field::new(SEQUENCE, DataType::UInt32, false)));
+    for field in own {
+        let name = column_name(field.name());
+        let mut name = name.to_owned();
+        while fields.iter().any(|known| *known.name() == name) {
+            name.push('_');
+        }
+        // A channel may lack it, and a message may not say it.
+        let field = field.as_ref().clone().with_nullable(true);
+        fields.push(Arc::new(field.with_name(name)));
+    }
+    let metadata = [("asof:topic".to_owned(), topic.to_owned())];
+    Arc::new(Schema::new_with_metadata(fields, metadata.into()))
+}
+
+/// A field of a message under a name that a column of ours has gets an underscore.
+fn column_name(field: &str) -> String {
+    match field {
+        RECORDING | SEQUENCE => format!("{field}_"),
+        other => other.to_owned(),
+    }
+}
+
+/// The name of a field in the decoder's table, for a column that comes from a message.
+pub(crate) fn field_name(column: &str) -> &str {
+    match column {
+        "recording_" => RECORDING,
+        "sequence_" => SEQUENCE,
+        other => other,
+    }
+}
+
+/// A table for the messages of a channel, with these fields alone.
+pub(crate) fn decoder(
+    channel: &Arc<Channel>,
+    projection: &Projection,
+    sample: &[u8],
+) -> Option<Box<dyn Table>> {
+    let layers = Layers::standard().without("semantic");
+    layers.assign(channel, projection, &[sample]).1
+}
+
+/// The columns of a channel's messages; of one without a schema, as its first message has them.
+fn message_columns(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Fields> {
+    let sample = match &channel.schema {
+        Some(schema) if !schema.data.is_empty() => None,
+        _ => first_payload(channel, recording),
+    };
+    let table = decoder(
+        channel,
+        &Projection::All,
+        sample.as_deref().unwrap_or_default(),
+    )?;
+    Some(table.schema().fields().clone())
+}
+
+fn first_payload(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Vec<u8>> {
+    let query = Query::topics([&channel.topic]);
+    for batch in recording.read(&query).ok()? {
+        let batch = batch.ok()?;
+        let mut own = batch.iter().filter(|one| Arc::ptr_eq(one.channel, channel));
+        if let Some(first) = own.next() {
+            return Some(first.payload.to_vec());
+        }
+    }
+    None
+}
+
+#[async_trait]
+impl TableProvider for TopicTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            if Wanted::default().narrow(filter) {
+                TableProviderFilterPushDown::Exact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut wanted = Wanted::default();
+        for filter in filters {
+            wanted.narrow(filter);
+        }
+        let all = || (0..self.schema.fields().len()).collect();
+        let columns = projection.cloned().unwrap_or_else(all);
+        Ok(Arc::new(TopicScan::new(self, columns, &wanted, limit)?))
+    }
+}
+
+impl TopicTable {
+    /// The stretches of time that are read one beside the other: of each recording as many as there are threads.
+    pub fn slices(&self, wanted: &Wanted) -> Vec<Slice> {
+        let mut slices = Vec::new();
+        let threads = self.shared.options.threads.max(1);
+        let each = threads.div_ceil(self.recordings.len().max(1)).max(1);
+        for &place in &self.recordings {
+            let opened = &self.shared.recordings[place];
+            if !wanted.has_recording(&opened.name) {
+                continue;
+            }
+            let summary = opened.recording.summary();
+            let range = TimeRange::new(
+                summary.range.start.max(wanted.range.start),
+                summary.range.end.min(wanted.range.end),
+            );
+            let first = slices.len();
+            if range.is_empty() {
+                // A damaged recording may hold more than its summary knows of.
+                if summary.problems.is_empty() {
+                    continue;
+                }
+                slices.push(Slice {
+                    recording: place,
+                    range: wanted.range,
+                });
+                continue;
+            }
+            let step = (range.duration_nanos() / each as i64).saturating_add(1);
+            let mut start = range.start;
+            loop {
+                let end = start.plus_nanos(step - 1).min(range.end);
+                slices.push(Slice {
+                    recording: place,
+                    range: TimeRange::new(start, end),
+                });
+                if end >= range.end {
+                    break;
+                }
+                start = end.plus_nanos(1);
+            }
+            // What a summary says about the ends may be wrong.
+            slices[first].range.start = wanted.range.start;
+            if let Some(last) = slices.last_mut() {
+                last.range.end = wanted.range.end;
+            }
+        }
+        slices
+    }
+}
+
+/// A stretch of time of one recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub recording: usize,
+    pub range: TimeRange,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Opened").field(&self.name).finish()
+    }
+}

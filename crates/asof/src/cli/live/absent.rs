@@ -1,0 +1,53 @@
+//! What takes the place of running robots in a build without them.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+
+use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics, When};
+use asof_formats::Recording;
+
+use crate::cli::place::{Opening, Wanted};
+use crate::cli::screen::Screen;
+
+/// A robot that is listened to: there is none.
+pub struct Listening(Infallible);
+
+pub fn listen(
+    place: &Path,
+    _opening: &Opening,
+    _wanted: &Wanted,
+    _screen: &Screen,
+) -> anyhow::Result<Listening> {
+    Err(super::absent(&place.display().to_string()))
+}
+
+impl Listening {
+    pub fn listened(self) -> Self {
+        self
+    }
+
+    pub fn listened_already(self) -> Self {
+        self
+    }
+
+    pub fn listen_until(&self, _time: Option<When>) -> Stamp {
+        match self.0 {}
+    }
+}
+
+impl Source for Listening {
+    fn summary(&self) -> Arc<Summary> {
+        match self.0 {}
+    }
+
+    fn read(&self, _query: &Query) -> Result<Batches, SourceError> {
+        match self.0 {}
+    }
+
+    fn backfill(&self, _topics: &Topics, _at: Stamp) -> Result<Batch, SourceError> {
+        match self.0 {}
+    }
+}
+
+impl Recording for Listening {}

@@ -1,0 +1,312 @@
+//! A running robot as the verbs see it: a recording that goes on until they have had enough.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use asof_core::{
+    Batch, Batches, Follow, FollowEnd, Followed, Growth, Problem, ProblemKind, Query, Source,
+    SourceError, Stamp, Summary, TimeRange, Topics, When,
+};
+use asof_formats::{Progress, Recording};
+use asof_live::{LiveSource, RecentOptions};
+use asof_window::Bounds;
+use parking_lot::Mutex;
+
+use super::Connection;
+use super::robot::{Session, TICK};
+use crate::cli::numbers::counted;
+use crate::cli::place::{Opening, Wanted};
+use crate::cli::screen::{Screen, show_at_once};
+
+/// So many bytes of a robot are kept at most.
+const MOST_BYTES: u64 = 600_000_000;
+/// A robot that is looked at is listened to for so long.
+const LOOK: Duration = Duration::from_secs(2);
+/// So long a look waits for the first topics.
+const DISCOVERY: Duration = Duration::from_secs(5);
+/// A bit more than it takes to know that no further topic comes.
+const GLIMPSE: Duration = Duration::from_millis(300);
+
+/// What is said when the clock of a robot goes back.
+pub const SET_BACK: &str = "the robot's clock was set back: what comes now belongs to another time";
+
+/// A running robot that is listened to.
+///
+/// Reading it yields messages as they come, until Ctrl-C or the end of `--for`; once it was
+/// [listened to](Listening::listened), what was heard.
+#[derive(Clone)]
+pub struct Listening(Arc<Shared>);
+
+struct Shared {
+    source: LiveSource,
+    session: Mutex<Session>,
+    screen: Screen,
+    /// Messages that came and were gone before they could be read, by topic.
+    missed: Mutex<BTreeMap<String, u64>>,
+    /// Whether nothing more is waited for.
+    is_over: AtomicBool,
+}
+
+/// Opens a robot, and waits until the topics that are meant are there.
+pub fn listen(
+    place: &Path,
+    opening: &Opening,
+    wanted: &Wanted,
+    screen: &Screen,
+) -> anyhow::Result<Listening> {
+    let of_robot = opening.robot();
+    let connection = Connection {
+        url: place.display().to_string(),
+        topics: None,
+        key: Vec::new(),
+        msg_path: opening.folders().to_vec(),
+        duration: of_robot.duration,
+    };
+    // What is printed as it comes is looked at as it comes.
+    show_at_once();
+    let session = connection.open(screen)?;
+    let chosen = wanted.clone();
+    let mut options = RecentOptions::default()
+        .with_bounds(Bounds::age(of_robot.window).and_bytes(MOST_BYTES))
+        .with_topics(move |publisher| chosen.is_match(&publisher.channel));
+    for key in &of_robot.key {
+        options = options.with_key(key);
+    }
+    let source = session.robot.recent(&options)?;
+    let listening = Listening(Arc::new(Shared {
+        source,
+        session: Mutex::new(session),
+        screen: screen.clone(),
+        missed: Mutex::default(),
+        is_over: AtomicBool::new(false),
+    }));
+    listening.discover(wanted, DISCOVERY);
+    listening.0.session.lock().begin();
+    Ok(listening)
+}
+
+impl Listening {
+    /// Waits for topics; for those that were named without an end, until it is time to stop.
+    fn discover(&self, wanted: &Wanted, patience: Duration) {
+        let shared = &self.0;
+        let started = Instant::now();
+        let needs_names = !wanted.names().is_empty();
+        while shared.is_open() {
+            let has_topics = shared.source.wait_for_topics(Instant::now() + GLIMPSE);
+            let summary = shared.source.summary();
+            let topics = summary.topics();
+            let is_there = |name: &String| topics.contains(&name.as_str());
+            if has_topics && wanted.names().iter().all(is_there) {
+                return;
+            }
+            let is_late = started.elapsed() >= patience;
+            if is_late && (!needs_names || shared.session.lock().robot.is_connected()) {
+                return;
+            }
+        }
+    }
+
+    /// The same after some time: what was heard, and nothing more.
+    pub fn listened(self) -> Self {
+        let until = Instant::now() + self.0.limit().unwrap_or(LOOK);
+        self.0.wait(until);
+        self.over()
+    }
+
+    /// The same, with what was heard already.
+    pub fn listened_already(self) -> Self {
+        self.over()
+    }
+
+    fn over(self) -> Self {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        if self.0.source.summary().channels.is_empty() {
+            self.0.screen.note(
+                "no topic was seen; ROS 2 topics are found by rmw_zenoh's tokens, other keys are heard with --key",
+            );
+        }
+        self
+    }
+
+    /// Listens for as long as it takes to know what was there at a time: without one, now.
+    pub fn listen_until(&self, time: Option<When>) -> Stamp {
+        let shared = &self.0;
+        let patience = Instant::now() + shared.limit().unwrap_or(LOOK);
+        match time {
+            None => {
+                shared.hear_all(patience);
+                Stamp::now()
+            }
+            Some(When::BeforeEnd(nanos)) => {
+                let back = Duration::from_nanos(nanos.unsigned_abs());
+                shared.wait(Instant::now() + back);
+                Stamp::now() - back
+            }
+            Some(When::AfterStart(nanos)) => {
+                shared.hear_all(patience);
+                let range = shared.source.summary().range;
+                let at = if range.is_empty() {
+                    Stamp::now()
+                } else {
+                    range.start
+                };
+                shared.wait_for(at.plus_nanos(nanos))
+            }
+            Some(When::At(at)) => {
+                shared.hear_all(patience);
+                shared.wait_for(at)
+            }
+        }
+    }
+
+    fn following(&self, query: &Query) -> Result<Ending, SourceError> {
+        Ok(Ending {
+            shared: Arc::clone(&self.0),
+            follow: self.0.source.follow(query)?,
+            ended: None,
+        })
+    }
+}
+
+impl Shared {
+    /// Whether to go on listening; tells how the connection is.
+    fn is_open(&self) -> bool {
+        let mut session = self.session.lock();
+        session.tell(&self.screen);
+        session.is_open() && !self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        self.session.lock().left()
+    }
+
+    fn wait(&self, until: Instant) {
+        while self.is_open() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+
+    /// Waits for a time in the future.
+    fn wait_for(&self, at: Stamp) -> Stamp {
+        let ahead = at.since(Stamp::now());
+        if ahead > 0 {
+            self.wait(Instant::now() + Duration::from_nanos(ahead.unsigned_abs()));
+        }
+        at
+    }
+
+    /// Waits until each topic has had a message.
+    fn hear_all(&self, until: Instant) {
+        while self.is_open() && Instant::now() < until {
+            if self.source.wait_for_messages(Instant::now() + TICK) {
+                return;
+            }
+        }
+    }
+
+    fn count_missed(&self, follow: &mut dyn Follow) {
+        let mut missed = self.missed.lock();
+        for (topic, count) in follow.missed() {
+            *missed.entry(topic).or_default() += count;
+        }
+    }
+}
+
+impl Source for Listening {
+    fn summary(&self) -> Arc<Summary> {
+        let summary = self.0.source.summary();
+        let missed = self.0.missed.lock();
+        if missed.is_empty() {
+            return summary;
+        }
+        let mut summary = Summary::clone(&summary);
+        summary
+            .problems
+            .extend(missed.iter().map(|(topic, &count)| {
+                let count = counted(count, "message");
+                let text =
+                    format!("{count} left out: they came faster than they could be taken in");
+                Problem::whole(ProblemKind::Incomplete, text).on_topic(topic)
+            }));
+        Arc::new(summary)
+    }
+
+    /// What is heard from now on; what was heard, once that is over.
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        if self.0.is_over.load(Ordering::Relaxed) {
+            // What still comes is none of it.
+            let end = query.range.end.min(Stamp::now());
+            let query = Query {
+                range: TimeRange::new(query.range.start, end),
+                ..query.clone()
+            };
+            return self.0.source.read(&query);
+        }
+        let mut heard = self.following(query)?;
+        let screen = self.0.screen.clone();
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                match heard.next(Instant::now() + TICK) {
+                    Ok(Followed::Batch(batch)) => return Some(Ok(batch)),
+                    Ok(Followed::CaughtUp) => {}
+                    Ok(Followed::Restarted) => screen.note(SET_BACK),
+                    Ok(Followed::End(_)) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        })))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.0.source.backfill(topics, at)
+    }
+
+    fn growth(&self) -> Growth {
+        self.0.source.growth()
+    }
+
+    /// It ends when it is time to stop.
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Ok(Box::new(self.following(query)?))
+    }
+}
+
+impl Recording for Listening {
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        self.0.source.check(progress)
+    }
+}
+
+/// Follows a robot until it is time to stop: what came until then is still handed out.
+struct Ending {
+    shared: Arc<Shared>,
+    follow: Box<dyn Follow>,
+    /// When it was time to stop.
+    ended: Option<Stamp>,
+}
+
+impl Follow for Ending {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if self.ended.is_none() && !self.shared.is_open() {
+            self.ended = Some(Stamp::now());
+        }
+        let deadline = match self.ended {
+            Some(_) => Instant::now(),
+            None => deadline.min(Instant::now() + TICK),
+        };
+        let followed = self.follow.next(deadline)?;
+        self.shared.count_missed(&mut *self.follow);
+        let Some(ended) = self.ended else {
+            return Ok(followed);
+        };
+        Ok(match followed {
+            Followed::Batch(batch) if batch.range().start <= ended => Followed::Batch(batch),
+            Followed::Restarted => Followed::Restarted,
+            _ => Followed::End(FollowEnd::Closed),
+        })
+    }
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C, and the system's wish that the program ends.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a verb has arranged what happens.
+static IS_ARRANGED: AtomicBool = AtomicBool::new(false);
+
+/// Calls `act` for each signal that asks the program to end, on a thread of its own. It is given the exit code that tells a
+/// shell which one it was: 130 for Ctrl-C, 143 for SIGTERM. The first verb that arranges this has its way: `false` for others.
+///
+/// # Errors
+/// When the system cannot be asked for its signals.
+pub fn on_end(act: impl Fn(i32) + Send + 'static) -> io::Result<bool> {
+    if IS_ARRANGED.swap(true, Ordering::Relaxed) {
+        return Ok(false);
+    }
+    listen(act)?;
+    Ok(true)
+}
+
+#[cfg(unix)]
+fn listen(act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let thread = std::thread::Builder::new().name("asof-signals".to_owned());
+    thread.spawn(move || signals.forever().for_each(|signal| act(128 + signal)))?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn listen(act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    ctrlc::set_handler(move || act(130)).map_err(io::Error::other)
+}

@@ -1,0 +1,290 @@
+//! Every verb on a running robot: the words that are used for recordings, on a robot on 127.0.0.1.
+
+#![cfg(feature = "live")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use asof::live::ros::Attachment;
+use asof::live::{Broadcaster, Robot};
+use asof::tf::ros::StampedTransform;
+use asof::{Query, Source, Stamp};
+use common::Folder;
+use nalgebra::Isometry3;
+use serde_json::Value;
+use zenoh::Wait;
+
+const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+const STRING: &str = "std_msgs::msg::dds_::String_";
+
+/// A robot with two topics of words and one that moves, every 10 ms, until it is dropped.
+struct Moving {
+    robot: Robot,
+    url: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _tokens: Vec<zenoh::liveliness::LivelinessToken>,
+}
+
+impl Moving {
+    fn new() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+        let tokens = ["chatter", "answers"]
+            .iter()
+            .enumerate()
+            .map(|(number, topic)| {
+                let session = robot.session();
+                let key = format!(
+                    "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/%{topic}/{STRING}/{HASH}/::,:,:,:,,",
+                    session.zid()
+                );
+                session
+                    .liveliness()
+                    .declare_token(key)
+                    .wait()
+                    .expect("a token")
+            });
+        let tokens = tokens.collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (voice, end) = (robot.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let frames = voice.broadcaster("mover").expect("a broadcaster");
+            still(&frames);
+            let mut number = 0;
+            while !end.load(Ordering::Relaxed) {
+                number += 1;
+                for topic in ["chatter", "answers"] {
+                    say(&voice, topic, number);
+                }
+                moved(&frames);
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        Moving {
+            robot,
+            url: format!("zenoh://127.0.0.1:{port}"),
+            stop,
+            thread: Some(thread),
+            _tokens: tokens,
+        }
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = self.robot.session().close().wait();
+    }
+}
+
+fn say(robot: &Robot, topic: &str, number: i64) {
+    let text = format!("word {number}");
+    let mut cdr = vec![0, 1, 0, 0];
+    cdr.extend((text.len() as u32 + 1).to_le_bytes());
+    cdr.extend(text.bytes());
+    cdr.push(0);
+    let attachment = Attachment {
+        sequence: number,
+        source_timestamp: Stamp::now(),
+        gid: [7; 16],
+    };
+    let put = robot
+        .session()
+        .put(format!("0/{topic}/{STRING}/{HASH}"), cdr);
+    let _ = put.attachment(attachment.to_bytes().to_vec()).wait();
+}
+
+fn transform(parent: &str, child: &str, stamp: Stamp, x: f64) -> StampedTransform {
+    StampedTransform {
+        stamp,
+        parent: parent.to_owned(),
+        child: child.to_owned(),
+        isometry: Isometry3::translation(x, 0.0, 0.0),
+    }
+}
+
+fn still(frames: &Broadcaster) {
+    let fixed = transform("base_link", "laser", Stamp::EPOCH, 0.25);
+    frames.send_static(&[fixed]).expect("sent");
+}
+
+fn moved(frames: &Broadcaster) {
+    let now = Stamp::now();
+    let x = (now.nanos() / 1_000_000 % 100_000) as f64;
+    let _ = frames.send(&[transform("map", "base_link", now, x)]);
+}
+
+fn rows(said: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).expect("JSON");
+    said.lines().map(parse).collect()
+}
+
+#[test]
+fn info_at_and_cat_answer_of_a_robot_as_of_a_recording() {
+    let robot = Moving::new();
+    let (folder, url) = (Folder::empty(), &robot.url);
+
+    let found = rows(&folder.stdout(&format!("info {url} --json"))).remove(0);
+    assert_eq!(found["format"], "live", "{found}");
+    let topics = found["topics"].as_array().expect("topics");
+    let names: Vec<_> = topics.iter().map(|topic| topic["topic"].as_str()).collect();
+    let expected = ["/answers", "/chatter", "/tf", "/tf_static"].map(Some);
+    assert_eq!(names, expected, "{found}");
+    assert!(
+        topics
+            .iter()
+            .all(|topic| topic["messages"].as_u64() > Some(0)),
+        "{found}"
+    );
+
+    let known = rows(&folder.stdout(&format!("at {url} --json --topics /chatter,/tf_static")));
+    let topics: Vec<_> = known.iter().map(|row| row["topic"].as_str()).collect();
+    assert_eq!(topics.len(), 2, "{known:?}");
+    assert!(topics.contains(&Some("/tf_static")), "{known:?}");
+    let before = Stamp::now();
+    let earlier = rows(&folder.stdout(&format!("at {url} --json --topics /chatter --time -1s")));
+    let at = earlier[0]["log_time"].as_i64().expect("a time");
+    let age = Stamp::now().since(at.into());
+    assert!(age >= 1_000_000_000 && at >= before.nanos(), "{age} ns ago");
+
+    let said = folder.stdout(&format!("cat {url} --topics /chatter --json --limit 5"));
+    let numbers: Vec<i64> = rows(&said)
+        .iter()
+        .map(|row| {
+            let text = row["data"]["data"].as_str().expect("decoded");
+            assert_eq!(text, format!("word {}", row["sequence"]));
+            row["sequence"].as_i64().expect("a number")
+        })
+        .collect();
+    assert!(
+        numbers.windows(2).all(|two| two[1] == two[0] + 1),
+        "{numbers:?}"
+    );
+    let csv = folder.stdout(&format!("cat {url} --topics /chatter --csv --limit 2"));
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(csv.starts_with("log_time,publish_time,data\n"), "{csv}");
+}
+
+#[test]
+fn join_export_convert_and_doctor_listen_for_as_long_as_they_are_told() {
+    let robot = Moving::new();
+    let (folder, url) = (Folder::empty(), &robot.url);
+    let line = format!("join {url} --anchor /chatter --with /answers --json --for 3");
+    let joined = rows(&folder.stdout(&line));
+    assert!(joined.len() > 10, "{} rows", joined.len());
+    let is_whole = |row: &&Value| row["with"]["/answers"]["data"]["data"].is_string();
+    assert!(joined.iter().filter(is_whole).count() >= joined.len() / 2);
+
+    let line = format!("export {url} -o tables --format ndjson --topics /chatter --for 3");
+    assert_eq!(folder.exit_code(&line), 0);
+    let table = text(&folder, "tables");
+    assert!(table.contains("word "), "{table}");
+
+    assert_eq!(
+        folder.exit_code(&format!("convert {url} -o run.mcap --for 3")),
+        0
+    );
+    let found = rows(&folder.stdout("info run.mcap --json")).remove(0);
+    assert_eq!(found["problems"], serde_json::json!([]), "{found}");
+    assert_eq!(found["topics"].as_array().map(Vec::len), Some(4), "{found}");
+    assert_eq!(folder.exit_code("tf run.mcap --from map --to laser"), 0);
+
+    let said = folder.stdout(&format!("doctor {url} --json"));
+    let found = rows(&said).remove(0);
+    assert_eq!(found["healthy"], true, "{found}");
+}
+
+/// All files of a folder as one text.
+fn text(folder: &Folder, name: &str) -> String {
+    let entries = std::fs::read_dir(folder.path(name)).expect("a folder");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(entry.expect("an entry").path()).expect("text")
+    };
+    entries.map(read).collect()
+}
+
+#[test]
+fn tf_answers_follows_and_monitors_a_robot() {
+    let robot = Moving::new();
+    let (folder, url) = (Folder::empty(), &robot.url);
+    let tree = folder.stdout(&format!("tf {url}"));
+    assert!(
+        tree.contains("base_link") && tree.contains("laser"),
+        "{tree}"
+    );
+    let answer = rows(&folder.stdout(&format!("tf {url} --from map --to laser --json"))).remove(0);
+    let stamp = answer["stamp"].as_i64().expect("a stamp");
+    let x = (stamp / 1_000_000 % 100_000) as f64 + 0.25;
+    assert_eq!(answer["translation"][0].as_f64(), Some(x), "{answer}");
+
+    let line = format!("tf {url} --from map --to laser --json --follow --every 100ms --for 4");
+    let followed = rows(&folder.stdout(&line));
+    assert!(followed.len() > 2, "{followed:?}");
+    let stamps: Vec<i64> = followed
+        .iter()
+        .filter_map(|row| row["stamp"].as_i64())
+        .collect();
+    assert!(
+        stamps.windows(2).all(|two| two[1] - two[0] >= 100_000_000),
+        "{stamps:?}"
+    );
+
+    let seen = rows(&folder.stdout(&format!("tf {url} --monitor --json --for 4")));
+    let last = |child: &str| {
+        let mut of_child = seen.iter().filter(|row| row["child"] == child);
+        of_child.next_back().cloned().expect("an edge")
+    };
+    assert_eq!(last("laser")["static"], true);
+    let base = last("base_link");
+    assert!(
+        base["hz"].as_f64() > Some(1.0) && base["samples"].as_u64() > Some(5),
+        "{base}"
+    );
+    assert!(base["delay"].as_f64() > Some(0.0), "{base}");
+}
+
+#[test]
+fn a_verb_that_cannot_says_so_and_one_place_is_a_robot_alone() {
+    let folder = Folder::with_demo();
+    for verb in [
+        "split zenoh:// -o parts/ --duration 1s",
+        "recover zenoh:// -o x.mcap",
+    ] {
+        let said = folder.run(verb);
+        assert!(
+            said.contains("it is a running robot") && said.contains("asof record"),
+            "{said}"
+        );
+        assert!(said.ends_with("exit 1\n"), "{said}");
+    }
+    assert_eq!(folder.exit_code("cat run.mcap zenoh://"), 2);
+    assert_eq!(folder.exit_code("info zenoh://robot?speed=9"), 2);
+}
+
+#[test]
+fn the_facade_opens_a_robot_as_it_opens_a_file() {
+    let robot = Moving::new();
+    let source = asof::open(&robot.url).expect("a robot");
+    assert!(source.growth().is_growing());
+    let mut follow = source
+        .follow(&Query::topics(["/chatter"]))
+        .expect("followed");
+    let deadline = std::time::Instant::now() + Duration::from_mins(1);
+    let asof::Followed::Batch(batch) = follow.next(deadline).expect("followed") else {
+        panic!("nothing came");
+    };
+    assert_eq!(batch.get(0).expect("one").channel.topic, "/chatter");
+    let first = batch.get(0).expect("one").log_time;
+    let known = source.backfill(&asof::Topics::All, first).expect("asked");
+    assert!(known.iter().all(|message| message.log_time <= first));
+}
