@@ -10,7 +10,7 @@ const { parse } = require("@foxglove/rosmsg");
 const { MessageReader } = require("@foxglove/rosmsg2-serialization");
 const WebSocket = require("ws");
 
-const [asof, recording] = process.argv.slice(2);
+const [asof, recording, reference] = process.argv.slice(2);
 const server = spawn(asof, ["serve", recording, "--listen", "0"], { stdio: ["ignore", "pipe", "inherit"] });
 process.on("exit", () => server.kill());
 const address = await new Promise((resolve) => {
@@ -36,15 +36,55 @@ async function step(name, work) {
   console.log(`ok: ${name}`);
 }
 
-function open(protocol) {
-  const socket = new WebSocket(address, [protocol]);
+function open(...protocols) {
+  const socket = new WebSocket(address, protocols);
   const client = new FoxgloveClient({ ws: socket });
   const errors = [];
   client.on("error", (error) => errors.push(error));
   return { socket, client, errors };
 }
 
-const older = open("foxglove.websocket.v1");
+const [OLDER, SDK] = ["foxglove.websocket.v1", "foxglove.sdk.v1"];
+// Lichtblick offers the older one first; the client's order decides.
+const offers = [[OLDER, SDK], [SDK, OLDER], [OLDER], [SDK], []];
+for (const offer of offers) {
+  await step(`a client that offers [${offer}] is played to, and its clock is set before each message`, async () => {
+    const one = open(...offer);
+    const [[channel], info] = await Promise.all([
+      once(one.client, "advertise").then((all) => all.filter(({ topic }) => topic === "/odom")),
+      once(one.client, "serverInfo"),
+    ]);
+    assert.equal(one.socket.protocol, offer[0] ?? "");
+    assert.equal(info.capabilities.includes("playbackControl"), offer[0] === SDK);
+    let clock = 0n;
+    one.client.on("time", ({ timestamp }) => (clock = timestamp));
+    const id = one.client.subscribe(channel.id);
+    const wrong = [];
+    one.client.on("message", ({ timestamp }) => timestamp !== clock && wrong.push([timestamp, clock]));
+    for (let count = 0; count < 10; count++) await once(one.client, "message", (message) => message.subscriptionId === id);
+    // What was known before comes first, at the time at which it was known.
+    assert.ok(wrong.length <= 1, wrong.join("; "));
+    one.client.close();
+  });
+}
+
+if (reference) {
+  await step("where the reference server speaks one of the protocols, this one speaks the same", async () => {
+    const chosen = (url, offer) =>
+      new Promise((resolve) => {
+        const socket = new WebSocket(url, offer);
+        socket.on("open", () => (resolve(socket.protocol), socket.close()));
+        socket.on("error", () => resolve(undefined));
+      });
+    for (const offer of [[OLDER, SDK], [OLDER]]) {
+      const [ours, theirs] = await Promise.all([chosen(address, offer), chosen(reference, offer)]);
+      assert.equal(theirs, OLDER);
+      assert.equal(ours, theirs);
+    }
+  });
+}
+
+const older = open(OLDER);
 const [info, channels] = await Promise.all([once(older.client, "serverInfo"), once(older.client, "advertise")]);
 
 await step("the older protocol is spoken, and says what it can", async () => {
@@ -77,10 +117,16 @@ await step("a channel that is not there is complained about", async () => {
   const status = await once(older.client, "status");
   assert.match(status.message, /no channel 4711/);
 });
+
+await step("the older protocol has no playback control, and says so", async () => {
+  const told = once(older.client, "status");
+  older.socket.send(Buffer.concat([Buffer.from([3, 1]), Buffer.alloc(17)]));
+  assert.match((await told).message, /no playback control/);
+});
 assert.deepEqual(older.errors, []);
 older.client.close();
 
-const newer = open("foxglove.sdk.v1");
+const newer = open(SDK);
 const [newInfo, newChannels] = await Promise.all([once(newer.client, "serverInfo"), once(newer.client, "advertise")]);
 
 // The client from npm does not know playback yet: requests and states are written and read as the SDK's protocol has them.

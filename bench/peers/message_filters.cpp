@@ -1,8 +1,9 @@
-// Debian's message_filters behind plain C functions: the cache and the approximate-time policy.
+// Debian's message_filters behind plain C functions: the cache, and the approximate-time and exact-time policies.
 // Messages are 64 bytes with a stamp, one allocation each, as on our side.
 #include <message_filters/cache.h>
 #include <message_filters/simple_filter.h>
 #include <message_filters/sync_policies/approximate_time.h>
+#include <message_filters/sync_policies/exact_time.h>
 #include <message_filters/synchronizer.h>
 #include <ros/ros.h>
 
@@ -91,6 +92,30 @@ double mf_cache_interval(void* cache, const int64_t* starts, const int64_t* ends
     return thread_nanos() - start;
 }
 
+// What the cache says for all of these, as an order-sensitive hash over the ids: 0 before, 1 after, 2 interval,
+// 3 surrounding interval, 4 oldest and latest time.
+uint64_t mf_cache_ask(void* cache, uint32_t kind, const int64_t* starts, const int64_t* ends, size_t count) {
+    Cache& c = *static_cast<Cache*>(cache);
+    uint64_t hash = 1469598103934665603ull;
+    auto fold = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211ull; };
+    auto one = [&fold](const SamplePtr& found) { fold(found ? found->id : ~0ull); };
+    auto many = [&fold](const std::vector<SamplePtr>& found) {
+        fold(found.size());
+        for (const SamplePtr& sample : found) fold(sample->id);
+    };
+    for (size_t i = 0; i < count; i++) {
+        ros::Time start = time_of(starts[i]), end = time_of(ends[i]);
+        switch (kind) {
+            case 0: one(c.getElemBeforeTime(start)); break;
+            case 1: one(c.getElemAfterTime(start)); break;
+            case 2: many(c.getInterval(start, end)); break;
+            case 3: many(c.getSurroundingInterval(start, end)); break;
+            case 4: fold(nanos_of(c.getOldestTime())); fold(nanos_of(c.getLatestTime())); break;
+        }
+    }
+    return hash;
+}
+
 // Approximate time over `topics` (2 to 9) streams. Messages arrive in the order given; every set is folded into an
 // order-sensitive hash of the ids. Returns nanoseconds of thread time; fills sets and hash.
 struct Result {
@@ -109,6 +134,7 @@ template <int N> struct Streams;
 #define ASOF_POLICY(N, ...)                                                                                            \
     template <> struct Streams<N> {                                                                                    \
         typedef message_filters::sync_policies::ApproximateTime<__VA_ARGS__> Policy;                                   \
+        typedef message_filters::sync_policies::ExactTime<__VA_ARGS__> Exact;                                          \
     };
 ASOF_POLICY(2, Sample, Sample)
 ASOF_POLICY(3, Sample, Sample, Sample)
@@ -130,6 +156,48 @@ struct Fold {
         sink->result.sets++;
     }
 };
+
+// The same for what an exact-time policy drops: a sum, since a set is dropped at once and a message at a time here.
+struct FoldDrops {
+    typedef void result_type;
+    uint64_t* drops;
+    void one(const SamplePtr& s) const { if (s) *drops += s->id + 1; }
+    template <class Other> void one(const Other&) const {}
+    template <class... P> void operator()(const P&... p) const { (one(p), ...); }
+};
+
+template <class Sync, int I, int N>
+static void add_to(Sync& sync, uint8_t topic, const ros::MessageEvent<Sample const>& e) {
+    if (topic == I) {
+        sync.template add<I>(e);
+        return;
+    }
+    if constexpr (I + 1 < N) add_to<Sync, I + 1, N>(sync, topic, e);
+}
+
+template <int N>
+static void run_exact(uint32_t queue, const uint8_t* topics, const int64_t* stamps, size_t count, Sink& sink, uint64_t& drops) {
+    typedef typename Streams<N>::Exact Policy;
+    typedef message_filters::Synchronizer<Policy> Sync;
+    Policy policy(queue);
+    Sync sync(policy);
+    Fold fold{&sink};
+    sync.registerCallback(fold);
+    FoldDrops fold_drops{&drops};
+    sync.getPolicy()->registerDropCallback(fold_drops);
+    for (size_t i = 0; i < count; i++) add_to<Sync, 0, N>(sync, topics[i], event(sample(stamps[i], i)));
+}
+
+extern "C" void mf_exact(uint32_t topics_count, uint32_t queue, const uint8_t* topics, const int64_t* stamps, size_t count,
+                         Result* result, uint64_t* drops) {
+    Sink sink;
+    *drops = 0;
+#define ASOF_EXACT(N) case N: run_exact<N>(queue, topics, stamps, count, sink, *drops); break;
+    switch (topics_count) {
+        ASOF_EXACT(2) ASOF_EXACT(3) ASOF_EXACT(4) ASOF_EXACT(5) ASOF_EXACT(6) ASOF_EXACT(7) ASOF_EXACT(8) ASOF_EXACT(9)
+    }
+    *result = sink.result;
+}
 
 template <int N>
 static double run(uint32_t queue, double penalty, int64_t max_interval, const int64_t* lower_bounds, const uint8_t* topics,

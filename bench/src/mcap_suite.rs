@@ -91,7 +91,14 @@ fn default_threads() -> usize {
 
 fn open(path: &Path, threads: usize) -> McapFile {
     let mapped = Mapped::open(path).expect("a file");
-    McapFile::from_storage(Box::new(mapped), McapOptions { threads }).expect("an MCAP file")
+    McapFile::from_storage(
+        Box::new(mapped),
+        McapOptions {
+            threads,
+            ..McapOptions::default()
+        },
+    )
+    .expect("an MCAP file")
 }
 
 fn map(path: &Path) -> memmap2::Mmap {

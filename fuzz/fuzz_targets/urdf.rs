@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     };
     let buffer = TransformBuffer::new();
     robot.publish_fixed(&buffer);
-    let names: Vec<String> = robot.free_frames().map(str::to_owned).collect();
+    let names: Vec<String> = robot.movable_joints().map(str::to_owned).collect();
     let state = JointState {
         stamp: 1.into(),
         positions: (0..names.len()).map(|i| i as f64 * 0.1).collect(),

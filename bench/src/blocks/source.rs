@@ -37,6 +37,7 @@ impl Ticks {
         let channels: Arc<[Arc<Channel>]> = (0..topics).map(channel).collect();
         let mut summary = Summary::empty("ticks");
         summary.range = TimeRange::new(Stamp::EPOCH, Stamp::from_nanos((messages - 1) * period));
+        summary.messages = Some(messages as u64 / topics as u64 * topics as u64);
         summary.channels = channels
             .iter()
             .map(|channel| ChannelSummary {

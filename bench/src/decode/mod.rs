@@ -117,7 +117,10 @@ fn semantic_over_reflection(bench: &Bench, path: &Path) {
 /// Everything decoded, batch by batch, on one thread.
 fn decode(path: &Path, query: &Query, layers: &Layers) -> usize {
     let mapped = Mapped::open(path).expect("a file");
-    let options = McapOptions { threads: 1 };
+    let options = McapOptions {
+        threads: 1,
+        ..McapOptions::default()
+    };
     let file = McapFile::from_storage(Box::new(mapped), options).expect("an MCAP file");
     let options = TableOptions {
         layers: layers.clone(),

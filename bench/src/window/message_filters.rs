@@ -118,6 +118,74 @@ impl MessageFilters {
     }
 }
 
+/// What an exact-time run found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ExactRun {
+    pub sets: u64,
+    /// Order-sensitive, over the ids of every set.
+    pub hash: u64,
+    /// The ids of everything that was dropped, each and one, together.
+    pub drops: u64,
+}
+
+impl MessageFilters {
+    /// Runs the exact-time policy; message `i` has the id `i`.
+    pub fn exact(&self, topics_count: u32, queue: u32, topics: &[u8], stamps: &[i64]) -> ExactRun {
+        type Function =
+            unsafe extern "C" fn(u32, u32, *const u8, *const i64, usize, *mut RawResult, *mut u64);
+        assert_eq!(topics.len(), stamps.len());
+        let run: Function = self.function(b"mf_exact");
+        let (mut result, mut drops) = (RawResult::default(), 0);
+        // SAFETY: both arrays are as long as the count says, and `result` is laid out as in C++.
+        unsafe {
+            run(
+                topics_count,
+                queue,
+                topics.as_ptr(),
+                stamps.as_ptr(),
+                stamps.len(),
+                &raw mut result,
+                &raw mut drops,
+            );
+        }
+        ExactRun {
+            sets: result.sets,
+            hash: result.hash,
+            drops,
+        }
+    }
+}
+
+/// What a cache is asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Question {
+    Before,
+    After,
+    Interval,
+    Surrounding,
+    Ends,
+}
+
+impl Cache<'_> {
+    /// A hash over the ids of all answers.
+    pub fn ask(&self, question: Question, starts: &[i64], ends: &[i64]) -> u64 {
+        type Function =
+            unsafe extern "C" fn(*mut c_void, u32, *const i64, *const i64, usize) -> u64;
+        assert_eq!(starts.len(), ends.len());
+        let ask: Function = self.peer.function(b"mf_cache_ask");
+        // SAFETY: the cache is alive and both arrays are as long as it says.
+        unsafe {
+            ask(
+                self.cache,
+                question as u32,
+                starts.as_ptr(),
+                ends.as_ptr(),
+                starts.len(),
+            )
+        }
+    }
+}
+
 impl Cache<'_> {
     /// Nanoseconds for adding all of these.
     pub fn add(&self, stamps: &[i64]) -> f64 {
