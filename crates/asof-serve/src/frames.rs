@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Follow, Followed, Query, Source, Stamp, Summary, TimeRange};
+use asof_core::{Follow, Followed, Query, Source, Stamp, TimeRange};
 use asof_tf::{
-    Extrapolation, LoaderOptions, Options, TransformBuffer, TransformLoader, feeds_transforms,
+    Extrapolation, LoaderOptions, Options, TransformBuffer, TransformLoader, transform_topics,
 };
 use nalgebra::Isometry3;
 use serde::Serialize;
@@ -69,10 +69,11 @@ const JUMP_BACK: Duration = Duration::from_secs(10);
 impl Frames {
     pub fn new(cache: &BlockCache) -> Self {
         let summary = cache.summary();
+        let topics = transform_topics(&summary);
         let of_frames = summary
             .channels
             .iter()
-            .filter(|entry| feeds_transforms(&entry.channel));
+            .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok());
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
         let window = summary.recent.as_ref().and_then(|recent| recent.age);
         let live = || Mutex::new(LiveFrames::new(window));
@@ -86,7 +87,7 @@ impl Frames {
 
     /// The topics that transforms come on.
     pub fn topics(&self) -> Vec<String> {
-        topics(&self.cache.summary())
+        transform_topics(&self.cache.summary())
     }
 
     /// How often the frames have started anew, because the clock of the source was set back.
@@ -233,7 +234,7 @@ impl LiveFrames {
     }
 
     fn catch_up(&mut self, cache: &BlockCache) {
-        let topics = topics(&cache.summary());
+        let topics = transform_topics(&cache.summary());
         if topics != self.topics || self.follow.is_none() {
             // All that is held of them, once more: what the buffer knows already changes nothing.
             let query = Query::topics(topics.clone());
@@ -304,18 +305,6 @@ fn clocks_differ(buffer: &TransformBuffer, logged: Stamp) -> i64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn topics(summary: &Summary) -> Vec<String> {
-    let mut topics: Vec<String> = summary
-        .channels
-        .iter()
-        .filter(|entry| feeds_transforms(&entry.channel))
-        .map(|entry| entry.channel.topic.clone())
-        .collect();
-    topics.sort();
-    topics.dedup();
-    topics
 }
 
 fn parts_of(pose: &Isometry3<f64>) -> Pose {

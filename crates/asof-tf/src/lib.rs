@@ -125,7 +125,7 @@ pub use {
     frame_ref::{FrameId, FrameRef},
     graph::Extrapolation,
     loader::{
-        Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
+        Absorbed, ClockJump, LoaderOptions, TransformLoader, has_transforms, transform_topics,
     },
     lookup::{ChainLink, Latest, Newest, Twist},
     monitor::{EdgeStats, TransformMonitor},

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Batch, Channel, MessageRef, Problem, ProblemKind, Stamp};
+use asof_core::{Batch, Channel, MessageRef, Problem, ProblemKind, Stamp, Summary};
 use nalgebra::Isometry3;
 
 use crate::buffer::TransformBuffer;
@@ -21,18 +21,16 @@ use crate::urdf::Robot;
 ///
 /// Transforms are found by the type of their channel, see [`has_transforms`]. Where a robot says what it is
 /// (`std_msgs/String` on a topic that ends in `robot_description`) and where its joints are
-/// (`sensor_msgs/JointState`), its moving and fixed joints are edges too; [`feeds_transforms`] tells all such
+/// (`sensor_msgs/JointState`), its moving and fixed joints are edges too; [`transform_topics`] tells all such
 /// channels. A frame that the robot's own transforms place is never placed by its description.
 ///
 /// ```no_run
 /// use asof_core::{Source, Query};
-/// use asof_tf::{TransformBuffer, TransformLoader, feeds_transforms};
+/// use asof_tf::{TransformBuffer, TransformLoader, transform_topics};
 ///
 /// # fn follow(source: &dyn Source) -> Result<(), asof_core::SourceError> {
 /// let mut loader = TransformLoader::new(TransformBuffer::new());
-/// let summary = source.summary();
-/// let wanted = summary.channels.iter().filter(|entry| feeds_transforms(&entry.channel));
-/// for batch in source.read(&Query::topics(wanted.map(|entry| entry.channel.topic.clone())))? {
+/// for batch in source.read(&Query::topics(transform_topics(&source.summary())))? {
 ///     let absorbed = loader.absorb(&batch?);
 ///     if let Some(jump) = absorbed.jump {
 ///         eprintln!("{jump}");
@@ -129,10 +127,20 @@ pub fn has_transforms(channel: &Channel) -> bool {
     matches!(Kind::of(channel), Some(Kind::Ros(_) | Kind::Schema))
 }
 
-/// Whether a [`TransformLoader`] can use the messages of a channel: those that [have
-/// transforms](has_transforms), and those that tell of a robot's joints.
-pub fn feeds_transforms(channel: &Channel) -> bool {
-    Kind::of(channel).is_some()
+/// The topics that a [`TransformLoader`] can use, by name: those that [have transforms](has_transforms), and, of a
+/// robot that describes itself, its description and its joint states. Joint states alone place nothing.
+pub fn transform_topics(summary: &Summary) -> Vec<String> {
+    let kinds = || {
+        let channels = summary.channels.iter().map(|entry| &entry.channel);
+        channels.filter_map(|channel| Some((channel, Kind::of(channel)?)))
+    };
+    let is_described = kinds().any(|(_, kind)| matches!(kind, Kind::Description(_)));
+    let is_used = |kind| is_described || matches!(kind, Kind::Ros(_) | Kind::Schema);
+    let used = kinds().filter(|(_, kind)| is_used(*kind));
+    let mut topics: Vec<String> = used.map(|(channel, _)| channel.topic.clone()).collect();
+    topics.sort();
+    topics.dedup();
+    topics
 }
 
 /// How the messages of a channel are decoded.
