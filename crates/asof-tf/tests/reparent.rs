@@ -395,7 +395,7 @@ fn readers_beside_one_that_reparents_see_one_parent_or_the_other() {
         .update_static("world", "right", shift(-1_000.0))
         .expect("good");
     buffer
-        .update("left", "box", at(0), shift(0.0))
+        .update("left", "box", at(0), shift(-1_000.0))
         .expect("good");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
