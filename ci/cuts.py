@@ -135,15 +135,9 @@ def check_db3(path, whole, folder):
     saved = folder / "saved.mcap"
     saved.unlink(missing_ok=True)
     done = subprocess.run([asof, "recover", "--json", path, "-o", saved], capture_output=True, text=True)
-    if done.returncode == 1:
-        # The tables' own pages are gone.
-        assert len(data) < 16 << 10 or not expected, (done.stderr, len(expected))
-        return
+    # A file that was cut opens as long as its first page, which has the schema, is whole.
     assert done.returncode == 3, (done.returncode, done.stderr)
     report = json.loads(done.stdout)
-    if not answers("info", "--json", path)[0]["topics"]:
-        # The table of topics is gone: nothing says what its messages are.
-        return
     assert report["messages"] == len(expected), (report["messages"], len(expected))
     left = collections.Counter(whole[row] for row in expected)
     found = collections.Counter()
@@ -179,8 +173,12 @@ with tempfile.TemporaryDirectory() as name:
         rows = database.execute("SELECT id, timestamp, length(data) FROM messages")
         whole = {row: (time, size) for row, time, size in rows}
         database.close()
-        for part in range(1, cuts_of_a_file):
-            cut = len(data) * part // cuts_of_a_file + part % 3
+        parts = range(1, cuts_of_a_file)
+        places = [len(data) * part // cuts_of_a_file + part % 3 for part in parts]
+        # The topics are on one of the first pages, or after the messages.
+        size = struct.unpack_from(">H", data, 16)[0]
+        places += [size * page + extra for page in (2, 3, 4, 5, len(data) // size - 1) for extra in (0, 100)]
+        for cut in sorted(place for place in set(places) if place < len(data)):
             short = folder / "cut.db3"
             short.write_bytes(data[:cut])
             try:

@@ -275,13 +275,15 @@ fn a_view_without_an_end_in_the_place_of_a_table_is_refused() {
 }
 
 #[test]
-fn messages_on_topics_that_nobody_defined_are_counted_and_left_out() {
+fn messages_on_topics_that_nobody_defined_come_under_a_made_up_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.db3");
     create(&path, &[(1, 1, b"known"), (2, 9, b"unknown")]);
     let bag = open(&path);
-    assert_eq!(payloads(&bag), ["known"]);
-    assert_eq!(bag.summary().messages, Some(1));
+    assert_eq!(payloads(&bag), ["known", "unknown"]);
+    assert_eq!(bag.summary().messages, Some(2));
+    let topics: Vec<_> = bag.summary().channels.clone();
+    assert_eq!(topics[2].channel.topic, "/unknown_topic_9");
     let kinds: Vec<_> = bag.summary().problems.iter().map(|p| p.kind).collect();
     assert!(kinds.contains(&ProblemKind::UnknownReference));
 }
@@ -333,6 +335,76 @@ fn a_file_that_was_cut_keeps_what_is_left() {
     assert_eq!(
         open(&path).summary().problems[0].kind,
         ProblemKind::Truncated
+    );
+}
+
+/// A bag whose topics lie after its messages in the file, and where they begin.
+fn topics_at_the_end(path: &Path) -> (Vec<u8>, usize) {
+    let database = create(path, &SAID);
+    insert(&database, &[(50, 2, &vec![7; 50_000])]);
+    database
+        .execute_batch(
+            "CREATE TABLE again AS SELECT * FROM topics; DROP TABLE topics; VACUUM;
+             CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT, offered_qos_profiles TEXT);
+             INSERT INTO topics SELECT * FROM again;",
+        )
+        .expect("moves");
+    let root: u32 = database
+        .query_row(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'topics'",
+            [],
+            |row| row.get(0),
+        )
+        .expect("a page");
+    drop(database);
+    (
+        std::fs::read(path).expect("reads"),
+        (root as usize - 1) * 4096,
+    )
+}
+
+#[test]
+fn messages_are_kept_under_a_made_up_name_where_the_topics_are_cut_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let (bytes, topics) = topics_at_the_end(&path);
+    // Before the page of the topics, and within it: SQLite fails on one and reads zeros of the other.
+    for cut in [topics, topics + 1, topics + 100] {
+        std::fs::write(&path, &bytes[..cut]).expect("writes");
+        let bag = open(&path);
+        assert_eq!(payloads(&bag)[..5], IN_ORDER, "cut at {cut}");
+        assert_eq!(bag.summary().messages, Some(6));
+        let chat = Query {
+            topics: Topics::named(["/unknown_topic_1"]),
+            ..Query::all()
+        };
+        assert_eq!(messages(&bag, &chat).len(), 3);
+        let problems = bag.summary().problems.clone();
+        for said in ["3 messages are on topic number 1", "topic number 2"] {
+            assert!(
+                problems.iter().any(|p| p.message.contains(said)),
+                "cut at {cut}: {problems:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_with_more_unknown_topics_than_a_recording_has_is_counted_beyond_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let said: Vec<Said<'_>> = (0..1500).map(|id| (id, id, b"x".as_slice())).collect();
+    create(&path, &said);
+    let bag = open(&path);
+    // The two that are defined, and a thousand others.
+    assert_eq!(bag.summary().channels.len(), 1002);
+    assert_eq!(messages(&bag, &Query::all()).len(), 1002);
+    let problems = bag.summary().problems.clone();
+    assert!(
+        problems
+            .iter()
+            .any(|p| p.message.starts_with("498 messages")),
+        "{problems:?}"
     );
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Topic {
 /// What a file says about itself.
 pub(crate) struct Layout {
     pub topics: Vec<Topic>,
+    /// Why there may be more topics than these.
+    pub topics_fault: Option<String>,
     /// Definitions by type: encoding and text.
     pub embedded: HashMap<String, (String, String)>,
     pub metadata: Vec<(u64, String)>,
@@ -186,7 +188,7 @@ impl Database {
                 reason: "this is an SQLite file, but no ROS 2 bag: the tables 'topics' and 'messages' are not those of rosbag2".into(),
             });
         }
-        let topics = self.with(|connection| topics(connection, &topic_columns))?;
+        let (topics, topics_fault) = self.with(|connection| topics(connection, &topic_columns))?;
         // The tables below came later and may be missing or damaged: what they say is good to have, no more.
         let embedded = self.with(embedded_definitions).unwrap_or_default();
         let metadata = self.with(metadata).unwrap_or_default();
@@ -198,6 +200,7 @@ impl Database {
         let library = distribution.map_or_else(String::new, |name| format!("rosbag2 ({name})"));
         Ok(Layout {
             topics,
+            topics_fault,
             embedded,
             metadata,
             era,
@@ -291,7 +294,11 @@ pub(crate) fn define(
     undefined
 }
 
-fn topics(connection: &Connection, columns: &[String]) -> Result<Vec<Topic>, rusqlite::Error> {
+/// The topics that can be read, and why others cannot.
+fn topics(
+    connection: &Connection,
+    columns: &[String],
+) -> Result<(Vec<Topic>, Option<String>), rusqlite::Error> {
     // Columns came one by one over the years; a missing one reads as empty.
     let column = |name: &str| {
         if columns.iter().any(|found| found == name) {
@@ -334,7 +341,14 @@ fn topics(connection: &Connection, columns: &[String]) -> Result<Vec<Topic>, rus
             },
         })
     })?;
-    rows.collect()
+    let (mut topics, mut fault) = (Vec::new(), None);
+    for row in rows {
+        match row {
+            Ok(topic) => topics.push(topic),
+            Err(error) => fault = Some(error.to_string()),
+        }
+    }
+    Ok((topics, fault))
 }
 
 /// `package/msg/Type`, also where it was written `package/Type` as in the first year.

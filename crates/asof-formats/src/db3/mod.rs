@@ -22,6 +22,7 @@ use crate::buffers::BufferPool;
 use crate::definitions::Definitions;
 use crate::limits::DecompressionLimits;
 use crate::open::OpenOptions;
+use crate::problems::Problems;
 use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
@@ -214,18 +215,78 @@ impl Sections for Db3Shared {
     }
 }
 
+/// The messages of a file, and by which way they are read.
+struct Messages {
+    mapped: Option<MappedMessages>,
+    salvaged: Option<Salvaged>,
+    directory: Directory,
+}
+
+impl Messages {
+    /// As fast as the file's state lets them be found.
+    fn find(
+        database: &Database,
+        path: &Path,
+        (topics, declared): (&[Topic], Option<BTreeMap<i64, u64>>),
+        options: &OpenOptions,
+        problems: &mut Problems,
+    ) -> Result<Self, SourceError> {
+        // SQLite reads zeros where the end of a file is missing.
+        if database.missing_end().is_some()
+            && let Some(found) = Self::salvage(database, path, topics, problems)?
+        {
+            return Ok(found);
+        }
+        let mut mapped = MappedMessages::open(database, path, options.map || options.map_pages)
+            .inspect_err(|reason| {
+                tracing::debug!(place = database.name(), reason, "left to SQLite");
+            })
+            .ok();
+        let scanned = Directory::of(database, &mut mapped, declared, options.threads, problems)?;
+        let directory = scanned.directory;
+        let mut counts = directory.counts.keys();
+        let is_nameless = |id: &i64| topics.binary_search_by_key(id, |topic| topic.id).is_err();
+        let is_damaged = !scanned.losses.is_empty() || counts.any(is_nameless);
+        problems.extend(scanned.losses.into_iter().map(Loss::problem));
+        if is_damaged
+            && database.is_all_in_one_file()
+            && let Some(found) = Self::salvage(database, path, topics, problems)?
+        {
+            return Ok(found);
+        }
+        Ok(Messages {
+            mapped,
+            salvaged: None,
+            directory,
+        })
+    }
+
+    fn salvage(
+        database: &Database,
+        path: &Path,
+        topics: &[Topic],
+        problems: &mut Problems,
+    ) -> Result<Option<Self>, SourceError> {
+        let found = Salvaged::find(database, path, topics, problems)?;
+        Ok(found.map(|(salvaged, directory)| Messages {
+            mapped: None,
+            salvaged: Some(salvaged),
+            directory,
+        }))
+    }
+}
+
 impl Db3Shared {
     fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
         let &OpenOptions {
             threads,
             ref definitions,
             map,
-            map_pages,
             ..
         } = options;
         let database = Database::open(path, &name, map)?;
         let layout = database.layout()?;
-        let mut problems = crate::problems::Problems::default();
+        let mut problems = Problems::default();
         let mut topics: Vec<Topic> = layout.topics;
         topics.sort_by_key(|topic| topic.id);
         let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
@@ -240,36 +301,24 @@ impl Db3Shared {
         }
         problems.extend(database.missing_end());
         problems.extend(database.stale_view());
-        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
-        let mut salvaged = None;
-        // SQLite reads zeros where the end of a file is missing.
-        if database.missing_end().is_some() {
-            salvaged = Salvaged::find(&database, path, &ids, &mut problems)?;
+        let text = layout.metadata.last().map(|(_, text)| text.as_str());
+        let declared = text.and_then(|text| database::declared_counts(text, &topics));
+        if let Some(fault) = layout.topics_fault {
+            let message = format!("not all topics can be read: SQLite: {fault}");
+            problems.push(Problem::whole(ProblemKind::BadRecord, message));
         }
-        let mut mapped = match salvaged {
-            Some(_) => None,
-            None => MappedMessages::open(&database, path, map || map_pages)
-                .inspect_err(|reason| tracing::debug!(place = name, reason, "left to SQLite"))
-                .ok(),
-        };
-        let (salvaged, directory) = if let Some((salvaged, directory)) = salvaged {
-            (Some(salvaged), directory)
-        } else {
-            let text = layout.metadata.last().map(|(_, text)| text.as_str());
-            let declared = text.and_then(|text| database::declared_counts(text, &topics));
-            let scanned = Directory::of(&database, &mut mapped, declared, threads, &mut problems)?;
-            let is_damaged = !scanned.losses.is_empty();
-            problems.extend(scanned.losses.into_iter().map(Loss::problem));
-            let found = if is_damaged && database.is_all_in_one_file() {
-                Salvaged::find(&database, path, &ids, &mut problems)?
-            } else {
-                None
-            };
-            match found {
-                Some((salvaged, directory)) => (Some(salvaged), directory),
-                None => (None, scanned.directory),
-            }
-        };
+        let Messages {
+            mapped,
+            salvaged,
+            directory,
+        } = Messages::find(&database, path, (&topics, declared), options, &mut problems)?;
+        if salvaged.is_some() {
+            let counts = &directory.counts;
+            let nameless = salvage::nameless_topics(&topics, counts, &mut problems);
+            topics.extend(nameless);
+            topics.sort_by_key(|topic| topic.id);
+        }
+        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
         let kept = match &mapped {
             Some(pages) if map => KeptPages::of(pages.map()),
             Some(pages) => {

@@ -71,6 +71,11 @@ impl Payload {
         is_last: false,
     };
 
+    /// Whether the record has it as its last value.
+    pub fn ends_record(&self) -> bool {
+        self.is_last
+    }
+
     /// Its bytes, where no others lie between them.
     pub fn on_one_page<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         if self.local < self.len {

@@ -2,17 +2,18 @@
 //!
 //! SQLite finds a row by way of the pages above it. Where one of those is gone, it finds nothing below, and where the
 //! end of a payload is gone, it reads zeros. But every page of a table says by itself what it is, and rows of messages
-//! look like no others. So all pages are looked at, and what is on them counts if all of it is there.
+//! look like no others. So all pages are looked at, and what is on them counts if all of it is there. The table of topics
+//! may be gone as well: then a message has the number of its topic only, and comes under a name that is made of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp};
+use asof_core::{Channel, Problem, ProblemKind, Row, SourceError, Stamp};
 
 use super::Db3Shared;
-use super::database::Database;
+use super::database::{Database, Topic};
 use super::directory::Directory;
 use super::mapped::Place;
 use super::pages::{PageRow, Payload, Table};
@@ -23,6 +24,8 @@ use crate::storage::{fill_at, read_exact_at};
 
 /// Bytes that are looked at at once.
 const WINDOW: usize = 1 << 20;
+/// Topics that get a made-up name; a recording has fewer, and damage has no end of them.
+const NAMELESS_AT_MOST: usize = 1000;
 
 /// Where the messages of a damaged file are.
 pub(crate) struct Salvaged {
@@ -45,7 +48,7 @@ impl Salvaged {
     pub fn find(
         database: &Database,
         path: &Path,
-        topics: &[i64],
+        topics: &[Topic],
         problems: &mut Problems,
     ) -> Result<Option<(Self, Directory)>, SourceError> {
         let Ok(place) = Place::of(database) else {
@@ -68,13 +71,14 @@ impl Salvaged {
             file: &file,
             size: size as u64,
             table: &table,
-            topics,
+            topics: ids_of(topics),
             found: Vec::new(),
         };
         let mut found = search.run().map_err(failed)?;
         // Of two rows with one id, the later page was written later.
         found.sort_by_key(|(place, _)| (place.id, std::cmp::Reverse(place.page)));
         found.dedup_by_key(|(place, _)| place.id);
+        leave_out_beyond(&ids_of(topics), &mut found, problems);
         let mut directory = Directory::default();
         let mut taken = HashSet::new();
         let mut places = Vec::new();
@@ -112,8 +116,7 @@ struct Search<'a> {
     file: &'a File,
     size: u64,
     table: &'a Table,
-    /// Sorted.
-    topics: &'a [i64],
+    topics: BTreeSet<i64>,
     found: Vec<(MessagePlace, PageRow)>,
 }
 
@@ -144,10 +147,12 @@ impl Search<'_> {
 
     fn look_at(&mut self, page: &[u8], number: u32) {
         for (cell, row) in self.table.rows_of_leaf(page, number) {
+            // No other table of a bag has rows that end with a payload after two numbers.
+            let is_alike = row.payload.ends_record();
             let is_message = row.time.is_some()
                 && row
                     .topic
-                    .is_some_and(|topic| self.topics.binary_search(&topic).is_ok());
+                    .is_some_and(|topic| is_alike || self.topics.contains(&topic));
             let end = row.payload.offset as u64 + u64::from(row.payload.local);
             if is_message && end <= self.size {
                 let place = MessagePlace {
@@ -159,6 +164,66 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// Leaves out messages on more topics without a name than a recording has.
+fn leave_out_beyond(
+    known: &BTreeSet<i64>,
+    found: &mut Vec<(MessagePlace, PageRow)>,
+    problems: &mut Problems,
+) {
+    let mut nameless = BTreeSet::new();
+    let before = found.len();
+    found.retain(|(_, row)| {
+        let Some(topic) = row.topic.filter(|topic| !known.contains(topic)) else {
+            return true;
+        };
+        if nameless.len() < NAMELESS_AT_MOST {
+            nameless.insert(topic);
+        }
+        nameless.contains(&topic)
+    });
+    let beyond = before - found.len();
+    if beyond > 0 {
+        let message = format!(
+            "{beyond} messages are on topics that nobody defined, beyond the first {NAMELESS_AT_MOST} of such topics; they are left out"
+        );
+        problems.push(Problem::whole(ProblemKind::UnknownReference, message));
+    }
+}
+
+/// Topics for messages whose own are not in the file any more, and a word on each.
+pub(super) fn nameless_topics(
+    topics: &[Topic],
+    counts: &BTreeMap<i64, u64>,
+    problems: &mut Problems,
+) -> Vec<Topic> {
+    let known = ids_of(topics);
+    let unknown = counts.iter().filter(|(id, _)| !known.contains(id));
+    let made = unknown.map(|(&id, count)| {
+        let topic = format!("/unknown_topic_{id}");
+        let message = format!(
+            "{count} messages are on topic number {id}, whose name and type are not in the file any more; they come as {topic}"
+        );
+        problems.push(Problem {
+            topic: Some(topic.clone()),
+            ..Problem::whole(ProblemKind::UnknownReference, message)
+        });
+        Topic {
+            id,
+            channel: Channel {
+                topic,
+                // The one serialization that rosbag2 comes with.
+                message_encoding: "cdr".into(),
+                ..Channel::default()
+            },
+        }
+    });
+    made.collect()
+}
+
+fn ids_of(topics: &[Topic]) -> BTreeSet<i64> {
+    topics.iter().map(|topic| topic.id).collect()
 }
 
 /// Whether all pages of a payload are there, and no other message has them.
