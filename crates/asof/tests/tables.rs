@@ -138,9 +138,43 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
             };
             assert!(told.contains(count), "{verb} of {topic}: {told}");
         }
-        // Without decoding there is nothing wrong with the file.
-        assert_eq!(folder.exit_code("doctor run.mcap"), 0);
+        // Without decoding there is nothing wrong with the file, and that is said.
+        let said = folder.stdout("doctor run.mcap --no-decode");
+        assert!(said.contains("payloads were not decoded"), "{said}");
+        assert_eq!(folder.exit_code("doctor run.mcap --no-decode"), 0);
         assert_eq!(folder.exit_code("cat run.mcap --raw"), 0);
+    }
+    // What is broken is a problem of the file; what asof has no decoder for is not, but is told.
+    for (bad, code) in [
+        (&broken, 3),
+        (&unreadable, 3),
+        (&unknown, 0),
+        (&undefined, 0),
+    ] {
+        let folder = folder_with(&[(bad, cdr(&[9])), (bad, cdr(&[9]))]);
+        let topic = &bad.topic;
+        assert_eq!(folder.exit_code("doctor run.mcap"), code, "{topic}");
+        let said = folder.stdout("doctor run.mcap");
+        assert!(said.contains("2 messages cannot be decoded"), "{said}");
+        assert!(said.contains("2 not decoded"), "{said}");
+        let said = folder.stdout("doctor run.mcap --json");
+        assert!(said.contains(r#""undecoded":2"#), "{said}");
+    }
+}
+
+#[test]
+fn a_schema_that_no_message_uses_is_checked_too() {
+    let unreadable = ros2("/unreadable", "p/msg/U", "uint32 = n ?\n");
+    let good = ros2("/good", "p/msg/G", "uint32[] n\n");
+    for (unused, code) in [(&unreadable, 3), (&good, 0), (&json("/json"), 0)] {
+        let folder = Folder::empty();
+        let options = McapWriterOptions::default();
+        let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("create");
+        writer.add_channel(unused).expect("adds");
+        writer.finish().expect("finishes");
+        let said = folder.stdout("doctor run.mcap");
+        assert_eq!(folder.exit_code("doctor run.mcap"), code, "{said}");
+        assert_eq!(said.contains("its schema cannot be read"), code == 3);
     }
 }
 

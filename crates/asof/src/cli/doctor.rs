@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use asof_core::{Problem, ProblemKind, Query};
-use asof_decode::{Layers, TableOptions, Tables};
+use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query};
+use asof_decode::{ChannelReport, Decoder, Layers, Projection, SchemaError, TableOptions, Tables};
 use asof_formats::Recording;
 use clap::Args;
 use serde::Serialize;
@@ -20,20 +20,23 @@ use super::screen::{Palette, Screen, output};
 
 /// Check a recording: read all of it, and hold every part against every other
 ///
-/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked. With --decode, every
-/// message is decoded as well: schemas that cannot be read and payloads that do not fit them are problems too, with a
-/// count for each topic. The exit code is 0 for a healthy recording and 3 for a damaged one. Several are checked one
-/// after the other.
+/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked, and every message is decoded:
+/// schemas that cannot be read and payloads that do not fit them are problems too, with a count for each topic. Messages
+/// in an encoding that asof does not know, or of a type that is nowhere defined, are counted and are not a problem of the
+/// file; with --decode they are. With --no-decode the file is checked and what its messages say is not, which is faster.
+/// The exit code is 0 for a healthy recording and 3 for a damaged one. Several are checked one after the other.
 ///
 /// A running robot is listened to for two seconds, or --for longer: topics with several types, types that nobody
 /// defines, clocks that are set back and messages that are too much to be kept are told.
 ///
-/// With --json, one object a line for each place: path, healthy, messages (that can be read), problems; with --decode
-/// also undecoded.
+/// With --json, one object a line for each place: path, healthy, messages (that can be read), undecoded (how many of
+/// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those that asof has no decoder
+/// for), problems.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof doctor run.mcap --decode
+  asof doctor run.mcap
+  asof doctor run.mcap --no-decode
   asof doctor run.mcap --json | jq '.problems[].kind'")]
 pub struct Doctor {
     /// Recordings, or a running robot: zenoh://host:port
@@ -43,9 +46,13 @@ pub struct Doctor {
     #[command(flatten)]
     opening: Opening,
 
-    /// Decode every message, too
-    #[arg(long)]
+    /// Take messages that asof has no decoder for as a problem, too
+    #[arg(long, conflicts_with = "no_decode")]
     decode: bool,
+
+    /// Check the file, and not what its messages say
+    #[arg(long)]
+    no_decode: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -58,9 +65,10 @@ struct Diagnosis {
     path: String,
     healthy: bool,
     messages: u64,
-    /// Messages that can be read and not decoded, where that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Messages that can be read and not decoded; `None` where that was not tried.
     undecoded: Option<u64>,
+    /// Those of them that there is no decoder for, unless that is a problem.
+    unknown: Vec<Unknown>,
     #[serde(serialize_with = "problems_as_json")]
     problems: Vec<Problem>,
     /// Whether something is wrong with the recording itself.
@@ -70,6 +78,14 @@ struct Diagnosis {
     size: u64,
     #[serde(skip)]
     chunks: u64,
+}
+
+/// Messages of one channel that there is no decoder for.
+#[derive(Serialize)]
+struct Unknown {
+    topic: String,
+    messages: u64,
+    reason: String,
 }
 
 const BAR: &str = "checking [{bar:40}] {decimal_bytes}/{decimal_total_bytes} {eta}";
@@ -96,8 +112,8 @@ impl Doctor {
         let problems = file.check(&mut |done, _| bar.set_position(done));
         bar.finish_and_clear();
         let mut diagnosis = diagnosis(place, &*file, problems?)?;
-        if self.decode {
-            diagnosis.decode(&*file)?;
+        if !self.no_decode {
+            diagnosis.decode(&*file, self.decode)?;
         }
         let mut out = output();
         if self.json {
@@ -128,6 +144,7 @@ fn diagnosis(
         is_damaged: !problems.is_empty(),
         messages,
         undecoded: None,
+        unknown: Vec::new(),
         problems,
         size: summary.size,
         chunks: summary.chunks,
@@ -135,8 +152,9 @@ fn diagnosis(
 }
 
 impl Diagnosis {
-    /// Decodes every message, and adds what cannot be decoded to the problems.
-    fn decode(&mut self, file: &dyn Recording) -> anyhow::Result<()> {
+    /// Decodes every message, and adds what cannot be decoded to the problems; what there is no decoder for only where
+    /// one `must` be there.
+    fn decode(&mut self, file: &dyn Recording, must: bool) -> anyhow::Result<()> {
         let options = TableOptions {
             layers: Layers::standard().only("reflection"),
             ..TableOptions::default()
@@ -145,30 +163,72 @@ impl Diagnosis {
         for batch in &mut tables {
             batch?;
         }
-        let mut undecoded = 0;
-        for report in tables.report() {
-            let assignment = &report.assignment;
-            let (count, reason) = match report.failures.first() {
-                Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
-                None if assignment.layer.is_none() => {
-                    let declined = assignment.declined.last();
-                    let reason = declined.map_or("", |(_, reason)| reason);
-                    (report.messages, reason.to_owned())
-                }
-                None => continue,
-            };
-            undecoded += count;
-            let what = counted(count, "message");
-            self.problems.push(Problem {
-                kind: ProblemKind::BadRecord,
-                offset: None,
-                topic: Some(assignment.channel.topic.clone()),
-                message: format!("{what} cannot be decoded; {reason}"),
-            });
-        }
-        self.undecoded = Some(undecoded);
+        let reports = tables.report();
+        let undecoded = reports.iter().map(|report| self.take_note(report, must));
+        self.undecoded = Some(undecoded.sum());
+        self.check_unused_schemas(file);
         self.healthy = self.problems.is_empty();
         Ok(())
+    }
+
+    /// Adds what is wrong with a channel's messages; how many of them could not be decoded.
+    fn take_note(&mut self, report: &ChannelReport, must: bool) -> u64 {
+        let channel = &report.assignment.channel;
+        let (count, reason) = match report.failures.first() {
+            Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
+            None if report.assignment.layer.is_none() => {
+                let declined = report.assignment.declined.last();
+                let reason = declined.map_or("", |(_, reason)| reason);
+                (report.messages, reason.to_owned())
+            }
+            None => return 0,
+        };
+        let is_unknown = report.assignment.layer.is_none() && schema_fault(channel).is_none();
+        if is_unknown && !must {
+            self.unknown.push(Unknown {
+                topic: channel.topic.clone(),
+                messages: count,
+                reason,
+            });
+            return count;
+        }
+        let what = counted(count, "message");
+        self.problems.push(Problem {
+            kind: ProblemKind::BadRecord,
+            offset: None,
+            topic: Some(channel.topic.clone()),
+            message: format!("{what} cannot be decoded; {reason}"),
+        });
+        count
+    }
+
+    /// A channel without a message has a schema, too.
+    fn check_unused_schemas(&mut self, file: &dyn Recording) {
+        let summary = file.summary();
+        let unused = |entry: &&ChannelSummary| entry.messages == Some(0);
+        for entry in summary.channels.iter().filter(unused) {
+            let channel = &entry.channel;
+            if let Some(fault) = schema_fault(channel) {
+                self.problems.push(Problem {
+                    kind: ProblemKind::BadRecord,
+                    offset: None,
+                    topic: Some(channel.topic.clone()),
+                    message: format!("its schema cannot be read: {fault}"),
+                });
+            }
+        }
+    }
+}
+
+/// What is wrong with a channel's schema; nothing where its encoding is not known, or where it has none.
+fn schema_fault(channel: &Channel) -> Option<SchemaError> {
+    let has_schema = channel
+        .schema
+        .as_ref()
+        .is_some_and(|schema| !schema.data.is_empty());
+    match Decoder::new(channel, &Projection::All, &[]).err()? {
+        SchemaError::UnknownEncoding { .. } | SchemaError::NoDefinition { .. } => None,
+        error => has_schema.then_some(error),
     }
 }
 
@@ -182,27 +242,43 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
     for problem in &found.problems {
         writeln!(out, "  {}", shown(&problem.to_string()))?;
     }
+    for Unknown {
+        topic,
+        messages,
+        reason,
+    } in &found.unknown
+    {
+        let (topic, reason) = (shown(topic), shown(reason));
+        let what = counted(*messages, "message");
+        writeln!(out, "  {topic}: {what} cannot be decoded; {reason}")?;
+    }
     let messages = counted(found.messages, "message");
     if found.healthy {
+        let decoded = match found.undecoded {
+            Some(0) => String::new(),
+            Some(count) => format!("; {count} not decoded, and what they say is not checked"),
+            None => "; their payloads were not decoded, and what they say is not checked".into(),
+        };
         return writeln!(
             out,
-            "{good}healthy{good:#}: {messages}, and nothing wrong was found"
+            "{good}healthy{good:#}: {messages}, and nothing wrong was found{decoded}"
         );
     }
     let problems = counted(found.problems.len() as u64, "problem");
     let undecoded = found.undecoded.filter(|&count| count > 0);
-    if !found.is_damaged {
-        let undecoded = undecoded.unwrap_or(0);
-        return writeln!(
-            out,
-            "{bad}undecoded{bad:#}: {problems}; {messages} can be read, {undecoded} not decoded"
-        );
-    }
     let undecoded = undecoded.map_or(String::new(), |count| format!(", {count} not decoded"));
+    let verdict = if found.is_damaged {
+        "damaged"
+    } else {
+        "undecoded"
+    };
     writeln!(
         out,
-        "{bad}damaged{bad:#}: {problems}; {messages} can be read{undecoded}"
+        "{bad}{verdict}{bad:#}: {problems}; {messages} can be read{undecoded}"
     )?;
+    if !found.is_damaged {
+        return Ok(());
+    }
     if is_robot(place) {
         return Ok(());
     }
