@@ -147,6 +147,20 @@ impl Batch {
         }
     }
 
+    /// The messages for which this is true, in the same buffers; `None` where there is none.
+    pub fn only(&self, mut is_wanted: impl FnMut(MessageRef<'_>) -> bool) -> Option<Self> {
+        let rows = self.rows.iter();
+        let rows: Vec<Row> = rows
+            .filter(|row| is_wanted(self.view(row)))
+            .copied()
+            .collect();
+        (!rows.is_empty()).then(|| Batch {
+            channels: Arc::clone(&self.channels),
+            buffers: self.buffers.clone(),
+            rows,
+        })
+    }
+
     fn buffer_bytes(&self) -> u64 {
         if let [only] = self.buffers.as_slice() {
             return only.len() as u64;

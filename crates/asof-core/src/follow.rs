@@ -81,34 +81,123 @@ pub enum FollowEnd {
     Lost(String),
 }
 
+/// Remembers how a follower ended, so that its end is an end: what implements [`Follow`] says it once.
+///
+/// After an error, which is told once, it says that the source was [lost](FollowEnd::Lost).
+#[derive(Debug)]
+pub struct FollowFused<F> {
+    follow: F,
+    end: Option<FollowEnd>,
+}
+
+impl<F: Follow> FollowFused<F> {
+    /// Follows until the first end or error.
+    pub const fn new(follow: F) -> Self {
+        FollowFused { follow, end: None }
+    }
+}
+
+impl<F: Follow> Follow for FollowFused<F> {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        if let Some(end) = &self.end {
+            return Ok(Followed::End(end.clone()));
+        }
+        let next = self.follow.next(deadline);
+        match &next {
+            Ok(Followed::End(end)) => self.end = Some(end.clone()),
+            Err(error) => self.end = Some(FollowEnd::Lost(error.to_string())),
+            Ok(_) => {}
+        }
+        next
+    }
+
+    fn missed(&mut self) -> BTreeMap<String, u64> {
+        self.follow.missed()
+    }
+}
+
 /// Follows what does not grow: hands out all of it, then ends.
 ///
 /// This is what [`Source::follow`](crate::Source::follow) does for finished recordings.
-pub struct FollowFinished {
-    batches: Option<Batches>,
-}
+pub struct FollowFinished(FollowFused<Rest>);
+
+/// What is still to be handed out.
+struct Rest(Batches);
 
 impl FollowFinished {
     /// Hands out these batches, then ends.
     pub fn new(batches: Batches) -> Self {
-        FollowFinished {
-            batches: Some(batches),
-        }
+        FollowFinished(FollowFused::new(Rest(batches)))
     }
 }
 
 impl Follow for FollowFinished {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        self.0.next(deadline)
+    }
+}
+
+impl Follow for Rest {
     fn next(&mut self, _deadline: Instant) -> Result<Followed, SourceError> {
-        match self.batches.as_mut().and_then(Iterator::next) {
-            Some(Ok(batch)) => Ok(Followed::Batch(batch)),
-            Some(Err(error)) => {
-                self.batches = None;
-                Err(error)
+        match self.0.next() {
+            Some(batch) => batch.map(Followed::Batch),
+            None => Ok(Followed::End(FollowEnd::Complete)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing() -> Batches {
+        let broken = || SourceError::Unreadable {
+            place: "run.mcap".to_owned(),
+            reason: "the disk is gone".to_owned(),
+        };
+        // An iterator that would go on after its error.
+        Box::new(std::iter::repeat_with(move || Err(broken())))
+    }
+
+    #[test]
+    fn after_an_error_it_says_for_ever_that_the_source_is_lost() {
+        let mut follow = FollowFinished::new(failing());
+        assert!(follow.next(Instant::now()).is_err());
+        for _ in 0..3 {
+            match follow.next(Instant::now()) {
+                Ok(Followed::End(FollowEnd::Lost(reason))) => {
+                    assert!(reason.contains("the disk is gone"), "{reason}");
+                }
+                other => panic!("{other:?}"),
             }
-            None => {
-                self.batches = None;
-                Ok(Followed::End(FollowEnd::Complete))
+        }
+    }
+
+    #[test]
+    fn an_end_stays_the_same_end() {
+        /// Would go on after its end.
+        struct Confused(u32);
+        impl Follow for Confused {
+            fn next(&mut self, _: Instant) -> Result<Followed, SourceError> {
+                self.0 += 1;
+                Ok(match self.0 {
+                    1 => Followed::CaughtUp,
+                    2 => Followed::End(FollowEnd::Closed),
+                    _ => Followed::Restarted,
+                })
             }
+        }
+        let mut follow = FollowFused::new(Confused(0));
+        assert!(matches!(
+            follow.next(Instant::now()),
+            Ok(Followed::CaughtUp)
+        ));
+        for _ in 0..3 {
+            let next = follow.next(Instant::now());
+            assert!(
+                matches!(next, Ok(Followed::End(FollowEnd::Closed))),
+                "{next:?}"
+            );
         }
     }
 }

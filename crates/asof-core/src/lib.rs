@@ -32,7 +32,7 @@ mod when;
 
 pub use batch::{Batch, Row};
 pub use channel::{Channel, Schema};
-pub use follow::{Follow, FollowEnd, FollowFinished, Followed, Growth};
+pub use follow::{Follow, FollowEnd, FollowFinished, FollowFused, Followed, Growth};
 pub use message::{Message, MessageRef};
 pub use problem::{Problem, ProblemKind};
 pub use query::{Query, Topics};

@@ -58,6 +58,28 @@ pub struct RecentSummary {
     pub is_connected: bool,
 }
 
+impl RecentSummary {
+    /// What two such sources keep together.
+    #[must_use]
+    pub fn and(mut self, other: &RecentSummary) -> Self {
+        // As far back as one of them goes, there is something.
+        self.age = self.age.zip(other.age).map(|(a, b)| a.max(b));
+        self.budget = self
+            .budget
+            .zip(other.budget)
+            .map(|(a, b)| a.saturating_add(b));
+        self.bytes += other.bytes;
+        self.evicted += other.evicted;
+        self.crowded_out += other.crowded_out;
+        self.refused += other.refused;
+        for (topic, count) in &other.evicted_by_topic {
+            *self.evicted_by_topic.entry(topic.clone()).or_default() += count;
+        }
+        self.is_connected &= other.is_connected;
+        self
+    }
+}
+
 /// A channel, and how much is on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelSummary {

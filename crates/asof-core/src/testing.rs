@@ -80,6 +80,7 @@ pub fn violations(source: &dyn Source) -> Vec<String> {
     suite.backfills(&all);
     suite.readers(&all);
     suite.follower(&all);
+    suite.followers_of_a_part(&all);
     suite.broken
 }
 
@@ -435,6 +436,37 @@ impl Suite<'_> {
         let again = follower.next(Instant::now());
         if !matches!(again, Ok(Followed::End(_))) {
             self.say("after its end it goes on");
+        }
+    }
+
+    /// Who follows a topic, or a range, is handed out that part of what can be read.
+    fn followers_of_a_part(&mut self, all: &[Placed]) {
+        let (Some(first), Some(middle)) = (all.first(), all.get(all.len() / 2)) else {
+            return;
+        };
+        let until = TimeRange::new(Stamp::MIN, middle.message.log_time);
+        let queries = [
+            Query::topics([middle.message.channel.topic.as_str(), UNKNOWN]),
+            Query::all().between(until),
+            Query::topics([first.message.channel.topic.as_str()]).between(until),
+            Query::topics([UNKNOWN]),
+        ];
+        for query in queries {
+            let followed = self
+                .source
+                .follow(&query)
+                .and_then(|mut follower| drain(&mut *follower, 0));
+            let wanted = all
+                .iter()
+                .map(|one| &one.message)
+                .filter(|one| query.matches(&one.channel.topic, one.log_time));
+            match followed {
+                Ok(held) if held.messages.iter().eq(wanted) => {}
+                Ok(_) => self.say(format!(
+                    "one who follows {query:?} is not handed out what can be read"
+                )),
+                Err(error) => self.say(format!("following {query:?} failed: {error}")),
+            }
         }
     }
 }

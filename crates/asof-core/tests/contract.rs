@@ -29,6 +29,7 @@ enum Fault {
     TopicNotListed,
     FollowSkipsTheLast,
     FollowNeverEnds,
+    FollowIgnoresTheQuery,
     ReadersShareTheirPlace,
 }
 
@@ -185,6 +186,11 @@ impl Source for Held {
             growth: self.growth,
             shared_place: Arc::default(),
         };
+        let everything = Query::all();
+        let query = match self.fault {
+            Fault::FollowIgnoresTheQuery => &everything,
+            _ => query,
+        };
         Ok(Box::new(Following {
             held: own.matching(query),
             place: 0,
@@ -205,8 +211,9 @@ struct Following {
 impl Follow for Following {
     fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
         let skipped = usize::from(self.fault == Fault::FollowSkipsTheLast);
-        if self.place < self.held.len() - skipped {
-            let end = (self.place + 5).min(self.held.len() - skipped);
+        let held = self.held.len().saturating_sub(skipped);
+        if self.place < held {
+            let end = (self.place + 5).min(held);
             let batch = Held::batch(&self.held[self.place..end]);
             self.place = end;
             return Ok(Followed::Batch(batch));
@@ -278,6 +285,7 @@ fn each_broken_promise_is_found() {
         Fault::TopicNotListed,
         Fault::FollowSkipsTheLast,
         Fault::FollowNeverEnds,
+        Fault::FollowIgnoresTheQuery,
         Fault::ReadersShareTheirPlace,
     ] {
         let broken = violations(&*with_ties(fault));
