@@ -1,11 +1,11 @@
-//! Which stamps a window believes.
+//! Which stamps are believed.
 
 use std::time::Duration;
 
 use crate::Bounds;
 use crate::bounds::nanos;
 
-/// How a [`Window`](crate::Window) judges the stamps of its messages.
+/// How a [`Window`](crate::Window) judges the stamps of its messages, and a [`Recent`](crate::Recent) their log times.
 ///
 /// A clock that goes back is the business of [`Bounds::and_restart_after`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,9 +14,20 @@ pub struct StampOptions {
     /// Off by default, because the clock of a simulation starts at zero.
     pub refuse_zero: bool,
     /// A stamp that is ahead of all others by more than this is on probation: its message is let go again, and counted,
-    /// if the stream goes on where it was. Without it, the bound on age decides, but at least a second; and without
+    /// if the stream goes on where it was; a [`Recent`](crate::Recent) keeps it and moves its log time. Without it, the bound on age decides, but at least a second; and without
     /// that, an hour.
     pub max_ahead: Option<Duration>,
+}
+
+impl StampOptions {
+    /// How far ahead a stamp may be without any doubt, in nanoseconds.
+    pub(crate) fn limit(&self, bounds: &Bounds) -> u64 {
+        match (self.max_ahead, bounds.max_age()) {
+            (Some(ahead), _) => nanos(ahead),
+            (None, Some(age)) => nanos(age).max(LEAST_AHEAD),
+            (None, None) => AHEAD_WITHOUT_AGE,
+        }
+    }
 }
 
 const LEAST_AHEAD: u64 = 1_000_000_000;
@@ -44,11 +55,7 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn new(options: StampOptions, bounds: &Bounds) -> Self {
-        let limit = match (options.max_ahead, bounds.max_age()) {
-            (Some(ahead), _) => nanos(ahead),
-            (None, Some(age)) => nanos(age).max(LEAST_AHEAD),
-            (None, None) => AHEAD_WITHOUT_AGE,
-        };
+        let limit = options.limit(bounds);
         Health {
             options,
             calm: limit,
@@ -91,8 +98,7 @@ impl Health {
             leap.trusted = Some(stamp);
             return false;
         };
-        let has_gone_on =
-            stamp >= trusted && stamp.abs_diff(trusted) <= newest.abs_diff(trusted) / MOVED;
+        let has_gone_on = goes_on(stamp, trusted, newest);
         if has_gone_on {
             self.set(None);
         }
@@ -103,4 +109,9 @@ impl Health {
         self.leap = leap;
         self.calm = if leap.is_some() { 0 } else { self.limit };
     }
+}
+
+/// Whether a stamp goes on where a stream was before its leap: it has moved by little of that.
+pub(crate) fn goes_on(stamp: i64, trusted: i64, leap: i64) -> bool {
+    stamp >= trusted && stamp.abs_diff(trusted) <= leap.abs_diff(trusted) / MOVED
 }

@@ -89,7 +89,8 @@ pub struct Counters {
     pub refused: u64,
     /// How often the clock went back and the window was started anew.
     pub restarts: u64,
-    /// Messages whose stamp was far ahead of all others, and that were let go when the stream went on where it was.
+    /// Messages whose stamp was far ahead of all others, until the stream went on where it was. A window lets go of them;
+    /// a [`Recent`](crate::Recent) moves their log times back.
     pub future: u64,
     /// Messages with the stamp zero, taken in or not.
     pub zero: u64,

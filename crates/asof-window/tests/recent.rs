@@ -331,3 +331,163 @@ fn followers_beside_a_writer_see_every_message_once_or_count_it() {
         assert_eq!(one.join().expect("read"), MESSAGES as u64);
     }
 }
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A store of ten seconds with a message each second on `/a`, up to and with this one.
+fn with_seconds(last: i64) -> (Recent, Arc<Channel>) {
+    let recent = Recent::new(Bounds::age(Duration::from_secs(10)));
+    let a = channel("/a", "x");
+    for second in 1..=last {
+        recent.push(message(&a, second * SECOND, &second.to_string()));
+    }
+    (recent, a)
+}
+
+#[test]
+fn one_log_time_far_in_the_future_costs_nothing_and_is_told() {
+    let (recent, a) = with_seconds(8);
+    let bad = channel("/bad", "x");
+    recent.push(message(&bad, 1_000_000 * SECOND, "ahead"));
+    assert_eq!(recent.stats().messages, 9, "nothing is let go for it");
+    assert_source(&recent, "while it is in doubt");
+    recent.push(message(&a, 9 * SECOND, "9"));
+    recent.push(message(&bad, 10 * SECOND, "again"));
+    let payloads: Vec<_> = all(&recent, &Query::all())
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    assert_eq!(
+        payloads,
+        [
+            "1", "2", "3", "4", "5", "6", "7", "8", "ahead", "9", "again"
+        ]
+    );
+    let counters = recent.stats().counters;
+    assert_eq!(
+        (counters.future, counters.restarts, counters.evicted),
+        (1, 0, 0)
+    );
+    let summary = recent.summary();
+    assert_eq!(
+        summary.range,
+        TimeRange::new(SECOND.into(), (10 * SECOND).into())
+    );
+    assert_eq!(summary.problems.len(), 1);
+    assert_eq!(summary.problems[0].topic.as_deref(), Some("/bad"));
+    assert!(
+        summary.problems[0].message.contains("999992 s ahead"),
+        "{:?}",
+        summary.problems
+    );
+    assert_source(&recent, "after it was moved back");
+    // As often as it happens; told once for each topic.
+    for second in 11..=13 {
+        recent.push(message(&bad, 1_000_000 * SECOND, "ahead"));
+        recent.push(message(&a, second * SECOND, "on"));
+    }
+    assert_eq!(recent.stats().counters.future, 4);
+    assert_eq!(recent.summary().problems.len(), 1);
+    assert_source(&recent, "after many");
+}
+
+#[test]
+fn a_follower_that_saw_it_misses_nothing_after_it() {
+    let (recent, a) = with_seconds(3);
+    let mut follower = recent.follow(&Query::all()).expect("follows");
+    let until = Query::all().between(..=Stamp::from_nanos(100 * SECOND));
+    let mut bounded = recent.follow(&until).expect("follows");
+    recent.push(message(&a, 1_000_000 * SECOND, "ahead"));
+    assert_eq!(now(&mut *follower).len(), 4);
+    assert_eq!(now(&mut *bounded).len(), 3);
+    recent.push(message(&a, 4 * SECOND, "4"));
+    recent.push(message(&a, 5 * SECOND, "5"));
+    assert_eq!(
+        now(&mut *follower),
+        [(4 * SECOND, "4".into()), (5 * SECOND, "5".into())]
+    );
+    // The end of its range has not passed.
+    let texts: Vec<_> = now(&mut *bounded)
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    assert_eq!(texts, ["ahead", "4", "5"]);
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_is_believed_at_the_second_message() {
+    let (recent, a) = with_seconds(8);
+    let ahead = 1_000_000 * SECOND;
+    recent.push(message(&a, ahead, "ahead"));
+    recent.push(message(&a, ahead + SECOND, "and on"));
+    assert_eq!(recent.stats().messages, 2);
+    let counters = recent.stats().counters;
+    assert_eq!((counters.future, counters.evicted), (0, 8));
+    assert_source(&recent, "a clock that was set ahead");
+}
+
+#[test]
+fn a_stream_that_is_slower_than_the_age_is_still_bounded() {
+    let recent = Recent::new(Bounds::age(Duration::from_secs(10)));
+    let a = channel("/a", "x");
+    for number in 0..200 {
+        recent.push(message(&a, number * 60 * SECOND, "slow"));
+        assert!(recent.stats().messages <= 6, "{:?}", recent.stats());
+    }
+    assert_eq!(recent.stats().counters.future, 0);
+}
+
+#[test]
+fn several_wrong_log_times_in_a_row_are_all_moved_back() {
+    let (recent, a) = with_seconds(8);
+    let b = channel("/b", "x");
+    for (channel, at) in [(&a, 1_000_000), (&b, 5_000_000), (&a, 9_000_000)] {
+        recent.push(message(channel, at * SECOND, "ahead"));
+    }
+    recent.push(message(&b, 9 * SECOND, "9"));
+    let times: Vec<i64> = all(&recent, &Query::all())
+        .into_iter()
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(
+        times[8..],
+        [8 * SECOND + 1, 8 * SECOND + 2, 8 * SECOND + 3, 9 * SECOND]
+    );
+    assert_eq!(recent.stats().counters.future, 3);
+    assert_source(&recent, "several");
+}
+
+#[test]
+fn the_last_message_of_a_topic_is_known_although_its_log_time_was_wrong() {
+    let recent = Recent::new(Bounds::count(1));
+    let (a, map) = (channel("/a", "x"), channel("/map", "x"));
+    recent.push(message(&a, SECOND, "1"));
+    recent.push(message(&map, 1_000_000 * SECOND, "the map"));
+    recent.push(message(&a, 2 * SECOND, "2"));
+    recent.push(message(&a, 3 * SECOND, "3"));
+    let known = recent
+        .backfill(&Topics::named(["/map"]), (4 * SECOND).into())
+        .expect("answers");
+    assert_eq!(texts(&known).len(), 1);
+}
+
+#[test]
+fn log_times_of_zero_are_counted_and_refused_where_that_is_asked_for() {
+    let recent = of_age(500);
+    let a = channel("/a", "x");
+    recent.push(message(&a, 0, "zero"));
+    assert_eq!(
+        (recent.stats().counters.zero, recent.stats().messages),
+        (1, 1)
+    );
+    recent.set_stamps(asof_window::StampOptions {
+        refuse_zero: true,
+        ..Default::default()
+    });
+    recent.push(message(&a, 0, "zero"));
+    let stats = recent.stats();
+    assert_eq!(
+        (stats.counters.zero, stats.counters.refused, stats.messages),
+        (2, 1, 1)
+    );
+}

@@ -15,7 +15,6 @@ pub(super) struct Follower {
     query: Query,
     cursor: Cursor,
     missed: BTreeMap<String, u64>,
-    end: Option<FollowEnd>,
 }
 
 impl Follower {
@@ -26,16 +25,12 @@ impl Follower {
             query: query.clone(),
             cursor,
             missed: BTreeMap::new(),
-            end: None,
         }
     }
 }
 
 impl Follow for Follower {
     fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
-        if let Some(end) = &self.end {
-            return Ok(Followed::End(end.clone()));
-        }
         let shared = Arc::clone(&self.shared);
         let mut store = shared.lock();
         loop {
@@ -46,7 +41,7 @@ impl Follow for Follower {
                 return Ok(Followed::Batch(batch));
             }
             let is_over = store
-                .newest
+                .trusted()
                 .is_some_and(|newest| newest > self.query.range.end);
             let end = if is_over || self.query.range.is_empty() {
                 Some(FollowEnd::Complete)
@@ -54,7 +49,6 @@ impl Follow for Follower {
                 store.end.clone()
             };
             if let Some(end) = end {
-                self.end = Some(end.clone());
                 return Ok(Followed::End(end));
             }
             if Instant::now() >= deadline {

@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    Batch, Batches, Channel, Follow, FollowEnd, Growth, Message, Problem, Query, Source,
-    SourceError, Stamp, Summary, Topics,
+    Batch, Batches, Channel, Follow, FollowEnd, FollowFused, Growth, Message, Problem, Query,
+    Source, SourceError, Stamp, Summary, Topics,
 };
 
-use crate::{Bounds, Counters};
+use crate::{Bounds, Counters, StampOptions};
 use follower::Follower;
 use store::{Gone, Store};
 
@@ -28,10 +28,15 @@ use store::{Gone, Store};
 /// - **What was sent once is known.** Of a topic whose messages have all been let go, the last one is kept for
 ///   [`backfill`](Source::backfill): a map that was sent once is still there.
 /// - **Log times rise.** A message that is not later than the one before it is moved right after that one, and
-///   counted as late. A follower never sees a message before one that it has seen.
+///   counted as late. A follower never sees a message before one that it has seen, but for the case below.
 /// - **A clock that is set back starts it anew.** What was received before belongs to another time: it is let go, a
 ///   [`Problem`] says so, and followers are [told](asof_core::Followed::Restarted). The bound is
 ///   [`Bounds::and_restart_after`], one second by default.
+///
+/// - **One log time far in the future costs nothing.** A log time that is ahead of all others by more than
+///   [`StampOptions::max_ahead`] lets go of nothing before another one confirms it. Where the next message goes on as
+///   before, it is moved right after the one before it, counted as [`future`](Counters::future), and a [`Problem`] says
+///   so. A follower that has been handed it by then sees earlier log times after it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -107,6 +112,11 @@ impl Recent {
     /// How much is kept.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// Changes how log times are judged.
+    pub fn set_stamps(&self, options: StampOptions) {
+        self.lock().stamps = options;
     }
 
     /// Takes in a message whose payload is all that it keeps alive.
@@ -229,6 +239,7 @@ impl Source for Recent {
     }
 
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        Ok(Box::new(Follower::new(&self.shared, query)))
+        let follower = Follower::new(&self.shared, query);
+        Ok(Box::new(FollowFused::new(follower)))
     }
 }

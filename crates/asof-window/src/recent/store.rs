@@ -11,7 +11,8 @@ use asof_core::{
 use bytes::Bytes;
 
 use super::RecentStats;
-use crate::Bounds;
+use crate::health::goes_on;
+use crate::{Bounds, StampOptions};
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
@@ -21,7 +22,10 @@ pub(super) struct Store {
     log: VecDeque<u32>,
     /// The place of the next message.
     pub next: u64,
-    pub newest: Option<Stamp>,
+    newest: Option<Stamp>,
+    /// How log times are judged.
+    pub stamps: StampOptions,
+    doubt: Option<Doubt>,
     pub stats: RecentStats,
     pub is_connected: bool,
     /// Why nothing comes any more.
@@ -46,6 +50,16 @@ struct Lane {
     channels: Vec<Arc<Channel>>,
     /// Messages that were let go: the number of the first entry that is held.
     evicted: u64,
+    /// Whether it was told that a log time of it was far ahead.
+    has_been_ahead: bool,
+}
+
+/// The newest messages, while their log times are far ahead of all others and nothing has confirmed them.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    /// The newest log time before them.
+    trusted: Stamp,
+    messages: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -76,6 +90,8 @@ const MOST_TOPICS: usize = 10_000;
 /// A topic's types; more than one is a mistake, and an endless number of them an attack.
 const MOST_CHANNELS: usize = 8;
 const MOST_PROBLEMS: usize = 100;
+/// So many messages in a row are not ahead by mistake: the clock was set.
+const MOST_DOUBTED: usize = 3;
 /// Messages of one batch, and about how many bytes.
 const BATCH_MESSAGES: usize = 1024;
 const BATCH_BYTES: u64 = 4 << 20;
@@ -87,6 +103,15 @@ impl Store {
             self.changes += 1;
             return;
         };
+        if message.log_time == Stamp::EPOCH {
+            self.stats.counters.zero += 1;
+            if self.stamps.refuse_zero {
+                self.stats.counters.refused += 1;
+                self.changes += 1;
+                return;
+            }
+        }
+        self.judge(message.log_time, bounds);
         if let Some(newest) = self.newest {
             let back = newest.since(message.log_time);
             let jump = bounds.restart_after().unwrap_or_default().as_nanos();
@@ -113,12 +138,97 @@ impl Store {
         self.fit(bounds, gone);
     }
 
+    /// Looks at a log time before it is taken in: whether it is far ahead of all others, and what it says about those
+    /// that were.
+    fn judge(&mut self, stamp: Stamp, bounds: Bounds) {
+        let Some(newest) = self.newest else {
+            return;
+        };
+        let is_far = stamp.nanos().abs_diff(newest.nanos()) > self.stamps.limit(&bounds);
+        match &mut self.doubt {
+            None if is_far && stamp > newest => {
+                self.doubt = Some(Doubt {
+                    trusted: newest,
+                    messages: 1,
+                });
+            }
+            None => {}
+            Some(doubt) if is_far && stamp > newest && doubt.messages < MOST_DOUBTED => {
+                doubt.messages += 1;
+            }
+            Some(doubt) => {
+                let doubt = *doubt;
+                self.doubt = None;
+                // A stamp may be a little late beside those that are trusted.
+                let jump = i64::try_from(bounds.restart_after().unwrap_or_default().as_nanos());
+                let late = stamp.plus_nanos(jump.unwrap_or(i64::MAX));
+                let goes_on = goes_on(
+                    stamp.nanos().max(doubt.trusted.nanos()),
+                    doubt.trusted.nanos(),
+                    newest.nanos(),
+                );
+                if is_far && stamp < newest && late >= doubt.trusted && goes_on {
+                    self.put_back(doubt);
+                }
+            }
+        }
+    }
+
+    /// The newest messages were not that far ahead: they are moved right after the one before them.
+    fn put_back(&mut self, doubt: Doubt) {
+        let first = self.log.len().saturating_sub(doubt.messages);
+        let lanes: Vec<usize> = self
+            .log
+            .iter()
+            .skip(first)
+            .map(|&lane| lane as usize)
+            .collect();
+        let mut at = doubt.trusted;
+        for (done, &lane) in lanes.iter().enumerate() {
+            let later = lanes[done..].iter().filter(|&&other| other == lane).count();
+            let lane = &mut self.lanes[lane];
+            let place = lane.entries.len() - later;
+            at = at.plus_nanos(1);
+            lane.entries[place].message.log_time = at;
+        }
+        // With a small bound on the count, some were let go already.
+        let carried = self
+            .lanes
+            .iter_mut()
+            .filter_map(|lane| lane.carried.as_mut());
+        for entry in carried.filter(|entry| entry.message.log_time > at) {
+            entry.message.log_time = doubt.trusted;
+        }
+        self.stats.counters.future += doubt.messages as u64;
+        for lane in lanes {
+            if !std::mem::replace(&mut self.lanes[lane].has_been_ahead, true) {
+                let topic = self.lanes[lane].topic().to_owned();
+                let by = self.newest.unwrap_or(at).duration_since(doubt.trusted);
+                let text = format!(
+                    "a log time was {:.0} s ahead of all others, and the next message denied it; it was moved back",
+                    by.as_secs_f64()
+                );
+                self.tell(Problem::whole(ProblemKind::BadTime, text).on_topic(&topic));
+            }
+        }
+        self.newest = Some(at);
+        self.changes += 1;
+    }
+
+    /// The newest log time that is not in doubt.
+    pub fn trusted(&self) -> Option<Stamp> {
+        match self.doubt {
+            Some(doubt) => Some(doubt.trusted),
+            None => self.newest,
+        }
+    }
+
     /// Lets go of what is too old or too much. The newest message stays in any case.
     pub fn fit(&mut self, bounds: Bounds, gone: &mut Gone) {
         let most = bounds.max_count().unwrap_or(usize::MAX);
         let most_bytes = bounds.max_bytes().unwrap_or(u64::MAX);
         while self.log.len() > 1 {
-            let is_old = match (self.oldest(), self.newest, bounds.max_age()) {
+            let is_old = match (self.oldest(), self.trusted(), bounds.max_age()) {
                 (Some(oldest), Some(newest), Some(age)) => newest.duration_since(oldest) > age,
                 _ => false,
             };
@@ -163,6 +273,7 @@ impl Store {
             }
         }
         self.epoch += 1;
+        self.doubt = None;
         self.stats.counters.restarts += 1;
         let seconds = back as f64 * 1e-9;
         let text =
