@@ -276,6 +276,39 @@ impl Columns {
         }
     }
 
+    /// Adds all rows of columns of the same layout.
+    pub fn append(&mut self, other: &Columns) {
+        fn words<T: Copy>(columns: &mut [Vec<T>], others: &[Vec<T>]) {
+            for (column, other) in columns.iter_mut().zip(others) {
+                column.extend_from_slice(other);
+            }
+        }
+        words(&mut self.w1, &other.w1);
+        words(&mut self.w2, &other.w2);
+        words(&mut self.w4, &other.w4);
+        words(&mut self.w8, &other.w8);
+        for (ends, other) in self.ends.iter_mut().zip(&other.ends) {
+            let start = ends.last().copied().unwrap_or(0);
+            if ends.is_empty() {
+                ends.push(0);
+            }
+            ends.extend(other.iter().skip(1).map(|end| start.saturating_add(*end)));
+        }
+        for (texts, other) in self.texts.iter_mut().zip(&other.texts) {
+            if texts.ends.is_empty() {
+                texts.ends.push(0);
+            }
+            for at in 0..other.ends.len().saturating_sub(1) {
+                texts.push(other.get(at));
+            }
+        }
+        for (blobs, other) in self.blobs.iter_mut().zip(&other.blobs) {
+            for at in 0..other.views.len() {
+                blobs.push(other.get(at), 0, Place { owner: None });
+            }
+        }
+    }
+
     /// What the columns hold and keep alive, in bytes.
     pub fn bytes(&self) -> usize {
         let words = self.w1.iter().map(Vec::len).sum::<usize>()

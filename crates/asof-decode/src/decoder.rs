@@ -20,6 +20,7 @@ use crate::wire::cdr::{CdrDecoder, Flavour};
 use crate::wire::flatbuffer::FlatbufferDecoder;
 use crate::wire::json::JsonDecoder;
 use crate::wire::protobuf::ProtobufDecoder;
+use between::Neighbours;
 
 /// Decodes the messages of one channel: into rows of an Arrow table, or into JSON.
 ///
@@ -69,6 +70,7 @@ pub struct Decoder {
     is_whole: bool,
     /// Whether something can lie between two messages.
     has_between: bool,
+    neighbours: Neighbours,
     failed: Vec<(usize, PayloadError)>,
 }
 
@@ -119,6 +121,7 @@ impl Decoder {
         let schema = Arc::new(arrow_schema_of(channel, root, &shown, stamp.is_some()));
         Ok(Decoder {
             columns: wire.layout().columns(),
+            neighbours: Neighbours::new(wire.layout().columns()),
             wire,
             log_times: Vec::new(),
             publish_times: Vec::new(),
@@ -267,39 +270,9 @@ impl Decoder {
         })
     }
 
-    /// Writes what a message would have said between two others, as a JSON object: `part` of the way from
-    /// the first to the second. Floats are taken linearly, rotations along the arc, stamps to the nanosecond;
-    /// all else is as in the first. `false`, and nothing is written, where there is nothing between them:
-    /// their lists have other lengths, or it is a picture, a cloud, a map, a text.
-    ///
-    /// # Errors
-    /// When a payload cannot be decoded; nothing is written then.
-    pub fn write_json_between(
-        &mut self,
-        (before, after): (&[u8], &[u8]),
-        part: f64,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, PayloadError> {
-        if !self.has_between {
-            return Ok(false);
-        }
-        let rows = self.rows();
-        for (at, payload) in [before, after].into_iter().enumerate() {
-            if let Err(error) = self.push_row(payload, rows + at) {
-                self.wire.layout().truncate(&mut self.columns, rows);
-                return Err(error);
-            }
-        }
-        let layout = self.wire.layout();
-        let is_alike = layout.root.is_alike(&self.columns, rows, rows + 1);
-        if is_alike {
-            layout.root.blend(&mut self.columns, rows, rows + 1, part);
-            layout
-                .root
-                .print_shown(&self.columns, rows, Some(&self.shown), out);
-        }
-        layout.truncate(&mut self.columns, rows);
-        Ok(is_alike)
+    /// Whether messages of this type say when they were measured.
+    pub fn has_stamp(&self) -> bool {
+        self.stamp.is_some()
     }
 
     /// When a message was measured, as it says itself; `None` where it does not.
