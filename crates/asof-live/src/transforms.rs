@@ -1,15 +1,14 @@
 //! A robot's transforms: listened to, and broadcast.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use asof_core::{Batch, Stamp};
+use asof_core::{Batch, Message, Stamp};
 use asof_formats::Definitions;
-use asof_tf::ros::{Encoding, StampedTransform, tf_message};
-use asof_tf::{TransformBuffer, has_transforms};
+use asof_tf::ros::StampedTransform;
+use asof_tf::{LoaderOptions, TransformBuffer, TransformLoader, feeds_transforms};
 use parking_lot::Mutex;
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
@@ -18,16 +17,15 @@ use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
 use crate::error::said;
 use crate::robot::now;
 use crate::ros::{Attachment, TopicKey, dds_type_name, type_hash};
-use crate::{LiveError, Robot, Sample, Subscription};
+use crate::{LiveError, Robot, Subscription};
 
-/// A frame whose stamps go back by more than this says that the robot's clock was set back.
+/// A frame whose stamps go back by more than this, several times in a row, says that the robot's clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
-/// Frames whose newest stamps are followed; more than any robot has.
-const MOST_FRAMES: usize = 65_536;
 
 impl Robot {
-    /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type. Ten seconds of each
-    /// edge are kept.
+    /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type; and to what it says
+    /// of itself: frames that no transform places come from its description (`/robot_description`) and its joint
+    /// states. Ten seconds of each edge are kept.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -45,16 +43,11 @@ impl Robot {
 
     /// The same, keeping more or less.
     pub fn transforms_with(&self, options: asof_tf::Options) -> LiveTransforms {
-        let listener = Arc::new(Listener {
-            buffer: TransformBuffer::with_options(options),
-            newest: Mutex::default(),
-            filters: Mutex::default(),
-            stats: Counts::default(),
-        });
+        let listener = Arc::new(Listener::new(TransformBuffer::with_options(options)));
         let filled = Arc::clone(&listener);
         let subscription = self.subscribe(
-            |publisher| has_transforms(&publisher.channel),
-            move |sample| filled.fill(&sample),
+            |publisher| feeds_transforms(&publisher.channel),
+            move |sample| filled.fill(sample.to_message()),
         );
         LiveTransforms {
             listener,
@@ -91,9 +84,9 @@ pub struct LiveTransforms {
 /// What a listener has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransformStats {
-    /// Transforms that were received.
+    /// Transforms that were received, and positions of joints that were made into some.
     pub received: u64,
-    /// Transforms that the buffer did not take, and messages that could not be read.
+    /// Sorts of transforms that the buffer did not take, once for each message, and messages that could not be read.
     pub refused: u64,
     /// How often the robot's clock was set back, and the buffer started anew.
     pub restarts: u64,
@@ -150,8 +143,8 @@ impl Deref for LiveTransforms {
 
 struct Listener {
     buffer: TransformBuffer,
-    /// The newest stamp of each child frame.
-    newest: Mutex<HashMap<String, Stamp>>,
+    /// What takes transforms out of messages; one message at a time.
+    loader: Mutex<TransformLoader>,
     filters: Mutex<Vec<Weak<dyn Poked>>>,
     stats: Counts,
 }
@@ -164,85 +157,36 @@ struct Counts {
 }
 
 impl Listener {
-    fn fill(&self, sample: &Sample) {
-        let is_static = sample.channel.topic.ends_with("tf_static");
-        let bytes = sample.payload.bytes();
-        let is_ros = sample.channel.type_name().ends_with("TFMessage");
-        if is_ros {
-            match tf_message(Encoding::Cdr, &bytes) {
-                Ok(transforms) => self.take(&transforms, is_static),
-                Err(error) => {
-                    self.refuse(1, &format!("{}: {error}", sample.channel.topic));
-                    return;
-                }
-            }
-        } else {
-            // Foxglove's types, by their schema.
-            let batch: Batch = std::iter::once(sample.to_message()).collect();
-            self.stats.received.fetch_add(1, Ordering::Relaxed);
-            if let Some(problem) = self.buffer.absorb(&batch).first() {
-                self.refuse(1, &problem.to_string());
-            }
-        }
-        self.poke(false);
-    }
-
-    fn take(&self, transforms: &[StampedTransform], is_static: bool) {
-        self.stats
-            .received
-            .fetch_add(transforms.len() as u64, Ordering::Relaxed);
-        if !is_static && self.is_set_back(transforms) {
-            self.start_over();
-        }
-        for one in transforms {
-            let taken = if is_static {
-                self.buffer
-                    .update_static(one.parent.as_str(), one.child.as_str(), one.isometry)
-            } else {
-                self.buffer.update(
-                    one.parent.as_str(),
-                    one.child.as_str(),
-                    one.stamp,
-                    one.isometry,
-                )
-            };
-            if let Err(error) = taken {
-                self.refuse(1, &error.to_string());
-            }
+    fn new(buffer: TransformBuffer) -> Self {
+        let options = LoaderOptions {
+            jump_back: Some(RESTART_AFTER),
+            ..LoaderOptions::default()
+        };
+        Listener {
+            loader: Mutex::new(TransformLoader::with_options(buffer.clone(), options)),
+            buffer,
+            filters: Mutex::default(),
+            stats: Counts::default(),
         }
     }
 
-    /// Whether a frame's stamps go back by more than a late message would.
-    fn is_set_back(&self, transforms: &[StampedTransform]) -> bool {
-        let mut newest = self.newest.lock();
-        let most = i64::try_from(RESTART_AFTER.as_nanos()).unwrap_or(i64::MAX);
-        let mut is_set_back = false;
-        for one in transforms {
-            if let Some(known) = newest.get_mut(&one.child) {
-                is_set_back |= known.since(one.stamp) > most;
-                *known = one.stamp.max(*known);
-            } else if newest.len() < MOST_FRAMES {
-                newest.insert(one.child.clone(), one.stamp);
-            }
+    fn fill(&self, message: Message) {
+        let batch: Batch = std::iter::once(message).collect();
+        let absorbed = self.loader.lock().absorb(&batch);
+        let received = absorbed.transforms + absorbed.joints;
+        self.stats.received.fetch_add(received, Ordering::Relaxed);
+        for problem in &absorbed.problems {
+            self.refuse(&problem.to_string());
         }
-        if is_set_back {
-            newest.clear();
-            newest.extend(transforms.iter().map(|one| (one.child.clone(), one.stamp)));
+        if let Some(jump) = &absorbed.jump {
+            self.stats.restarts.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("{jump}");
         }
-        is_set_back
+        self.poke(absorbed.jump.is_some());
     }
 
-    fn start_over(&self) {
-        self.stats.restarts.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(
-            "the robot's clock was set back: transforms that were received before are forgotten"
-        );
-        self.buffer.clear();
-        self.poke(true);
-    }
-
-    fn refuse(&self, count: u64, reason: &str) {
-        if self.stats.refused.fetch_add(count, Ordering::Relaxed) == 0 {
+    fn refuse(&self, reason: &str) {
+        if self.stats.refused.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!("a transform cannot be used: {reason}");
         }
     }
@@ -527,6 +471,8 @@ impl Cdr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asof_core::{Channel, Schema};
+    use asof_tf::ros::{Encoding, tf_message};
     use nalgebra::Isometry3;
 
     fn one(parent: &str, child: &str, stamp: i64) -> StampedTransform {
@@ -539,11 +485,33 @@ mod tests {
     }
 
     fn listener() -> Listener {
-        Listener {
-            buffer: TransformBuffer::new(),
-            newest: Mutex::default(),
-            filters: Mutex::default(),
-            stats: Counts::default(),
+        Listener::new(TransformBuffer::new())
+    }
+
+    fn message(topic: &str, type_name: &str, payload: Vec<u8>) -> Message {
+        let schema = Schema {
+            name: type_name.to_owned(),
+            ..Schema::default()
+        };
+        Message {
+            channel: Arc::new(Channel {
+                topic: topic.to_owned(),
+                message_encoding: "cdr".to_owned(),
+                schema: Some(schema.into()),
+                ..Channel::default()
+            }),
+            log_time: Stamp::EPOCH,
+            publish_time: Stamp::EPOCH,
+            sequence: 0,
+            payload: payload.into(),
+        }
+    }
+
+    impl Listener {
+        fn take(&self, transforms: &[StampedTransform], is_static: bool) {
+            let topic = if is_static { "/tf_static" } else { "/tf" };
+            let payload = encoded(transforms);
+            self.fill(message(topic, "tf2_msgs/msg/TFMessage", payload));
         }
     }
 
@@ -576,7 +544,11 @@ mod tests {
                 .is_ok()
         );
 
-        listener.take(&[one("map", "base", 3 * second)], false);
+        // A single one may be a stray.
+        for at in [3, 3, 3] {
+            assert_eq!(listener.stats.restarts.load(Ordering::Relaxed), 0);
+            listener.take(&[one("map", "base", at * second)], false);
+        }
         assert_eq!(listener.stats.restarts.load(Ordering::Relaxed), 1);
         assert!(
             listener
@@ -596,6 +568,55 @@ mod tests {
             1,
             "told once"
         );
+    }
+
+    #[test]
+    fn a_description_and_joint_states_place_what_no_transform_does() {
+        let listener = listener();
+        let urdf = r#"<robot name="arm"><link name="base"/><link name="mast"/><link name="head"/>
+            <joint name="fixed" type="fixed"><parent link="base"/><child link="mast"/><origin xyz="0 0 1"/></joint>
+            <joint name="turn" type="prismatic"><parent link="mast"/><child link="head"/><axis xyz="1 0 0"/>
+            <limit lower="-9" upper="9" effort="1" velocity="1"/></joint></robot>"#;
+        let mut text = Cdr(vec![0, 1, 0, 0]);
+        text.text(urdf);
+        listener.fill(message("/robot_description", "std_msgs/msg/String", text.0));
+        let mut state = Cdr(vec![0, 1, 0, 0]);
+        for number in [5, 0] {
+            state.u32(number);
+        }
+        state.text("");
+        state.u32(1);
+        state.text("turn");
+        state.u32(1);
+        state.f64(2.5);
+        for _ in ["velocity", "effort"] {
+            state.u32(0);
+        }
+        listener.fill(message(
+            "/joint_states",
+            "sensor_msgs/msg/JointState",
+            state.0,
+        ));
+        let at = Stamp::from_nanos(5_000_000_000);
+        let pose = listener.buffer.lookup("base", "head", at).expect("a pose");
+        assert_eq!(
+            pose.translation.vector,
+            nalgebra::Vector3::new(2.5, 0.0, 1.0)
+        );
+        assert_eq!(listener.stats.received.load(Ordering::Relaxed), 1);
+        // What the robot's own transforms place is theirs.
+        listener.take(&[one("base", "mast", 5_000_000_000)], false);
+        let pose = listener.buffer.lookup("base", "mast", at).expect("a pose");
+        assert_eq!(
+            pose.translation.vector,
+            nalgebra::Vector3::new(5.0, 2.0, 3.0)
+        );
+        listener.fill(message(
+            "/robot_description",
+            "std_msgs/msg/String",
+            vec![1, 2],
+        ));
+        assert_eq!(listener.stats.refused.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -621,13 +642,14 @@ mod tests {
         }
         assert_eq!((filter.stats().waiting, filter.stats().crowded_out), (2, 1));
         listener.take(&[one("map", "base", 0), one("map", "base", 12)], false);
-        listener.poke(false);
         assert_eq!(*passed.lock(), [10]);
         listener.take(&[one("map", "base", 20)], false);
-        listener.poke(false);
         assert_eq!(*passed.lock(), [10, 15]);
         filter.push("nowhere", 1.into(), 1);
-        listener.start_over();
+        let second = 1_000_000_000;
+        for at in [100, 3, 3, 3] {
+            listener.take(&[one("map", "base", at * second)], false);
+        }
         let stats = filter.stats();
         assert_eq!((stats.passed, stats.restarted, stats.waiting), (2, 1, 0));
     }

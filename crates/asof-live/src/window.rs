@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use asof_core::{Message, Stamp};
+use asof_window::sync::WindowLike;
 use asof_window::{
     Arrival, Bounds, MessageStamp, ReceiveStamp, SourceStamp, Stamping, TransportStamp, Window,
 };
@@ -208,6 +209,15 @@ impl<T> Deref for LiveWindow<T> {
     type Target = Window<T>;
 
     fn deref(&self) -> &Window<T> {
+        &self.window
+    }
+}
+
+/// Live windows are synchronized as they are: `synchronize((&camera, &imu), …)`.
+impl<T: Send + Sync + 'static> WindowLike for LiveWindow<T> {
+    type Value = T;
+
+    fn window(&self) -> &Window<T> {
         &self.window
     }
 }

@@ -125,7 +125,8 @@ pub use {
     frame_ref::{FrameId, FrameRef},
     graph::Extrapolation,
     loader::{
-        Absorbed, ClockJump, LoaderOptions, TransformLoader, has_transforms, transform_topics,
+        Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
+        transform_topics,
     },
     lookup::{ChainLink, Latest, Newest, Twist},
     monitor::{EdgeStats, TransformMonitor},

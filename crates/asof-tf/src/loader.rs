@@ -127,6 +127,13 @@ pub fn has_transforms(channel: &Channel) -> bool {
     matches!(Kind::of(channel), Some(Kind::Ros(_) | Kind::Schema))
 }
 
+/// Whether a [`TransformLoader`] may have a use for the messages of a channel: it [has transforms](has_transforms), a
+/// robot's description, or joint states. For those who choose channels before they know all of them;
+/// [`transform_topics`] knows that joint states alone place nothing.
+pub fn feeds_transforms(channel: &Channel) -> bool {
+    Kind::of(channel).is_some()
+}
+
 /// The topics that a [`TransformLoader`] can use, by name: those that [have transforms](has_transforms), and, of a
 /// robot that describes itself, its description and its joint states. Joint states alone place nothing.
 pub fn transform_topics(summary: &Summary) -> Vec<String> {
