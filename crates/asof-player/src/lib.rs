@@ -13,19 +13,18 @@
 //! use asof_core::Topics;
 //! use asof_player::{Event, Player};
 //! # use std::sync::Arc;
-//! # use asof_core::{Channel, Message, Stamp};
-//! # use asof_formats::{McapWriter, McapWriterOptions};
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("run.mcap");
-//! # let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
+//! # use asof_core::{Channel, FollowEnd, Message, Stamp};
+//! # use asof_window::Recent;
+//! # let source = Recent::default();
 //! # let channel = Arc::new(Channel { topic: "/odom".into(), ..Channel::default() });
 //! # for tenth in 0..100 {
 //! #     let at = Stamp::from_nanos(tenth * 100_000_000);
-//! #     writer.write(&Message { channel: Arc::clone(&channel), log_time: at, publish_time: at, sequence: 0, payload: "x".into() })?;
+//! #     source.push(Message { channel: Arc::clone(&channel), log_time: at, publish_time: at, sequence: 0, payload: "x".into() });
 //! # }
-//! # writer.finish()?;
+//! # source.close(FollowEnd::Complete);
 //!
-//! let cache = BlockCache::new(asof_formats::open(&path)?, Options::default());
+//! // Any source: what `asof_formats::open` returns, a robot, or one of your own.
+//! let cache = BlockCache::new(source, Options::default());
 //! let mut player = Player::new(&cache, Topics::All)?;
 //! player.play();
 //!

@@ -1,17 +1,17 @@
-//! Plays a recording in real time and prints what passes.
+//! Plays a recording in real time, or follows a running robot, and prints what passes.
 //!
-//! `cargo run --release -p asof-player --example play -- recording.mcap [SPEED]`
+//! `cargo run --release -p asof --example play -- recording.mcap [SPEED]`
 
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, Options};
-use asof_core::Topics;
-use asof_player::{Event, PlayState, Player, Speed};
+use asof::Topics;
+use asof::blocks::{BlockCache, Options};
+use asof::player::{Event, PlayState, Player, Speed};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: play RECORDING [SPEED]")?;
-    let cache = BlockCache::new(asof_formats::open(path)?, Options::default());
+    let cache = BlockCache::new(asof::open(path)?, Options::default());
     let mut player = Player::new(&cache, Topics::All)?;
     if let Some(speed) = arguments.next() {
         player.set_speed(Speed::Times(speed.parse()?));
