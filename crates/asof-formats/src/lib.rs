@@ -63,7 +63,7 @@ pub use definitions::Definitions;
 pub use limits::DecompressionLimits;
 pub use mcap::{
     Attachment, Compression, Copied, CopyError, GrowingMcapFile, McapCounters, McapFile,
-    McapFollower, McapOptions, McapWriteError, McapWriter, McapWriterOptions,
+    McapOptions, McapWriteError, McapWriter, McapWriterOptions,
 };
 pub use merge::Merged;
 pub use open::{Notices, OpenOptions, REMOTE_SCHEMES, open, open_all, open_with};

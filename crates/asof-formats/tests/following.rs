@@ -5,30 +5,46 @@ mod common;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::time::Instant;
 
-use asof_core::{Message, Query};
-use asof_formats::{McapFile, McapFollower};
+use asof_core::{Follow, FollowEnd, Followed, Message, Query, Source};
+use asof_formats::{GrowingMcapFile, McapFile, McapOptions, Recording};
 use common::{demo_file, messages, small_chunks};
 
-fn drain(follower: &mut McapFollower) -> Vec<Message> {
+fn open(path: &Path) -> GrowingMcapFile {
+    GrowingMcapFile::open(path, McapOptions::default()).expect("opens")
+}
+
+fn follow(file: &GrowingMcapFile) -> Box<dyn Follow> {
+    file.follow(&Query::all()).expect("follows")
+}
+
+/// What is there by now, and the end if there is one.
+fn drain(follower: &mut dyn Follow) -> (Vec<Message>, Option<FollowEnd>) {
     let mut found = Vec::new();
-    while let Some(batch) = follower.poll().expect("reads") {
-        found.extend(batch.iter().map(|message| message.to_message()));
+    loop {
+        match follower.next(Instant::now()).expect("reads") {
+            Followed::Batch(batch) => found.extend(batch.iter().map(|one| one.to_message())),
+            Followed::End(end) => return (found, Some(end)),
+            Followed::CaughtUp | Followed::Restarted => return (found, None),
+        }
     }
-    found
 }
 
 /// Writes a file in pieces of this size and follows it after each.
 fn followed(bytes: &[u8], piece: usize, path: &Path) -> Vec<Message> {
     let mut file = File::create(path).expect("creates");
-    let mut follower = McapFollower::open(path).expect("opens");
-    let mut found = drain(&mut follower);
+    let source = open(path);
+    let mut follower = follow(&source);
+    let (mut found, mut end) = drain(&mut *follower);
     for part in bytes.chunks(piece) {
         file.write_all(part).expect("writes");
-        found.extend(drain(&mut follower));
+        let (more, ended) = drain(&mut *follower);
+        found.extend(more);
+        end = ended;
     }
-    assert!(follower.is_finished());
-    assert_eq!(follower.problems(), []);
+    assert_eq!(end, Some(FollowEnd::Complete));
+    assert_eq!(source.summary().problems, []);
     found
 }
 
@@ -62,13 +78,13 @@ fn a_chunk_whose_length_is_filled_in_later_is_waited_for() {
     let chunk = 8 + 9 + u64::from_le_bytes(bytes[9..17].try_into().expect("eight")) as usize;
     assert_eq!(bytes[chunk], 6, "a chunk follows the header");
     let len = u64::from_le_bytes(bytes[chunk + 1..chunk + 9].try_into().expect("eight")) as usize;
-    let mut open = bytes[..chunk + 9 + len].to_vec();
-    open[chunk + 1..chunk + 9].fill(0xff);
-    fs::write(&path, &open).expect("writes");
-    let mut follower = McapFollower::open(&path).expect("opens");
-    assert_eq!(drain(&mut follower).len(), 0);
+    let mut unfinished = bytes[..chunk + 9 + len].to_vec();
+    unfinished[chunk + 1..chunk + 9].fill(0xff);
+    fs::write(&path, &unfinished).expect("writes");
+    let mut follower = follow(&open(&path));
+    assert_eq!(drain(&mut *follower).0.len(), 0);
     fs::write(&path, &bytes).expect("writes");
-    assert!(drain(&mut follower).len() > 10);
+    assert!(drain(&mut *follower).0.len() > 10);
 }
 
 #[test]
@@ -76,26 +92,50 @@ fn other_files_and_shrinking_ones_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.mcap");
     fs::write(&path, "no recording").expect("writes");
-    let mut follower = McapFollower::open(&path).expect("opens");
+    let refused = GrowingMcapFile::open(&path, McapOptions::default()).expect_err("is refused");
     assert!(
-        follower
-            .poll()
-            .expect_err("refused")
-            .to_string()
-            .contains("only an MCAP file")
+        refused.to_string().contains("only an MCAP file"),
+        "{refused}"
     );
     let bytes = demo_file(0.2, small_chunks());
     fs::write(&path, &bytes[..bytes.len() / 2]).expect("writes");
-    let mut follower = McapFollower::open(&path).expect("opens");
-    assert!(!drain(&mut follower).is_empty());
+    let mut follower = follow(&open(&path));
+    assert!(!drain(&mut *follower).0.is_empty());
     fs::write(&path, &bytes[..100]).expect("writes");
+    let lost = drain(&mut *follower).1;
     assert!(
-        follower
-            .poll()
-            .expect_err("refused")
-            .to_string()
-            .contains("shorter")
+        matches!(&lost, Some(FollowEnd::Lost(reason)) if reason.contains("shorter")),
+        "{lost:?}"
     );
+}
+
+#[test]
+fn damage_that_a_follower_meets_is_told_by_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    let bytes = demo_file(0.4, small_chunks().compression(None));
+    let half = bytes.len() / 2;
+    fs::write(&path, &bytes[..half]).expect("writes");
+    let file = open(&path);
+    let mut follower = follow(&file);
+    drain(&mut *follower);
+    assert_eq!(file.summary().problems, []);
+    // A byte of a payload in a chunk that nobody has read yet: its checksum does not hold any more.
+    let mut damaged = bytes;
+    let at = half + (damaged.len() - half) / 4;
+    damaged[at] ^= 0x55;
+    fs::write(&path, &damaged).expect("writes");
+    let (found, end) = drain(&mut *follower);
+    assert!(!found.is_empty());
+    assert_eq!(end, Some(FollowEnd::Complete));
+    let told = file.summary().problems.clone();
+    assert!(!told.is_empty());
+    // Told once, although a check meets it again.
+    let checked = file.check(&mut |_, _| {}).expect("reads");
+    let places: Vec<_> = checked.iter().map(|one| (one.kind, one.offset)).collect();
+    let mut once = places.clone();
+    once.dedup();
+    assert_eq!(places, once);
 }
 
 /// What happens to a file, and what is told of it.
@@ -115,12 +155,14 @@ fn a_file_that_was_replaced_or_removed_is_no_endless_wait() {
     let changes: [Change<'_>; 2] = [(&replace, "took its place"), (&remove, "was removed")];
     for (change, told) in changes {
         fs::write(&path, half).expect("writes");
-        let mut follower = McapFollower::open(&path).expect("opens");
-        let before = drain(&mut follower).len();
-        assert!(before > 0);
+        let mut follower = follow(&open(&path));
+        assert!(!drain(&mut *follower).0.is_empty());
         change();
-        let error = follower.poll().expect_err("is refused").to_string();
-        assert!(error.contains(told), "{error}");
+        let lost = drain(&mut *follower).1;
+        assert!(
+            matches!(&lost, Some(FollowEnd::Lost(reason)) if reason.contains(told)),
+            "{lost:?}"
+        );
     }
 }
 
@@ -129,8 +171,9 @@ fn a_file_that_was_closed_is_finished_wherever_it_went() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.mcap");
     fs::write(&path, demo_file(0.2, small_chunks())).expect("writes");
-    let mut follower = McapFollower::open(&path).expect("opens");
+    let mut follower = follow(&open(&path));
     fs::remove_file(&path).expect("removes");
-    assert!(!drain(&mut follower).is_empty());
-    assert!(follower.is_finished());
+    let (found, end) = drain(&mut *follower);
+    assert!(!found.is_empty());
+    assert_eq!(end, Some(FollowEnd::Complete));
 }

@@ -254,7 +254,7 @@ fn tf_answers_follows_and_monitors_a_robot() {
 }
 
 #[test]
-fn a_verb_that_cannot_says_so_and_one_place_is_a_robot_alone() {
+fn a_verb_that_cannot_says_so() {
     let folder = Folder::with_demo();
     for verb in [
         "split zenoh:// -o parts/ --duration 1s",
@@ -267,8 +267,41 @@ fn a_verb_that_cannot_says_so_and_one_place_is_a_robot_alone() {
         );
         assert!(said.ends_with("exit 1\n"), "{said}");
     }
-    assert_eq!(folder.exit_code("cat run.mcap zenoh://"), 2);
     assert_eq!(folder.exit_code("info zenoh://robot?speed=9"), 2);
+}
+
+#[test]
+fn a_robot_among_recordings_is_one_source_with_them() {
+    let (robot, other) = (Moving::new(), Moving::new());
+    let folder = Folder::with_demo();
+    let (url, other) = (&robot.url, &other.url);
+    let recorded = rows(&folder.stdout("cat run.mcap --topics /odom --json"));
+    let line = format!("cat run.mcap {url} --topics /odom,/chatter --json --for 2s");
+    let both = rows(&folder.stdout(&line));
+    let of = |all: &[Value], topic: &str| -> Vec<Value> {
+        let wanted = all.iter().filter(|row| row["topic"] == topic);
+        wanted.cloned().collect()
+    };
+    assert_eq!(of(&both, "/odom"), recorded);
+    let heard = of(&both, "/chatter").len();
+    assert!(heard > 5, "{heard}");
+    assert_eq!(both.len(), recorded.len() + heard, "and no other topic");
+    let times: Vec<_> = both.iter().map(|row| row["log_time"].as_i64()).collect();
+    assert!(times.is_sorted());
+    // What the recording knew last, and what the robot says now.
+    let now = rows(&folder.stdout(&format!("at run.mcap {url} --topics /odom,/chatter --json")));
+    assert_eq!(now.len(), 2);
+    assert_eq!(of(&now, "/odom")[0], recorded[recorded.len() - 1]);
+    let line = format!("convert run.mcap {url} -o both.mcap --topics /odom,/chatter --for 2s");
+    assert!(folder.run(&line).ends_with("exit 0\n"));
+    let info = &rows(&folder.stdout("info both.mcap --json"))[0];
+    assert!(
+        info["messages"].as_u64() > Some(recorded.len() as u64 + 5),
+        "{info}"
+    );
+    // Two robots are one source, too.
+    let line = format!("cat {url} {other} --topics /chatter --json --limit 40");
+    assert_eq!(rows(&folder.stdout(&line)).len(), 40);
 }
 
 #[test]

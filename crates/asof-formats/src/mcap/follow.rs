@@ -19,26 +19,13 @@ use crate::problems::Problems;
 use crate::sections::Loaded;
 use crate::storage::{Plain, Storage};
 
-/// An MCAP file that another process is writing.
+/// A place in an MCAP file that another process is writing: what a [`GrowingMcapFile`](super::GrowingMcapFile) follows
+/// it with.
 ///
 /// [`poll`](McapFollower::poll) gives what has been written since the last call, chunk by chunk, each in
 /// order of log time. A record that is not complete yet, or whose writer has still to fill in its length, is waited
-/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished). A writer that was
-/// killed never does: there is just nothing new any more, and whoever follows decides how long to wait.
-///
-/// ```no_run
-/// use asof_formats::McapFollower;
-///
-/// let mut follower = McapFollower::open("recording.mcap")?;
-/// while !follower.is_finished() {
-///     match follower.poll()? {
-///         Some(batch) => println!("{} messages", batch.len()),
-///         None => std::thread::sleep(std::time::Duration::from_millis(50)),
-///     }
-/// }
-/// # Ok::<(), asof_core::SourceError>(())
-/// ```
-pub struct McapFollower {
+/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished).
+pub(super) struct McapFollower {
     path: PathBuf,
     storage: Plain,
     /// Where the next record starts.
@@ -67,47 +54,36 @@ enum Next {
 }
 
 impl McapFollower {
-    /// Starts at the front of a file, which may be empty still.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        let path = path.as_ref();
-        let storage = Plain::open(path).map_err(|cause| SourceError::Io {
-            place: path.display().to_string(),
-            offset: 0,
-            cause,
-        })?;
-        Ok(McapFollower {
-            path: path.to_owned(),
-            storage,
-            at: 0,
-            batches: 0,
-            definitions: Definitions::default(),
-            problems: Problems::default(),
-            pool: Arc::default(),
-            limits: DecompressionLimits::default(),
-            earlier: None,
-            is_finished: false,
-        })
-    }
-
-    /// Starts behind what is known of a file already.
-    pub(super) fn from_place(
+    /// Starts after what is known of a file already.
+    pub fn from_place(
         path: &Path,
         at: u64,
         earlier: Option<Arc<McapShared>>,
         limits: DecompressionLimits,
     ) -> Result<Self, SourceError> {
-        let mut follower = Self::open(path)?;
-        follower.at = at;
-        follower.limits = limits;
+        let storage = Plain::open(path).map_err(|cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        })?;
+        let mut definitions = Definitions::default();
+        let mut batches = 0;
         if let Some(earlier) = &earlier {
-            follower.batches = earlier.directory.sections.len();
-            follower.definitions.adopt(&earlier.definitions());
+            batches = earlier.directory.sections.len();
+            definitions.adopt(&earlier.definitions());
         }
-        follower.earlier = earlier;
-        Ok(follower)
+        Ok(McapFollower {
+            path: path.to_owned(),
+            storage,
+            at,
+            batches,
+            definitions,
+            problems: Problems::default(),
+            pool: Arc::default(),
+            limits,
+            earlier,
+            is_finished: false,
+        })
     }
 
     /// The next messages; `None` where there is nothing new yet, or nothing more to come.
@@ -142,12 +118,12 @@ impl McapFollower {
         self.is_finished
     }
 
-    /// What was wrong so far.
-    pub fn problems(&self) -> Vec<Problem> {
-        self.problems.to_vec()
+    /// What was wrong since this was last asked.
+    pub fn take_problems(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.problems).to_vec()
     }
 
-    /// Nothing comes any more once the path leads elsewhere: whoever waits would wait for ever.
+    /// Nothing comes any more once the path leads elsewhere: a follower would wait for ever.
     fn refuse_another_file(&self) -> Result<(), SourceError> {
         match self.storage.is_still_at(&self.path) {
             Ok(true) => Ok(()),
@@ -353,10 +329,4 @@ pub(super) fn whole_record(
         return Ok(chunk.map(|_| header));
     }
     Ok(Some(header))
-}
-
-impl std::fmt::Debug for McapFollower {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "McapFollower({}, byte {})", self.storage.name(), self.at)
-    }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Follow, FollowEnd, FollowFinished, Followed, Growth,
-    MetadataEntry, Problem, ProblemKind, Query, Row, Source, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, Batch, Batches, Follow, FollowEnd, FollowFinished, FollowFused, Followed,
+    Growth, MetadataEntry, Problem, ProblemKind, Query, Source, SourceError, Stamp, Summary,
+    Topics,
 };
 use bytes::Bytes;
 use mcap::records::op;
@@ -15,6 +16,7 @@ use mcap::records::op;
 use super::follow::{McapFollower, whole_record};
 use super::open::MAGIC_LEN;
 use super::{McapCounters, McapFile, McapOptions};
+use crate::problems::Problems;
 use crate::recording::{HiddenRecords, Progress, Recording};
 use crate::sections;
 use crate::storage::{Plain, Storage};
@@ -49,6 +51,8 @@ pub struct GrowingMcapFile {
     path: PathBuf,
     options: McapOptions,
     state: Mutex<State>,
+    /// What those who follow it met: nobody else has read as far as they.
+    problems: Arc<Mutex<Problems>>,
 }
 
 struct State {
@@ -88,6 +92,7 @@ impl GrowingMcapFile {
                 opened: 0,
                 is_finished: false,
             }),
+            problems: Arc::default(),
         };
         drop(file.up_to_now()?);
         Ok(file)
@@ -119,6 +124,12 @@ impl GrowingMcapFile {
 
     fn whole(&self) -> Result<Option<Arc<McapFile>>, SourceError> {
         Ok(self.up_to_now()?.whole.clone())
+    }
+
+    /// What those who follow it met.
+    fn met(&self) -> Vec<Problem> {
+        let problems = self.problems.lock();
+        problems.unwrap_or_else(PoisonError::into_inner).to_vec()
     }
 
     /// What is known without another look, for questions that cannot fail.
@@ -188,17 +199,14 @@ impl Source for GrowingMcapFile {
             return Arc::new(Summary::empty("mcap"));
         };
         let summary = whole.summary();
-        if !summary
-            .problems
-            .iter()
-            .any(|problem| state.is_to_come(problem))
-        {
+        let met = self.met();
+        let is_to_come = |problem: &Problem| state.is_to_come(problem);
+        if met.is_empty() && !summary.problems.iter().any(is_to_come) {
             return summary;
         }
         let mut summary = Summary::clone(&summary);
-        summary
-            .problems
-            .retain(|problem| !state.is_to_come(problem));
+        summary.problems.retain(|problem| !is_to_come(problem));
+        add_unknown(&mut summary.problems, met);
         Arc::new(summary)
     }
 
@@ -236,12 +244,12 @@ impl Source for GrowingMcapFile {
         let shared = state.whole.as_ref().map(|whole| Arc::clone(&whole.shared));
         let follower =
             McapFollower::from_place(&self.path, state.end, shared, self.options.limits)?;
-        Ok(Box::new(FollowGrowing {
+        Ok(Box::new(FollowFused::new(FollowGrowing {
             held: Some(held),
             follower,
             query: query.clone(),
-            end: None,
-        }))
+            problems: Arc::clone(&self.problems),
+        })))
     }
 }
 
@@ -271,6 +279,7 @@ impl Recording for GrowingMcapFile {
         };
         let mut problems = whole.check(progress)?;
         problems.retain(|problem| !state.is_to_come(problem));
+        add_unknown(&mut problems, self.met());
         Ok(problems)
     }
 
@@ -307,16 +316,41 @@ impl std::fmt::Debug for GrowingMcapFile {
     }
 }
 
+/// Adds the problems that no other of the same place tells already.
+fn add_unknown(problems: &mut Vec<Problem>, met: Vec<Problem>) {
+    for problem in met {
+        let is_same =
+            |known: &Problem| known.kind == problem.kind && known.offset == problem.offset;
+        if !problems.iter().any(is_same) {
+            problems.push(problem);
+        }
+    }
+}
+
 /// First what the file held, then what is written.
 struct FollowGrowing {
     held: Option<Batches>,
     follower: McapFollower,
     query: Query,
-    end: Option<FollowEnd>,
+    /// Where the file's problems are told.
+    problems: Arc<Mutex<Problems>>,
 }
 
 impl FollowGrowing {
-    fn step(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+    /// What was written since the last look.
+    fn poll(&mut self) -> Result<Option<Batch>, SourceError> {
+        let polled = self.follower.poll();
+        let met = self.follower.take_problems();
+        if !met.is_empty() {
+            let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+            problems.extend(met);
+        }
+        polled
+    }
+}
+
+impl Follow for FollowGrowing {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
         if let Some(held) = &mut self.held {
             match held.next() {
                 Some(batch) => return batch.map(Followed::Batch),
@@ -324,12 +358,14 @@ impl FollowGrowing {
             }
         }
         loop {
-            match self.follower.poll() {
+            match self.poll() {
                 Ok(Some(batch)) => {
                     if batch.range().start > self.query.range.end {
                         return Ok(Followed::End(FollowEnd::Complete));
                     }
-                    if let Some(batch) = chosen(&batch, &self.query) {
+                    let query = &self.query;
+                    let chosen = batch.only(|one| query.matches(&one.channel.topic, one.log_time));
+                    if let Some(batch) = chosen {
                         return Ok(Followed::Batch(batch));
                     }
                     continue;
@@ -338,8 +374,8 @@ impl FollowGrowing {
                     return Ok(Followed::End(FollowEnd::Complete));
                 }
                 Ok(None) => {}
-                Err(SourceError::Unreadable { reason, .. }) => {
-                    return Ok(Followed::End(FollowEnd::Lost(reason)));
+                Err(error @ SourceError::Unreadable { .. }) => {
+                    return Ok(Followed::End(FollowEnd::Lost(error.to_string())));
                 }
                 Err(error) => return Err(error),
             }
@@ -350,30 +386,4 @@ impl FollowGrowing {
             std::thread::sleep(left.min(PAUSE));
         }
     }
-}
-
-impl Follow for FollowGrowing {
-    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
-        if let Some(end) = &self.end {
-            return Ok(Followed::End(end.clone()));
-        }
-        let next = self.step(deadline);
-        match &next {
-            Ok(Followed::End(end)) => self.end = Some(end.clone()),
-            Err(error) => self.end = Some(FollowEnd::Lost(error.to_string())),
-            Ok(_) => {}
-        }
-        next
-    }
-}
-
-/// The messages of a batch that match; `None` where none does.
-fn chosen(batch: &Batch, query: &Query) -> Option<Batch> {
-    let channels = batch.channels();
-    let is_wanted = |row: &&Row| {
-        let topic = &channels[row.channel as usize].topic;
-        query.matches(topic, row.log_time)
-    };
-    let rows: Vec<Row> = batch.rows().iter().filter(is_wanted).copied().collect();
-    (!rows.is_empty()).then(|| Batch::new(Arc::clone(channels), batch.buffers().to_vec(), rows))
 }

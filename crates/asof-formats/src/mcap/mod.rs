@@ -38,7 +38,6 @@ use directory::{Contents, Directory, SectionKind};
 use hidden::HiddenPlaces;
 
 pub use copy::{Copied, CopyError};
-pub use follow::McapFollower;
 pub use growing::GrowingMcapFile;
 pub(crate) use writer::is_disk_full;
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};

@@ -1,6 +1,7 @@
 //! Several recordings followed as one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ pub(super) struct MergedFollow {
     shared: Arc<Shared>,
     held: Option<Reader>,
     parts: Vec<FollowedPart>,
-    end: Option<FollowEnd>,
+    /// Set by a part whose clock was set back while what it held was handed out.
+    has_restarted: Arc<AtomicBool>,
 }
 
 /// A recording among others, with its own place in it.
@@ -32,10 +34,14 @@ impl MergedFollow {
     pub fn new(shared: &Arc<Shared>, query: &Query) -> Result<Self, SourceError> {
         let mut parts = Vec::new();
         let mut held: Vec<Option<Batches>> = Vec::new();
+        let has_restarted = Arc::new(AtomicBool::new(false));
         for (part, recording) in shared.parts.iter().enumerate() {
             let follower = recording.recording.follow(query)?;
             let follower = Arc::new(Mutex::new(follower));
-            held.push(Some(Box::new(Held(Arc::clone(&follower)))));
+            held.push(Some(Box::new(Held {
+                follower: Arc::clone(&follower),
+                has_restarted: Arc::clone(&has_restarted),
+            })));
             parts.push(FollowedPart {
                 part,
                 follower,
@@ -47,17 +53,12 @@ impl MergedFollow {
             shared: Arc::clone(shared),
             held: Some(Reader::over(shared, query, held)),
             parts,
-            end: None,
+            has_restarted,
         })
     }
 
+    /// What comes next to the parts that grow.
     fn step(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
-        if let Some(held) = &mut self.held {
-            match held.next() {
-                Some(batch) => return batch.map(Followed::Batch),
-                None => self.held = None,
-            }
-        }
         loop {
             let now = Instant::now();
             let mut has_waited = false;
@@ -118,16 +119,16 @@ impl FollowedPart {
 
 impl Follow for MergedFollow {
     fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
-        if let Some(end) = &self.end {
-            return Ok(Followed::End(end.clone()));
+        if let Some(held) = &mut self.held {
+            match held.next() {
+                Some(batch) => return batch.map(Followed::Batch),
+                None => self.held = None,
+            }
         }
-        let next = self.step(deadline);
-        match &next {
-            Ok(Followed::End(end)) => self.end = Some(end.clone()),
-            Err(error) => self.end = Some(FollowEnd::Lost(error.to_string())),
-            Ok(_) => {}
+        if self.has_restarted.swap(false, Ordering::Relaxed) {
+            return Ok(Followed::Restarted);
         }
-        next
+        self.step(deadline)
     }
 
     fn missed(&mut self) -> BTreeMap<String, u64> {
@@ -143,16 +144,24 @@ impl Follow for MergedFollow {
 }
 
 /// What a part holds by now: its follower's batches up to where it has caught up.
-struct Held(Arc<Mutex<Box<dyn Follow>>>);
+struct Held {
+    follower: Arc<Mutex<Box<dyn Follow>>>,
+    has_restarted: Arc<AtomicBool>,
+}
 
 impl Iterator for Held {
     type Item = Result<Batch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut follower = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         match follower.next(Instant::now()) {
             Ok(Followed::Batch(batch)) => Some(Ok(batch)),
-            Ok(Followed::CaughtUp | Followed::Restarted | Followed::End(_)) => None,
+            Ok(Followed::Restarted) => {
+                // What comes next is out of order with what the others hold.
+                self.has_restarted.store(true, Ordering::Relaxed);
+                None
+            }
+            Ok(Followed::CaughtUp | Followed::End(_)) => None,
             Err(error) => Some(Err(error)),
         }
     }

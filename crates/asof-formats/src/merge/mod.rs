@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowFinished, Growth,
-    MetadataEntry, Problem, Query, Row, Source, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowFinished, FollowFused,
+    Growth, MetadataEntry, Problem, Query, Row, Source, SourceError, Stamp, Summary, Topics,
 };
 use bytes::Bytes;
 
@@ -115,6 +115,13 @@ impl Source for Merged {
                     offset: moved(entry.offset),
                     ..entry.clone()
                 }));
+            if let Some(recent) = &summary.recent {
+                all.recent = Some(
+                    all.recent
+                        .take()
+                        .map_or_else(|| recent.clone(), |others| others.and(recent)),
+                );
+            }
             all.problems
                 .extend(summary.problems.iter().map(|problem| Problem {
                     message: format!("{}: {}", part.name, problem.message),
@@ -192,7 +199,8 @@ impl Source for Merged {
 
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         if self.growth().is_growing() {
-            return Ok(Box::new(follow::MergedFollow::new(&self.shared, query)?));
+            let follow = follow::MergedFollow::new(&self.shared, query)?;
+            return Ok(Box::new(FollowFused::new(follow)));
         }
         Ok(Box::new(FollowFinished::new(self.read(query)?)))
     }

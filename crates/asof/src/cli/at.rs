@@ -28,7 +28,7 @@ Examples:
   asof at zenoh://192.168.1.5:7447 --topics /odom,/map
   asof at zenoh://192.168.1.5:7447 --time -3s")]
 pub struct At {
-    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
+    /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -58,7 +58,7 @@ impl At {
         let (file, at) = self
             .opening
             .look_back(&self.places, &wanted, self.time, screen)?;
-        let topics = self.topics.topics(&self.places[0], &file.summary(), screen);
+        let topics = self.topics.topics(&self.places[0], &*file, screen);
         let known = file.backfill(&topics, at)?;
         if known.is_empty() {
             screen.note(format_args!("nothing was known as of {at}"));

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use asof_core::{
-    Batch, Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Row,
-    SourceError, Summary, TimeRange,
+    Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Summary,
 };
 use asof_decode::Survey;
-use asof_formats::{McapFollower, Recording};
+use asof_formats::Recording;
 use clap::Args;
 
 use super::Outcome;
@@ -21,7 +20,7 @@ use super::failure::Usage;
 use super::lines::{Lines, Style};
 use super::live::is_robot;
 use super::numbers::counted;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Wanted, is_address};
 use super::screen::{Output, Screen, output, output_of_values};
 use super::select::Select;
 
@@ -31,9 +30,9 @@ use super::select::Select;
 /// sequence, type, encoding, data. With --raw, data is the payload in base64. With --csv, the messages of
 /// one topic, their structs spread over columns.
 ///
-/// With --follow, an MCAP file that is being written is printed as it grows, until its writer closes it.
-/// Messages come chunk by chunk, each chunk in order of time. A running robot is printed as it goes, until Ctrl-C or
-/// for as long as --for says.
+/// With --follow, MCAP files that are being written are printed as they grow, until their writers close them: first
+/// what they hold, in order of time, then chunk by chunk. A running robot is printed as it goes, until Ctrl-C or for as
+/// long as --for says; recordings beside it come first, as far as they are older.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -43,9 +42,10 @@ use super::select::Select;
 Examples:
   asof cat run.mcap --topics /odom --start +10s --end +12.5s
   asof cat recording.mcap --follow --start -3s --json | jq .data
-  asof cat zenoh://192.168.1.5:7447 --topics /odom --for 30s --csv")]
+  asof cat zenoh://192.168.1.5:7447 --topics /odom --for 30s --csv
+  asof cat yesterday.mcap zenoh://192.168.1.5:7447 --topics /diagnostics")]
 pub struct Cat {
-    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
+    /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -63,7 +63,7 @@ pub struct Cat {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// Go on with what is written to the file, until its writer closes it; a running robot is always followed
+    /// Go on with what is written to the files, until their writers close them; a running robot is always followed
     #[arg(long, conflicts_with_all = ["attachment", "metadata"])]
     follow: bool,
 
@@ -86,11 +86,13 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        if self.follow && !is_robot(&self.places[0]) {
-            return self.follow_file(screen);
-        }
         let wanted = Wanted::chosen(self.select.patterns());
-        let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
+        let file = if self.follow {
+            self.refuse_to_follow_elsewhere()?;
+            self.opening.open_growing(&self.places, &wanted, screen)?
+        } else {
+            self.opening.open_wanted(&self.places, &wanted, screen)?
+        };
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
@@ -110,7 +112,7 @@ impl Cat {
 
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
         let summary = file.summary();
-        let query = self.select.query(&self.places[0], &summary, screen);
+        let query = self.select.query(&self.places[0], file, screen);
         if self.csv {
             refuse_several(&summary, &query)?;
         }
@@ -164,42 +166,26 @@ impl Cat {
                 Followed::Restarted => {
                     screen.note("the clock was set back: what comes now belongs to another time");
                 }
+                Followed::End(FollowEnd::Lost(reason)) => {
+                    printed.finish(screen)?;
+                    return Err(anyhow!(reason));
+                }
                 Followed::End(_) => break,
             }
         }
         Ok(printed.finish(screen)?)
     }
 
-    /// Goes on with what is written to a file, until its writer closes it.
-    fn follow_file(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let [place] = &self.places[..] else {
-            return Err(Usage::error("--follow takes one file"));
-        };
-        if super::place::is_address(place) || place.is_dir() {
-            return Err(Usage::error(
-                "--follow takes a running robot, or an MCAP file on this machine that is being written",
-            ));
+    /// A file on another machine is not seen to grow: what is there when it is opened is all.
+    fn refuse_to_follow_elsewhere(&self) -> anyhow::Result<()> {
+        let is_elsewhere = |place: &&PathBuf| is_address(place) && !is_robot(place);
+        match self.places.iter().find(is_elsewhere) {
+            None => Ok(()),
+            Some(_) => Err(Usage::error(
+                "--follow takes running robots and files on this machine; a file elsewhere is not seen to grow: \
+                 leave --follow out to print what it holds by now",
+            )),
         }
-        let range = if let Some(range) = self.select.range_without_recording() {
-            range
-        } else {
-            // A time relative to the recording is relative to what there is of it now.
-            let file = self.opening.open(&self.places, screen)?;
-            self.select.range(&file.summary(), screen)
-        };
-        let mut following = FollowedFile {
-            follower: super::place::follow(place)?,
-            select: &self.select,
-            range,
-        };
-        let has_damage = self.print(&mut following, Survey::default(), screen)?;
-        let problems = McapFollower::problems(&following.follower);
-        tell_problems(&problems, screen);
-        Ok(if has_damage {
-            Outcome::Damaged
-        } else {
-            Outcome::of(&problems)
-        })
     }
 
     fn write_attachment(
@@ -315,39 +301,6 @@ fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
     )))
 }
 
-/// A file that is being written, and what is wanted of it.
-struct FollowedFile<'a> {
-    follower: McapFollower,
-    select: &'a Select,
-    range: TimeRange,
-}
-
-impl Follow for FollowedFile<'_> {
-    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
-        loop {
-            let Some(batch) = self.follower.poll()? else {
-                if self.follower.is_finished() {
-                    return Ok(Followed::End(FollowEnd::Complete));
-                }
-                if Instant::now() >= deadline {
-                    return Ok(Followed::CaughtUp);
-                }
-                std::thread::sleep(FOLLOW_EVERY);
-                continue;
-            };
-            let is_chosen = |row: &Row| {
-                let topic = &batch.channels()[row.channel as usize].topic;
-                self.range.contains(row.log_time) && self.select.wants_topic(topic)
-            };
-            let rows: Vec<Row> = batch.rows().iter().copied().filter(is_chosen).collect();
-            if !rows.is_empty() {
-                let (channels, buffers) = (Arc::clone(batch.channels()), batch.buffers().to_vec());
-                return Ok(Followed::Batch(Batch::new(channels, buffers, rows)));
-            }
-        }
-    }
-}
-
 /// Rows of comma-separated values under one line of names.
 struct CsvRows<W: Write> {
     out: W,
@@ -432,8 +385,6 @@ impl<W: Write> CsvRows<W> {
 
 /// So long lines that are printed may wait for others.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How often a file that is being written is looked at.
-const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 /// As many as fit below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 

@@ -39,9 +39,10 @@ use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_form
 #[command(after_help = "\
 Examples:
   asof convert run.bag -o run.mcap --to ros2
-  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4")]
+  asof convert day1/ day2.db3 -o both.mcap --topics '/tf*,/odom' --start +10s --compression lz4
+  asof convert zenoh://192.168.1.5:7447 -o run.mcap --topics '/scan,/tf*' --for 30s")]
 pub struct Convert {
-    /// Recordings: files, or folders of them
+    /// Recordings: files, or folders of them; and running robots: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -168,7 +169,7 @@ impl Convert {
 
     fn options(&self, recording: &dyn Recording, screen: &Screen) -> ConvertOptions {
         let summary = recording.summary();
-        let Query { mut topics, range } = self.select.query(&self.places[0], &summary, screen);
+        let Query { mut topics, range } = self.select.query(&self.places[0], recording, screen);
         if let Some(excluded) = &self.exclude {
             excluded.note_those_without_a_match(&self.places[0], &summary.topics(), screen);
             let kept = summary

@@ -37,9 +37,10 @@ use super::screen::{Palette, Screen, output};
 Examples:
   asof doctor run.mcap
   asof doctor run.mcap --no-decode
-  asof doctor run.mcap --json | jq '.problems[].kind'")]
+  asof doctor run.mcap --json | jq '.problems[].kind'
+  asof doctor zenoh://192.168.1.5:7447 --for 10s")]
 pub struct Doctor {
-    /// Recordings, or a running robot: zenoh://host:port
+    /// Recordings, and running robots: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 

@@ -39,9 +39,10 @@ use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
 #[command(after_help = "\
 Examples:
   asof export run.mcap -o tables --format parquet
-  asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp")]
+  asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp
+  asof export zenoh://192.168.1.5:7447 -o tables --for 30s")]
 pub struct Export {
-    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
+    /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -142,7 +143,7 @@ impl Export {
             &Wanted::chosen(self.select.patterns()),
             screen,
         )?;
-        let mut query = self.select.query(&self.places[0], &file.summary(), screen);
+        let mut query = self.select.query(&self.places[0], &*file, screen);
         let is_of_fields = layers.names().iter().any(|&name| name != "raw");
         if !self.fields.is_empty() && is_of_fields {
             fields::narrow(&mut query, &self.fields, &file.summary(), screen)?;

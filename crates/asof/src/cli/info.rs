@@ -35,7 +35,7 @@ Examples:
   asof info front.bag rear.db3 --merge --topics '/camera/*' --json
   asof info zenoh://192.168.1.5:7447 --for 10s")]
 pub struct Info {
-    /// Recordings, or a running robot: zenoh://host:port
+    /// Recordings, and running robots: zenoh://host:port
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -97,7 +97,7 @@ impl Info {
     fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
         let file = self.open(std::slice::from_ref(place), screen)?;
         let summary = file.summary();
-        let query = self.select.query(place, &summary, screen);
+        let query = self.select.query(place, &*file, screen);
         let layers = self.choice.of(asof_decode::Layers::standard())?;
         let mut out = output();
         for assignment in layers.plan(&summary) {
@@ -161,7 +161,7 @@ impl Info {
     fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {
         let file = self.open(places, screen)?;
         let summary = file.summary();
-        let query = self.select.query(&places[0], &summary, screen);
+        let query = self.select.query(&places[0], &*file, screen);
         let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
         let name = PathBuf::from(names.join(", "));
         if self.select.is_all_of_time() {

@@ -53,9 +53,9 @@ Examples:
   asof join run.mcap --anchor /camera/image --with /odom,/imu --json
   asof join run.mcap --anchor /scan --with /odom --method interpolate --within 100ms
   asof join run.mcap --anchor /scan --with /odom --fields pose.pose.position,ranges -o joined.parquet
-  asof join zenoh://localhost:7447 --anchor /scan --with /odom --csv --for 30s")]
+  asof join zenoh://192.168.1.5:7447 --anchor /scan --with /odom --csv --for 30s")]
 pub struct Join {
-    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
+    /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 

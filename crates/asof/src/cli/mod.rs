@@ -2,6 +2,7 @@
 
 mod at;
 mod cat;
+mod chosen;
 mod completions;
 mod convert;
 mod csv;

@@ -9,12 +9,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use asof_core::{Channel, SourceError, Stamp, When};
 use asof_formats::{
-    DecompressionLimits, Definitions, McapFollower, Merged, Notices, OpenOptions, Recording,
-    without_secrets,
+    DecompressionLimits, Definitions, Merged, Notices, OpenOptions, Recording, without_secrets,
 };
 use clap::Args;
 
-use super::failure::Usage;
+use super::chosen::Chosen;
 use super::live;
 use super::newfile::clean_up_on_interrupt;
 use super::screen::Screen;
@@ -73,7 +72,15 @@ pub struct Wanted {
     is_wanted: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
     /// Topics that must be there.
     named: Vec<String>,
+    /// How long topics are waited for at first.
+    pub patience: Duration,
+    /// So many bytes of all robots are kept at most.
+    pub bytes: u64,
 }
+
+/// So long a look waits for the first topics.
+const DISCOVERY: Duration = Duration::from_secs(5);
+const MOST_BYTES: u64 = 600_000_000;
 
 impl Wanted {
     /// Every topic.
@@ -86,6 +93,8 @@ impl Wanted {
         Wanted {
             is_wanted: Arc::new(is_wanted),
             named: Vec::new(),
+            patience: DISCOVERY,
+            bytes: MOST_BYTES,
         }
     }
 
@@ -102,12 +111,24 @@ impl Wanted {
         let named: Vec<String> = topics.into_iter().cloned().collect();
         let wanted = named.clone();
         Wanted {
-            is_wanted: Arc::new(move |channel| wanted.contains(&channel.topic)),
             named,
+            ..Wanted::those(move |channel| wanted.contains(&channel.topic))
         }
     }
 
-    #[cfg(feature = "live")]
+    /// The same, waiting for no topic to appear.
+    pub fn at_once(self) -> Self {
+        Wanted {
+            patience: Duration::ZERO,
+            ..self
+        }
+    }
+
+    /// The same, of which so many bytes are kept at most.
+    pub fn within(self, bytes: u64) -> Self {
+        Wanted { bytes, ..self }
+    }
+
     pub fn is_match(&self, channel: &Channel) -> bool {
         (self.is_wanted)(channel)
     }
@@ -137,22 +158,33 @@ impl Opening {
         &self.files.msg_path
     }
 
-    /// Opens one place, or several as one; all topics of a running robot, until the person has had enough.
-    pub fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
-        self.open_wanted(places, &Wanted::all(), screen)
-    }
-
-    /// The same; of a running robot these topics alone.
+    /// Opens one place, or several as one; of a running robot these topics alone, until the person has had enough.
     pub fn open_wanted(
         &self,
         places: &[PathBuf],
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        match self.robot_among(places, wanted, screen)? {
-            Some(robot) => Ok(Box::new(robot)),
-            None => self.files.open(places, screen),
+        let options = self.files.options(self.definitions(screen)?);
+        self.open_with(places, wanted, options, screen)
+    }
+
+    /// The same; files that lack their ends are taken for those that are being written, and have these topics alone.
+    pub fn open_growing(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        let options = OpenOptions {
+            growing: true,
+            ..self.files.options(self.definitions(screen)?)
+        };
+        let opened = self.open_with(places, wanted, options, screen)?;
+        if opened.growth().is_growing() {
+            return Ok(Box::new(Chosen::new(opened, wanted)));
         }
+        Ok(opened)
     }
 
     /// Opens places to look at them: a running robot is listened to for a while, and is then as finished as a
@@ -163,9 +195,10 @@ impl Opening {
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        match self.robot_among(places, wanted, screen)? {
+        let options = self.files.options(self.definitions(screen)?);
+        match self.listen(places, wanted, &options, screen)? {
             Some(robot) => Ok(Box::new(robot.listened())),
-            None => self.files.open(places, screen),
+            None => self.files.open_with(places, options, screen),
         }
     }
 
@@ -177,17 +210,19 @@ impl Opening {
         time: Option<When>,
         screen: &Screen,
     ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
-        if let Some(robot) = self.robot_among(places, wanted, screen)? {
+        let options = self.files.options(self.definitions(screen)?);
+        if let Some(robot) = self.listen(places, wanted, &options, screen)? {
             let at = robot.listen_until(time);
             return Ok((Box::new(robot.listened_already()), at));
         }
-        let file = self.files.open(places, screen)?;
+        let file = self.files.open_with(places, options, screen)?;
         let range = file.summary().range;
         let at = time.map_or(range.end, |time| time.resolve(range));
         Ok((file, at))
     }
 
-    /// As [`FileOpening::open_once`]; of a running robot these topics alone.
+    /// Opens places that are read once from front to back, as [`FileOpening::open_once`]; of a running robot these
+    /// topics alone.
     pub fn open_once(
         &self,
         places: &[PathBuf],
@@ -195,46 +230,74 @@ impl Opening {
         definitions: Definitions,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        match self.robot_among(places, wanted, screen)? {
-            Some(robot) => Ok(Box::new(robot)),
-            None => self.files.open_once(places, definitions, screen),
-        }
+        let options = OpenOptions {
+            map: false,
+            ..self.files.options(definitions)
+        };
+        self.open_with(places, wanted, options, screen)
     }
 
-    /// As [`FileOpening::open_unmapped`]; of a running robot these topics alone.
+    /// Opens places without mapping anything of them, as [`FileOpening::open_unmapped`]; of a running robot these topics
+    /// alone.
     pub fn open_unmapped(
         &self,
         places: &[PathBuf],
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        match self.robot_among(places, wanted, screen)? {
-            Some(robot) => Ok(Box::new(robot)),
-            None => self.files.open_unmapped(places, screen),
-        }
+        let options = OpenOptions {
+            map: false,
+            map_pages: false,
+            ..self.files.options(self.definitions(screen)?)
+        };
+        self.open_with(places, wanted, options, screen)
     }
 
-    /// The running robot that is meant, if one is.
-    fn robot_among(
+    fn open_with(
         &self,
         places: &[PathBuf],
         wanted: &Wanted,
+        options: OpenOptions,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        match self.listen(places, wanted, &options, screen)? {
+            Some(robot) => Ok(Box::new(robot)),
+            None => self.files.open_with(places, options, screen),
+        }
+    }
+
+    /// The running robots that are meant, if there are any, as one with the recordings beside them.
+    fn listen(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        options: &OpenOptions,
         screen: &Screen,
     ) -> anyhow::Result<Option<live::Listening>> {
-        let Some(robot) = places.iter().find(|place| live::is_robot(place)) else {
+        if !places.iter().any(|place| live::is_robot(place)) {
             if self.robot.duration.is_some() || !self.robot.key.is_empty() {
                 screen.note(
                     "--for and --key are for running robots, and have no effect on recordings",
                 );
             }
             return Ok(None);
-        };
-        if places.len() > 1 {
-            return Err(Usage::error(
-                "a running robot is listened to alone; name it as the only place",
-            ));
         }
-        live::listen(robot, self, wanted, screen).map(Some)
+        // Before a file is opened that would end the program at once.
+        live::stop_on_signals()?;
+        let open = |place: &PathBuf| {
+            if live::is_robot(place) {
+                return Ok(live::Place::Robot(place.display().to_string()));
+            }
+            let only = std::slice::from_ref(place);
+            let recording = self.files.open_with(only, options.clone(), screen)?;
+            let chosen = Chosen::new(recording, wanted);
+            Ok(live::Place::Recording(shown_place(place), Box::new(chosen)))
+        };
+        let places = places
+            .iter()
+            .map(open)
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        live::listen(places, self, wanted, screen).map(Some)
     }
 }
 
@@ -258,13 +321,11 @@ impl FileOpening {
         definitions_in(&self.msg_path, screen)
     }
 
-    /// Opens one place, or several as one.
-    pub fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            definitions: self.definitions(screen)?,
+    fn options(&self, definitions: Definitions) -> OpenOptions {
+        OpenOptions {
+            definitions,
             ..OpenOptions::default()
-        };
-        self.open_with(places, options, screen)
+        }
     }
 
     /// Opens places that are read once from front to back. Mapping them brings nothing then, but for a db3,
@@ -276,9 +337,8 @@ impl FileOpening {
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
-            definitions,
             map: false,
-            ..OpenOptions::default()
+            ..self.options(definitions)
         };
         self.open_with(places, options, screen)
     }
@@ -291,10 +351,9 @@ impl FileOpening {
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
-            definitions: self.definitions(screen)?,
             map: false,
             map_pages: false,
-            ..OpenOptions::default()
+            ..self.options(self.definitions(screen)?)
         };
         self.open_with(places, options, screen)
     }
@@ -398,11 +457,6 @@ fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &S
             ));
         }
     }
-}
-
-/// Follows a file that is being written.
-pub fn follow(place: &Path) -> anyhow::Result<McapFollower> {
-    McapFollower::open(place).map_err(|error| explained(place, error))
 }
 
 /// Whether a place is an address rather than a path.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use asof_core::{Query, Stamp, Summary, TimeRange, Topics, When};
+use asof_core::{Query, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
 use globset::{Glob, GlobMatcher};
 
@@ -63,42 +63,19 @@ impl Select {
         self.span.start.is_none() && self.span.end.is_none()
     }
 
-    /// What to ask of this recording. Says so where a choice can match nothing.
-    pub fn query(&self, place: &Path, summary: &Summary, screen: &Screen) -> Query {
+    /// What to ask of this source. Says so where a choice can match nothing.
+    pub fn query(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Query {
         Query {
-            topics: self.choice.topics(place, summary, screen),
-            range: self.span.range(summary, screen),
+            topics: self.choice.topics(place, source, screen),
+            range: self.span.range(source, screen),
         }
-    }
-
-    /// The times that are meant.
-    pub fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
-        self.span.range(summary, screen)
-    }
-
-    /// Whether a topic is meant, of a recording whose topics are not all known yet.
-    pub fn wants_topic(&self, topic: &str) -> bool {
-        let patterns = self.choice.topics.as_ref();
-        patterns.is_none_or(|patterns| patterns.is_match(topic))
-    }
-
-    /// The times that are meant, where no recording is needed to know them.
-    pub fn range_without_recording(&self) -> Option<TimeRange> {
-        let instant = |when: Option<When>, otherwise: Stamp| match when {
-            None => Some(otherwise),
-            Some(When::At(stamp)) => Some(stamp),
-            Some(_) => None,
-        };
-        Some(TimeRange::new(
-            instant(self.span.start, Stamp::MIN)?,
-            instant(self.span.end, Stamp::MAX)?,
-        ))
     }
 }
 
 impl Span {
     /// The time that is meant. Says so where there can be nothing in it.
-    pub fn range(&self, summary: &Summary, screen: &Screen) -> TimeRange {
+    pub fn range(&self, source: &dyn Source, screen: &Screen) -> TimeRange {
+        let summary = source.summary();
         let instant = |when: Option<When>, otherwise: Stamp| {
             when.map_or(otherwise, |when| when.resolve(summary.range))
         };
@@ -111,7 +88,10 @@ impl Span {
             screen.note(format_args!(
                 "--start {start} is after --end {end}, so nothing is between them"
             ));
-        } else if !summary.range.is_empty() && !wanted.overlaps(summary.range) {
+        } else if !summary.range.is_empty()
+            && !wanted.overlaps(summary.range)
+            && !source.growth().is_growing()
+        {
             let TimeRange { start, end } = summary.range;
             screen.note(format_args!(
                 "the recording has nothing in that time: it spans {start} to {end}"
@@ -145,15 +125,16 @@ impl TopicChoice {
         self.topics.clone()
     }
 
-    /// The topics of a recording that are meant. Says so where a choice matches nothing.
-    pub fn topics(&self, place: &Path, summary: &Summary, screen: &Screen) -> Topics {
+    /// The topics of a source that are meant. Says so where a choice matches nothing.
+    pub fn topics(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Topics {
         let Some(patterns) = &self.topics else {
             return Topics::All;
         };
+        let summary = source.summary();
         let known = summary.topics();
         patterns.note_those_without_a_match(place, &known, screen);
-        if summary.recent.is_some() {
-            // Nothing else is heard of a running robot, and what is meant may come later.
+        if source.growth().is_growing() {
+            // It was opened with this choice and has nothing else, and what is meant may come later.
             return Topics::All;
         }
         let is_wanted = |topic: &&str| patterns.is_match(topic);

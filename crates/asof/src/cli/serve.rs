@@ -5,16 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use asof_core::Source;
+use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_serve::{DEFAULT_PORT, DiskOptions, ServeError, ServeOptions, Server};
 use clap::Args;
 
 use super::Outcome;
-use super::failure::Usage;
-use super::live::{self, is_robot};
+use super::live::is_robot;
 use super::memory;
 use super::newfile::{clean_up_on_interrupt, remove_unfinished};
 use super::place::{Opening, Wanted};
@@ -35,9 +34,10 @@ use super::signals;
 Examples:
   asof serve run.mcap
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
-  asof serve zenoh://192.168.1.5:7447 --window 10m")]
+  asof serve zenoh://192.168.1.5:7447 --window 10m
+  asof serve yesterday.mcap zenoh://192.168.1.5:7447")]
 pub struct Serve {
-    /// Recordings: files, folders; several are shown as one. Or one running robot: zenoh://host:port
+    /// Recordings: files, folders; and running robots: zenoh://host:port. Several are shown as one
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -91,19 +91,22 @@ pub struct Serving {
 
 impl Serve {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        if let Some(robot) = self.places.iter().find(|place| is_robot(place)) {
-            if self.places.len() > 1 {
-                let text = "a running robot is served alone; name it as the only place";
-                return Err(Usage::error(text.to_owned()));
-            }
-            let topics = self.topics.clone();
-            return live::serve(robot, topics, &self.opening, &self.serving, screen);
+        let has_robot = self.places.iter().any(|place| is_robot(place));
+        if self.topics.is_some() && !has_robot {
+            screen.note("--topics is for running robots, and has no effect on recordings");
         }
-        let interrupt = Interrupt::arrange(&self.serving);
-        let recording = self
-            .opening
-            .open_unmapped(&self.places, &Wanted::all(), screen)?;
-        let disk = self.serving.disk(&self.places, screen);
+        let interrupt = Interrupt::arrange(&self.serving, has_robot);
+        // A robot may come later, and the page shows when it does.
+        let wanted = Wanted::chosen(self.topics.clone())
+            .within(self.serving.cache_bytes())
+            .at_once();
+        let recording = self.opening.open_unmapped(&self.places, &wanted, screen)?;
+        let disk = if has_robot {
+            self.serving.note_nothing_is_kept(screen);
+            None
+        } else {
+            self.serving.disk(&self.places, screen)
+        };
         let name = shown_name(&self.places[0]);
         let name = match self.places.len() {
             1 => name,
@@ -158,16 +161,27 @@ impl Serving {
         }
         // What a recording was unpacked into goes with the server.
         clean_up_on_interrupt();
+        // What goes on is shown from now on, with what came before to look back at.
+        let is_growing = source.growth().is_growing();
+        let start = is_growing.then(Stamp::now);
+        let mut end = End::of(&source, is_growing)?;
         let server = self.start(screen, |options| {
             let options = ServeOptions {
                 disk,
+                start,
                 ..options.clone()
             };
             Server::start(source, name, &options)
         })?;
         let code = loop {
-            match interrupt.wait(KEEP_EVERY) {
+            if end.has_come()? {
+                drop(server);
+                return Ok(Outcome::Done);
+            }
+            let wait = if is_growing { LOOK_EVERY } else { KEEP_EVERY };
+            match interrupt.wait(wait) {
                 Some(code) => break code,
+                None if is_growing => {}
                 None => server.keep_on_disk(),
             }
         };
@@ -177,9 +191,17 @@ impl Serving {
         std::process::exit(code);
     }
 
+    /// Says so where a folder is given that nothing will be in.
+    fn note_nothing_is_kept(&self, screen: &Screen) {
+        if self.cache_dir.is_some() {
+            screen.note(
+                "nothing of a running robot is kept in --cache-dir; `asof record` writes it down",
+            );
+        }
+    }
+
     /// Bytes for what was read, or is kept.
-    #[cfg(feature = "live")]
-    pub fn cache_bytes(&self) -> u64 {
+    fn cache_bytes(&self) -> u64 {
         self.cache.saturating_mul(1_000_000)
     }
 
@@ -189,7 +211,7 @@ impl Serving {
     }
 
     /// Starts a server, and says where it is.
-    pub fn start(
+    fn start(
         &self,
         screen: &Screen,
         start: impl FnOnce(&ServeOptions) -> Result<Server, ServeError>,
@@ -203,7 +225,7 @@ impl Serving {
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             assets: self.assets.clone(),
-            cache_bytes: self.cache.saturating_mul(1_000_000),
+            cache_bytes: self.cache_bytes(),
             ..defaults
         };
         let server = start(&options)?;
@@ -230,6 +252,9 @@ impl Serving {
 /// What people call a recording: its own name, without the folders that it lies in, or what is secret in an address.
 fn shown_name(place: &Path) -> String {
     let text = place.display().to_string();
+    if is_robot(place) {
+        return text;
+    }
     let text = match text.split_once("://") {
         Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
         None => &text,
@@ -243,6 +268,30 @@ fn shown_name(place: &Path) -> String {
 /// What was read is written to the folder so often: a server that is killed loses no more than that.
 const KEEP_EVERY: Duration = Duration::from_secs(20);
 
+/// A robot is asked so often whether it is time to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The end of what is listened to: Ctrl-C, or the time of `--for`. A file that its writer has closed is still shown.
+struct End(Option<Box<dyn Follow>>);
+
+impl End {
+    fn of(source: &Arc<dyn Source>, is_growing: bool) -> anyhow::Result<Self> {
+        if !is_growing {
+            return Ok(End(None));
+        }
+        let nothing = Query::topics(Vec::<String>::new());
+        Ok(End(Some(source.follow(&nothing)?)))
+    }
+
+    fn has_come(&mut self) -> anyhow::Result<bool> {
+        let Some(follow) = &mut self.0 else {
+            return Ok(false);
+        };
+        let next = follow.next(Instant::now())?;
+        Ok(matches!(next, Followed::End(FollowEnd::Closed)))
+    }
+}
+
 /// A wish to end a server, which may have something to put away first. It holds the exit code.
 #[derive(Debug, Default)]
 struct Interrupt {
@@ -251,9 +300,10 @@ struct Interrupt {
 
 impl Interrupt {
     /// Arranges it, where something is kept; elsewhere the server ends at once. So does it at the second wish.
-    fn arrange(serving: &Serving) -> Self {
+    fn arrange(serving: &Serving, has_robot: bool) -> Self {
         let interrupt = Interrupt::default();
-        if serving.cache_dir.is_some() {
+        // A robot ends in order by itself.
+        if serving.cache_dir.is_some() && !has_robot {
             let wished = Arc::clone(&interrupt.wished);
             let arranged = signals::on_end(move |code| {
                 let mut known = wished.0.lock().unwrap_or_else(PoisonError::into_inner);

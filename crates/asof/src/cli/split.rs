@@ -108,7 +108,7 @@ impl Split {
         let recording = self.opening.open_once(&self.places, definitions, screen)?;
         naming.make_folder()?;
         let summary = recording.summary();
-        let query = self.select.query(&self.places[0], &summary, screen);
+        let query = self.select.query(&self.places[0], &*recording, screen);
         let whole = query.range.intersect(summary.range);
         self.refuse_too_many(&*recording, &query, whole)?;
         let mut done = Done {

@@ -42,10 +42,11 @@ const FRAMES_NAMED: usize = 10;
 Examples:
   asof tf run.mcap
   asof tf run.mcap --from map --to base_link --every 10ms --format tum
+  asof tf zenoh://192.168.1.5:7447 --from map --to base_link --at -3s
   asof tf zenoh://192.168.1.5:7447 --from map --to base_link --follow
   asof tf zenoh://192.168.1.5:7447 --monitor --for 30s")]
 pub struct Tf {
-    /// A recording, or several, which are merged by time; or a running robot: zenoh://host:port
+    /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
@@ -64,7 +65,7 @@ pub struct Tf {
     to: Option<String>,
 
     /// When: RFC 3339, seconds since the epoch, nanoseconds with ns, or relative to the recording: +12.5s from
-    /// its start, -3s from its end
+    /// its start, -3s from its end; of a running robot, -3s is three seconds ago
     #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "from")]
     at: Option<When>,
 
@@ -175,15 +176,23 @@ impl Tf {
         let patterns = self.choice.patterns();
         let wanted = Wanted::those(move |channel| {
             let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
-            asof_tf::has_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
+            asof_tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
         });
         if self.follow || self.monitor {
             let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
             return self.go_on(&*file, screen);
         }
-        let file = self.opening.look_at(&self.places, &wanted, screen)?;
+        let file = match self.at {
+            // A time before now is listened to long enough to be known.
+            Some(_) => {
+                self.opening
+                    .look_back(&self.places, &wanted, self.at, screen)?
+                    .0
+            }
+            None => self.opening.look_at(&self.places, &wanted, screen)?,
+        };
         let summary = file.summary();
-        let topics = self.choice.topics(&self.places[0], &summary, screen);
+        let topics = self.choice.topics(&self.places[0], &*file, screen);
         let loaded = TransformBuffer::from_topics(file.as_ref(), &topics)?;
         let mut problems: Vec<Problem> = summary.problems.clone();
         problems.extend(loaded.problems);
@@ -254,11 +263,16 @@ impl Tf {
 
     /// Goes on with what comes, of a robot until it is time to stop.
     fn go_on(&self, source: &dyn Source, screen: &Screen) -> anyhow::Result<Outcome> {
+        let topics = self.choice.topics(&self.places[0], source, screen);
+        let coming = tf_follow::Coming {
+            source,
+            topics: &topics,
+        };
         if self.monitor {
-            tf_follow::monitor(source, self.json, screen)?;
+            tf_follow::monitor(coming, self.json, screen)?;
         } else if let (Some(from), Some(to)) = (&self.from, &self.to) {
             let step = self.every.unwrap_or(FOLLOW_STEP);
-            tf_follow::follow(source, (from, to), step, screen, |found| {
+            tf_follow::follow(coming, (from, to), step, screen, |found| {
                 if self.json {
                     print_json(&answer((from, to), Ok(*found)))
                 } else {

@@ -1,12 +1,14 @@
 //! `asof tf --follow` and `--monitor`: transforms as they come, of a running robot or along a recording.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use asof_core::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp};
-use asof_tf::{Latest, LookupError, TransformBuffer};
+use asof_core::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp, Topics};
+use asof_tf::{
+    EdgeStats, Latest, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
+    TransformMonitor, transform_topics,
+};
 use serde_json::json;
 
 use super::numbers::{hertz, shown};
@@ -14,38 +16,27 @@ use super::screen::{Screen, output};
 
 /// So long a look at what comes may take.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Updates of one message; more than any has.
-const UPDATES: usize = 100_000;
 /// Stamps that go back by more than this are those of a clock that was set back.
-const RESTART_AFTER: i64 = 1_000_000_000;
+const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// Prints where a frame is in another, whenever so many nanoseconds have passed by the stamps of the transforms.
 pub fn follow(
-    source: &dyn Source,
+    coming: Coming<'_>,
     (from, to): (&str, &str),
     step: i64,
     screen: &Screen,
     mut print: impl FnMut(&Latest) -> anyhow::Result<()>,
 ) -> anyhow::Result<bool> {
-    let buffer = TransformBuffer::new();
     let mut last: Option<Stamp> = None;
     let mut has_found = false;
     let mut reason = None;
     let mut told = Instant::now();
-    each_message(source, screen, |message| {
-        if let Some(message) = message {
-            buffer.absorb(&alone(message));
+    coming.each(false, screen, |came| {
+        if came.has_restarted {
+            last = None;
         }
-        match buffer.lookup_latest(from, to) {
+        match came.loader.buffer().lookup_latest(from, to) {
             Ok(found) => {
-                let is_back = found
-                    .stamp
-                    .zip(last)
-                    .is_some_and(|(at, last)| last.since(at) > RESTART_AFTER);
-                if is_back {
-                    screen.note("the clock of the transforms was set back: they start anew");
-                    last = None;
-                }
                 let is_due = match (found.stamp, last) {
                     (Some(at), Some(last)) => at.since(last) >= step,
                     // Where only static edges are on the way, once is enough.
@@ -67,7 +58,7 @@ pub fn follow(
                 reason = Some(error);
             }
         }
-        Ok(true)
+        Ok(())
     })?;
     match reason.filter(|_| !has_found) {
         Some(error) => Err(LookupError::into(error)),
@@ -75,103 +66,107 @@ pub fn follow(
     }
 }
 
-/// How an edge is doing.
-#[derive(Default)]
-struct Edge {
-    parent: String,
-    is_static: bool,
-    samples: u64,
-    first: Option<Stamp>,
-    newest: Option<Stamp>,
-    /// The longest time between two stamps, in nanoseconds.
-    gap: i64,
-    /// How long after their stamps transforms came, in all and at most.
-    delay: i64,
-    worst_delay: i64,
-    /// Stamps that were not after the newest.
-    disordered: u64,
-}
-
 /// Notes every transform, and prints how the edges are doing: once a second, and at the end.
-pub fn monitor(source: &dyn Source, json: bool, screen: &Screen) -> anyhow::Result<()> {
-    let buffer = TransformBuffer::new();
-    let mut observer = buffer.observe(UPDATES);
-    let mut edges: BTreeMap<String, Edge> = BTreeMap::new();
+pub fn monitor(coming: Coming<'_>, json: bool, screen: &Screen) -> anyhow::Result<()> {
     let mut due = Instant::now() + Duration::from_secs(1);
-    let is_growing = source.growth().is_growing();
-    each_message(source, screen, |message| {
-        if let Some(message) = message {
-            buffer.absorb(&alone(message));
-            for update in observer.drain() {
-                let edge = edges.entry(update.child.to_string()).or_default();
-                edge.parent = update.parent.to_string();
-                edge.note(update.stamp, message.log_time);
-            }
-        }
+    let is_growing = coming.source.growth().is_growing();
+    let loader = coming.each(true, screen, |came| {
         if is_growing && Instant::now() >= due {
             due += Duration::from_secs(1);
-            tell(&edges, json)?;
+            tell(came.loader.monitor(), json)?;
         }
-        Ok(true)
+        Ok(())
     })?;
-    if observer.missed() > 0 {
-        screen.warning(format_args!(
-            "{} transforms were not counted",
-            observer.missed()
-        ));
+    let ignored = loader.monitor().map_or(0, TransformMonitor::ignored);
+    if ignored > 0 {
+        screen.warning(format_args!("{ignored} transforms were not counted"));
     }
-    Ok(tell(&edges, json)?)
+    Ok(tell(loader.monitor(), json)?)
 }
 
-impl Edge {
-    fn note(&mut self, stamp: Option<Stamp>, came: Stamp) {
-        self.samples += 1;
-        let Some(stamp) = stamp else {
-            self.is_static = true;
-            return;
+/// What transforms come from: a source, and the topics of it that were chosen.
+#[derive(Clone, Copy)]
+pub struct Coming<'a> {
+    pub source: &'a dyn Source,
+    pub topics: &'a Topics,
+}
+
+/// What has come.
+struct Came<'a> {
+    loader: &'a TransformLoader,
+    /// Whether the clock was set back, and the buffer started anew.
+    has_restarted: bool,
+}
+
+impl Coming<'_> {
+    /// Calls `look` after every message that transforms are made of, and whenever nothing has come for a while; until
+    /// nothing comes any more.
+    fn each(
+        self,
+        is_monitored: bool,
+        screen: &Screen,
+        mut look: impl FnMut(Came<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<TransformLoader> {
+        let is_growing = self.source.growth().is_growing();
+        let options = LoaderOptions {
+            // In a recording, times that go back are in its order.
+            jump_back: is_growing.then_some(RESTART_AFTER),
+            monitor: is_monitored,
         };
-        self.first.get_or_insert(stamp);
-        let delay = came.since(stamp);
-        self.delay = self.delay.saturating_add(delay);
-        self.worst_delay = self.worst_delay.max(delay);
-        match self.newest {
-            Some(newest) if stamp <= newest => self.disordered += 1,
-            Some(newest) => {
-                self.gap = self.gap.max(stamp.since(newest));
-                self.newest = Some(stamp);
+        let mut loader = TransformLoader::with_options(TransformBuffer::new(), options);
+        let mut follow: Box<dyn Follow> = self.source.follow(&self.query(is_growing))?;
+        loop {
+            match follow.next(Instant::now() + PATIENCE)? {
+                Followed::Batch(batch) => {
+                    for message in batch.iter() {
+                        let absorbed = loader.absorb(&alone(message));
+                        if let Some(jump) = &absorbed.jump {
+                            screen.note(jump);
+                        }
+                        let came = Came {
+                            loader: &loader,
+                            has_restarted: absorbed.jump.is_some(),
+                        };
+                        look(came)?;
+                    }
+                }
+                Followed::CaughtUp => look(Came {
+                    loader: &loader,
+                    has_restarted: false,
+                })?,
+                Followed::Restarted => screen.note("the clock was set back"),
+                Followed::End(_) => return Ok(loader),
             }
-            None => self.newest = Some(stamp),
         }
     }
 
-    /// Transforms a second, by their stamps.
-    fn rate(&self) -> f64 {
-        let span = self
-            .first
-            .zip(self.newest)
-            .map_or(0, |(first, newest)| newest.since(first));
-        if span > 0 {
-            (self.samples - self.disordered).saturating_sub(1) as f64 / (span as f64 * 1e-9)
-        } else {
-            0.0
+    fn query(self, is_growing: bool) -> Query {
+        // What goes on was opened with these topics alone, and more of them may come later.
+        if is_growing {
+            return Query::all();
         }
-    }
-
-    /// Seconds, on average.
-    fn mean_delay(&self) -> f64 {
-        self.delay as f64 * 1e-9 / self.samples.max(1) as f64
+        let topics = transform_topics(&self.source.summary());
+        Query::topics(
+            topics
+                .into_iter()
+                .filter(|topic| self.topics.contains(topic)),
+        )
     }
 }
 
-fn tell(edges: &BTreeMap<String, Edge>, json: bool) -> io::Result<()> {
+fn tell(monitor: Option<&TransformMonitor>, json: bool) -> io::Result<()> {
     let mut out = output();
+    let edges: Vec<EdgeStats> = monitor
+        .into_iter()
+        .flat_map(TransformMonitor::edges)
+        .collect();
     if json {
-        for (child, edge) in edges {
+        for edge in &edges {
             let line = json!({
-                "parent": edge.parent, "child": child, "static": edge.is_static, "samples": edge.samples,
-                "hz": edge.rate(), "delay": edge.mean_delay(), "worst_delay": edge.worst_delay as f64 * 1e-9,
-                "longest_gap": edge.gap as f64 * 1e-9, "disordered": edge.disordered,
-                "newest": edge.newest.map(Stamp::nanos),
+                "parent": edge.parent, "child": edge.child, "static": edge.is_static, "topic": edge.topic,
+                "samples": edge.samples, "hz": edge.rate.unwrap_or(0.0), "delay": edge.mean_delay,
+                "worst_delay": edge.max_delay, "longest_gap": edge.longest_gap.as_secs_f64(), "gaps": edge.gaps,
+                "disordered": edge.out_of_order, "last": edge.last.nanos(),
             });
             writeln!(out, "{line}")?;
         }
@@ -183,38 +178,34 @@ fn tell(edges: &BTreeMap<String, Edge>, json: bool) -> io::Result<()> {
         "Hz",
         "delay",
         "worst",
-        "gap",
+        "longest gap",
+        "gaps",
         "disordered",
     ]
     .map(str::to_owned);
     let millis = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
-    let row = |(child, edge): (&String, &Edge)| {
-        let name = shown(&format!("{} -> {child}", edge.parent)).into_owned();
+    let row = |edge: &EdgeStats| {
+        let name = shown(&format!("{} -> {}", edge.parent, edge.child)).into_owned();
         let samples = edge.samples.to_string();
+        let dash = || "-".to_owned();
         if edge.is_static {
-            let dash = || "-".to_owned();
-            return [
-                name,
-                samples,
-                "static".to_owned(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-            ];
+            let mut row = std::array::from_fn(|_| dash());
+            (row[0], row[1], row[2]) = (name, samples, "static".to_owned());
+            return row;
         }
         [
             name,
             samples,
-            hertz(edge.rate()),
-            millis(edge.mean_delay()),
-            millis(edge.worst_delay as f64 * 1e-9),
-            millis(edge.gap as f64 * 1e-9),
-            edge.disordered.to_string(),
+            edge.rate.map_or_else(dash, hertz),
+            millis(edge.mean_delay),
+            millis(edge.max_delay),
+            millis(edge.longest_gap.as_secs_f64()),
+            edge.gaps.to_string(),
+            edge.out_of_order.to_string(),
         ]
     };
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(edges.iter().map(row)).collect();
-    let mut widths = [0; 7];
+    let rows: Vec<[String; 8]> = std::iter::once(head).chain(edges.iter().map(row)).collect();
+    let mut widths = [0; 8];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count()).min(80);
@@ -231,63 +222,7 @@ fn tell(edges: &BTreeMap<String, Edge>, json: bool) -> io::Result<()> {
     out.flush()
 }
 
-/// Calls `take` with every message that has transforms, and without one whenever nothing has come for a while; until it
-/// is false, or nothing comes any more.
-fn each_message(
-    source: &dyn Source,
-    screen: &Screen,
-    mut take: impl FnMut(Option<MessageRef<'_>>) -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
-    let summary = source.summary();
-    let topics = summary.channels.iter().map(|entry| &entry.channel);
-    let topics = topics.filter(|channel| asof_tf::has_transforms(channel));
-    // Of a running robot nothing else is heard, and its topics may come later.
-    let query = if summary.recent.is_some() {
-        Query::all()
-    } else {
-        Query::topics(topics.map(|channel| channel.topic.clone()))
-    };
-    let mut follow: Box<dyn Follow> = source.follow(&query)?;
-    loop {
-        match follow.next(Instant::now() + PATIENCE)? {
-            Followed::Batch(batch) => {
-                for message in batch.iter() {
-                    if asof_tf::has_transforms(message.channel) && !take(Some(message))? {
-                        return Ok(());
-                    }
-                }
-            }
-            Followed::CaughtUp => {
-                if !take(None)? {
-                    return Ok(());
-                }
-            }
-            Followed::Restarted => screen.note("the clock was set back"),
-            Followed::End(_) => return Ok(()),
-        }
-    }
-}
-
 /// A message in a batch of its own.
 fn alone(message: MessageRef<'_>) -> Batch {
     std::iter::once(message.to_message()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_edge_has_its_rate_its_delay_and_its_gaps() {
-        let mut edge = Edge::default();
-        let tenth = 100_000_000;
-        for at in [0, 1, 2, 5, 4, 6] {
-            edge.note(Some((at * tenth).into()), (at * tenth + 5_000_000).into());
-        }
-        assert!((edge.rate() - 4.0 / 0.6).abs() < 1e-9, "{}", edge.rate());
-        assert!((edge.mean_delay() - 0.005).abs() < 1e-9);
-        assert_eq!((edge.gap, edge.disordered, edge.samples), (3 * tenth, 1, 6));
-        edge.note(None, 0.into());
-        assert!(edge.is_static);
-    }
 }

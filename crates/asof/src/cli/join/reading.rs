@@ -10,7 +10,7 @@ use asof_core::{
 };
 use asof_window::sync::{Align, Row};
 
-use super::stamps::{Stamps, has_stamp};
+use super::stamps::Stamps;
 use super::{Item, Join, On, Sink};
 use crate::cli::failure::Usage;
 use crate::cli::numbers::{counted, shown};
@@ -70,8 +70,7 @@ struct Ahead {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(join: &'a Join, file: &dyn Source, screen: &Screen) -> anyhow::Result<Self> {
-        let summary = file.summary();
-        let range = join.span.range(&summary, screen);
+        let range = join.span.range(file, screen);
         let growth = file.growth();
         let topics = Query::topics(join.with.iter().chain([&join.anchor]).cloned()).topics;
         let samples = file.backfill(&topics, Stamp::MAX)?;
@@ -396,7 +395,7 @@ fn choose(
         let summary = file.summary();
         let channels = summary.channels.iter().map(|entry| &entry.channel);
         let mut channels = channels.filter(|channel| channel.topic == *topic);
-        channels.any(|channel| has_stamp(channel))
+        channels.any(|channel| stamps.has_stamp(channel))
     };
     let mut topics = join.with.iter().chain([&join.anchor]);
     let without = topics.find(|topic| !is_stamped(topic));

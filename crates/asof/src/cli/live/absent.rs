@@ -1,12 +1,12 @@
 //! What takes the place of running robots in a build without them.
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics, When};
 use asof_formats::Recording;
 
+use super::Place;
 use crate::cli::place::{Opening, Wanted};
 use crate::cli::screen::Screen;
 
@@ -14,12 +14,16 @@ use crate::cli::screen::Screen;
 pub struct Listening(Infallible);
 
 pub fn listen(
-    place: &Path,
+    places: Vec<Place>,
     _opening: &Opening,
     _wanted: &Wanted,
     _screen: &Screen,
 ) -> anyhow::Result<Listening> {
-    Err(super::absent(&place.display().to_string()))
+    let robot = places.into_iter().find_map(|place| match place {
+        Place::Robot(url) => Some(url),
+        Place::Recording(..) => None,
+    });
+    Err(super::absent(&robot.unwrap_or_default()))
 }
 
 impl Listening {

@@ -1,39 +1,35 @@
 //! A running robot as the verbs see it: a recording that goes on until they have had enough.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    Batch, Batches, Follow, FollowEnd, Followed, Growth, Problem, ProblemKind, Query, Source,
-    SourceError, Stamp, Summary, TimeRange, Topics, When,
+    AttachmentEntry, Batch, Batches, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
+    ProblemKind, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics, When,
 };
-use asof_formats::{Progress, Recording};
+use asof_formats::{HiddenRecords, Merged, Progress, Recording};
 use asof_live::{LiveSource, RecentOptions};
 use asof_window::Bounds;
+use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::Connection;
 use super::robot::{Session, TICK};
+use super::{Connection, Place};
 use crate::cli::numbers::counted;
 use crate::cli::place::{Opening, Wanted};
 use crate::cli::screen::{Screen, show_at_once};
 
-/// So many bytes of a robot are kept at most.
-const MOST_BYTES: u64 = 600_000_000;
 /// A robot that is looked at is listened to for so long.
 const LOOK: Duration = Duration::from_secs(2);
-/// So long a look waits for the first topics.
-const DISCOVERY: Duration = Duration::from_secs(5);
 /// A bit more than it takes to know that no further topic comes.
 const GLIMPSE: Duration = Duration::from_millis(300);
 
 /// What is said when the clock of a robot goes back.
 pub const SET_BACK: &str = "the robot's clock was set back: what comes now belongs to another time";
 
-/// A running robot that is listened to.
+/// Running robots that are listened to, as one with the recordings beside them.
 ///
 /// Reading it yields messages as they come, until Ctrl-C or the end of `--for`; once it was
 /// [listened to](Listening::listened), what was heard.
@@ -41,8 +37,11 @@ pub const SET_BACK: &str = "the robot's clock was set back: what comes now belon
 pub struct Listening(Arc<Shared>);
 
 struct Shared {
-    source: LiveSource,
-    session: Mutex<Session>,
+    robots: Vec<Arc<LiveSource>>,
+    /// The robots, and the recordings beside them, as one.
+    source: Box<dyn Recording>,
+    /// One for each robot.
+    sessions: Mutex<Vec<Session>>,
     screen: Screen,
     /// Messages that came and were gone before they could be read, by topic.
     missed: Mutex<BTreeMap<String, u64>>,
@@ -50,60 +49,102 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// Opens a robot, and waits until the topics that are meant are there.
+/// Opens robots, and waits until the topics that are meant are there.
 pub fn listen(
-    place: &Path,
+    places: Vec<Place>,
     opening: &Opening,
     wanted: &Wanted,
     screen: &Screen,
 ) -> anyhow::Result<Listening> {
+    // What is printed as it comes is looked at as it comes.
+    show_at_once();
+    let robots = places
+        .iter()
+        .filter(|place| matches!(place, Place::Robot(_)));
+    let bytes = wanted.bytes / robots.count().max(1) as u64;
+    let (mut robots, mut sessions, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+    for place in places {
+        match place {
+            Place::Robot(url) => {
+                let (session, source) = connect(&url, bytes, opening, wanted, screen)?;
+                let source = Arc::new(source);
+                robots.push(Arc::clone(&source));
+                sessions.push(session);
+                parts.push((url, Box::new(source) as Box<dyn Recording>));
+            }
+            Place::Recording(name, recording) => parts.push((name, recording)),
+        }
+    }
+    let source = if parts.len() == 1 {
+        parts.remove(0).1
+    } else {
+        Box::new(Merged::new(parts))
+    };
+    let listening = Listening(Arc::new(Shared {
+        robots,
+        source,
+        sessions: Mutex::new(sessions),
+        screen: screen.clone(),
+        missed: Mutex::default(),
+        is_over: AtomicBool::new(false),
+    }));
+    listening.discover(wanted);
+    for session in listening.0.sessions.lock().iter_mut() {
+        session.begin();
+    }
+    Ok(listening)
+}
+
+/// Opens one robot, of which so many bytes are kept.
+fn connect(
+    url: &str,
+    bytes: u64,
+    opening: &Opening,
+    wanted: &Wanted,
+    screen: &Screen,
+) -> anyhow::Result<(Session, LiveSource)> {
     let of_robot = opening.robot();
     let connection = Connection {
-        url: place.display().to_string(),
+        url: url.to_owned(),
         topics: None,
         key: Vec::new(),
         msg_path: opening.folders().to_vec(),
         duration: of_robot.duration,
     };
-    // What is printed as it comes is looked at as it comes.
-    show_at_once();
     let session = connection.open(screen)?;
     let chosen = wanted.clone();
     let mut options = RecentOptions::default()
-        .with_bounds(Bounds::age(of_robot.window).and_bytes(MOST_BYTES))
+        .with_bounds(Bounds::age(of_robot.window).and_bytes(bytes))
         .with_topics(move |publisher| chosen.is_match(&publisher.channel));
     for key in &of_robot.key {
         options = options.with_key(key);
     }
     let source = session.robot.recent(&options)?;
-    let listening = Listening(Arc::new(Shared {
-        source,
-        session: Mutex::new(session),
-        screen: screen.clone(),
-        missed: Mutex::default(),
-        is_over: AtomicBool::new(false),
-    }));
-    listening.discover(wanted, DISCOVERY);
-    listening.0.session.lock().begin();
-    Ok(listening)
+    Ok((session, source))
 }
 
 impl Listening {
     /// Waits for topics; for those that were named without an end, until it is time to stop.
-    fn discover(&self, wanted: &Wanted, patience: Duration) {
+    fn discover(&self, wanted: &Wanted) {
         let shared = &self.0;
         let started = Instant::now();
         let needs_names = !wanted.names().is_empty();
-        while shared.is_open() {
-            let has_topics = shared.source.wait_for_topics(Instant::now() + GLIMPSE);
+        while !wanted.patience.is_zero() && shared.is_open() {
+            let until = Instant::now() + GLIMPSE;
+            let mut robots = shared.robots.iter();
+            let has_topics = robots.all(|robot| robot.wait_for_topics(until));
             let summary = shared.source.summary();
             let topics = summary.topics();
             let is_there = |name: &String| topics.contains(&name.as_str());
             if has_topics && wanted.names().iter().all(is_there) {
                 return;
             }
-            let is_late = started.elapsed() >= patience;
-            if is_late && (!needs_names || shared.session.lock().robot.is_connected()) {
+            let is_late = started.elapsed() >= wanted.patience;
+            let is_connected = || {
+                let sessions = shared.sessions.lock();
+                sessions.iter().all(|session| session.robot.is_connected())
+            };
+            if is_late && (!needs_names || is_connected()) {
                 return;
             }
         }
@@ -142,6 +183,8 @@ impl Listening {
             }
             Some(When::BeforeEnd(nanos)) => {
                 let back = Duration::from_nanos(nanos.unsigned_abs());
+                // From then on something is known.
+                shared.hear_all(patience);
                 shared.wait(Instant::now() + back);
                 Stamp::now() - back
             }
@@ -174,13 +217,15 @@ impl Listening {
 impl Shared {
     /// Whether to go on listening; tells how the connection is.
     fn is_open(&self) -> bool {
-        let mut session = self.session.lock();
-        session.tell(&self.screen);
-        session.is_open() && !self.is_over.load(Ordering::Relaxed)
+        let mut sessions = self.sessions.lock();
+        for session in sessions.iter_mut() {
+            session.tell(&self.screen);
+        }
+        sessions.iter().all(Session::is_open) && !self.is_over.load(Ordering::Relaxed)
     }
 
     fn limit(&self) -> Option<Duration> {
-        self.session.lock().left()
+        self.sessions.lock().first().and_then(Session::left)
     }
 
     fn wait(&self, until: Instant) {
@@ -202,7 +247,9 @@ impl Shared {
     /// Waits until each topic has had a message.
     fn hear_all(&self, until: Instant) {
         while self.is_open() && Instant::now() < until {
-            if self.source.wait_for_messages(Instant::now() + TICK) {
+            let soon = Instant::now() + TICK;
+            let mut robots = self.robots.iter();
+            if robots.all(|robot| robot.wait_for_messages(soon)) {
                 return;
             }
         }
@@ -235,7 +282,7 @@ impl Source for Listening {
         Arc::new(summary)
     }
 
-    /// What is heard from now on; what was heard, once that is over.
+    /// What is held, and what is heard from now on; what was heard, once that is over.
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         if self.0.is_over.load(Ordering::Relaxed) {
             // What still comes is none of it.
@@ -276,6 +323,18 @@ impl Source for Listening {
 }
 
 impl Recording for Listening {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        self.0.source.attachment(entry)
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        self.0.source.metadata(entry)
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.0.source.hidden(topics)
+    }
+
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
         self.0.source.check(progress)
     }

@@ -11,8 +11,6 @@ mod recording;
 #[cfg(feature = "live")]
 mod robot;
 #[cfg(feature = "live")]
-mod serving;
-#[cfg(feature = "live")]
 mod table;
 #[cfg(feature = "live")]
 mod watching;
@@ -20,6 +18,7 @@ mod watching;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asof_formats::Recording;
 use clap::Args;
 
 #[cfg(not(feature = "live"))]
@@ -27,7 +26,7 @@ pub use absent::{Listening, listen};
 #[cfg(feature = "live")]
 pub use listening::{Listening, listen};
 #[cfg(feature = "live")]
-pub use serving::serve;
+pub use robot::stop_on_signals;
 
 use super::Outcome;
 use super::place::parse_time;
@@ -161,16 +160,11 @@ impl Record {
     }
 }
 
-/// Compiled without the robots.
+/// Compiled without the robots, nothing has to be ended in order.
 #[cfg(not(feature = "live"))]
-pub fn serve(
-    place: &std::path::Path,
-    _topics: Option<Patterns>,
-    _opening: &super::place::Opening,
-    _serving: &super::serve::Serving,
-    _screen: &Screen,
-) -> anyhow::Result<Outcome> {
-    Err(absent(&place.display().to_string()))
+#[allow(clippy::unnecessary_wraps, reason = "with robots it can fail")]
+pub fn stop_on_signals() -> anyhow::Result<()> {
+    Ok(())
 }
 
 /// Compiled without the robots.
@@ -180,6 +174,18 @@ pub fn absent(url: &str) -> anyhow::Error {
         "cannot connect to {url}: this build has no live support; build one with it: \
          cargo install --path crates/asof --features live"
     )
+}
+
+/// A place among those that were named, of which at least one is a robot.
+pub enum Place {
+    /// The address of a robot.
+    Robot(String),
+    /// A recording, under the name that it is told of by.
+    #[cfg_attr(
+        not(feature = "live"),
+        allow(dead_code, reason = "without robots nothing stands beside them")
+    )]
+    Recording(String, Box<dyn Recording>),
 }
 
 /// Whether a place is a running robot.

@@ -194,7 +194,7 @@ impl Presence {
 }
 
 /// The first signal ends the verb in order, the second at once.
-fn stop_on_signals() -> anyhow::Result<()> {
+pub fn stop_on_signals() -> anyhow::Result<()> {
     let arranged = signals::on_end(|code| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             remove_unfinished();

@@ -1,0 +1,186 @@
+//! The contract of a source, on every kind of recording and on how it is stored.
+//!
+//! Bags, db3 files, PX4 logs and merges run it in their own tests as well, on more shapes of each. Files that grow have
+//! theirs in `growing.rs`.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use asof_core::testing::assert_source;
+use asof_core::{Query, Source};
+use asof_formats::{McapFile, Merged, Recording, open};
+use common::{demo_file, files_below, messages, small_chunks, test_data};
+
+/// The suite reads everything very often: larger recordings are left to the tests that read each once.
+const LARGE: u64 = 100 << 10;
+
+/// A short drive as MCAP, in every way that a writer may lay it out.
+fn mcaps() -> Vec<(&'static str, Vec<u8>)> {
+    let bare = || {
+        small_chunks()
+            .emit_statistics(false)
+            .emit_summary_offsets(false)
+            .emit_message_indexes(false)
+            .emit_chunk_indexes(false)
+    };
+    vec![
+        (
+            "zstd",
+            demo_file(
+                0.5,
+                small_chunks().compression(Some(mcap::Compression::Zstd)),
+            ),
+        ),
+        (
+            "lz4",
+            demo_file(
+                0.5,
+                small_chunks().compression(Some(mcap::Compression::Lz4)),
+            ),
+        ),
+        (
+            "uncompressed",
+            demo_file(0.5, small_chunks().compression(None)),
+        ),
+        ("one chunk", demo_file(0.5, mcap::WriteOptions::new())),
+        (
+            "no chunks",
+            demo_file(0.5, small_chunks().use_chunks(false)),
+        ),
+        ("no indexes", demo_file(0.5, bare())),
+        ("no messages", demo_file(0.0, small_chunks())),
+    ]
+}
+
+#[test]
+fn an_mcap_file_keeps_it_however_it_was_written() {
+    for (name, bytes) in mcaps() {
+        let file = McapFile::from_bytes(name, bytes).expect("opens");
+        let is_empty = messages(&file, &Query::all()).is_empty();
+        assert_eq!(is_empty, name == "no messages", "{name}");
+        assert_source(&file, name);
+    }
+}
+
+#[test]
+fn an_mcap_file_that_was_cut_keeps_it() {
+    let whole = demo_file(0.5, small_chunks());
+    for part in [3, 5, 7] {
+        let cut = whole[..whole.len() * part / 8].to_vec();
+        let file = McapFile::from_bytes("cut.mcap", cut).expect("opens");
+        assert!(!file.summary().problems.is_empty());
+        assert!(!messages(&file, &Query::all()).is_empty());
+        assert_source(&file, "cut.mcap");
+    }
+}
+
+#[test]
+fn several_formats_as_one_recording_keep_it() {
+    let mcap = |seconds: f64| -> Box<dyn Recording> {
+        let bytes = demo_file(seconds, small_chunks());
+        Box::new(McapFile::from_bytes("part.mcap", bytes).expect("opens"))
+    };
+    let log = asof_formats::UlogFile::from_bytes("part.ulg", common::ulogs::flight(100).bytes);
+    let parts: Vec<(String, Box<dyn Recording>)> = vec![
+        ("one".to_owned(), mcap(0.3)),
+        ("two".to_owned(), Box::new(log.expect("opens"))),
+        ("one again".to_owned(), mcap(0.2)),
+    ];
+    assert_source(&Merged::new(parts), "merged");
+}
+
+/// Recordings from elsewhere that are small enough, by the end of their names.
+fn recordings(kind: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some(folder) = test_data() {
+        files_below(&folder.join("recordings"), &mut files);
+    }
+    let is_wanted = |path: &PathBuf| {
+        path.extension().is_some_and(|end| end == kind)
+            && std::fs::metadata(path).is_ok_and(|file| file.len() < LARGE)
+    };
+    files.retain(is_wanted);
+    files
+}
+
+/// Runs the suite on recordings from elsewhere; at least so many of them must open.
+fn assert_recordings(kind: &str, least: usize, open: &dyn Fn(&Path) -> Option<Box<dyn Recording>>) {
+    let files = recordings(kind);
+    if files.is_empty() {
+        return;
+    }
+    let mut opened = 0;
+    for path in files {
+        // What cannot be opened is refused in a sentence: `recordings.rs` sees to it.
+        if let Some(file) = open(&path) {
+            assert_source(&*file, &path.display().to_string());
+            opened += 1;
+        }
+    }
+    assert!(opened >= least, "{opened} {kind} files of {least}");
+}
+
+fn local(path: &Path) -> Option<Box<dyn Recording>> {
+    open(path).ok()
+}
+
+#[test]
+fn mcap_files_from_elsewhere_keep_it() {
+    assert_recordings("mcap", 10, &local);
+}
+
+#[test]
+fn bags_from_elsewhere_keep_it() {
+    assert_recordings("bag", 10, &local);
+}
+
+#[test]
+fn db3_files_from_elsewhere_keep_it() {
+    assert_recordings("db3", 5, &local);
+}
+
+#[test]
+fn logs_from_elsewhere_keep_it() {
+    assert_recordings("ulg", 1, &local);
+}
+
+#[cfg(feature = "remote")]
+mod remote {
+    use super::*;
+    use common::server::Server;
+
+    /// Opens a file over HTTP. Its server lives as long as the test.
+    fn from_server(path: &Path) -> Option<Box<dyn Recording>> {
+        let bytes = std::fs::read(path).expect("readable");
+        let (_, address) = Server::with_file(bytes).start();
+        open(&address).ok()
+    }
+
+    #[test]
+    fn a_remote_mcap_file_keeps_it_however_it_was_written() {
+        for (name, bytes) in mcaps() {
+            let (server, address) = Server::with_file(bytes).start();
+            let file = open(&address).expect("opens");
+            assert_source(&*file, name);
+            assert!(server.requests() > 0);
+        }
+    }
+
+    #[test]
+    fn a_remote_file_keeps_it_while_requests_fail() {
+        let server = Server {
+            fails_one_in: 7,
+            ..Server::with_file(demo_file(0.3, small_chunks()))
+        };
+        let (_, address) = server.start();
+        assert_source(&*open(&address).expect("opens"), "a server that fails");
+    }
+
+    #[test]
+    fn remote_files_of_every_format_keep_it() {
+        for (kind, least) in [("mcap", 10), ("bag", 10), ("db3", 5), ("ulg", 1)] {
+            assert_recordings(kind, least, &from_server);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A recording of which only some topics are meant, and whose topics are not all known yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Follow, Followed, Growth, MetadataEntry, Problem, Query,
+    Source, SourceError, Stamp, Summary, Topics,
+};
+use asof_formats::{HiddenRecords, McapCounters, Progress, Recording};
+use bytes::Bytes;
+
+use super::place::Wanted;
+
+/// A recording without the topics that are not wanted, as a running robot is heard.
+pub struct Chosen {
+    recording: Box<dyn Recording>,
+    wanted: Wanted,
+}
+
+impl Chosen {
+    pub fn new(recording: Box<dyn Recording>, wanted: &Wanted) -> Self {
+        Chosen {
+            recording,
+            wanted: wanted.clone(),
+        }
+    }
+
+    /// Those of some topics that are wanted, as far as they are known by now.
+    fn wanted(&self, topics: &Topics) -> Topics {
+        let summary = self.recording.summary();
+        let channels = summary.channels.iter().map(|entry| &entry.channel);
+        let chosen = channels
+            .filter(|channel| topics.contains(&channel.topic) && self.wanted.is_match(channel));
+        Topics::named(chosen.map(|channel| channel.topic.as_str()))
+    }
+
+    fn asked(&self, query: &Query) -> Query {
+        Query {
+            topics: self.wanted(&query.topics),
+            range: query.range,
+        }
+    }
+}
+
+impl Source for Chosen {
+    fn summary(&self) -> Arc<Summary> {
+        let mut summary = Summary::clone(&self.recording.summary());
+        summary
+            .channels
+            .retain(|entry| self.wanted.is_match(&entry.channel));
+        let counts = summary.channels.iter().map(|entry| entry.messages);
+        summary.messages = counts.sum();
+        Arc::new(summary)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.recording.read(&self.asked(query))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.recording.backfill(&self.wanted(topics), at)
+    }
+
+    fn growth(&self) -> Growth {
+        self.recording.growth()
+    }
+
+    /// Topics that come later are among them.
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        if !self.growth().is_growing() {
+            return self.recording.follow(&self.asked(query));
+        }
+        Ok(Box::new(FollowChosen {
+            follow: self.recording.follow(query)?,
+            wanted: self.wanted.clone(),
+        }))
+    }
+}
+
+impl Recording for Chosen {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        self.recording.attachment(entry)
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        self.recording.metadata(entry)
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        self.recording.check(progress)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.recording.read_in_file_order(&self.asked(query))
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        self.recording.bytes_held_by_order(&self.asked(query))
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.recording.hidden(&self.wanted(topics))
+    }
+
+    fn counters(&self) -> Option<McapCounters> {
+        self.recording.counters()
+    }
+}
+
+struct FollowChosen {
+    follow: Box<dyn Follow>,
+    wanted: Wanted,
+}
+
+impl Follow for FollowChosen {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        loop {
+            let batch = match self.follow.next(deadline)? {
+                Followed::Batch(batch) => batch,
+                other => return Ok(other),
+            };
+            let chosen = batch.only(|message| self.wanted.is_match(message.channel));
+            if let Some(batch) = chosen {
+                return Ok(Followed::Batch(batch));
+            }
+        }
+    }
+
+    fn missed(&mut self) -> BTreeMap<String, u64> {
+        self.follow.missed()
+    }
+}
