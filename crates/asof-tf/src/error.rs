@@ -168,8 +168,8 @@ pub enum LookupError {
     },
     /// The latest transform is older than was asked for.
     #[error(
-        "the latest transform of '{source_frame}' in '{target}' is from {}, {age:?} ago; at most {max_age:?} was asked for",
-        .stamp.as_seconds_text()
+        "the latest transform of '{source_frame}' in '{target}' is from {}, {:?} ago; at most {:?} was asked for",
+        .stamp.as_seconds_text(), .now.duration_since(*.stamp), .now.duration_since(*.oldest)
     )]
     Stale {
         /// The target frame.
@@ -178,10 +178,10 @@ pub enum LookupError {
         source_frame: FrameName,
         /// Its stamp.
         stamp: Stamp,
-        /// How old it is.
-        age: std::time::Duration,
-        /// How old it may be.
-        max_age: std::time::Duration,
+        /// When it was asked for.
+        now: Stamp,
+        /// The oldest stamp that was asked for.
+        oldest: Stamp,
     },
     /// A [`FrameId`](crate::FrameId) that another buffer gave out, or whose frame was removed.
     #[error("a frame id of another transform buffer, or of a frame that was removed, was given")]

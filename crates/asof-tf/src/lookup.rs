@@ -156,17 +156,15 @@ impl TransformBuffer {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
         let latest = self.latest_between(target, source)?;
-        let age = latest.stamp.map_or(0, |stamp| {
-            i128::from(now.nanos()) - i128::from(stamp.nanos())
-        });
-        let age = Duration::from_nanos(u64::try_from(age.max(0)).unwrap_or(u64::MAX));
+        let nanos = i64::try_from(max_age.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = now.plus_nanos(-nanos);
         match latest.stamp {
-            Some(stamp) if age > max_age => Err(LookupError::Stale {
+            Some(stamp) if stamp < oldest => Err(LookupError::Stale {
                 target: target.name.clone(),
                 source_frame: source.name.clone(),
                 stamp,
-                age,
-                max_age,
+                now,
+                oldest,
             }),
             _ => Ok(latest),
         }
