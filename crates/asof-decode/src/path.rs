@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, UInt8Array};
-use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, UInt8Array, UInt64Array};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
+use arrow_select::take::take;
 
 use crate::Projection;
 use crate::decoder::OWN_NAME;
@@ -386,6 +387,21 @@ impl PathColumn {
     /// The value of a row as an array of one.
     pub fn at(&self, row: usize) -> Option<ArrayRef> {
         self.place(row).map(|place| self.array.slice(place, 1))
+    }
+
+    /// The values of all rows as one array, null where there is none. Nothing is copied where each row has a value of
+    /// its own.
+    ///
+    /// # Errors
+    /// When Arrow cannot pick the values, which is a defect of this crate.
+    pub fn to_array(&self) -> Result<ArrayRef, ArrowError> {
+        if self.rows.is_none() {
+            return Ok(Arc::clone(&self.array));
+        }
+        let places: UInt64Array = (0..self.len)
+            .map(|row| self.place(row).map(|place| place as u64))
+            .collect();
+        take(&*self.array, &places, None)
     }
 
     /// The number of a row. A truth value is 0 or 1, a time its seconds.

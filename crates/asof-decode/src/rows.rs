@@ -62,9 +62,35 @@ pub enum RowsError {
         /// Why.
         reason: String,
     },
+    /// A path leads nowhere.
+    #[error("{topic}: {cause}")]
+    Path {
+        /// The topic.
+        topic: String,
+        /// What is there instead.
+        #[source]
+        cause: PathError,
+    },
     /// The source or a table failed.
     #[error(transparent)]
     Table(#[from] TableError),
+}
+
+impl RowsError {
+    /// There is no such topic; some that there are.
+    pub(crate) fn no_such_topic(topic: impl Into<String>, topics: &[&str]) -> Self {
+        let mut known = topics[..topics.len().min(NAMED)].join(", ");
+        if topics.len() > NAMED {
+            known.push_str(", …");
+        }
+        if topics.is_empty() {
+            "none".clone_into(&mut known);
+        }
+        RowsError::NoSuchTopic {
+            topic: topic.into(),
+            known,
+        }
+    }
 }
 
 /// Topics that an error names.
@@ -96,10 +122,6 @@ impl Rows {
             .filter(|topic| query.topics.contains(topic))
             .collect();
         if asked.is_empty() && !topics.is_empty() {
-            let mut known = topics[..topics.len().min(NAMED)].join(", ");
-            if topics.len() > NAMED {
-                known.push_str(", …");
-            }
             let topic = match &query.topics {
                 asof_core::Topics::Named(names) => {
                     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
@@ -107,7 +129,7 @@ impl Rows {
                 }
                 asof_core::Topics::All => String::new(),
             };
-            return Err(RowsError::NoSuchTopic { topic, known });
+            return Err(RowsError::no_such_topic(topic, &topics));
         }
         let options = TableOptions {
             layers: Layers::standard().only("reflection"),

@@ -32,9 +32,13 @@
 //!
 //! The command `asof` is built from this crate too, with the feature `cli`, which is on by default.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
+
+/// Topics side by side, as Arrow tables: joined by time, or resampled at a fixed rate.
+pub mod align;
+/// The command `asof`: for its own program, and for those that carry it within them.
+#[cfg(feature = "cli")]
+pub mod cli;
 
 /// A cache over any source: what was read stays at hand, within a budget.
 pub use asof_blocks as blocks;

@@ -1,7 +1,5 @@
 //! The command `asof`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    asof::cli::main()
 }

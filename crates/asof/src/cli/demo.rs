@@ -196,7 +196,7 @@ impl DemoVerb {
 
 /// How the person called this program, so that what is shown works as it stands.
 fn program() -> String {
-    let name = std::env::args_os().next().map(PathBuf::from);
+    let name = super::words().first().map(PathBuf::from);
     match name {
         Some(name) if name.components().count() > 1 => quoted(&name),
         _ => "asof".to_owned(),

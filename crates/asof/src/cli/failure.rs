@@ -155,7 +155,7 @@ fn meant(error: &clap::Error) -> Option<String> {
 fn verb() -> Option<String> {
     let cli = super::Cli::command();
     let is_verb = |word: &String| cli.find_subcommand(word).is_some();
-    let words = std::env::args_os().skip(1);
+    let words = super::words().into_iter().skip(1);
     words
         .filter_map(|word| word.into_string().ok())
         .find(is_verb)

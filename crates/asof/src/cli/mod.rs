@@ -37,7 +37,9 @@ mod tf;
 mod tf_follow;
 mod writing;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -125,9 +127,25 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// The command line, when something else than the system gave it.
+static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// The words of the command line, the program's own name first.
+fn words() -> Vec<OsString> {
+    let given = GIVEN.get().cloned();
+    given.unwrap_or_else(|| std::env::args_os().collect())
+}
+
+/// Does what these words say, the program's own name first. For programs that carry the command within them; the words of
+/// the first call count.
+pub fn main_with(words: Vec<OsString>) -> ExitCode {
+    GIVEN.get_or_init(|| words);
+    main()
+}
+
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
         Err(error) => return failure::of_usage(&error),
     };

@@ -1,0 +1,54 @@
+"""What did the robot know, as of time t?
+
+>>> import asof
+>>> rec = asof.open("run.mcap")
+>>> rec["/odom"].to_polars()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asof import errors
+from asof._asof import Batch, Message, Transform, __version__, now
+from asof._live import Robot, Window, connect
+from asof._record import Record
+from asof._recording import Problem, Recording, Topic, TopicInfo, open
+from asof._table import Table
+from asof._tf import TransformBuffer
+from asof._writer import Writer
+from asof.errors import DecodeWarning, Error
+
+
+def __getattr__(name: str) -> Any:
+    # What few need is imported when it is first asked for.
+    if name in ("torch",):
+        import importlib
+
+        return importlib.import_module(f"asof.{name}")
+    raise AttributeError(f"module 'asof' has no attribute '{name}'")
+
+
+__all__ = [
+    "Batch",
+    "DecodeWarning",
+    "Error",
+    "Message",
+    "Problem",
+    "Record",
+    "Recording",
+    "Robot",
+    "Table",
+    "Topic",
+    "TopicInfo",
+    "Transform",
+    "TransformBuffer",
+    "Window",
+    "Writer",
+    "__version__",
+    "connect",
+    "errors",
+    "now",
+    "open",
+    "torch",
+]

@@ -1,0 +1,22 @@
+"""The command ``asof``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from asof import _asof
+
+
+def main() -> int:
+    """Does what the command line says."""
+    # A long verb is not Python: it would not see that Ctrl-C was pressed.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    name = "asof" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
+    return _asof.main([name, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

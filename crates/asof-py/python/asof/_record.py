@@ -1,0 +1,27 @@
+"""The fields of a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Record(dict):
+    """A dict whose entries are attributes too: ``record["pose"]`` is ``record.pose``.
+
+    A field that has the name of a method of dict, such as ``items``, is reached by its key alone.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self) or "none"
+            raise AttributeError(f"there is no field '{name}'; there are {known}") from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in self if name.isidentifier())})
+
+    def __reduce__(self) -> Any:
+        return Record, (dict(self),)

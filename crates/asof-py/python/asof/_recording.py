@@ -1,0 +1,426 @@
+"""Recordings: what they hold, and their topics."""
+
+from __future__ import annotations
+
+import html
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from asof import _asof
+from asof._table import Table
+from asof._tf import TransformBuffer
+from asof.errors import DecodeWarning, FieldError, TopicError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """What is known of a topic without reading it."""
+
+    name: str
+    #: The name of its type; several with commas between them.
+    type: str
+    #: How its messages are encoded.
+    encoding: str
+    #: How many messages it has; None where only reading would tell.
+    messages: int | None
+    #: Messages per second of the recording; 0 for fewer than two, None where they are not counted.
+    hz: float | None
+    #: The language and the text of the definition of its type.
+    schema: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that was wrong in a recording, and did not stop it from being read."""
+
+    kind: str
+    offset: int | None
+    topic: str | None
+    message: str
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f" at byte {self.offset}"
+        topic = "" if self.topic is None else f" on {self.topic}"
+        return f"{self.kind}{place}{topic}: {self.message}"
+
+
+class Recording:
+    """A recording, several as one, or a running robot; made by :func:`asof.open`.
+
+    ``rec["/odom"]`` is a topic. Opening reads a file's own summary and no message; everything else is read when it is asked
+    for. It pickles by its address: another process opens it again.
+    """
+
+    def __init__(self, places: Sequence[str]) -> None:
+        self._places = list(places)
+        self._source = _asof.Source.open(self._places)
+
+    @classmethod
+    def _of(cls, source: _asof.Source, places: list[str]) -> Recording:
+        """What was opened in another way."""
+        recording = cls.__new__(cls)
+        recording._places, recording._source = places, source
+        return recording
+
+    # What it holds
+
+    @property
+    def places(self) -> list[str]:
+        """Where it was opened from."""
+        return list(self._places)
+
+    @property
+    def start(self) -> int | None:
+        """The first log time, in nanoseconds since 1970; None where there is no message."""
+        start: int | None = self._source.summary()["start"]
+        return start
+
+    @property
+    def end(self) -> int | None:
+        """The last log time, in nanoseconds since 1970; None where there is no message."""
+        end: int | None = self._source.summary()["end"]
+        return end
+
+    @property
+    def duration(self) -> float:
+        """From start to end, in seconds."""
+        summary = self._source.summary()
+        return 0.0 if summary["start"] is None else (summary["end"] - summary["start"]) * 1e-9
+
+    @property
+    def format(self) -> str:
+        """The format: ``mcap``, ``bag``, ``db3``, …"""
+        return str(self._source.summary()["format"])
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether more messages may come."""
+        return bool(self._source.summary()["is_growing"])
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with it, as far as it has been met."""
+        return [Problem(*problem) for problem in self._source.summary()["problems"]]
+
+    @property
+    def topics(self) -> dict[str, TopicInfo]:
+        """The topics, by name."""
+        return _topics(self._source.summary())
+
+    @property
+    def attachments(self) -> Mapping[str, bytes]:
+        """Files within the recording, by name; of several with one name, the last."""
+        entries = self._source.summary()["attachments"]
+        return {name: self._source.attachment(place) for place, (name, _, _) in enumerate(entries)}
+
+    @property
+    def metadata(self) -> Mapping[str, dict[str, str]]:
+        """Named sets of text within the recording; of several with one name, the last."""
+        names = self._source.summary()["metadata"]
+        return {name: self._source.metadata(place) for place, name in enumerate(names)}
+
+    def info(self) -> Recording:
+        """The recording itself: ``rec.info().topics`` is ``rec.topics``."""
+        return self
+
+    # What is in it
+
+    def __getitem__(self, topic: str) -> Topic:
+        if topic not in self.topics:
+            known = ", ".join(self.topics) or "none"
+            raise TopicError(f"there is no topic {topic}; there are {known}")
+        return Topic(self, topic)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self.topics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.topics)
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def messages(self, *topics: str, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
+        """The messages of some topics, names or globs such as ``/tf*``, in order of log time; of all where none is named."""
+        return self._source.messages(list(topics), start, end)
+
+    def at(self, time: Any, *topics: str) -> dict[str, _asof.Message]:
+        """What was known: the last message of every topic at or before a time."""
+        return {message.topic: message for message in self._source.at(time, list(topics))}
+
+    def join(
+        self,
+        anchor: str,
+        others: str | Sequence[str],
+        how: str = "nearest",
+        on: str | None = None,
+        tolerance: Any = None,
+        columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        start: Any = None,
+        end: Any = None,
+    ) -> Table:
+        """For each message of one topic, the message of others that belongs to it.
+
+        ``how`` is ``nearest``, ``last`` (at or before) or ``interpolated``; ``on`` is ``stamp``, when messages were measured, or
+        ``log_time``; without it, stamps where all topics have them. What is farther away than ``tolerance`` does not count.
+
+        The columns are ``time``, those of the anchor, ``/camera/image.width``, and for each other topic ``/odom offset``, in
+        nanoseconds, and its own, ``/odom.pose``. ``columns`` chooses: by topic, or a list for all that have them.
+        """
+        names = [others] if isinstance(others, str) else list(others)
+        chosen = self._columns([anchor, *names], columns)
+        return Table(self._source.join(anchor, names, how, on, tolerance, chosen, start, end))
+
+    def resample(
+        self,
+        topics: str | Sequence[str],
+        hz: float,
+        how: str = "last",
+        on: str | None = None,
+        tolerance: Any = None,
+        columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        start: Any = None,
+        end: Any = None,
+    ) -> Table:
+        """What topics have at a fixed rate; the words are those of :meth:`join`."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        chosen = self._columns(names, columns)
+        return Table(self._source.resample(names, hz, how, on, tolerance, chosen, start, end))
+
+    def _columns(
+        self, topics: Sequence[str], columns: Sequence[str] | Mapping[str, Sequence[str]] | None
+    ) -> dict[str, list[str]]:
+        """The wanted columns by topic; a topic that is not named has all of them."""
+        if columns is None:
+            return {}
+        if isinstance(columns, Mapping):
+            for topic in columns:
+                if topic not in topics:
+                    raise TopicError(f"columns of {topic} are wanted, and it is not one of {', '.join(topics)}")
+            return {topic: [paths] if isinstance(paths, str) else list(paths) for topic, paths in columns.items()}
+        wanted = [columns] if isinstance(columns, str) else list(columns)
+        chosen: dict[str, list[str]] = {topic: [] for topic in topics}
+        missing: FieldError | None = None
+        for path in wanted:
+            found = False
+            for topic in topics:
+                try:
+                    self._source.table(topic, [path])
+                except FieldError as error:
+                    missing = error
+                else:
+                    chosen[topic].append(path)
+                    found = True
+            if not found and missing is not None:
+                raise missing
+        return chosen
+
+    def convert(
+        self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None
+    ) -> int:
+        """Writes some topics of a stretch of time into a new MCAP file, byte for byte; how many messages it has.
+
+        The command ``asof convert`` does more: it keeps attachments, and makes ROS 2 of ROS 1.
+        """
+        from asof._writer import Writer
+
+        names = [topics] if isinstance(topics, str) else list(topics)
+        with Writer(path) as out:
+            for message in self.messages(*names, start=start, end=end):
+                out.write(message.topic, message)
+            return out.written
+
+    def tf(self, *topics: str) -> TransformBuffer:
+        """All its transforms, ROS's and Foxglove's alike, as tf2's Buffer has them. What could not be used is a warning."""
+        filled, _, problems = self._source.tf(list(topics))
+        for problem in problems:
+            warnings.warn(problem, DecodeWarning, stacklevel=2)
+        return TransformBuffer(filled=filled)
+
+    # How it looks
+
+    def __repr__(self) -> str:
+        summary = self._source.summary()
+        lines = [f"<asof.Recording {', '.join(self._places)}: {_headline(summary)}>"]
+        topics = _topics(summary)
+        width = max((len(name) for name in topics), default=0)
+        kind = max((len(topic.type) for topic in topics.values()), default=0)
+        for topic in topics.values():
+            lines.append(f"  {topic.name:<{width}}  {topic.type:<{kind}}  {_count(topic):>9}  {_hertz(topic)}".rstrip())
+        lines += [f"  problem: {Problem(*problem)}" for problem in summary["problems"]]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        summary = self._source.summary()
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{html.escape(topic.name)}</td>"
+            f"<td style='text-align:left'>{html.escape(topic.type)}</td>"
+            f"<td>{_count(topic)}</td><td>{_hertz(topic)}</td></tr>"
+            for topic in _topics(summary).values()
+        )
+        problems = "".join(f"<li>{html.escape(str(Problem(*problem)))}</li>" for problem in summary["problems"])
+        places = html.escape(", ".join(self._places))
+        return (
+            f"<div><b>{places}</b><br>{html.escape(_headline(summary))}"
+            "<table><thead><tr><th style='text-align:left'>topic</th><th style='text-align:left'>type</th>"
+            f"<th>messages</th><th>rate</th></tr></thead><tbody>{rows}</tbody></table>"
+            + (f"<p>Problems:</p><ul>{problems}</ul>" if problems else "")
+            + "</div>"
+        )
+
+    def __reduce__(self) -> Any:
+        return Recording, (self._places,)
+
+
+class Topic:
+    """A topic of a recording; nothing is read before it is asked for."""
+
+    def __init__(self, recording: Recording, name: str) -> None:
+        self._recording = recording
+        self.name = name
+
+    @property
+    def info(self) -> TopicInfo:
+        """What is known of it without reading it."""
+        return self._recording.topics[self.name]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it is read into."""
+        return self.read().columns
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        views: bool = True,
+    ) -> Table:
+        """The messages as a table.
+
+        Columns are ``log_time``, ``publish_time``, ``stamp`` and paths through the message, such as ``pose.pose.position`` or
+        ``ranges[3]``; each is named as it was asked for. Times are absolute or relative: ``+10s`` is from the start, ``-3s``
+        from the end; both ends are in.
+        """
+        if isinstance(columns, str):
+            columns = [columns]
+        names = None if columns is None else list(columns)
+        table = self._recording._source.table(self.name, names, start, end)
+        origin = (self._recording._source, self.name, start, end) if names is None else None
+        return Table(table if views else table.with_views(False), origin)
+
+    def batches(
+        self, rows: int = 8192, columns: Sequence[str] | None = None, start: Any = None, end: Any = None
+    ) -> Iterator[_asof.Batch]:
+        """The rows, a batch at a time: no more than that is in memory."""
+        return self.read(columns, start, end).batches(rows)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None) -> pa.Table:
+        """As a ``pyarrow.Table``."""
+        return self.read(columns, start, end).to_arrow()
+
+    def to_polars(self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None) -> pl.DataFrame:
+        """As a ``polars.DataFrame``."""
+        return self.read(columns, start, end).to_polars()
+
+    def to_pandas(
+        self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None, **options: Any
+    ) -> pd.DataFrame:
+        """As a ``pandas.DataFrame``; options are those of ``pyarrow.Table.to_pandas``."""
+        return self.read(columns, start, end).to_pandas(**options)
+
+    def to_numpy(self, column: str, start: Any = None, end: Any = None) -> np.ndarray:
+        """One column as a numpy array: ``twist.twist.linear.x``, ``stamp``, ``ranges``."""
+        array: np.ndarray = self.read([column], start, end).to_numpy(column)
+        return array
+
+    def messages(self, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
+        """Its messages, in order of log time."""
+        return self._recording._source.messages([self.name], start, end)
+
+    def __iter__(self) -> Iterator[_asof.Message]:
+        return self.messages()
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.read().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.read().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<asof.Topic {self.name} {info.type}: {_count(info)} messages {_hertz(info)}".rstrip() + ">"
+
+    def __reduce__(self) -> Any:
+        return Topic, (self._recording, self.name)
+
+
+def _topics(summary: dict[str, Any]) -> dict[str, TopicInfo]:
+    seconds = 0.0 if summary["start"] is None else (summary["end"] - summary["start"]) * 1e-9
+    found: dict[str, TopicInfo] = {}
+    for name, kind, encoding, messages, schema in sorted(summary["channels"], key=lambda channel: channel[0]):
+        before = found.get(name)
+        if before is not None:
+            # Several channels of one topic.
+            kind = before.type if kind in before.type.split(", ") else f"{before.type}, {kind}"
+            encodings = before.encoding.split(", ")
+            encoding = before.encoding if encoding in encodings else f"{before.encoding}, {encoding}"
+            messages = None if messages is None or before.messages is None else messages + before.messages
+            schema = before.schema
+        rate = None if messages is None else (messages / seconds if messages > 1 and seconds > 0 else 0.0)
+        found[name] = TopicInfo(name, kind, encoding, messages, rate, schema)
+    return found
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    parts = [summary["format"]]
+    if summary["messages"] is not None:
+        parts.append(f"{summary['messages']:,} messages")
+    if summary["start"] is not None:
+        seconds = (summary["end"] - summary["start"]) * 1e-9
+        parts.append(f"{seconds:,.3f} s from {_shown(summary['start'])}")
+    if summary["size"]:
+        parts.append(f"{summary['size'] / 1e6:,.1f} MB")
+    return ", ".join(parts)
+
+
+def _shown(nanos: int) -> str:
+    try:
+        instant = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=nanos // 1000)
+    except OverflowError:
+        return f"{nanos} ns"
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _count(topic: TopicInfo) -> str:
+    return "?" if topic.messages is None else f"{topic.messages:,}"
+
+
+def _hertz(topic: TopicInfo) -> str:
+    return f"{topic.hz:,.1f} Hz" if topic.hz else ""
+
+
+def open(*places: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Recording:  # noqa: A001
+    """Opens a recording, several as one, or a running robot.
+
+    A place is a file or a folder (MCAP, ROS 1 and ROS 2 bags, PX4 logs), an address (``https://``, ``s3://``, ``gs://``,
+    ``az://``), a robot (``zenoh://host:port``), or a list of these, which are merged by time.
+    """
+    names: list[str] = []
+    for place in places:
+        several: list[Any] = list(place) if isinstance(place, (list, tuple)) else [place]
+        names += [os.fspath(one) for one in several]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a place is a path or an address, not {type(name).__name__}")
+    return Recording(names)

@@ -1,0 +1,107 @@
+"""Tables: of one topic, or of several that were joined."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from asof import _asof
+from asof.errors import DecodeWarning
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class Table:
+    """Rows that are read when they are asked for, as often as they are asked for.
+
+    Every library that speaks the Arrow PyCapsule protocol takes it as it is, without a copy: ``polars.DataFrame(table)``,
+    ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM table")``.
+    """
+
+    __slots__ = ("_inner", "_origin")
+
+    def __init__(self, inner: _asof.Table, origin: Any = None) -> None:
+        self._inner = inner
+        # The topic that all of its columns are of: what is written from it is its messages.
+        self._origin = origin
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self._inner.columns
+
+    @property
+    def lost(self) -> int:
+        """How many messages the last reading could not decode; they are not among the rows."""
+        return self._inner.lost
+
+    def views(self, views: bool) -> Table:
+        """The same; with False, without Arrow's view types, which some libraries do not know."""
+        return Table(self._inner.with_views(views))
+
+    def collect(self) -> Table:
+        """The same, read into memory once."""
+        return Table(self._told(self._inner, self._inner.collect()))
+
+    def batches(self, rows: int = 8192) -> Iterator[_asof.Batch]:
+        """The rows, a batch at a time: no more than that is in memory."""
+        batches = self._inner.batches(rows)
+        yield from batches
+        _warn(batches.lost)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table(self.collect())
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a ``polars.DataFrame``."""
+        import polars as pl
+
+        return pl.DataFrame(self.collect())
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """All rows as a ``pandas.DataFrame``; options are those of ``pyarrow.Table.to_pandas``."""
+        return self.views(False).to_arrow().to_pandas(**options)
+
+    def to_numpy(self, column: str | None = None) -> Any:
+        """A column as a numpy array; without a name, a dict of all of them.
+
+        Numbers share the memory that they were decoded into. What is missing is NaN or NaT. Lists of one length are rows of
+        a matrix, structs are structured arrays, and texts objects.
+        """
+        names = self.columns
+        made = self.collect()._inner
+        if column is None:
+            return {name: made.numpy(at) for at, name in enumerate(names)}
+        if column not in names:
+            from asof.errors import FieldError
+
+            raise FieldError(f"there is no column '{column}'; there are {', '.join(names)}")
+        return made.numpy(names.index(column))
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._inner.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._inner.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<asof.Table: {', '.join(self.columns)}>"
+
+    @staticmethod
+    def _told(read: _asof.Table, made: Any) -> Any:
+        _warn(read.lost)
+        return made
+
+
+def _warn(lost: int) -> None:
+    if lost:
+        what = "1 message" if lost == 1 else f"{lost:,} messages"
+        warnings.warn(f"{what} could not be decoded, and are not among the rows", DecodeWarning, stacklevel=4)

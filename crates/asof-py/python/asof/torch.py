@@ -1,0 +1,165 @@
+"""Recordings as a dataset for learning.
+
+>>> data = asof.torch.Dataset(["run.mcap"], hz=30, images=["/camera/image"], state=["/joint_states.position"])
+>>> loader = torch.utils.data.DataLoader(data, batch_size=32, num_workers=4, shuffle=True)
+
+torch is not needed to make one: where it is not there, samples are numpy arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from asof._recording import Recording, open
+from asof.errors import AlignError, FieldError, TopicError
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A recording of the dataset: where it is, when its first sample is, and how many it has."""
+
+    place: tuple[str, ...]
+    start: int
+    count: int
+
+
+class Dataset:
+    """Samples at a fixed rate: pictures, the state, and what was done from then on.
+
+    A sample is a dict: for each of ``images`` its picture (height, width, 3), the last at that time; ``state``, the numbers of all
+    its paths (n,); ``action``, those of the next ``horizon`` instants (horizon, n); ``time`` in nanoseconds; ``recording``, the number of
+    its place. A path is a topic, a point and a way through its messages: ``/joint_states.position``.
+
+    It is a map-style dataset and pickles: worker processes open the recordings again. Numbers are read once for each recording and
+    process, pictures when they are asked for, by the recording's own index.
+    """
+
+    def __init__(
+        self,
+        places: Any,
+        hz: float,
+        images: Sequence[str] = (),
+        state: Sequence[str] = (),
+        action: Sequence[str] = (),
+        horizon: int = 1,
+        how: str = "last",
+        on: str | None = None,
+    ) -> None:
+        if not 0 < hz <= 1e9:
+            raise AlignError(f"{hz} is not a rate: it is more than 0 and at most 1,000,000,000 per second")
+        if horizon < 1:
+            raise ValueError(f"a horizon is at least 1, not {horizon}")
+        if not (images or state or action):
+            raise ValueError("name images, state or action: there is nothing in a sample otherwise")
+        self.hz, self.horizon, self.how, self.on = hz, horizon, how, on
+        self.images, self.state, self.action = list(images), list(state), list(action)
+        self._parts = [part for place in _several(places) if (part := self._part(place)) is not None]
+        self._ends = np.cumsum([part.count for part in self._parts]).tolist()
+        self._open: dict[int, tuple[Recording, dict[str, np.ndarray]]] = {}
+
+    def _part(self, place: tuple[str, ...]) -> _Part | None:
+        rec = open(*place)
+        for topic in {*self.images, *(self._split(rec, path)[0] for path in self.state + self.action)}:
+            if topic not in rec:
+                raise TopicError(f"{', '.join(place)} has no topic {topic}; it has {', '.join(rec)}")
+        if rec.start is None or rec.end is None:
+            return None
+        # From when on everything is known.
+        names = {*self.images, *(self._split(rec, path)[0] for path in self.state + self.action)}
+        firsts = [next(iter(rec[name]), None) for name in names]
+        if any(first is None for first in firsts):
+            return None
+        start = max(first.log_time for first in firsts if first is not None)
+        count = int((rec.end - start) * self.hz / 1e9) + 1 - (self.horizon - 1)
+        return _Part(place, start, count) if count > 0 else None
+
+    @staticmethod
+    def _split(rec: Recording, path: str) -> tuple[str, str]:
+        """The topic of a path, which may have points in it, and the way through its messages."""
+        at = path.find(".")
+        while at >= 0:
+            if path[:at] in rec:
+                return path[:at], path[at + 1 :]
+            at = path.find(".", at + 1)
+        raise FieldError(f"'{path}' is not a topic, a point and a field of it, such as /joint_states.position")
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} samples")
+        number = bisect_right(self._ends, index)
+        row = index - (self._ends[number - 1] if number else 0)
+        rec, columns = self._opened(number)
+        time = int(columns["time"][row])
+        sample: dict[str, Any] = {"time": time, "recording": number}
+        if self.state:
+            sample["state"] = _tensor(columns["state"][row])
+        if self.action:
+            sample["action"] = _tensor(columns["action"][row : row + self.horizon])
+        for topic in self.images:
+            known = rec.at(time, topic)
+            sample[topic] = _tensor(np.ascontiguousarray(known[topic].image()))
+        return sample
+
+    def _opened(self, number: int) -> tuple[Recording, dict[str, np.ndarray]]:
+        if number not in self._open:
+            part = self._parts[number]
+            rec = open(*part.place)
+            count = part.count + self.horizon - 1
+            times = part.start + np.round(np.arange(count) * 1e9 / self.hz).astype(np.int64)
+            columns = {"time": times}
+            for name, paths in (("state", self.state), ("action", self.action)):
+                if paths:
+                    columns[name] = self._numbers(rec, paths, part.start, count)
+            self._open[number] = rec, columns
+        return self._open[number]
+
+    def _numbers(self, rec: Recording, paths: list[str], start: int, count: int) -> np.ndarray:
+        wanted: dict[str, list[str]] = {}
+        for path in paths:
+            topic, way = self._split(rec, path)
+            wanted.setdefault(topic, []).append(way)
+        table = rec.resample(
+            list(wanted), self.hz, how=self.how, on=self.on or "log_time", columns=wanted, start=start, end=rec.end
+        ).to_numpy()
+        columns = []
+        for path in paths:
+            column = table[".".join(self._split(rec, path))]
+            if column.dtype == object or column.dtype.names is not None:
+                raise FieldError(f"'{path}' is not numbers, or lists of one length")
+            columns.append(column.reshape(len(column), -1).astype(np.float32))
+        return np.concatenate(columns, axis=1)[:count]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}}
+
+
+def _several(places: Any) -> list[tuple[str, ...]]:
+    if isinstance(places, Recording):
+        return [tuple(places.places)]
+    if isinstance(places, (str, os.PathLike)):
+        return [(os.fspath(places),)]
+    return [one for place in places for one in _several(place)]
+
+
+def _tensor(array: np.ndarray) -> Any:
+    if not array.flags.writeable:
+        array = array.copy()
+    try:
+        import torch
+    except ImportError:
+        return array
+    return torch.from_numpy(array)
+
+
+__all__ = ["Dataset"]

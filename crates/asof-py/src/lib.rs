@@ -1,0 +1,76 @@
+//! asof for Python: the extension module under the package `asof`.
+//!
+//! It is thin: what a recording, a table or a transform is, the crates of asof say; here it gets Python's types. The
+//! words that people use are in `python/asof`, which is built on this.
+
+mod align;
+mod errors;
+mod json;
+mod live;
+mod message;
+mod ndarray;
+mod picture;
+mod source;
+mod table;
+mod tf;
+mod time;
+mod value;
+mod writer;
+
+use pyo3::prelude::*;
+
+/// What `asof` is built on. Not for use by itself: its names change.
+#[pymodule]
+mod _asof {
+    use std::process::ExitCode;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::live::{Robot, Synchronized, Window};
+    #[pymodule_export]
+    use super::message::{Message, Messages};
+    #[pymodule_export]
+    use super::picture::picture;
+    #[pymodule_export]
+    use super::source::Source;
+    #[pymodule_export]
+    use super::table::{Batch, Batches, Table};
+    #[pymodule_export]
+    use super::tf::{Filled, Transform, TransformBuffer};
+    #[pymodule_export]
+    use super::writer::Writer;
+
+    /// The version of asof.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "it is Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// Nanoseconds since 1970, now.
+    #[pyfunction]
+    fn now() -> i64 {
+        asof::Stamp::now().nanos()
+    }
+
+    /// A time as nanoseconds since 1970; one that is relative needs a recording, and is refused.
+    #[pyfunction]
+    fn nanos(time: super::time::Time) -> PyResult<i64> {
+        Ok(time.absolute()?.nanos())
+    }
+
+    /// A length of time in nanoseconds.
+    #[pyfunction]
+    fn length(span: super::time::Length) -> i64 {
+        i64::try_from(span.0.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Does what the command `asof` does with these words, and returns its exit code.
+    #[pyfunction]
+    fn main(py: Python<'_>, words: Vec<std::ffi::OsString>) -> u8 {
+        let code = py.detach(|| asof::cli::main_with(words));
+        // An exit code cannot be asked for its number.
+        let mut codes = 0..=u8::MAX;
+        let found = codes.find(|number| ExitCode::from(*number) == code);
+        found.unwrap_or(1)
+    }
+}

@@ -1,0 +1,422 @@
+//! Running robots.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use asof::live::{LiveError, LiveWindow, Robot as Session, Sample};
+use asof::window::sync::{ApproximateTime, ExactTime, SharedSynchronizer, Stamped, Synchronizer};
+use asof::window::{Bounds, Connection, Entry, Recent, WaitError};
+use asof::{Batch, Recording, Stamp, When};
+use pyo3::exceptions::PyTimeoutError;
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::message::{Message, SharedDecoders};
+use crate::source::Source;
+use crate::tf::{Filled, TransformBuffer};
+use crate::time::{Length, Time};
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Self {
+        let class = match error {
+            LiveError::NoSuchTopic { .. } => "TopicError",
+            _ => "LiveError",
+        };
+        Failure::new(class, error)
+    }
+}
+
+/// How often it is looked whether Ctrl-C was pressed, while something is waited for.
+const GLANCE: Duration = Duration::from_millis(50);
+/// What a window holds at most, in bytes.
+const MOST_BYTES: u64 = 512 << 20;
+/// Sets that wait for whoever asks for them.
+const MOST_SETS: usize = 64;
+
+/// A session with a running robot.
+#[pyclass(frozen, module = "asof._asof")]
+pub struct Robot(Mutex<Option<Session>>);
+
+impl Robot {
+    fn session(&self) -> Result<Session, Failure> {
+        let session = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        session.ok_or_else(|| Failure::new("LiveError", "the connection was closed"))
+    }
+}
+
+#[pymethods]
+impl Robot {
+    /// Opens a session.
+    #[staticmethod]
+    fn connect(py: Python<'_>, address: &str) -> PyResult<Self> {
+        let robot = py.detach(|| asof::connect(address).map_err(Failure::from))?;
+        Ok(Robot(Mutex::new(Some(robot))))
+    }
+
+    /// The topics that are there, with their types.
+    fn topics(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let session = self.session()?;
+        let topics = py.detach(|| session.topics());
+        let typed = |topic: asof::live::Topic| {
+            let kind = topic
+                .publishers
+                .first()
+                .map(|one| one.channel.type_name().to_owned());
+            (topic.name, kind.unwrap_or_default())
+        };
+        Ok(topics.into_iter().map(typed).collect())
+    }
+
+    /// Whether the robot is there at the moment.
+    #[getter]
+    fn is_connected(&self) -> PyResult<bool> {
+        Ok(self.session()?.is_connected())
+    }
+
+    /// Waits until a topic is there; whether it is.
+    fn wait_for_topic(&self, py: Python<'_>, topic: &str, timeout: Length) -> PyResult<bool> {
+        let session = self.session()?;
+        let deadline = Instant::now() + timeout.0;
+        loop {
+            py.check_signals()?;
+            let rest = deadline
+                .saturating_duration_since(Instant::now())
+                .min(GLANCE);
+            if py.detach(|| session.wait_for_topic(topic, rest)).is_some() {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Keeps the newest messages of a topic.
+    #[pyo3(signature = (topic, last = None, count = None))]
+    fn window(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        last: Option<Length>,
+        count: Option<usize>,
+    ) -> PyResult<Window> {
+        let session = self.session()?;
+        let bounds = match (last, count) {
+            (Some(Length(age)), Some(count)) => Bounds::age(age).and_count(count),
+            (Some(Length(age)), None) => Bounds::age(age),
+            (None, Some(count)) => Bounds::count(count),
+            (None, None) => Bounds::age(Duration::from_secs(10)),
+        };
+        let window = py.detach(|| {
+            let window = session.create_window::<Sample>(topic, 1);
+            let window =
+                window.with_stamp(|sample: &Sample| sample.header_stamp().or(sample.source));
+            let window = window.with_bounds(bounds.and_bytes(MOST_BYTES));
+            window.build().map_err(Failure::from)
+        })?;
+        Ok(Window {
+            topic: topic.to_owned(),
+            window: Arc::new(window),
+            decoders: SharedDecoders::default(),
+        })
+    }
+
+    /// What is kept of all topics, as a recording that grows.
+    fn recent(&self, py: Python<'_>) -> PyResult<Source> {
+        let session = self.session()?;
+        let recent = py.detach(|| -> Result<_, Failure> {
+            let recent = session.recent(&asof::live::RecentOptions::default())?;
+            recent.wait_for_topics(Instant::now() + Duration::from_secs(2));
+            Ok(recent)
+        })?;
+        let recording: Arc<dyn Recording> = Arc::new(recent);
+        Ok(Source { recording })
+    }
+
+    /// The robot's transforms, as they come.
+    #[pyo3(signature = (cache_time = None))]
+    fn tf(&self, py: Python<'_>, cache_time: Option<Length>) -> PyResult<Filled> {
+        let session = self.session()?;
+        let mut options = asof::tf::Options::default();
+        if let Some(Length(window)) = cache_time {
+            options = options.window(window);
+        }
+        let live = py.detach(|| session.transforms_with(options));
+        let buffer = asof::tf::TransformBuffer::clone(&live);
+        Ok(Filled::new(TransformBuffer::filled(buffer, live)))
+    }
+
+    /// Ends the session; windows are closed with it.
+    fn close(&self, py: Python<'_>) {
+        let session = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(session));
+    }
+}
+
+/// The newest messages of a topic, by their stamps.
+#[pyclass(frozen, module = "asof")]
+pub struct Window {
+    topic: String,
+    window: Arc<LiveWindow<Sample>>,
+    decoders: SharedDecoders,
+}
+
+impl Window {
+    fn message(&self, sample: &Sample) -> Message {
+        message(sample, &self.decoders)
+    }
+
+    fn found(&self, entry: Option<Entry<Sample>>) -> Option<Message> {
+        entry.map(|entry| self.message(&entry))
+    }
+
+    fn at(time: Time) -> Result<Stamp, Failure> {
+        match time.0 {
+            // Of what runs, the end is now.
+            When::BeforeEnd(nanos) => Ok(Stamp::now().plus_nanos(nanos.saturating_neg())),
+            _ => time.absolute(),
+        }
+    }
+}
+
+fn message(sample: &Sample, decoders: &SharedDecoders) -> Message {
+    let batch: Batch = [sample.to_message()].into_iter().collect();
+    let buffer = batch.buffers().first();
+    let first = batch.iter().next();
+    // A batch of one message has one.
+    #[allow(clippy::expect_used, reason = "it was made of one message")]
+    let first = first.expect("a message");
+    Message::new(first, buffer, Arc::clone(decoders))
+}
+
+#[pymethods]
+impl Window {
+    /// The message nearest to a time.
+    fn nearest(&self, time: Time) -> PyResult<Option<Message>> {
+        Ok(self.found(self.window.nearest(Self::at(time)?)))
+    }
+
+    /// The last message at or before a time.
+    fn before(&self, time: Time) -> PyResult<Option<Message>> {
+        Ok(self.found(self.window.before(Self::at(time)?)))
+    }
+
+    /// The first message at or after a time.
+    fn after(&self, time: Time) -> PyResult<Option<Message>> {
+        Ok(self.found(self.window.after(Self::at(time)?)))
+    }
+
+    /// The newest message.
+    #[getter]
+    fn newest(&self) -> Option<Message> {
+        self.found(self.window.newest())
+    }
+
+    /// The oldest message that is kept.
+    #[getter]
+    fn oldest(&self) -> Option<Message> {
+        self.found(self.window.oldest())
+    }
+
+    /// The messages between two times, both in; all that are kept without them.
+    #[pyo3(signature = (start = None, end = None))]
+    fn interval(&self, start: Option<Time>, end: Option<Time>) -> PyResult<Vec<Message>> {
+        let start = start.map(Self::at).transpose()?.unwrap_or(Stamp::MIN);
+        let end = end.map(Self::at).transpose()?.unwrap_or(Stamp::MAX);
+        let entries = self.window.interval(start, end);
+        Ok(entries.iter().map(|entry| self.message(entry)).collect())
+    }
+
+    /// Waits for a message that was measured after a time; `TimeoutError` where none comes.
+    #[pyo3(signature = (time, timeout = None))]
+    fn wait_after(&self, py: Python<'_>, time: Time, timeout: Option<Length>) -> PyResult<Message> {
+        let after = Self::at(time)?.plus_nanos(1);
+        let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
+        loop {
+            py.check_signals()?;
+            let rest = deadline.map_or(GLANCE, |end| {
+                end.saturating_duration_since(Instant::now()).min(GLANCE)
+            });
+            match py.detach(|| self.window.wait_for(after, rest)) {
+                Ok(entry) => return Ok(self.message(&entry)),
+                Err(WaitError::Closed) => {
+                    return Err(Failure::new("LiveError", WaitError::Closed).into());
+                }
+                Err(WaitError::Timeout) => {}
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                let message = format!("no message on {} came in time", self.topic);
+                return Err(PyTimeoutError::new_err(message));
+            }
+        }
+    }
+
+    /// What is kept now, as a recording of this topic.
+    fn snapshot(&self, py: Python<'_>) -> Source {
+        let recording = py.detach(|| {
+            let recent = Recent::new(Bounds::count(usize::MAX));
+            for entry in self.window.iter() {
+                recent.push(entry.to_message());
+            }
+            recent
+        });
+        let recording: Arc<dyn Recording> = Arc::new(Kept(recording));
+        Source { recording }
+    }
+
+    fn __len__(&self) -> usize {
+        self.window.len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// What was let go, and what was not taken.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
+        let counters = self.window.counters();
+        let dict = pyo3::types::PyDict::new(py);
+        dict.set_item("held", self.window.len())?;
+        dict.set_item("bytes", self.window.bytes())?;
+        dict.set_item("evicted", counters.evicted)?;
+        dict.set_item("without_stamp", self.window.stamp_fallbacks())?;
+        dict.set_item("undecodable", self.window.undecodable())?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<asof.Window {}: {} messages>",
+            self.topic,
+            self.window.len()
+        )
+    }
+}
+
+/// Messages that were kept, as a recording.
+struct Kept(Recent);
+
+impl asof::Source for Kept {
+    fn summary(&self) -> Arc<asof::Summary> {
+        self.0.summary()
+    }
+
+    fn read(&self, query: &asof::Query) -> Result<asof::Batches, asof::SourceError> {
+        self.0.read(query)
+    }
+
+    fn backfill(&self, topics: &asof::Topics, at: Stamp) -> Result<Batch, asof::SourceError> {
+        self.0.backfill(topics, at)
+    }
+}
+
+impl Recording for Kept {}
+
+/// A set of messages that belong together.
+type Set = Vec<Stamped<Arc<Sample>>>;
+
+/// Sets of messages that belong together, as they come.
+#[pyclass(frozen, module = "asof._asof")]
+pub struct Synchronized {
+    sets: Mutex<Receiver<Set>>,
+    /// Sets that were found and not asked for in time.
+    missed: Arc<AtomicU64>,
+    decoders: SharedDecoders,
+    _connections: Vec<Connection>,
+    _windows: Vec<Arc<LiveWindow<Sample>>>,
+}
+
+#[pymethods]
+impl Synchronized {
+    /// Joins windows: sets that lie within `slop`, or have the same stamp without it.
+    #[new]
+    #[pyo3(signature = (windows, slop = None, queue_size = 10))]
+    fn new(windows: Vec<PyRef<'_, Window>>, slop: Option<Length>, queue_size: usize) -> Self {
+        let windows: Vec<_> = windows
+            .iter()
+            .map(|window| Arc::clone(&window.window))
+            .collect();
+        let (sender, sets) = sync_channel(MOST_SETS);
+        let missed = Arc::new(AtomicU64::new(0));
+        let count = windows.len();
+        let connections = match slop {
+            Some(Length(slop)) => {
+                let policy = ApproximateTime::new(count, queue_size).with_max_interval(slop);
+                connect(policy, &windows, sender, &missed)
+            }
+            None => connect(ExactTime::new(count, queue_size), &windows, sender, &missed),
+        };
+        Synchronized {
+            sets: Mutex::new(sets),
+            missed,
+            decoders: SharedDecoders::default(),
+            _connections: connections,
+            _windows: windows,
+        }
+    }
+
+    /// Sets that were found and let go, because nobody asked for them in time.
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<Message>>> {
+        Ok(self.next(py, None)?)
+    }
+
+    /// The next set; None where none comes in time.
+    #[pyo3(signature = (timeout = None))]
+    fn next(&self, py: Python<'_>, timeout: Option<Length>) -> PyResult<Option<Vec<Message>>> {
+        let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
+        loop {
+            py.check_signals()?;
+            let found = py.detach(|| {
+                let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+                sets.recv_timeout(GLANCE)
+            });
+            match found {
+                Ok(set) => {
+                    let messages = set.iter().map(|one| message(&one.value, &self.decoders));
+                    return Ok(Some(messages.collect()));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn connect<S>(
+    policy: S,
+    windows: &[Arc<LiveWindow<Sample>>],
+    sender: SyncSender<Set>,
+    missed: &Arc<AtomicU64>,
+) -> Vec<Connection>
+where
+    S: Synchronizer<Arc<Sample>> + Send + 'static,
+{
+    let missed = Arc::clone(missed);
+    let shared = SharedSynchronizer::sets(policy, move |set| {
+        if sender.try_send(set).is_err() {
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let windows = windows.iter().enumerate();
+    windows
+        .map(|(topic, window)| shared.follow(topic, window))
+        .collect()
+}

@@ -1,0 +1,257 @@
+//! Messages one by one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asof::decode::Decoders;
+use asof::{Batch, Batches, Channel, MessageRef};
+use bytes::Bytes;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::errors::Failure;
+use crate::value;
+
+/// The decoders of a reader's channels, which all of its messages share.
+pub type SharedDecoders = Arc<Mutex<Decoders>>;
+
+/// One message: `topic`, `log_time`, `publish_time`, `sequence`, `raw`, and `data`, its fields.
+///
+/// The fields are decoded when they are first asked for, and are attributes of the message as well.
+#[pyclass(frozen, module = "asof")]
+pub struct Message {
+    channel: Arc<Channel>,
+    log_time: i64,
+    publish_time: i64,
+    sequence: u32,
+    payload: Bytes,
+    decoders: SharedDecoders,
+    data: PyOnceLock<Py<PyAny>>,
+}
+
+/// A payload of this size stays in the buffer that it was read into, if it is a good part of it.
+const SHARED_FROM: usize = 64 << 10;
+/// What part of its buffer a payload that is shared takes at least.
+const SHARED_PART: usize = 16;
+
+impl Message {
+    /// A message of a batch. It keeps no more alive than a few times its own size: a small one is copied out.
+    pub fn new(message: MessageRef<'_>, buffer: Option<&Bytes>, decoders: SharedDecoders) -> Self {
+        let payload = message.payload;
+        let is_shared =
+            |buffer: &&Bytes| payload.len() >= SHARED_FROM.max(buffer.len() / SHARED_PART);
+        let payload = match buffer.filter(is_shared) {
+            Some(buffer) => buffer.slice_ref(payload),
+            None => Bytes::copy_from_slice(payload),
+        };
+        Message {
+            channel: Arc::clone(message.channel),
+            log_time: message.log_time.nanos(),
+            publish_time: message.publish_time.nanos(),
+            sequence: message.sequence,
+            payload,
+            decoders,
+            data: PyOnceLock::new(),
+        }
+    }
+
+    /// The same message as the crates of asof have it.
+    pub fn to_message(&self) -> asof::Message {
+        asof::Message {
+            channel: Arc::clone(&self.channel),
+            log_time: asof::Stamp::from_nanos(self.log_time),
+            publish_time: asof::Stamp::from_nanos(self.publish_time),
+            sequence: self.sequence,
+            payload: self.payload.clone(),
+        }
+    }
+
+    fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let data = self.data.get_or_try_init(py, || {
+            let record = py.detach(|| {
+                let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+                decoders.record(&self.to_message())
+            });
+            let record = record.map_err(|error| {
+                let at = asof::Stamp::from_nanos(self.log_time);
+                let topic = &self.channel.topic;
+                Failure::new("DecodeError", format_args!("{topic} at {at}: {error}"))
+            })?;
+            let batch = record.batch();
+            let times = batch.schema_ref().fields().iter().take(3);
+            let is_time = |field: &&Arc<arrow_schema::Field>| {
+                matches!(field.data_type(), arrow_schema::DataType::Timestamp(..))
+            };
+            let times = times.take_while(is_time).count();
+            Ok::<_, PyErr>(value::record(py, batch, 0, times)?.unbind())
+        })?;
+        Ok(data.bind(py).clone())
+    }
+}
+
+#[pymethods]
+impl Message {
+    /// The topic.
+    #[getter]
+    fn topic<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        PyString::intern(py, &self.channel.topic)
+    }
+
+    /// When it was recorded, in nanoseconds since 1970.
+    #[getter]
+    fn log_time(&self) -> i64 {
+        self.log_time
+    }
+
+    /// When it was sent, by its sender's clock.
+    #[getter]
+    fn publish_time(&self) -> i64 {
+        self.publish_time
+    }
+
+    /// Its number, as its sender counts.
+    #[getter]
+    fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// The name of its type.
+    #[getter]
+    fn r#type(&self) -> &str {
+        self.channel.type_name()
+    }
+
+    /// How it is encoded: `cdr`, `ros1`, `protobuf`, `json`, …
+    #[getter]
+    fn encoding(&self) -> &str {
+        &self.channel.message_encoding
+    }
+
+    /// Its bytes, as they were recorded.
+    #[getter]
+    fn raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.payload)
+    }
+
+    /// Its fields: a dict, whose entries are attributes too.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.decode(py)
+    }
+
+    /// When it was measured, as it says itself, in nanoseconds; None where it does not.
+    #[getter]
+    fn stamp(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        let stamp = py.detach(|| {
+            let batch: Batch = [self.to_message()].into_iter().collect();
+            let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+            batch
+                .get(0)
+                .map_or(Ok(None), |message| decoders.stamp(message))
+        });
+        Ok(stamp.map_err(Failure::from)?.map(asof::Stamp::nanos))
+    }
+
+    /// Its picture as an array of height x width, or height x width x 3 in the order red, green, blue.
+    fn image<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let helper = slf.py().import("asof._image")?.getattr("image")?;
+        helper.call1((slf,))
+    }
+
+    /// Its points as a structured array, one entry a point, which shares the message's memory.
+    fn cloud<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let helper = slf.py().import("asof._image")?.getattr("cloud")?;
+        helper.call1((slf,))
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let data = self.decode(py)?;
+        if let Some(value) = data.cast::<PyDict>()?.get_item(name)? {
+            return Ok(value);
+        }
+        let fields: Vec<String> = data.cast::<PyDict>()?.keys().extract()?;
+        Err(PyAttributeError::new_err(format!(
+            "a message on {} has no field '{name}'; it has {}",
+            self.channel.topic,
+            fields.join(", ")
+        )))
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.decode(py)?.get_item(name)
+    }
+
+    fn __len__(&self) -> usize {
+        self.payload.len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<asof.Message {} {} at {}, {} bytes>",
+            self.channel.topic,
+            self.channel.type_name(),
+            asof::Stamp::from_nanos(self.log_time),
+            self.payload.len()
+        )
+    }
+}
+
+/// Messages of a recording in order of log time, read as they are asked for.
+#[pyclass(module = "asof")]
+pub struct Messages {
+    /// Only one thread at a time has it: what is in here need not be shared.
+    batches: Mutex<Batches>,
+    batch: Batch,
+    next: usize,
+    decoders: SharedDecoders,
+}
+
+impl Messages {
+    /// The messages of these batches.
+    pub fn new(batches: Batches) -> Self {
+        Messages {
+            batches: Mutex::new(batches),
+            batch: Batch::default(),
+            next: 0,
+            decoders: SharedDecoders::default(),
+        }
+    }
+}
+
+#[pymethods]
+impl Messages {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(mut slf: PyRefMut<'_, Self>, py: Python<'_>) -> PyResult<Option<Message>> {
+        let this = &mut *slf;
+        while this.next >= this.batch.len() {
+            py.check_signals()?;
+            let batches = this
+                .batches
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner);
+            match py.detach(|| batches.next()) {
+                Some(batch) => this.batch = batch.map_err(Failure::from)?,
+                None => {
+                    this.batch = Batch::default();
+                    this.next = 0;
+                    return Ok(None);
+                }
+            }
+            this.next = 0;
+        }
+        let at = this.next;
+        this.next += 1;
+        let row = &this.batch.rows()[at];
+        let buffer = this.batch.buffers().get(row.buffer as usize);
+        let message = this.batch.get(at);
+        Ok(message.map(|message| Message::new(message, buffer, Arc::clone(&this.decoders))))
+    }
+}

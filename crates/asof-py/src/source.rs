@@ -1,0 +1,278 @@
+//! Recordings and running robots, opened.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use asof::decode::{TopicOptions, TopicTable};
+use asof::{Query, Recording, Source as _, Stamp, TimeRange, Topics};
+use globset::Glob;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::align::{self, Wish};
+use crate::errors::{Failure, Result};
+use crate::message::{Message, Messages, SharedDecoders};
+use crate::table::{Rows, Table};
+use crate::time::{Length, Time, range};
+
+/// A recording, several as one, or a running robot.
+#[pyclass(frozen, module = "asof._asof")]
+pub struct Source {
+    /// What is read.
+    pub recording: Arc<dyn Recording>,
+}
+
+impl Source {
+    fn span(&self, start: Option<Time>, end: Option<Time>) -> TimeRange {
+        range(self.recording.summary().range, start, end)
+    }
+
+    /// The topics that names and globs mean; all where none is given. One that means nothing is an error.
+    fn topics(&self, patterns: &[String]) -> Result<Topics> {
+        if patterns.is_empty() {
+            return Ok(Topics::All);
+        }
+        let summary = self.recording.summary();
+        let known = summary.topics();
+        let mut found: Vec<&str> = Vec::new();
+        for pattern in patterns {
+            let glob = Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
+            let is_meant = |topic: &&&str| {
+                **topic == pattern || glob.as_ref().is_some_and(|glob| glob.is_match(topic))
+            };
+            let count = found.len();
+            found.extend(known.iter().filter(is_meant));
+            if found.len() == count {
+                let known = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                let message = format_args!("no topic matches '{pattern}'; there are {known}");
+                return Err(Failure::new("TopicError", message));
+            }
+        }
+        Ok(Topics::named(found))
+    }
+}
+
+#[pymethods]
+impl Source {
+    /// Opens places: files, folders, addresses; several are merged by time.
+    #[staticmethod]
+    fn open(py: Python<'_>, places: Vec<PathBuf>) -> PyResult<Self> {
+        let recording = py.detach(|| asof::open_all(&places).map_err(Failure::from))?;
+        let recording = Arc::from(recording);
+        Ok(Source { recording })
+    }
+
+    /// What it holds, as far as that is known without reading it.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let summary = py.detach(|| self.recording.summary());
+        let dict = PyDict::new(py);
+        dict.set_item("format", &summary.format)?;
+        dict.set_item("library", &summary.library)?;
+        dict.set_item("profile", &summary.profile)?;
+        dict.set_item("size", summary.size)?;
+        dict.set_item("messages", summary.messages)?;
+        let range = (!summary.range.is_empty()).then_some(summary.range);
+        dict.set_item("start", range.map(|range| range.start.nanos()))?;
+        dict.set_item("end", range.map(|range| range.end.nanos()))?;
+        dict.set_item("is_growing", self.recording.growth().is_growing())?;
+        let channels = summary.channels.iter().map(|entry| {
+            let channel = &entry.channel;
+            let schema = channel.schema.as_deref();
+            let schema = schema.map(|schema| {
+                let text = String::from_utf8_lossy(&schema.data).into_owned();
+                (schema.encoding.clone(), text)
+            });
+            (
+                channel.topic.clone(),
+                channel.type_name().to_owned(),
+                channel.message_encoding.clone(),
+                entry.messages,
+                schema,
+            )
+        });
+        dict.set_item("channels", channels.collect::<Vec<_>>())?;
+        let problems = summary.problems.iter().map(|problem| {
+            let (kind, offset) = (problem.kind.name(), problem.offset);
+            (kind, offset, problem.topic.clone(), problem.message.clone())
+        });
+        dict.set_item("problems", problems.collect::<Vec<_>>())?;
+        let attachments = summary.attachments.iter();
+        let attachments =
+            attachments.map(|entry| (entry.name.clone(), entry.media_type.clone(), entry.size));
+        dict.set_item("attachments", attachments.collect::<Vec<_>>())?;
+        let metadata = summary.metadata.iter().map(|entry| entry.name.clone());
+        dict.set_item("metadata", metadata.collect::<Vec<_>>())?;
+        let recent = summary.recent.as_ref();
+        let recent = recent.map(|recent| {
+            (
+                recent.bytes,
+                recent.evicted,
+                recent.refused,
+                recent.is_connected,
+            )
+        });
+        dict.set_item("recent", recent)?;
+        Ok(dict)
+    }
+
+    /// The contents of an attachment, by its place in the summary.
+    fn attachment<'py>(
+        &self,
+        py: Python<'py>,
+        place: usize,
+    ) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
+        let bytes = py.detach(|| -> Result<_> {
+            let summary = self.recording.summary();
+            let entry = summary.attachments.get(place);
+            let entry =
+                entry.ok_or_else(|| Failure::new("SourceError", "there is no such attachment"))?;
+            Ok(self.recording.attachment(entry)?)
+        })?;
+        Ok(pyo3::types::PyBytes::new(py, &bytes))
+    }
+
+    /// A named set of text, by its place in the summary.
+    fn metadata(&self, py: Python<'_>, place: usize) -> PyResult<BTreeMap<String, String>> {
+        let texts = py.detach(|| -> Result<_> {
+            let summary = self.recording.summary();
+            let entry = summary.metadata.get(place);
+            let entry =
+                entry.ok_or_else(|| Failure::new("SourceError", "there is no such metadata"))?;
+            Ok(self.recording.metadata(entry)?)
+        })?;
+        Ok(texts)
+    }
+
+    /// The instant that is meant, in nanoseconds.
+    fn resolve(&self, time: Time) -> i64 {
+        time.0.resolve(self.recording.summary().range).nanos()
+    }
+
+    /// One topic as a table that is read when it is asked for.
+    #[pyo3(signature = (topic, columns = None, start = None, end = None))]
+    fn table(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        columns: Option<Vec<String>>,
+        start: Option<Time>,
+        end: Option<Time>,
+    ) -> PyResult<Table> {
+        let options = TopicOptions {
+            columns,
+            range: self.span(start, end),
+            ..TopicOptions::default()
+        };
+        let recording = Arc::clone(&self.recording);
+        let table =
+            py.detach(|| TopicTable::new(&*recording, topic, options).map_err(Failure::from))?;
+        let schema = Arc::clone(table.schema());
+        Ok(Table::new(schema, move |rows, lost| {
+            let lost = Arc::clone(lost);
+            let mut batches = table.clone().with_rows(rows).read(&*recording)?;
+            let rows = std::iter::from_fn(move || {
+                let next = batches.next();
+                lost.store(batches.failed(), Ordering::Relaxed);
+                next.map(|batch| batch.map_err(Failure::from))
+            });
+            Ok(Box::new(rows) as Rows)
+        }))
+    }
+
+    /// The messages of some topics, in order of log time.
+    #[pyo3(signature = (topics, start = None, end = None))]
+    fn messages(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        start: Option<Time>,
+        end: Option<Time>,
+    ) -> PyResult<Messages> {
+        let query = Query {
+            topics: self.topics(&topics)?,
+            range: self.span(start, end),
+        };
+        let batches = py.detach(|| self.recording.read(&query).map_err(Failure::from))?;
+        Ok(Messages::new(batches))
+    }
+
+    /// For each message of a topic, what others have for it.
+    #[pyo3(signature = (anchor, others, how, on, tolerance, columns, start = None, end = None))]
+    #[allow(clippy::too_many_arguments, reason = "Python has them by name")]
+    fn join(
+        &self,
+        py: Python<'_>,
+        anchor: &str,
+        others: Vec<String>,
+        how: String,
+        on: Option<String>,
+        tolerance: Option<Length>,
+        columns: BTreeMap<String, Vec<String>>,
+        start: Option<Time>,
+        end: Option<Time>,
+    ) -> PyResult<Table> {
+        let wish = Wish {
+            how,
+            on,
+            tolerance,
+            columns,
+            range: self.span(start, end),
+        };
+        Ok(py.detach(|| align::join(&self.recording, anchor, &others, wish))?)
+    }
+
+    /// For each instant of a grid, what topics have for it.
+    #[pyo3(signature = (topics, hz, how, on, tolerance, columns, start = None, end = None))]
+    #[allow(clippy::too_many_arguments, reason = "Python has them by name")]
+    fn resample(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        hz: f64,
+        how: String,
+        on: Option<String>,
+        tolerance: Option<Length>,
+        columns: BTreeMap<String, Vec<String>>,
+        start: Option<Time>,
+        end: Option<Time>,
+    ) -> PyResult<Table> {
+        let wish = Wish {
+            how,
+            on,
+            tolerance,
+            columns,
+            range: self.span(start, end),
+        };
+        Ok(py.detach(|| align::resample(&self.recording, &topics, hz, wish))?)
+    }
+
+    /// All transforms in a buffer; how many were read, and what could not be used.
+    #[pyo3(signature = (topics = Vec::new()))]
+    fn tf(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+    ) -> PyResult<(crate::tf::Filled, u64, Vec<String>)> {
+        let topics = self.topics(&topics)?;
+        Ok(py.detach(|| crate::tf::of_recording(&self.recording, &topics))?)
+    }
+
+    /// The last message of each topic at or before a time.
+    #[pyo3(signature = (time, topics = Vec::new()))]
+    fn at(&self, py: Python<'_>, time: Time, topics: Vec<String>) -> PyResult<Vec<Message>> {
+        let topics = self.topics(&topics)?;
+        let at: Stamp = time.0.resolve(self.recording.summary().range);
+        let known = py.detach(|| self.recording.backfill(&topics, at).map_err(Failure::from))?;
+        let decoders = SharedDecoders::default();
+        let messages = known.iter();
+        Ok(messages
+            .map(|message| Message::new(message, None, Arc::clone(&decoders)))
+            .collect())
+    }
+}

@@ -1,0 +1,164 @@
+//! What leads: the messages of a topic, or the instants of a grid.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::Field;
+use arrow_select::take::take;
+use asof_core::{Source, TimeRange};
+use asof_decode::{TopicBatches, TopicTable};
+
+use super::side::{table_of, value_columns};
+use super::{AlignError, AlignOptions, On, named_after};
+
+#[derive(Debug, Clone)]
+pub(super) enum Anchor {
+    Topic {
+        table: TopicTable,
+        /// The place of the time among the columns, and of the first that is shown.
+        time: usize,
+        shown: usize,
+    },
+    Grid {
+        range: TimeRange,
+        hz: f64,
+    },
+}
+
+/// Times, and the anchor's own columns.
+type Rows = (Vec<i64>, Vec<ArrayRef>);
+
+impl Anchor {
+    pub(super) fn topic(
+        source: &dyn Source,
+        topic: &str,
+        on: On,
+        options: &AlignOptions,
+    ) -> Result<Self, AlignError> {
+        let table = table_of(source, topic, on, options, options.range)?;
+        let (time, shown) = value_columns(&table, on, options)?;
+        Ok(Anchor::Topic { table, time, shown })
+    }
+
+    pub(super) fn fields(&self) -> Vec<Field> {
+        match self {
+            Anchor::Topic { table, shown, .. } => {
+                named_after(table.topic(), &table.schema().fields()[*shown..])
+            }
+            Anchor::Grid { .. } => Vec::new(),
+        }
+    }
+
+    pub(super) fn read(&self, source: &dyn Source, rows: usize) -> Result<AnchorRows, AlignError> {
+        Ok(match self {
+            Anchor::Topic { table, time, shown } => AnchorRows::Topic {
+                batches: Box::new(table.clone().with_rows(Some(rows)).read(source)?),
+                time: *time,
+                shown: *shown,
+                unstamped: 0,
+            },
+            Anchor::Grid { range, hz } => AnchorRows::Grid {
+                range: *range,
+                hz: *hz,
+                next: 0,
+                rows,
+            },
+        })
+    }
+}
+
+pub(super) enum AnchorRows {
+    Topic {
+        batches: Box<TopicBatches>,
+        time: usize,
+        shown: usize,
+        unstamped: u64,
+    },
+    Grid {
+        range: TimeRange,
+        hz: f64,
+        next: u64,
+        rows: usize,
+    },
+}
+
+impl AnchorRows {
+    pub(super) fn left_out(&self) -> u64 {
+        match self {
+            AnchorRows::Topic {
+                batches, unstamped, ..
+            } => batches.failed() + unstamped,
+            AnchorRows::Grid { .. } => 0,
+        }
+    }
+}
+
+impl Iterator for AnchorRows {
+    type Item = Result<Rows, AlignError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            AnchorRows::Topic {
+                batches,
+                time,
+                shown,
+                unstamped,
+            } => loop {
+                let rows = match batches.next()? {
+                    Ok(batch) => rows_of(&batch, *time, *shown, unstamped),
+                    Err(error) => return Some(Err(error.into())),
+                };
+                // A batch of which nothing is left is not one.
+                if !matches!(&rows, Ok((times, _)) if times.is_empty()) {
+                    return Some(rows);
+                }
+            },
+            AnchorRows::Grid {
+                range,
+                hz,
+                next,
+                rows,
+            } => {
+                if range.is_empty() {
+                    return None;
+                }
+                // Each from the start, so that a period that is not a whole number of nanoseconds does not drift.
+                let instant = |at: u64| {
+                    let nanos = (at as f64 * 1e9 / *hz).round();
+                    let stamp = range.start.plus_nanos(nanos as i64);
+                    (stamp <= range.end).then_some(stamp.nanos())
+                };
+                let times: Vec<i64> = (*next..).map_while(instant).take(*rows).collect();
+                *next += times.len() as u64;
+                (!times.is_empty()).then(|| Ok((times, Vec::new())))
+            }
+        }
+    }
+}
+
+/// The rows of a batch that have a time.
+fn rows_of(
+    batch: &RecordBatch,
+    time: usize,
+    shown: usize,
+    unstamped: &mut u64,
+) -> Result<Rows, AlignError> {
+    let times = batch.column(time).as_primitive::<TimestampNanosecondType>();
+    let columns = &batch.columns()[shown..];
+    if times.null_count() == 0 && times.values().iter().all(|&time| time != 0) {
+        return Ok((times.values().to_vec(), columns.to_vec()));
+    }
+    let kept = |row: &usize| times.is_valid(*row) && times.value(*row) != 0;
+    let kept: Vec<u64> = (0..times.len())
+        .filter(kept)
+        .map(|row| row as u64)
+        .collect();
+    *unstamped += (times.len() - kept.len()) as u64;
+    let values = kept.iter().map(|&row| times.value(row as usize)).collect();
+    let places = UInt64Array::from(kept);
+    let columns = columns.iter().map(|column| take(&**column, &places, None));
+    let columns = columns.collect::<Result<Vec<Arc<dyn Array>>, _>>()?;
+    Ok((values, columns))
+}
