@@ -3,6 +3,7 @@
 use asof_core::{Channel, Query, Source, SourceError, Topics};
 use rustc_hash::FxHashMap;
 
+use crate::decoders::ByChannel;
 use crate::schema::jsonschema;
 use crate::schema::shape::Inference;
 use crate::wire::json::add_sample;
@@ -45,12 +46,11 @@ impl Survey {
             range: query.range,
         };
         let mut found: FxHashMap<Key, Inference> = FxHashMap::default();
+        let mut open = ByChannel::default();
         for batch in source.read(&query)? {
-            let batch = batch?;
-            let channels = batch.channels();
-            let open: Vec<bool> = channels.iter().map(|channel| is_open(channel)).collect();
-            for (row, message) in batch.rows().iter().zip(batch.iter()) {
-                if open[row.channel as usize] {
+            for message in batch?.iter() {
+                let channel = message.channel;
+                if *open.get(channel, || is_open(channel)) {
                     let inference = found.entry(key_of(message.channel)).or_default();
                     let is_cbor = message.channel.message_encoding == "cbor";
                     add_sample(inference, message.payload, is_cbor);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field};
-use asof_core::{Batch, Batches, Channel, Query, Source, SourceError, Stamp, Summary};
+use asof_core::{Batch, Batches, Channel, Query, Row, Source, SourceError, Stamp, Summary};
 use rustc_hash::FxHashMap;
 
 use crate::layers::{Assignment, Layers, Table};
@@ -155,6 +155,8 @@ pub struct Tables {
     topics: FxHashMap<String, Vec<usize>>,
     survey: Survey,
     ready: VecDeque<TopicBatch>,
+    /// By channel, which run of the batch at hand is its own; [`NO_RUN`] between batches.
+    run_of: Vec<usize>,
     /// How many messages each channel has, as far as the source knows, by its address.
     expected: FxHashMap<usize, Option<u64>>,
     /// Keeps those addresses from being used again.
@@ -196,6 +198,7 @@ impl Tables {
             places: FxHashMap::default(),
             topics: FxHashMap::default(),
             ready: VecDeque::new(),
+            run_of: Vec::new(),
             is_finished: false,
         })
     }
@@ -255,33 +258,8 @@ impl Tables {
     }
 
     fn decode(&mut self, batch: &Batch) -> Result<(), TableError> {
-        let channels = batch.channels();
-        let mut places = vec![usize::MAX; channels.len()];
-        let mut counts = vec![0; channels.len()];
-        for row in batch.rows() {
-            counts[row.channel as usize] += 1;
-        }
-        let mut runs: Vec<Vec<Timed<'_>>> = Vec::new();
-        let mut payload_bytes = 0;
-        let shares_buffers = self.options.shares_buffers;
-        for row in batch.rows() {
-            let buffer = &batch.buffers()[row.buffer as usize];
-            let bytes = &buffer[row.offset as usize..(row.offset + row.len) as usize];
-            let place = &mut places[row.channel as usize];
-            if *place == usize::MAX {
-                *place = self.place_of(&channels[row.channel as usize], bytes);
-                if runs.len() <= *place {
-                    runs.resize_with(*place + 1, Vec::new);
-                }
-                runs[*place].reserve_exact(counts[row.channel as usize]);
-            }
-            payload_bytes += row.len;
-            let payload = Payload {
-                bytes,
-                owner: shares_buffers.then_some((buffer, row.offset as usize)),
-            };
-            runs[*place].push((row.log_time, row.publish_time, payload));
-        }
+        let runs = self.runs_of(batch);
+        let payload_bytes: u64 = batch.rows().iter().map(|row| row.len).sum();
         let limits = Limits {
             rows: self.options.rows.max(1),
             bytes: self
@@ -290,11 +268,10 @@ impl Tables {
                 .min((self.options.bytes + self.options.bytes / 2) / self.states.len().max(1))
                 .max(BYTES_AT_LEAST),
         };
-        let busy = runs.iter().filter(|run| !run.is_empty()).count();
         let threads = if payload_bytes < WORTH_A_THREAD {
             1
         } else {
-            self.options.threads.min(busy).max(1)
+            self.options.threads.min(runs.len()).max(1)
         };
         let results = decode_runs(&mut self.states, &runs, limits, threads);
         for result in results {
@@ -304,6 +281,57 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    /// The messages of a batch by state, in the order of the states.
+    ///
+    /// What this costs grows with the messages and not with the channels: a file may have a channel for each message,
+    /// and give them one by one.
+    fn runs_of<'a>(&mut self, batch: &'a Batch) -> Vec<Run<'a>> {
+        let channels = batch.channels();
+        let mut run_of = std::mem::take(&mut self.run_of);
+        if run_of.len() < channels.len() {
+            run_of.resize(channels.len(), NO_RUN);
+        }
+        let bytes_of = |row: &Row| {
+            let buffer = &batch.buffers()[row.buffer as usize];
+            let start = row.offset as usize;
+            (buffer, start, &buffer[start..start + row.len as usize])
+        };
+        let (mut places, mut counts) = (Vec::new(), Vec::new());
+        let mut by_place = FxHashMap::default();
+        let mut met = Vec::new();
+        for row in batch.rows() {
+            let channel = row.channel as usize;
+            if run_of[channel] == NO_RUN {
+                let place = self.place_of(&channels[channel], bytes_of(row).2);
+                run_of[channel] = *by_place.entry(place).or_insert_with(|| {
+                    places.push(place);
+                    counts.push(0);
+                    places.len() - 1
+                });
+                met.push(channel);
+            }
+            counts[run_of[channel]] += 1;
+        }
+        let room = counts.into_iter().map(Vec::with_capacity);
+        let mut runs: Vec<Run<'a>> = places.into_iter().zip(room).collect();
+        let shares_buffers = self.options.shares_buffers;
+        for row in batch.rows() {
+            let (buffer, start, bytes) = bytes_of(row);
+            let payload = Payload {
+                bytes,
+                owner: shares_buffers.then_some((buffer, start)),
+            };
+            let (_, run) = &mut runs[run_of[row.channel as usize]];
+            run.push((row.log_time, row.publish_time, payload));
+        }
+        for channel in met {
+            run_of[channel] = NO_RUN;
+        }
+        self.run_of = run_of;
+        runs.sort_unstable_by_key(|(place, _)| *place);
+        runs
     }
 
     fn finish(&mut self) -> Result<(), TableError> {
@@ -347,6 +375,11 @@ impl Tables {
     }
 }
 
+/// The place of a state, and messages for it.
+type Run<'a> = (usize, Vec<Timed<'a>>);
+
+const NO_RUN: usize = usize::MAX;
+
 #[derive(Clone, Copy)]
 struct Limits {
     rows: usize,
@@ -359,23 +392,25 @@ type Decoded = Result<Vec<TopicBatch>, TableError>;
 /// depend on its own messages alone, so the number of threads changes nothing.
 fn decode_runs(
     states: &mut [State],
-    runs: &[Vec<Timed<'_>>],
+    runs: &[Run<'_>],
     limits: Limits,
     threads: usize,
 ) -> Vec<Decoded> {
-    let mut jobs: Vec<(usize, &mut State, &Vec<Timed<'_>>)> = states
-        .iter_mut()
-        .zip(runs)
-        .enumerate()
-        .filter(|(_, (_, run))| !run.is_empty())
-        .map(|(at, (state, run))| (at, state, run))
-        .collect();
     if threads <= 1 {
-        return jobs
-            .into_iter()
-            .map(|(_, state, run)| state.append(run, limits))
+        return runs
+            .iter()
+            .map(|(place, run)| states[*place].append(run, limits))
             .collect();
     }
+    let mut wanted = runs.iter().peekable();
+    let mut jobs: Vec<(usize, &mut State, &Vec<Timed<'_>>)> = states
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(at, state)| {
+            let (_, run) = wanted.next_if(|(place, _)| *place == at)?;
+            Some((at, state, run))
+        })
+        .collect();
     // The largest first, each to the thread that has the least so far.
     let weight = |run: &Vec<Timed<'_>>| {
         run.iter()
