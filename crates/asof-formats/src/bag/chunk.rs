@@ -15,15 +15,22 @@ use crate::sections::{Loaded, Wanted, order_of};
 /// The head of a chunk record is shorter than this.
 const LONGEST_HEAD: usize = 256;
 
-/// The index records behind a chunk: connection, and pairs of time and place.
+/// The index records after a chunk: connection, and pairs of time and place; sorted by connection, as every connection
+/// of the chunk is looked for and there may be as many records as connections.
 pub(crate) struct ChunkIndex(Vec<(u32, Bytes)>);
 
 impl ChunkIndex {
+    fn new(mut records: Vec<(u32, Bytes)>) -> Self {
+        records.sort_by_key(|(conn, _)| *conn);
+        ChunkIndex(records)
+    }
+
     /// Times and places of the messages of a connection.
     pub fn of(&self, conn: u32) -> impl Iterator<Item = (asof_core::Stamp, u64)> + '_ {
-        self.0
+        let first = self.0.partition_point(|(found, _)| *found < conn);
+        self.0[first..]
             .iter()
-            .filter(move |(found, _)| *found == conn)
+            .take_while(move |(found, _)| *found == conn)
             .flat_map(|(_, entries)| index_entries(entries))
     }
 
@@ -122,7 +129,7 @@ impl BagShared {
                 found.push((conn, bytes.slice(frame.data() as usize..at)));
             }
         }
-        let index = ChunkIndex(found);
+        let index = ChunkIndex::new(found);
         let is_whole = counts
             .iter()
             .all(|&(conn, count)| index.count(conn) == count);
