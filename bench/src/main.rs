@@ -17,6 +17,8 @@ mod hot;
 mod live;
 #[cfg(feature = "mcap")]
 mod mcap_suite;
+#[cfg(feature = "py")]
+mod py;
 #[cfg(feature = "tf")]
 mod tf;
 #[cfg(feature = "window")]
@@ -40,6 +42,8 @@ const SUITES: &[Suite] = &[
     ("live", live::run),
     #[cfg(feature = "mcap")]
     ("mcap", mcap_suite::run),
+    #[cfg(feature = "py")]
+    ("py", py::run),
     #[cfg(feature = "tf")]
     ("tf", tf::run),
     #[cfg(feature = "window")]
