@@ -122,7 +122,7 @@ impl Robot {
         })?;
         Ok(Window {
             topic: topic.to_owned(),
-            window: Arc::new(window),
+            kept: Arc::new(window),
             decoders: SharedDecoders::default(),
         })
     }
@@ -163,7 +163,7 @@ impl Robot {
 #[pyclass(frozen, module = "asof")]
 pub struct Window {
     topic: String,
-    window: Arc<LiveWindow<Sample>>,
+    kept: Arc<LiveWindow<Sample>>,
     decoders: SharedDecoders,
 }
 
@@ -199,29 +199,29 @@ fn message(sample: &Sample, decoders: &SharedDecoders) -> Message {
 impl Window {
     /// The message nearest to a time.
     fn nearest(&self, time: Time) -> PyResult<Option<Message>> {
-        Ok(self.found(self.window.nearest(Self::at(time)?)))
+        Ok(self.found(self.kept.nearest(Self::at(time)?)))
     }
 
     /// The last message at or before a time.
     fn before(&self, time: Time) -> PyResult<Option<Message>> {
-        Ok(self.found(self.window.before(Self::at(time)?)))
+        Ok(self.found(self.kept.before(Self::at(time)?)))
     }
 
     /// The first message at or after a time.
     fn after(&self, time: Time) -> PyResult<Option<Message>> {
-        Ok(self.found(self.window.after(Self::at(time)?)))
+        Ok(self.found(self.kept.after(Self::at(time)?)))
     }
 
     /// The newest message.
     #[getter]
     fn newest(&self) -> Option<Message> {
-        self.found(self.window.newest())
+        self.found(self.kept.newest())
     }
 
     /// The oldest message that is kept.
     #[getter]
     fn oldest(&self) -> Option<Message> {
-        self.found(self.window.oldest())
+        self.found(self.kept.oldest())
     }
 
     /// The messages between two times, both in; all that are kept without them.
@@ -229,7 +229,7 @@ impl Window {
     fn interval(&self, start: Option<Time>, end: Option<Time>) -> PyResult<Vec<Message>> {
         let start = start.map(Self::at).transpose()?.unwrap_or(Stamp::MIN);
         let end = end.map(Self::at).transpose()?.unwrap_or(Stamp::MAX);
-        let entries = self.window.interval(start, end);
+        let entries = self.kept.interval(start, end);
         Ok(entries.iter().map(|entry| self.message(entry)).collect())
     }
 
@@ -243,7 +243,7 @@ impl Window {
             let rest = deadline.map_or(GLANCE, |end| {
                 end.saturating_duration_since(Instant::now()).min(GLANCE)
             });
-            match py.detach(|| self.window.wait_for(after, rest)) {
+            match py.detach(|| self.kept.wait_for(after, rest)) {
                 Ok(entry) => return Ok(self.message(&entry)),
                 Err(WaitError::Closed) => {
                     return Err(Failure::new("LiveError", WaitError::Closed).into());
@@ -261,7 +261,7 @@ impl Window {
     fn snapshot(&self, py: Python<'_>) -> Source {
         let recording = py.detach(|| {
             let recent = Recent::new(Bounds::count(usize::MAX));
-            for entry in self.window.iter() {
+            for entry in self.kept.iter() {
                 recent.push(entry.to_message());
             }
             recent
@@ -271,7 +271,7 @@ impl Window {
     }
 
     fn __len__(&self) -> usize {
-        self.window.len()
+        self.kept.len()
     }
 
     fn __bool__(&self) -> bool {
@@ -280,22 +280,18 @@ impl Window {
 
     /// What was let go, and what was not taken.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
-        let counters = self.window.counters();
+        let counters = self.kept.counters();
         let dict = pyo3::types::PyDict::new(py);
-        dict.set_item("held", self.window.len())?;
-        dict.set_item("bytes", self.window.bytes())?;
+        dict.set_item("held", self.kept.len())?;
+        dict.set_item("bytes", self.kept.bytes())?;
         dict.set_item("evicted", counters.evicted)?;
-        dict.set_item("without_stamp", self.window.stamp_fallbacks())?;
-        dict.set_item("undecodable", self.window.undecodable())?;
+        dict.set_item("without_stamp", self.kept.stamp_fallbacks())?;
+        dict.set_item("undecodable", self.kept.undecodable())?;
         Ok(dict)
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<asof.Window {}: {} messages>",
-            self.topic,
-            self.window.len()
-        )
+        format!("<asof.Window {}: {} messages>", self.topic, self.kept.len())
     }
 }
 
@@ -340,7 +336,7 @@ impl Synchronized {
     fn new(windows: Vec<PyRef<'_, Window>>, slop: Option<Length>, queue_size: usize) -> Self {
         let windows: Vec<_> = windows
             .iter()
-            .map(|window| Arc::clone(&window.window))
+            .map(|window| Arc::clone(&window.kept))
             .collect();
         let (sender, sets) = sync_channel(MOST_SETS);
         let missed = Arc::new(AtomicU64::new(0));
@@ -372,7 +368,7 @@ impl Synchronized {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<Message>>> {
-        Ok(self.next(py, None)?)
+        self.next(py, None)
     }
 
     /// The next set; None where none comes in time.

@@ -237,15 +237,16 @@ impl Messages {
                 .batches
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner);
-            match py.detach(|| batches.next()) {
-                Some(batch) => this.batch = batch.map_err(Failure::from)?,
-                None => {
-                    this.batch = Batch::default();
-                    this.next = 0;
-                    return Ok(None);
-                }
-            }
+            let batch = py.detach(|| batches.next());
+            let is_over = batch.is_none();
             this.next = 0;
+            this.batch = batch
+                .transpose()
+                .map_err(Failure::from)?
+                .unwrap_or_default();
+            if is_over {
+                return Ok(None);
+            }
         }
         let at = this.next;
         this.next += 1;

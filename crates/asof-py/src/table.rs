@@ -106,7 +106,7 @@ impl Table {
             Arc::clone(&self.schema)
         } else {
             let fields = self.schema.fields().iter();
-            let fields: Vec<FieldRef> = fields.map(|field| field_without_views(field)).collect();
+            let fields: Vec<FieldRef> = fields.map(field_without_views).collect();
             Arc::new(Schema::new(fields).with_metadata(self.schema.metadata().clone()))
         };
         Table {
@@ -188,7 +188,12 @@ fn interrupted(asked_by: ThreadId) -> std::result::Result<(), ArrowError> {
     if std::thread::current().id() != asked_by {
         return Ok(());
     }
-    Python::attach(|py| py.check_signals()).map_err(|error| ArrowError::ExternalError(error.into()))
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method is not general enough in its lifetime"
+    )]
+    let checked = Python::attach(|py| py.check_signals());
+    checked.map_err(|error| ArrowError::ExternalError(error.into()))
 }
 
 /// The batches of a table, read as they are asked for.
@@ -258,7 +263,7 @@ impl Batch {
     /// Where the buffers of a column lie in memory: what was handed over without a copy lies there in Python too.
     fn addresses(&self, column: &str) -> Vec<usize> {
         let array = self.0.column_by_name(column);
-        let data = array.map(|array| array.to_data());
+        let data = array.map(Array::to_data);
         let buffers = data.iter().flat_map(|data| data.buffers().to_vec());
         buffers.map(|buffer| buffer.as_ptr() as usize).collect()
     }
@@ -323,9 +328,9 @@ fn without_views(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch>
     )?)
 }
 
-fn field_without_views(field: &Field) -> FieldRef {
+fn field_without_views(field: &FieldRef) -> FieldRef {
     let kind = kind_without_views(field.data_type());
-    Arc::new(field.clone().with_data_type(kind))
+    Arc::new(Field::clone(field).with_data_type(kind))
 }
 
 fn kind_without_views(kind: &DataType) -> DataType {

@@ -1,6 +1,7 @@
 //! Transforms, in the words of tf2.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use asof::tf::{
     Conflicts, LookupError, Options, TransformBuffer as Inner, UpdateError, WaitError, every,
@@ -169,6 +170,32 @@ impl TransformBuffer {
         }
     }
 
+    /// Waits for a transform, a moment at a time: Ctrl-C ends it.
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        target: &str,
+        source: &str,
+        stamp: Stamp,
+        timeout: Duration,
+    ) -> PyResult<Result<Isometry3<f64>, WaitError>> {
+        let started = Instant::now();
+        loop {
+            py.check_signals()?;
+            let rest = timeout.saturating_sub(started.elapsed());
+            let moment = rest.min(GLANCE);
+            let found = py.detach(|| self.buffer.wait_for(target, source, stamp, moment));
+            match found {
+                Err(WaitError::TimedOut { .. }) if rest > GLANCE => {}
+                Err(WaitError::TimedOut { missing, .. }) => {
+                    let waited = timeout;
+                    return Ok(Err(WaitError::TimedOut { waited, missing }));
+                }
+                found => return Ok(found),
+            }
+        }
+    }
+
     fn answer(target: &str, source: &str, stamp: Option<Stamp>, pose: Isometry3<f64>) -> Transform {
         Transform {
             target: target.to_owned(),
@@ -269,26 +296,18 @@ impl TransformBuffer {
     ) -> PyResult<Transform> {
         let stamp = self.instant(time)?;
         if let (Some(Length(timeout)), Some(stamp)) = (timeout, stamp) {
-            let found = py.detach(|| self.buffer.wait_for(target, source, stamp, timeout));
+            let found = self.wait_for(py, target, source, stamp, timeout)?;
             let pose = found.map_err(Failure::from)?;
             return Ok(Self::answer(target, source, Some(stamp), pose));
         }
-        match stamp {
-            Some(stamp) => {
-                let pose = self
-                    .buffer
-                    .lookup(target, source, stamp)
-                    .map_err(Failure::from)?;
-                Ok(Self::answer(target, source, Some(stamp), pose))
-            }
-            None => {
-                let latest = self
-                    .buffer
-                    .lookup_latest(target, source)
-                    .map_err(Failure::from)?;
-                Ok(Self::answer(target, source, latest.stamp, latest.isometry))
-            }
+        if let Some(stamp) = stamp {
+            let pose = self.buffer.lookup(target, source, stamp);
+            let pose = pose.map_err(Failure::from)?;
+            return Ok(Self::answer(target, source, Some(stamp), pose));
         }
+        let latest = self.buffer.lookup_latest(target, source);
+        let latest = latest.map_err(Failure::from)?;
+        Ok(Self::answer(target, source, latest.stamp, latest.isometry))
     }
 
     /// Why there is no transform; None where there is one.
@@ -301,22 +320,20 @@ impl TransformBuffer {
         time: Option<Time>,
         timeout: Option<Length>,
     ) -> PyResult<Option<String>> {
-        let stamp = self.instant(time)?;
-        let found = py.detach(|| match (stamp, timeout) {
+        Ok(match (self.instant(time)?, timeout) {
             (Some(stamp), Some(Length(timeout))) => {
-                let waited = self.buffer.wait_for(target, source, stamp, timeout);
-                waited.map(|_| ()).map_err(|error| error.to_string())
+                let waited = self.wait_for(py, target, source, stamp, timeout)?;
+                waited.err().map(|error| error.to_string())
             }
             (Some(stamp), None) => {
                 let found = self.buffer.can_transform(target, source, stamp);
-                found.map_err(|error| error.to_string())
+                found.err().map(|error| error.to_string())
             }
             (None, _) => {
                 let found = self.buffer.lookup_latest(target, source);
-                found.map(|_| ()).map_err(|error| error.to_string())
+                found.err().map(|error| error.to_string())
             }
-        });
-        Ok(found.err())
+        })
     }
 
     /// From `source` at one time to `target` at another, through a frame that does not move between them.
@@ -486,6 +503,8 @@ impl TransformBuffer {
     }
 }
 
+/// How often it is looked whether Ctrl-C was pressed, while something is waited for.
+const GLANCE: Duration = Duration::from_millis(50);
 /// Times that one answer may have.
 const MOST_TIMES: i64 = 50_000_000;
 

@@ -33,6 +33,11 @@ def test_what_is_not_there_is_named(rec, tmp_path):
         asof.open(7)
 
 
+def test_a_build_without_sql_says_what_to_do(rec):
+    with pytest.raises(NotImplementedError, match="DuckDB"):
+        rec.sql("SELECT 1")
+
+
 @pytest.mark.parametrize("given", ["yesterday", "+12 parsecs", "", "NaN"])
 def test_nonsense_is_not_a_time(rec, given):
     with pytest.raises(ValueError, match="time"):
@@ -152,6 +157,25 @@ except KeyboardInterrupt:
 def test_ctrl_c_interrupts_a_long_read(demo_path, body):
     code = READS_FOR_LONG.format(body=body)
     child = subprocess.Popen([sys.executable, "-c", code, str(demo_path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "begins\n"
+    time.sleep(0.3)
+    os.kill(child.pid, signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert out == "interrupted\n"
+
+
+def test_ctrl_c_ends_a_wait_for_a_transform():
+    code = """
+import asof
+tf = asof.TransformBuffer()
+tf.set_transform("odom", "base_link", 1)
+print("begins", flush=True)
+try:
+    tf.lookup_transform("odom", "base_link", 5, timeout=600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "begins\n"
     time.sleep(0.3)
     os.kill(child.pid, signal.SIGINT)

@@ -22,7 +22,7 @@ from asof.errors import DecodeWarning, Error
 
 def __getattr__(name: str) -> Any:
     # What few need is imported when it is first asked for.
-    if name in ("torch",):
+    if name in ("lerobot", "torch"):
         import importlib
 
         return importlib.import_module(f"asof.{name}")
@@ -48,6 +48,7 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "lerobot",
     "now",
     "open",
     "torch",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asof import _asof
 from asof._table import Table
 from asof._tf import TransformBuffer
-from asof.errors import DecodeWarning, FieldError, TopicError
+from asof.errors import DecodeWarning, FieldError, TopicError, UnavailableError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -224,6 +224,13 @@ class Recording:
             if not found and missing is not None:
                 raise missing
         return chosen
+
+    def sql(self, query: str) -> Table:
+        """The rows of a query, where the build has an engine for SQL. The wheel has none: it is larger than all of the rest."""
+        raise UnavailableError(
+            "this build of asof has no engine for SQL; DuckDB takes topics as they are: "
+            "odom = rec['/odom'].read(); duckdb.sql('SELECT … FROM odom')"
+        )
 
     def convert(
         self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None

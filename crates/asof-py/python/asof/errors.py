@@ -51,6 +51,10 @@ class LiveError(Error, ConnectionError):
     """A robot cannot be listened to."""
 
 
+class UnavailableError(Error, NotImplementedError):
+    """This build of asof cannot do it; the message says what can."""
+
+
 class TransformException(Error):
     """A transform cannot be had; its subclasses have the names of tf2."""
 

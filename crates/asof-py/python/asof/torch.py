@@ -135,13 +135,31 @@ class Dataset:
         columns = []
         for path in paths:
             column = table[".".join(self._split(rec, path))]
-            if column.dtype == object or column.dtype.names is not None:
-                raise FieldError(f"'{path}' is not numbers, or lists of one length")
-            columns.append(column.reshape(len(column), -1).astype(np.float32))
+            columns.append(_matrix(column, path).astype(np.float32))
         return np.concatenate(columns, axis=1)[:count]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": {}}
+
+
+def _matrix(column: np.ndarray, path: str) -> np.ndarray:
+    """A column as rows of numbers; NaN where there is nothing yet."""
+    refused = FieldError(f"'{path}' is not numbers, or lists of one length")
+    if column.dtype.names is not None:
+        raise refused
+    if column.dtype == object:
+        there = [value for value in column if value is not None]
+        sizes = {np.shape(value) for value in there}
+        if len(sizes) != 1 or not all(isinstance(value, np.ndarray) for value in there):
+            raise refused
+        rows = np.full((len(column), *sizes.pop()), np.nan)
+        for at, value in enumerate(column):
+            if value is not None:
+                rows[at] = value
+        column = rows
+    if column.dtype.kind not in "fiub":
+        raise refused
+    return column.reshape(len(column), -1).astype(np.float64)
 
 
 def _several(places: Any) -> list[tuple[str, ...]]:

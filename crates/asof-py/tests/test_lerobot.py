@@ -1,0 +1,119 @@
+"""LeRobot datasets, read by pyarrow, and by lerobot where it is there."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import asof.lerobot
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from asof import errors
+
+MAPPING = {
+    "observation.state": ["/joint_states.position", "/odom.twist.twist.linear.x"],
+    "action": ["/cmd_vel.linear.x", "/cmd_vel.angular.z"],
+    "observation.images.front": "/camera/image",
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(demo_path, tmp_path_factory):
+    short = tmp_path_factory.mktemp("lerobot") / "short.mcap"
+    asof.open(demo_path).convert(short, end="+6s")
+    folder = short.parent / "out"
+    frames = asof.lerobot.export([short, short], folder, hz=10, mapping=MAPPING, task="drive")
+    return short, folder, frames
+
+
+def test_a_dataset_has_the_files_of_version_3(dataset):
+    _, folder, frames = dataset
+    info = json.loads((folder / "meta/info.json").read_text())
+    assert info["codebase_version"] == "v3.0"
+    assert (info["total_episodes"], info["total_frames"], info["fps"]) == (2, frames, 10)
+    assert info["features"]["action"] == {"dtype": "float32", "shape": [2], "names": MAPPING["action"]}
+    assert info["features"]["observation.images.front"]["dtype"] == "image"
+    rows = pq.read_table(folder / "data/chunk-000/file-000.parquet")
+    assert rows.num_rows == frames and set(rows.column_names) == set(info["features"])
+    episodes = pq.read_table(folder / "meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    assert [one["dataset_from_index"] for one in episodes] == [0, frames // 2]
+    assert episodes[1]["dataset_to_index"] == frames and episodes[0]["tasks"] == ["drive"]
+    assert pd.read_parquet(folder / "meta/tasks.parquet").loc["drive", "task_index"] == 0
+
+
+def test_frames_are_what_was_known_then(dataset):
+    short, folder, frames = dataset
+    rec = asof.open(short)
+    rows = pq.read_table(folder / "data/chunk-000/file-000.parquet").to_pylist()
+    first = rows[0]
+    # The first frame is the first at which everything is known.
+    known = None
+    for step in range(20):
+        known = rec.at(rec.start + round(step * 1e8))
+        if {"/joint_states", "/odom", "/cmd_vel", "/camera/image"} <= set(known):
+            break
+    wanted = [*known["/joint_states"].position, known["/odom"].twist.twist.linear.x]
+    np.testing.assert_allclose(first["observation.state"], wanted, rtol=1e-6)
+    # Pictures are kept as they were recorded.
+    assert first["observation.images.front"]["bytes"] == known["/camera/image"].data["data"].tobytes()
+    assert [row["index"] for row in rows] == list(range(frames))
+    assert rows[frames // 2]["frame_index"] == 0 and rows[frames // 2]["episode_index"] == 1
+    np.testing.assert_allclose(rows[7]["timestamp"], 0.7, rtol=1e-6)
+
+
+def test_statistics_are_those_of_the_numbers(dataset):
+    _, folder, _ = dataset
+    stats = json.loads((folder / "meta/stats.json").read_text())
+    rows = pq.read_table(folder / "data/chunk-000/file-000.parquet")
+    action = np.array(rows["action"].to_pylist())
+    np.testing.assert_allclose(stats["action"]["mean"], action.mean(axis=0), atol=1e-9)
+    np.testing.assert_allclose(stats["action"]["std"], action.std(axis=0), atol=1e-9)
+    np.testing.assert_allclose(stats["action"]["max"], action.max(axis=0))
+    assert stats["action"]["count"] == [len(action)]
+    assert np.array(stats["observation.images.front"]["mean"]).shape == (3, 1, 1)
+    assert 0 <= np.min(stats["observation.images.front"]["min"]) <= np.max(stats["observation.images.front"]["max"]) <= 1
+
+
+def test_episodes_by_time_and_by_a_topic(demo_path, tmp_path):
+    mapping = {"action": ["/cmd_vel.linear.x"]}
+    asof.lerobot.export(demo_path, tmp_path / "time", hz=10, mapping=mapping, episodes="10s")
+    info = json.loads((tmp_path / "time/meta/info.json").read_text())
+    assert info["total_episodes"] == 3
+    asof.lerobot.export(demo_path, tmp_path / "topic", hz=10, mapping=mapping, episodes="/bumper")
+    info = json.loads((tmp_path / "topic/meta/info.json").read_text())
+    assert info["total_episodes"] == asof.open(demo_path).topics["/bumper"].messages
+
+
+def test_what_cannot_be_a_dataset_is_said(demo_path, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    with pytest.raises(errors.WriteError, match="not empty"):
+        asof.lerobot.export(demo_path, tmp_path / "full", hz=10, mapping=MAPPING)
+    with pytest.raises(errors.TopicError, match="/nowhere"):
+        asof.lerobot.export(demo_path, tmp_path / "a", hz=10, mapping={"observation.images.x": "/nowhere"})
+    with pytest.raises(errors.AlignError, match="whole numbers"):
+        asof.lerobot.export(demo_path, tmp_path / "b", hz=29.97, mapping=MAPPING)
+    with pytest.raises(errors.FieldError, match="not numbers"):
+        asof.lerobot.export(demo_path, tmp_path / "c", hz=10, mapping={"action": ["/joint_states.name"]})
+
+
+def test_pictures_that_were_not_compressed_become_png():
+    pillow = pytest.importorskip("PIL.Image")
+    from asof.lerobot import _png
+
+    chance = np.random.default_rng(1)
+    for shape, kind in [((4, 5), np.uint8), ((4, 5, 3), np.uint8), ((4, 5, 4), np.uint8), ((4, 5), np.uint16)]:
+        pixels = chance.integers(0, np.iinfo(kind).max, shape).astype(kind)
+        np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(_png(pixels)))), pixels)
+
+
+def test_lerobot_loads_it(dataset):
+    module = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    _, folder, frames = dataset
+    loaded = module.LeRobotDataset("local/test", root=folder)
+    assert len(loaded) == frames and loaded.num_episodes == 2
+    sample = loaded[3]
+    assert tuple(sample["action"].shape) == (2,) and sample["task"] == "drive"
+    assert sample["observation.images.front"].shape[0] == 3
