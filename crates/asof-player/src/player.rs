@@ -411,7 +411,12 @@ impl Player {
 
     /// Hands out what lies at or before `until`, up to the next thing that is not a message.
     fn hand_out(&mut self, until: Stamp, events: &mut Vec<Event>) {
-        for piece in self.feed.with(|ahead| ahead.take_due(until)) {
+        // How far was read is of the same moment: a batch that is put in the queue between two looks would be passed
+        // over by the time that it reaches.
+        let (due, through) = self
+            .feed
+            .with(|ahead| (ahead.take_due(until), ahead.through));
+        for piece in due {
             match piece {
                 Piece::Batch(batch) => {
                     let last = Cursor::after_last_of(&batch);
@@ -450,8 +455,7 @@ impl Player {
         }
         // Time passes where there is no message, too; but not past the end.
         let last = if self.grows {
-            let read = self.feed.with(|ahead| ahead.through);
-            read.unwrap_or(self.cursor.time)
+            through.unwrap_or(self.cursor.time)
         } else {
             self.last_stamp()
         };

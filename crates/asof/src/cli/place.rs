@@ -69,7 +69,7 @@ impl Default for OfRobot {
     allow(dead_code, reason = "without robots nobody asks")
 )]
 pub struct Wanted {
-    is_wanted: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
+    filter: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
     /// Topics that must be there.
     named: Vec<String>,
     /// How long topics are waited for at first.
@@ -91,7 +91,7 @@ impl Wanted {
     /// The topics for which this is true.
     pub fn those(is_wanted: impl Fn(&Channel) -> bool + Send + Sync + 'static) -> Self {
         Wanted {
-            is_wanted: Arc::new(is_wanted),
+            filter: Arc::new(is_wanted),
             named: Vec::new(),
             patience: DISCOVERY,
             bytes: MOST_BYTES,
@@ -130,7 +130,7 @@ impl Wanted {
     }
 
     pub fn is_match(&self, channel: &Channel) -> bool {
-        (self.is_wanted)(channel)
+        (self.filter)(channel)
     }
 
     /// The topics that must be there.
@@ -165,7 +165,7 @@ impl Opening {
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = self.files.options(self.definitions(screen)?);
+        let options = options_with(self.definitions(screen)?);
         self.open_with(places, wanted, options, screen)
     }
 
@@ -178,7 +178,7 @@ impl Opening {
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
             growing: true,
-            ..self.files.options(self.definitions(screen)?)
+            ..options_with(self.definitions(screen)?)
         };
         let opened = self.open_with(places, wanted, options, screen)?;
         if opened.growth().is_growing() {
@@ -195,7 +195,7 @@ impl Opening {
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = self.files.options(self.definitions(screen)?);
+        let options = options_with(self.definitions(screen)?);
         match self.listen(places, wanted, &options, screen)? {
             Some(robot) => Ok(Box::new(robot.listened())),
             None => self.files.open_with(places, options, screen),
@@ -210,7 +210,7 @@ impl Opening {
         time: Option<When>,
         screen: &Screen,
     ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
-        let options = self.files.options(self.definitions(screen)?);
+        let options = options_with(self.definitions(screen)?);
         if let Some(robot) = self.listen(places, wanted, &options, screen)? {
             let at = robot.listen_until(time);
             return Ok((Box::new(robot.listened_already()), at));
@@ -232,7 +232,7 @@ impl Opening {
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
             map: false,
-            ..self.files.options(definitions)
+            ..options_with(definitions)
         };
         self.open_with(places, wanted, options, screen)
     }
@@ -248,7 +248,7 @@ impl Opening {
         let options = OpenOptions {
             map: false,
             map_pages: false,
-            ..self.files.options(self.definitions(screen)?)
+            ..options_with(self.definitions(screen)?)
         };
         self.open_with(places, wanted, options, screen)
     }
@@ -321,13 +321,6 @@ impl FileOpening {
         definitions_in(&self.msg_path, screen)
     }
 
-    fn options(&self, definitions: Definitions) -> OpenOptions {
-        OpenOptions {
-            definitions,
-            ..OpenOptions::default()
-        }
-    }
-
     /// Opens places that are read once from front to back. Mapping them brings nothing then, but for a db3,
     /// whose pages are read faster than SQLite reads them.
     pub fn open_once(
@@ -338,7 +331,7 @@ impl FileOpening {
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = OpenOptions {
             map: false,
-            ..self.options(definitions)
+            ..options_with(definitions)
         };
         self.open_with(places, options, screen)
     }
@@ -404,6 +397,13 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "give a time, such as 10, 500ms, 30s, 5m or 1h".to_owned())
+}
+
+fn options_with(definitions: Definitions) -> OpenOptions {
+    OpenOptions {
+        definitions,
+        ..OpenOptions::default()
+    }
 }
 
 /// Whether a place may be, or may hold, a file that is written to a temporary one before it is read.
