@@ -337,12 +337,9 @@ fn kind_without_views(kind: &DataType) -> DataType {
     match kind {
         DataType::BinaryView => DataType::Binary,
         DataType::Utf8View => DataType::Utf8,
-        DataType::Struct(fields) => DataType::Struct(
-            fields
-                .iter()
-                .map(|field| field_without_views(field))
-                .collect(),
-        ),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(field_without_views).collect())
+        }
         DataType::List(item) => DataType::List(field_without_views(item)),
         DataType::FixedSizeList(item, size) => {
             DataType::FixedSizeList(field_without_views(item), *size)
