@@ -142,7 +142,7 @@ class _Writer:
         for name in self.pictures:
             arrays[name] = pa.array(shown[name], pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
             stats[name] = _picture_statistics(seen[name])
-        plain = {
+        plain: dict[str, np.ndarray] = {
             "timestamp": (np.arange(count) / self.hz).astype(np.float32),
             "frame_index": np.arange(count, dtype=np.int64),
             "episode_index": np.full(count, episode, np.int64),
