@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use asof_core::{
-    Batch, Batches, Follow, FollowFinished, Growth, Query, Source, SourceError, Stamp, Summary,
-    TimeRange, Topics,
+    Batch, Batches, Follow, FollowFinished, Growth, Portion, Query, Source, SourceError, Stamp,
+    Summary, TimeRange, Topics,
 };
 
 use crate::disk::DiskTier;
@@ -232,6 +232,10 @@ impl Source for BlockCache {
 
     fn growth(&self) -> Growth {
         self.shared.source.growth()
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.shared.source.outline(grain)
     }
 
     /// A source that grows is followed itself; one that does not is read through the cache.

@@ -37,7 +37,7 @@ pub use message::{Message, MessageRef};
 pub use problem::{Problem, ProblemKind};
 pub use query::{Query, Topics};
 pub use range::TimeRange;
-pub use source::{Batches, Source, SourceError};
+pub use source::{Batches, Portion, Source, SourceError};
 pub use stamp::{Stamp, StampError};
 pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, RecentSummary, Summary};
 pub use when::When;

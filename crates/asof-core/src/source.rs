@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::follow::FollowFinished;
-use crate::{Batch, Follow, Growth, Query, Stamp, Summary, Topics};
+use crate::{Batch, Channel, Follow, Growth, Query, Stamp, Summary, TimeRange, Topics};
 
 /// Anything that holds messages by time: a file, several files, a running robot, a cache over any of them.
 ///
@@ -65,6 +65,18 @@ pub trait Source: Send + Sync {
         Growth::Finished
     }
 
+    /// How many messages of each channel lie where, by what indexes say, without reading any message.
+    ///
+    /// A portion is as short as the source's own parts, or shorter than `grain` nanoseconds. `None`, the default, for a
+    /// source without such an index: then only reading tells.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let _ = grain;
+        Ok(None)
+    }
+
     /// What it holds in the range of the query, then what comes, until the end of the range has passed.
     ///
     /// A source that does not grow hands out what [`read`](Source::read) does, and ends. [`Follow`] says what is
@@ -75,6 +87,17 @@ pub trait Source: Send + Sync {
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         Ok(Box::new(FollowFinished::new(self.read(query)?)))
     }
+}
+
+/// Some messages of a channel, counted: see [`Source::outline`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portion {
+    /// Whose messages they are.
+    pub channel: Arc<Channel>,
+    /// None of them is earlier or later than this.
+    pub range: TimeRange,
+    /// How many.
+    pub messages: u64,
 }
 
 /// The answer to a [`Query`]: batches in order.
@@ -123,6 +146,10 @@ macro_rules! forward {
 
             fn growth(&self) -> Growth {
                 (**self).growth()
+            }
+
+            fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+                (**self).outline(grain)
             }
 
             fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, MetadataEntry, Problem, ProblemKind, Query, Source,
+    AttachmentEntry, Batch, Batches, MetadataEntry, Portion, Problem, ProblemKind, Query, Source,
     SourceError, Stamp, Summary, Topics,
 };
 use bytes::Bytes;
@@ -169,6 +169,10 @@ impl Source for Unpacked {
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.inner.backfill(topics, at)
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.inner.outline(grain)
     }
 }
 

@@ -4,6 +4,7 @@ mod backfill;
 mod chunk;
 mod connections;
 mod open;
+mod outline;
 mod record;
 mod scan;
 
@@ -12,8 +13,8 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, ProblemKind, Query, Source,
-    SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Portion, Problem, ProblemKind, Query,
+    Source, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -102,6 +103,10 @@ impl Source for BagFile {
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.shared.backfill(topics, at)
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.shared.outline(grain)
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Section {
     /// No message in it is earlier or later than this.
     pub range: TimeRange,
     pub contents: Contents,
+    /// Where the message indexes after a chunk end, if it has some.
+    pub indexes_end: u64,
     /// Bytes once decompressed, as declared.
     pub uncompressed_size: u64,
     pub compression: String,

@@ -11,6 +11,7 @@ mod follow;
 mod growing;
 mod hidden;
 mod open;
+mod outline;
 mod record;
 mod recording;
 mod scan;
@@ -22,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asof_core::{
-    Batch, Batches, Channel, ChannelSummary, Problem, ProblemKind, Query, Source, SourceError,
-    Stamp, Summary, TimeRange, Topics,
+    Batch, Batches, Channel, ChannelSummary, Portion, Problem, ProblemKind, Query, Source,
+    SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 use mcap::records::Statistics;
@@ -154,6 +155,10 @@ impl Source for McapFile {
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.shared.backfill(topics, at)
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.shared.outline(grain)
     }
 }
 

@@ -243,17 +243,19 @@ fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
     } else {
         Contents::Indexed(entries)
     };
+    let indexes_end = end.checked_add(message_index_len)?;
     let section = Section {
         kind: SectionKind::Chunk,
         offset,
         end,
         range,
         contents,
+        indexes_end,
         uncompressed_size,
         compression,
         origin: Origin::Index,
     };
-    Some((section, end.checked_add(message_index_len)?))
+    Some((section, indexes_end))
 }
 
 /// Takes the summary's word for what it describes, and walks what it does not.

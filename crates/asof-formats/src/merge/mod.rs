@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::{
     AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowFinished, FollowFused,
-    Growth, MetadataEntry, Problem, Query, Row, Source, SourceError, Stamp, Summary, Topics,
+    Growth, MetadataEntry, Portion, Problem, Query, Row, Source, SourceError, Stamp, Summary,
+    Topics,
 };
 use bytes::Bytes;
 
@@ -185,6 +186,18 @@ impl Source for Merged {
         }
         let channels = self.shared.lock_channels().snapshot();
         Ok(Batch::new(channels, buffers, rows))
+    }
+
+    /// That of all parts, if each has one.
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let mut all = Vec::new();
+        for part in &self.shared.parts {
+            let Some(portions) = part.recording.outline(grain)? else {
+                return Ok(None);
+            };
+            all.extend(portions);
+        }
+        Ok(Some(all))
     }
 
     /// It grows while one of its parts does.

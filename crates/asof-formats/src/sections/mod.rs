@@ -6,6 +6,7 @@
 mod backfill;
 mod prefetch;
 mod read;
+mod tally;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use bytes::Bytes;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use read::deepest_overlap;
 use read::{InFileOrder, Reader};
+pub(crate) use tally::Tally;
 
 /// A file as sections, by number in file order.
 pub(crate) trait Sections: Send + Sync {

@@ -1,0 +1,43 @@
+//! How many messages lie where, by the indexes alone.
+
+use asof_core::{Portion, SourceError};
+
+use super::{BagShared, Contents};
+use crate::sections::Tally;
+
+impl BagShared {
+    /// Counts come from the chunk infos at the bag's end; where a chunk is longer than `grain`, from the index records
+    /// after it. `None` where a section has no index.
+    pub fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let table = self.table();
+        let mut tally = Tally::new(grain);
+        for section in &self.sections {
+            let Contents::Indexed(counts) = &section.contents else {
+                return Ok(None);
+            };
+            let index = if section.range.duration_nanos().unsigned_abs() > grain {
+                let Some(index) = self.chunk_index(section)? else {
+                    return Ok(None);
+                };
+                Some(index)
+            } else {
+                None
+            };
+            for &(conn, count) in counts {
+                let Some(channel) = table.index_of(conn) else {
+                    continue;
+                };
+                let channel = &table.channels[channel as usize];
+                match &index {
+                    None => tally.add(channel, section.range, count),
+                    Some(index) => {
+                        for (time, _) in index.of(conn) {
+                            tally.add_one(channel, time);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Some(tally.finish()))
+    }
+}

@@ -1,0 +1,101 @@
+//! How many messages lie where, by the indexes alone.
+
+use asof_core::{Portion, SourceError, Stamp};
+
+use super::McapShared;
+use super::directory::{Contents, Section};
+use crate::sections::Tally;
+
+/// A message index record without its entries: opcode, length, channel, and the length of the entries.
+const EMPTY_INDEX: u64 = 15;
+/// An entry of a message index: a time and a place.
+const ENTRY: u64 = 16;
+
+impl McapShared {
+    /// Counts come from the places of the message indexes, which the summary has; where a chunk is longer than
+    /// `grain`, from the indexes themselves. `None` where a section has no index.
+    pub fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let table = self.table();
+        let mut tally = Tally::new(grain);
+        for section in &self.directory.sections {
+            let Contents::Indexed(entries) = &section.contents else {
+                return Ok(None);
+            };
+            let is_long = section.range.duration_nanos().unsigned_abs() > grain;
+            let counts = if is_long { None } else { counts(section) };
+            for (place, &(id, offset)) in entries.iter().enumerate() {
+                let Some(channel) = table.index_of(id) else {
+                    continue;
+                };
+                let channel = &table.channels[channel as usize];
+                if let Some(counts) = &counts {
+                    tally.add(channel, section.range, counts[place]);
+                    continue;
+                }
+                let Some(times) = self.message_index(id, offset)? else {
+                    return Ok(None);
+                };
+                for (time, _) in times.iter() {
+                    if let Ok(time) = Stamp::from_unsigned_nanos(time) {
+                        tally.add_one(channel, time);
+                    }
+                }
+            }
+        }
+        Ok(Some(tally.finish()))
+    }
+}
+
+/// Messages of each channel of a chunk, by how long its message indexes are; `None` where they do not lie one after the
+/// other.
+fn counts(section: &Section) -> Option<Vec<u64>> {
+    let Contents::Indexed(entries) = &section.contents else {
+        return None;
+    };
+    let mut places: Vec<u64> = entries.iter().map(|&(_, place)| place).collect();
+    places.push(section.indexes_end);
+    places.sort_unstable();
+    let count = |&(_, place): &(u16, u64)| {
+        let after = places.partition_point(|&other| other <= place);
+        let len = places.get(after)?.checked_sub(place)?;
+        let entries = len.checked_sub(EMPTY_INDEX)?;
+        entries.is_multiple_of(ENTRY).then_some(entries / ENTRY)
+    };
+    entries.iter().map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::directory::{Origin, SectionKind};
+    use super::*;
+    use asof_core::TimeRange;
+
+    fn section(entries: &[(u16, u64)], indexes_end: u64) -> Section {
+        Section {
+            kind: SectionKind::Chunk,
+            offset: 0,
+            end: 100,
+            range: TimeRange::EMPTY,
+            contents: Contents::Indexed(entries.into()),
+            indexes_end,
+            uncompressed_size: 0,
+            compression: String::new(),
+            origin: Origin::Index,
+        }
+    }
+
+    #[test]
+    fn the_places_of_message_indexes_tell_how_many_messages_each_has() {
+        // Two messages, none, three; the summary lists them in any order.
+        let places = [(7, 147), (1, 100), (2, 162)];
+        let chunk = section(&places, 162 + 15 + 48);
+        assert_eq!(counts(&chunk), Some(vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn places_that_cannot_be_right_tell_nothing() {
+        assert_eq!(counts(&section(&[(1, 100)], 90)), None);
+        assert_eq!(counts(&section(&[(1, 100)], 100 + 15 + 17)), None);
+        assert_eq!(counts(&section(&[(1, 100), (2, 100)], 110)), None);
+    }
+}
