@@ -1,5 +1,6 @@
 //! From any recording into MCAP.
 
+mod generate;
 mod ros2;
 mod sort;
 

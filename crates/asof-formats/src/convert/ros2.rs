@@ -7,6 +7,7 @@ use std::sync::Arc;
 use asof_core::{Channel, Schema};
 use bytes::Bytes;
 
+use super::generate::generated;
 use crate::Definitions;
 
 /// How the messages of a ROS 1 channel become those of a ROS 2 channel.
@@ -48,9 +49,11 @@ impl Transcoder {
         let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is no text")?;
         let theirs = Types::of_ros1(&schema.name, text);
         let name = renamed(&schema.name);
-        let full = definitions
-            .full_text(&name)
-            .ok_or_else(|| format!("{} is no standard type of ROS 2", schema.name))?;
+        // A type of the robot's own is defined as ROS 2 would define it.
+        let full = match definitions.full_text(&name) {
+            Some(full) => full,
+            None => generated(&name, text, definitions)?,
+        };
         let ours = Types::of_ros2(&name, &full);
         let mut compiler = Compiler {
             theirs: &theirs,
@@ -82,7 +85,7 @@ fn renamed(name: &str) -> String {
     }
 }
 
-fn short(name: &str) -> String {
+pub(super) fn short(name: &str) -> String {
     match *name.split('/').collect::<Vec<_>>() {
         [package, "msg", kind] => format!("{package}/{kind}"),
         _ => name.to_owned(),
@@ -521,12 +524,24 @@ mod tests {
                 .map(|_| ())
                 .expect_err("no way")
         };
-        assert!(refused("my_robot/Odd", "int8 x\n").contains("no standard type"));
+        assert!(refused("my_robot/Odd", "Missing x\n").contains("my_robot/Missing is missing"));
         assert!(refused("std_msgs/String", "string data\nint8 more\n").contains("no field 'more'"));
         assert!(refused("std_msgs/String", "int8 data\n").contains("another type"));
         assert!(
             refused("geometry_msgs/Point", "float64 y\nfloat64 x\nfloat64 z\n").contains("order")
         );
+    }
+
+    #[test]
+    fn a_type_of_the_robots_own_becomes_one_of_ros_2() {
+        let definition =
+            "time at\nstring NAME=x\nPart[] parts\n===\nMSG: my_robot/Part\nuint8 a\nfloat64 B\n";
+        let mut payload = vec![1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 7];
+        payload.extend(2.5f64.to_le_bytes());
+        let mut wanted = vec![0, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 7];
+        wanted.resize(4 + 16, 0);
+        wanted.extend(2.5f64.to_le_bytes());
+        assert_eq!(transcoded("my_robot/Odd", definition, &payload), Ok(wanted));
     }
 
     #[test]
