@@ -313,3 +313,47 @@ fn a_chunk_of_an_unknown_codec_is_left_out_and_the_exit_code_says_so() {
     assert_eq!(output.status.code(), Some(3), "{told}");
     assert!(told.contains("zstq"), "{told}");
 }
+
+#[test]
+fn cat_prints_the_fields_that_were_asked_for() {
+    let folder = Folder::with_demo();
+    let line = "cat run.mcap --topics /odom --limit 2 --json --fields pose.pose.position,twist.twist.linear.x";
+    for message in objects(&folder.stdout(line)) {
+        let data = message["data"].as_object().expect("data");
+        assert_eq!(data.keys().collect::<Vec<_>>(), ["pose", "twist"]);
+        assert!(message["data"]["pose"]["pose"]["position"]["y"].is_number());
+        assert!(message["data"]["pose"]["pose"]["orientation"].is_null());
+        assert!(message["data"]["twist"]["twist"]["linear"]["x"].is_number());
+    }
+    let csv =
+        folder.stdout("cat run.mcap --topics /odom --limit 1 --csv --fields pose.pose.position");
+    let names = csv.lines().next().expect("names");
+    assert!(
+        names.ends_with("pose.pose.position.z") && !names.contains("orientation"),
+        "{names}"
+    );
+}
+
+#[test]
+fn a_pretty_message_has_a_line_for_each_field() {
+    let folder = Folder::with_demo();
+    let text = folder.stdout("cat run.mcap --topics /odom --limit 1 --pretty");
+    assert!(
+        text.contains("\n  header:\n    stamp:\n      sec: "),
+        "{text}"
+    );
+    assert!(text.contains("\n      position:\n        x: "), "{text}");
+}
+
+#[test]
+fn at_tells_how_old_each_message_was() {
+    let folder = Folder::with_demo();
+    let text = folder.stdout("at run.mcap --time +1.5s --topics /odom");
+    assert!(text.contains(" s old  /odom  "), "{text}");
+    let known =
+        objects(&folder.stdout("at run.mcap --time +1.5s --topics /odom,/tf_static --json"));
+    for message in known {
+        let age = message["age"].as_i64().expect("an age");
+        assert!((0..=1_500_000_000).contains(&age), "{message}");
+    }
+}

@@ -72,6 +72,48 @@ fn serve_shows_several_recordings_as_one() {
 }
 
 #[test]
+fn a_description_from_a_file_is_found_where_robots_say_theirs() {
+    let folder = Folder::with_demo();
+    let urdf = "<robot name=\"two\"><link name=\"base_link\"/><link name=\"arm\"/>\
+        <joint name=\"j\" type=\"fixed\"><parent link=\"base_link\"/><child link=\"arm\"/>\
+        <origin xyz=\"1 2 3\"/></joint></robot>";
+    std::fs::write(folder.path("two.urdf"), urdf).expect("written");
+    std::fs::write(folder.path("arm.stl"), "solid arm").expect("written");
+    let line = "serve run.mcap --urdf two.urdf --package . --listen 0";
+    let (_running, address) = start(&folder, line);
+    let summary = get(&address, "/api/summary");
+    assert!(summary.contains("\"/robot_description\""), "{summary}");
+    assert!(summary.contains("\"robot\""), "{summary}");
+    let frames = get(&address, "/api/frames?t=1000000000");
+    assert!(frames.contains("\"arm\""), "{frames}");
+    let there = std::fs::canonicalize(folder.path("arm.stl")).expect("there");
+    let mesh = get(
+        &address,
+        &format!("/api/asset?uri=file://{}", there.display()),
+    );
+    assert!(mesh.ends_with("solid arm"), "{mesh}");
+    let missing = get(&address, "/api/asset?uri=package://two/leg.stl");
+    assert!(
+        missing.contains("package://two/leg.stl") && missing.contains("--package"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn a_description_that_is_none_is_refused() {
+    let folder = Folder::with_demo();
+    std::fs::write(folder.path("odd.urdf"), "<robot").expect("written");
+    assert_eq!(
+        folder.exit_code("serve run.mcap --urdf odd.urdf --listen 0"),
+        2
+    );
+    assert_eq!(
+        folder.exit_code("serve run.mcap --urdf none.urdf --listen 0"),
+        1
+    );
+}
+
+#[test]
 fn demo_serves_when_it_is_asked_to() {
     let folder = Folder::empty();
     let (_running, address) = start(&folder, "demo --seconds 1 --serve --listen 0");

@@ -9,13 +9,13 @@ use super::Outcome;
 use super::cat::tell_problems;
 use super::lines::{Lines, Style};
 use super::place::{Opening, Wanted};
-use super::screen::{Screen, output};
+use super::screen::{Screen, is_watched, output};
 use super::select::TopicChoice;
 
 /// Show the last message of every topic as of a time
 ///
-/// What the robot knew then: for each topic, its last message at or before the time, decoded. With --json,
-/// one object a line as `asof cat --json` prints them.
+/// What the robot knew then: for each topic, its last message at or before the time, decoded, and how
+/// old it was. With --json, one object a line as `asof cat --json` prints them, with its age in nanoseconds.
 ///
 /// Without --time it is the end of a recording; of a running robot, it is now: as soon as each topic has had a message,
 /// and after two seconds at the latest. A time before now is waited for as well: what was sent before anybody listened
@@ -50,6 +50,10 @@ pub struct At {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print each message over several lines; the default for one message on a terminal
+    #[arg(long, conflicts_with_all = ["json", "raw"])]
+    pretty: bool,
 }
 
 impl At {
@@ -63,7 +67,10 @@ impl At {
         if known.is_empty() {
             screen.note(format_args!("nothing was known as of {at}"));
         }
-        let mut lines = Lines::new(output(), Style::new(self.json, self.raw));
+        let style = Style::new(self.json, self.raw).with_ages(at);
+        let is_single = known.len() == 1 && is_watched() && !self.json && !self.raw;
+        let style = style.pretty(self.pretty || is_single);
+        let mut lines = Lines::new(output(), style);
         for message in known.iter() {
             lines.write(message)?;
         }

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use asof_core::{
     Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Summary,
 };
-use asof_decode::Survey;
+use asof_decode::{Projection, Survey};
 use asof_formats::Recording;
 use clap::Args;
 
@@ -21,7 +21,7 @@ use super::lines::{Lines, Style};
 use super::live::is_robot;
 use super::numbers::counted;
 use super::place::{Opening, Wanted, is_address};
-use super::screen::{Output, Screen, output, output_of_values};
+use super::screen::{Output, Screen, is_watched, output, output_of_values};
 use super::select::Select;
 
 /// Print messages, decoded, one per line
@@ -78,6 +78,19 @@ pub struct Cat {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Only these fields, with commas between them: pose.pose.position,twist
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        conflicts_with = "raw"
+    )]
+    fields: Vec<String>,
+
+    /// Print each message over several lines; the default for one message (--limit 1) on a terminal
+    #[arg(long, conflicts_with_all = ["json", "raw", "csv"])]
+    pretty: bool,
 
     /// Print comma-separated values, of one topic
     #[arg(long, conflicts_with_all = ["json", "raw"])]
@@ -145,9 +158,12 @@ impl Cat {
         screen: &Screen,
     ) -> anyhow::Result<bool> {
         let mut printed = if self.csv {
-            Printed::Csv(CsvRows::new(output_of_values(), survey))
+            let rows = CsvRows::new(output_of_values(), survey, self.projection());
+            Printed::Csv(rows)
         } else {
-            Printed::Lines(Lines::new(output(), Style::new(self.json, self.raw)))
+            let is_single = self.limit == Some(1) && is_watched() && !self.json && !self.raw;
+            let style = Style::new(self.json, self.raw).pretty(self.pretty || is_single);
+            Printed::Lines(Lines::new(output(), style).with_fields(self.projection()))
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
@@ -174,6 +190,16 @@ impl Cat {
             }
         }
         Ok(printed.finish(screen)?)
+    }
+
+    /// The fields that were asked for.
+    fn projection(&self) -> Projection {
+        if self.fields.is_empty() {
+            Projection::All
+        } else {
+            // Of several topics, each has those that it has.
+            Projection::any_of(&self.fields)
+        }
     }
 
     /// A file on another machine is not seen to grow: what is there when it is opened is all.
@@ -315,10 +341,10 @@ struct CsvRows<W: Write> {
 }
 
 impl<W: Write> CsvRows<W> {
-    fn new(out: W, survey: Survey) -> Self {
+    fn new(out: W, survey: Survey, fields: Projection) -> Self {
         CsvRows {
             out,
-            decoders: Decoders::default().with_survey(survey),
+            decoders: Decoders::new(fields).with_survey(survey),
             line: Vec::new(),
             names: None,
             last: None,

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
+use super::bag_metadata::{place_beside, write_beside};
 use super::failure::Usage;
 use super::names::hint;
 use super::numbers::{bytes, counted, shown};
@@ -25,8 +26,9 @@ use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_form
 /// is sorted in temporary files beside the output. Where a cut begins, what was latched before (such as
 /// /tf_static) stands at its beginning. The new file appears when it is complete, and not before.
 ///
-/// Messages of ROS 1 stay as they are. With --to ros2, those of the standard types become what ROS 2 would
-/// have recorded; other types stay, and are told of.
+/// Messages of ROS 1 stay as they are. With --to ros2 they become what ROS 2 would have recorded: standard types are as
+/// ROS 2 defines them, and for a robot's own types its definitions are written in ROS 2's language. A type that differs
+/// from its namesake in ROS 2 stays, and is told of.
 ///
 /// With --json, one object: places, output, size, start, end (nanoseconds since the epoch; null without
 /// messages), messages, latched, transcoded, kept (types that stayed, with their count and the reason),
@@ -61,10 +63,14 @@ pub struct Convert {
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename)]
     rename: Vec<(String, String)>,
 
-    /// Rewrite messages of ROS 1 as this: those of the standard types, and of types whose .msg files for
-    /// ROS 2 are in a folder of --msg-path
+    /// Rewrite messages of ROS 1 as this. Definitions for ROS 2 in a folder of --msg-path are preferred to those that are
+    /// made from the recording's own
     #[arg(long, value_enum, value_name = "NAME")]
     to: Option<Dialect>,
+
+    /// Write metadata.yaml beside the output too, so that its folder is a bag of ROS 2
+    #[arg(long)]
+    metadata_yaml: bool,
 
     #[command(flatten)]
     chunks: Chunks,
@@ -145,6 +151,10 @@ impl Convert {
         for place in &self.places {
             refuse_input(place, &self.output, "converted")?;
         }
+        let beside = self
+            .metadata_yaml
+            .then(|| place_beside(&self.output, self.force))
+            .transpose()?;
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
         let wanted = Wanted::chosen(self.select.patterns());
@@ -163,6 +173,9 @@ impl Convert {
             writing,
             (screen, BAR),
         )?;
+        if let Some(place) = &beside {
+            write_beside(&self.output, place)?;
+        }
         let done = self.done(&*recording, written);
         tell(&done, &done.problems, self.json, screen, print)
     }

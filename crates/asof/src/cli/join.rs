@@ -23,6 +23,7 @@ use self::table::{Joined, Text};
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
+use super::names::hint;
 use super::newfile::refuse_same;
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
@@ -168,7 +169,9 @@ impl Join {
         let known = summary.topics();
         for topic in self.with.iter().chain([&self.anchor]) {
             if !known.contains(&topic.as_str()) {
-                return Err(Usage::error(format!("there is no topic '{topic}'")));
+                let hint = hint(topic, known.iter().copied()).map(|hint| format!("; {hint}"));
+                let hint = hint.unwrap_or_default();
+                return Err(Usage::error(format!("there is no topic '{topic}'{hint}")));
             }
         }
         let mut reading = Reading::new(self, &*file, screen)?;

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
 
-use asof_core::{Channel, MessageRef};
+use asof_core::{Channel, MessageRef, Stamp};
+use asof_decode::Projection;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::decoded::Decoders;
 use super::numbers::shown;
+use super::pretty::write_pretty;
 use super::screen::{Screen, is_watched};
 
 /// What lines look like.
@@ -17,12 +19,35 @@ use super::screen::{Screen, is_watched};
 pub struct Style {
     is_json: bool,
     is_raw: bool,
+    is_pretty: bool,
+    /// The time that ages are counted back from, where they are shown.
+    as_of: Option<Stamp>,
 }
 
 impl Style {
     /// For programs or for people; payloads as they are or decoded.
     pub fn new(is_json: bool, is_raw: bool) -> Self {
-        Style { is_json, is_raw }
+        Style {
+            is_json,
+            is_raw,
+            is_pretty: false,
+            as_of: None,
+        }
+    }
+
+    /// The same with each message over several lines, for people.
+    #[must_use]
+    pub fn pretty(self, is_pretty: bool) -> Self {
+        Style { is_pretty, ..self }
+    }
+
+    /// The same with how old each message is at a time.
+    #[must_use]
+    pub fn with_ages(self, at: Stamp) -> Self {
+        Style {
+            as_of: Some(at),
+            ..self
+        }
     }
 }
 
@@ -63,6 +88,15 @@ impl<W: Write> Lines<W> {
         }
     }
 
+    /// The same with these fields of each message alone.
+    #[must_use]
+    pub fn with_fields(self, fields: Projection) -> Self {
+        Lines {
+            decoders: Decoders::new(fields),
+            ..self
+        }
+    }
+
     pub fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
         self.line.clear();
         if self.style.is_json {
@@ -100,6 +134,10 @@ impl<W: Write> Lines<W> {
         line.extend_from_slice(digits.format(message.publish_time.nanos()).as_bytes());
         line.extend_from_slice(b",\"sequence\":");
         line.extend_from_slice(digits.format(message.sequence).as_bytes());
+        if let Some(at) = self.style.as_of {
+            line.extend_from_slice(b",\"age\":");
+            line.extend_from_slice(digits.format(at.since(message.log_time)).as_bytes());
+        }
         line.extend_from_slice(&parts.after_sequence);
         if !self.style.is_raw {
             match self.decoders.json(message, line) {
@@ -132,10 +170,17 @@ impl<W: Write> Lines<W> {
             name => name,
         };
         let (topic, type_name) = (shown(&channel.topic), shown(type_name));
+        let age = self.style.as_of.map(|at| at.since(message.log_time));
+        let age = age.map_or(String::new(), |age| format!("  {}", age_text(age)));
         if !self.style.is_raw {
-            write!(line, "{:.9}  {topic}  {type_name}  ", message.log_time)?;
+            write!(line, "{:.9}{age}  {topic}  {type_name}", message.log_time)?;
+            line.extend_from_slice(if self.style.is_pretty { b"" } else { b"  " });
             let mut data = Vec::new();
             match self.decoders.json(message, &mut data) {
+                Ok(()) if self.style.is_pretty => {
+                    write_pretty(&data, 1, line);
+                    return Ok(());
+                }
                 Ok(()) => line.extend_from_slice(shortened(&data).as_bytes()),
                 Err(error) => write!(line, "({})", shown(&error))?,
             }
@@ -144,7 +189,7 @@ impl<W: Write> Lines<W> {
         }
         write!(
             line,
-            "{:.9}  {topic}  {type_name}  {} B ",
+            "{:.9}{age}  {topic}  {type_name}  {} B ",
             message.log_time,
             message.payload.len()
         )?;
@@ -156,6 +201,18 @@ impl<W: Write> Lines<W> {
         }
         line.push(b'\n');
         Ok(())
+    }
+}
+
+/// How long ago something was: `1.234 s old`.
+fn age_text(nanos: i64) -> String {
+    let seconds = nanos as f64 * 1e-9;
+    if seconds.abs() < 120.0 {
+        format!("{seconds:.3} s old")
+    } else if seconds.abs() < 7200.0 {
+        format!("{:.1} min old", seconds / 60.0)
+    } else {
+        format!("{:.1} h old", seconds / 3600.0)
     }
 }
 
@@ -246,6 +303,22 @@ mod tests {
         assert_eq!(cut(&long, 240).chars().count(), 242);
         assert_eq!(cut(&long, 300), long);
         assert_eq!(cut(&long, usize::MAX), long);
+    }
+
+    #[test]
+    fn an_age_is_counted_from_the_time_that_was_asked_about() {
+        let batch: Batch = [message()].into_iter().collect();
+        for (json, wanted) in [(true, "\"age\":1500000000,"), (false, "  1.500 s old  ")] {
+            let at = message().log_time.plus_nanos(1_500_000_000);
+            let mut out = Vec::new();
+            let mut lines = Lines::new(&mut out, Style::new(json, true).with_ages(at));
+            batch
+                .iter()
+                .for_each(|message| lines.write(message).expect("memory"));
+            drop(lines);
+            let text = String::from_utf8(out).expect("text");
+            assert!(text.contains(wanted), "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line: one file per verb, and what they share.
 
 mod at;
+mod bag_metadata;
 mod cat;
 mod chosen;
 mod completions;
@@ -8,6 +9,7 @@ mod convert;
 mod csv;
 mod decoded;
 mod demo;
+mod description;
 mod doctor;
 mod escaped;
 mod export;
@@ -25,6 +27,7 @@ mod newfile;
 mod numbers;
 mod place;
 mod plain_columns;
+mod pretty;
 mod recover;
 mod report;
 mod screen;

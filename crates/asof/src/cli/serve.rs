@@ -13,6 +13,8 @@ use asof_serve::{DEFAULT_PORT, DiskOptions, ServeError, ServeOptions, Server};
 use clap::Args;
 
 use super::Outcome;
+use super::description::described;
+use super::failure::Usage;
 use super::live::is_robot;
 use super::memory;
 use super::newfile::{clean_up_on_interrupt, remove_unfinished};
@@ -84,9 +86,14 @@ pub struct Serving {
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
 
-    /// A folder whose files viewers may fetch: meshes that a robot's description names by package:// or file://
-    #[arg(long, value_name = "FOLDER")]
+    /// A folder with a ROS package, or with several, whose files the page and viewers may fetch: meshes that a robot's
+    /// description names by package:// or file://
+    #[arg(long = "package", visible_alias = "assets", value_name = "DIR")]
     assets: Vec<PathBuf>,
+
+    /// The robot's description, where the recording has none on /robot_description
+    #[arg(long, value_name = "FILE")]
+    urdf: Option<PathBuf>,
 }
 
 impl Serve {
@@ -94,6 +101,10 @@ impl Serve {
         let has_robot = self.places.iter().any(|place| is_robot(place));
         if self.topics.is_some() && !has_robot {
             screen.note("--topics is for running robots, and has no effect on recordings");
+        }
+        if self.serving.urdf.is_some() && has_robot {
+            let text = "--urdf is for recordings; a running robot says what it is on /robot_description";
+            return Err(Usage::error(text.to_owned()));
         }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
         // A robot may come later, and the page shows when it does.
@@ -105,7 +116,8 @@ impl Serve {
             self.serving.note_nothing_is_kept(screen);
             None
         } else {
-            self.serving.disk(&self.places, screen)
+            let files = self.places.iter().chain(&self.serving.urdf);
+            self.serving.disk(&files.cloned().collect::<Vec<_>>(), screen)
         };
         let name = shown_name(&self.places[0]);
         let name = match self.places.len() {
@@ -152,6 +164,10 @@ impl Serving {
         interrupt: &Interrupt,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
+        let source = match &self.urdf {
+            Some(file) => described(source, name, file)?,
+            None => source,
+        };
         let source: Arc<dyn Source> = Arc::new(source);
         let problems = source.summary().problems.len();
         if problems > 0 {
