@@ -158,6 +158,21 @@ export class Connection {
     };
   }
 
+  /** Resolves when what a person looks at first is there: where the frames are. Whatever reads all of a recording waits for it. */
+  async first(): Promise<void> {
+    if (this.lastFrames || this.summary?.live || this.summary?.frame_topics.length === 0) return;
+    // The 3D view asks as soon as it is there.
+    if (this.framesWanted === 0) await new Promise((resolve) => setTimeout(resolve, 700));
+    if (this.lastFrames || this.framesWanted === 0) return;
+    await new Promise<void>((resolve) => {
+      const stop = this.on("frames", () => {
+        stop();
+        resolve();
+      });
+      setTimeout(resolve, 5000);
+    });
+  }
+
   private receive(data: string | ArrayBuffer): void {
     const message = typeof data === "string" ? JSON.parse(data) : headOf(data);
     switch (message.op) {

@@ -47,6 +47,13 @@ export class View {
     else this.set(this.start, this.end);
   }
 
+  /** Shows another stretch of time, and nothing outside of it. */
+  limit(from: number, to: number): void {
+    this.from = from;
+    this.to = to;
+    this.set(from, to);
+  }
+
   /** Makes the view `factor` times as long, with `at` staying where it is. */
   zoom(at: number, factor: number): void {
     this.set(at - (at - this.start) * factor, at + (this.end - at) * factor);
@@ -66,13 +73,11 @@ export class View {
 
 /** A panel as it is kept: its kind, and what it shows. */
 export interface PanelSpec {
-  kind: PanelKind;
+  kind: string;
   topic?: string;
   fields?: { topic: string; path: string }[];
   options?: Record<string, string | number | boolean | string[]>;
 }
-
-export type PanelKind = "plot" | "image" | "scene" | "raw" | "frames" | "log" | "map" | "state";
 
 /** A panel that is there. */
 export interface Panel {

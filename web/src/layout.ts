@@ -1,33 +1,10 @@
-import type { Context, Panel, PanelKind, PanelSpec } from "./context";
+import type { Context, Panel, PanelSpec } from "./context";
 import { button, empty, h } from "./dom";
-import { imagePanel } from "./panels/image";
-import { logPanel } from "./panels/log";
-import { mapPanel } from "./panels/map";
-import { plotPanel } from "./panels/plot";
-import { rawPanel } from "./panels/raw";
-import { framesPanel } from "./panels/frames";
-import { statePanel } from "./panels/state";
-import type { Summary, Topic } from "./types";
+import { type Split, type Tree, first } from "./first";
+import { allKinds, entryOf } from "./registry";
 
-type Tree = PanelSpec | Split;
-interface Split {
-  split: "row" | "column";
-  /** The share of the first. */
-  share: number;
-  first: Tree;
-  second: Tree;
-}
-
-export const KINDS: Record<PanelKind, string> = {
-  plot: "Plot",
-  image: "Image",
-  scene: "3D",
-  raw: "Message",
-  frames: "Frames",
-  log: "Log",
-  map: "Map",
-  state: "States",
-};
+// Every file there registers one kind of panel.
+import.meta.glob("./panels/*.ts", { eager: true });
 
 /** The grid of panels: splits of splits, each as large as a person wants it. */
 export class Layout {
@@ -140,51 +117,14 @@ export class Layout {
   private draw(): void {
     const used = new Set<PanelSpec>();
     const build = (tree: Tree): HTMLElement => {
-      if (!("split" in tree)) {
-        used.add(tree);
-        return this.frame(tree);
-      }
-      const before = build(tree.first);
-      const after = build(tree.second);
-      const handle = h("div", {
-        class: "handle",
-        role: "separator",
-        tabindex: 0,
-        "aria-label": "Size of the panels",
-        "aria-orientation": tree.split === "row" ? "vertical" : "horizontal",
-      });
-      const box = h("div", { class: `split ${tree.split}` }, before, handle, after);
-      const size = () => {
-        before.style.flex = `${tree.share} 1 0`;
-        after.style.flex = `${1 - tree.share} 1 0`;
-      };
-      size();
-      const set = (share: number) => {
-        tree.share = Math.max(0.08, Math.min(share, 0.92));
-        size();
-        this.save();
-      };
-      handle.addEventListener("pointerdown", (event) => {
-        handle.setPointerCapture(event.pointerId);
-        const move = (moved: PointerEvent) => {
-          const area = box.getBoundingClientRect();
-          set(tree.split === "row" ? (moved.clientX - area.left) / area.width : (moved.clientY - area.top) / area.height);
-        };
-        handle.addEventListener("pointermove", move);
-        handle.addEventListener("pointerup", () => handle.removeEventListener("pointermove", move), { once: true });
-      });
-      handle.addEventListener("keydown", (event) => {
-        const by = { ArrowLeft: -0.03, ArrowUp: -0.03, ArrowRight: 0.03, ArrowDown: 0.03 }[event.key];
-        if (!by) return;
-        event.preventDefault();
-        event.stopPropagation();
-        set(tree.share + by);
-      });
-      return box;
+      if ("split" in tree) return this.divided(tree, build(tree.first), build(tree.second));
+      used.add(tree);
+      return this.frame(tree);
     };
+    const isWaiting = this.context.summary.live && this.context.summary.topics.length === 0;
     const content = this.tree
       ? build(this.tree)
-      : this.context.summary.live && this.context.summary.topics.length === 0
+      : isWaiting
         ? empty("Waiting for the robot", "Its topics appear on the left, and panels here, as soon as it says something.")
         : empty("No panels", "Click a topic on the left to add one, or reset the layout.");
     for (const [spec, panel] of this.panels)
@@ -195,29 +135,93 @@ export class Layout {
     this.element.replaceChildren(content);
   }
 
+  /** Two parts with a handle between them. */
+  private divided(tree: Split, before: HTMLElement, after: HTMLElement): HTMLElement {
+    const isRow = tree.split === "row";
+    const handle = h("div", { class: "handle", role: "separator", tabindex: 0, "aria-label": "Size of the panels", "aria-orientation": isRow ? "vertical" : "horizontal" });
+    const box = h("div", { class: `split ${tree.split}` }, before, handle, after);
+    const size = () => {
+      before.style.flex = `${tree.share} 1 0`;
+      after.style.flex = `${1 - tree.share} 1 0`;
+      handle.setAttribute("aria-valuenow", String(Math.round(tree.share * 100)));
+    };
+    size();
+    const set = (share: number) => {
+      tree.share = Math.max(0.08, Math.min(share, 0.92));
+      size();
+      this.save();
+    };
+    handle.addEventListener("pointerdown", (event) => {
+      handle.setPointerCapture(event.pointerId);
+      const move = (moved: PointerEvent) => {
+        const area = box.getBoundingClientRect();
+        set(isRow ? (moved.clientX - area.left) / area.width : (moved.clientY - area.top) / area.height);
+      };
+      handle.addEventListener("pointermove", move);
+      handle.addEventListener("pointerup", () => handle.removeEventListener("pointermove", move), { once: true });
+    });
+    handle.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -0.03, ArrowUp: -0.03, ArrowRight: 0.03, ArrowDown: 0.03 }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      event.stopPropagation();
+      set(tree.share + by);
+    });
+    return box;
+  }
+
   private frame(spec: PanelSpec): HTMLElement {
     let panel = this.panels.get(spec);
     if (!panel) {
       panel = make(this.context, spec);
       this.panels.set(spec, panel);
     }
-    const name = KINDS[spec.kind];
+    const own = panel;
+    const name = entryOf(spec.kind)?.title ?? spec.kind;
     const again = (direction: "row" | "column") => () => {
-      this.split(spec, direction, { ...panel.spec() });
+      this.split(spec, direction, { ...own.spec() });
       this.draw();
       this.save();
     };
+    const topics = this.topicChoice(spec);
     const bar = h(
       "header",
       { class: "bar" },
-      h("span", { class: "kind" }, name),
-      h("span", { class: "title", title: panel.title }, panel.title),
-      ...(panel.controls ?? []),
+      this.kindChoice(spec),
+      topics ?? h("span", { class: "title", title: own.title }, own.title),
+      h("span", { class: "space" }),
+      ...(own.controls ?? []),
       button("columns", `Split ${name} to the right`, again("row")),
       button("rows", `Split ${name} downwards`, again("column")),
       button("close", `Close ${name}`, () => this.close(spec)),
     );
-    return h("section", { class: "panel", "aria-label": `${name} ${panel.title}`, "data-kind": spec.kind }, bar, panel.element);
+    return h("section", { class: "panel", "aria-label": `${name} ${own.title}`, "data-kind": spec.kind }, bar, own.element);
+  }
+
+  /** What kind of panel it is, to choose another. */
+  private kindChoice(spec: PanelSpec): HTMLElement {
+    const select = h("select", { class: "kind", "aria-label": "Kind of panel", title: "Kind of panel" }, ...allKinds().map(({ kind, title }) => h("option", { value: kind }, title)));
+    select.value = spec.kind;
+    select.addEventListener("change", () => {
+      const entry = entryOf(select.value);
+      const { topics } = this.context.summary;
+      const known = topics.find((topic) => topic.topic === spec.topic && entry?.takes?.(topic));
+      const topic = known ?? topics.find((one) => one.messages !== 0 && entry?.takes?.(one));
+      this.replace(spec, { kind: select.value, topic: entry?.takes ? topic?.topic : undefined, fields: spec.fields });
+    });
+    return select;
+  }
+
+  /** The topics that a panel of this kind can show. */
+  private topicChoice(spec: PanelSpec): HTMLElement | undefined {
+    const takes = entryOf(spec.kind)?.takes;
+    if (!takes) return undefined;
+    const found = this.context.summary.topics.filter((topic) => takes(topic) || topic.topic === spec.topic);
+    const select = h("select", { class: "title", "aria-label": "Topic", title: spec.topic ?? "No topic" }, ...found.map(({ topic }) => h("option", { value: topic }, topic)));
+    if (found.length === 0) select.append(h("option", {}, "no such topic"));
+    select.value = spec.topic ?? "";
+    select.addEventListener("change", () => this.replace(spec, { ...(this.panels.get(spec)?.spec() ?? spec), topic: select.value }));
+    return select;
   }
 
   private save(): void {
@@ -253,109 +257,12 @@ function isTree(tree: Tree, depth = 0): boolean {
   if (!tree || typeof tree !== "object" || depth > 12) return false;
   if ("split" in tree)
     return typeof tree.share === "number" && isTree(tree.first, depth + 1) && isTree(tree.second, depth + 1);
-  return tree.kind in KINDS;
+  return entryOf(tree.kind) !== undefined;
 }
 
 function make(context: Context, spec: PanelSpec): Panel {
-  switch (spec.kind) {
-    case "plot":
-      return plotPanel(context, spec);
-    case "image":
-      return imagePanel(context, spec);
-    case "raw":
-      return rawPanel(context, spec);
-    case "frames":
-      return framesPanel(context, spec);
-    case "log":
-      return logPanel(context, spec);
-    case "map":
-      return mapPanel(context, spec);
-    case "state":
-      return statePanel(context, spec);
-    case "scene":
-      return scenePanel(context, spec);
-  }
-}
-
-/** three.js is most of the page: it is loaded when there is something to see in space. */
-function scenePanel(context: Context, spec: PanelSpec): Panel {
-  const element = h("div", { class: "body scene" }, h("div", { class: "empty" }, "Loading 3D …"));
-  const extra = h("span", { class: "extra" });
-  let inner: Panel | undefined;
-  let gone = false;
-  import("./panels/scene").then(
-    ({ sceneContents }) => {
-      if (gone) return;
-      inner = sceneContents(context, spec, element);
-      extra.replaceChildren(...(inner.controls ?? []));
-    },
-    () => element.replaceChildren(empty("No 3D", "The 3D view could not be loaded; reload the page.")),
-  );
-  return {
-    element,
-    title: "",
-    controls: [extra],
-    spec: () => inner?.spec() ?? spec,
-    dispose: () => {
-      gone = true;
-      inner?.dispose();
-    },
-  };
-}
-
-/** A first layout, by what the recording holds. */
-function first(summary: Summary): Tree | undefined {
-  const has = (...roles: string[]) =>
-    summary.topics.filter((topic) => roles.includes(topic.role ?? "") && topic.messages !== 0);
-  const space = has("points", "grid", "pose", "path", "marker", "frames");
-  const images = has("image");
-  const panels: PanelSpec[] = [];
-  for (const topic of images.slice(0, 2)) panels.push({ kind: "image", topic: topic.topic });
-  const plot = firstPlot(summary);
-  if (plot) panels.push(plot);
-  const gps = has("gps")[0];
-  if (gps) panels.push({ kind: "map", topic: gps.topic });
-  const states = has("state");
-  const log = has("log")[0];
-  if (log) panels.push({ kind: "log", topic: log.topic });
-  if (states.length > 0 && panels.length < 4)
-    panels.push({ kind: "state", fields: states.slice(0, 6).map(({ topic }) => ({ topic, path: "data" })) });
-  const other = summary.topics.find((topic) => topic.messages !== 0);
-  if (panels.length === 0 && space.length === 0 && other) panels.push({ kind: "raw", topic: other.topic });
-  if (panels.length === 1 && space.length === 0 && other) panels.push({ kind: "raw", topic: other.topic });
-  const stack = (all: PanelSpec[]): Tree | undefined =>
-    all.length <= 1
-      ? all[0]
-      : { split: "column", share: 1 / all.length, first: all[0], second: stack(all.slice(1)) as Tree };
-  if (space.length === 0) {
-    if (panels.length <= 2) return stack(panels);
-    const half = Math.ceil(panels.length / 2);
-    return { split: "row", share: 0.5, first: stack(panels.slice(0, half)) as Tree, second: stack(panels.slice(half)) as Tree };
-  }
-  const right = stack(panels.slice(0, 4));
-  const scene: PanelSpec = { kind: "scene" };
-  return right ? { split: "row", share: 0.58, first: scene, second: right } : scene;
-}
-
-/** Velocity, if the robot says how fast it wants to go or goes; else the first numbers that are known to be some. */
-function firstPlot(summary: Summary): PanelSpec | undefined {
-  const filled = summary.topics.filter((topic) => topic.messages !== 0);
-  const find = (test: (topic: Topic) => boolean) => filled.find(test)?.topic;
-  const twist = find((topic) => /(Twist|VelocityCommand)$/.test(topic.type));
-  if (twist) return plot(twist, ["linear.x", "angular.z"]);
-  const stamped = find((topic) => /TwistStamped$/.test(topic.type));
-  if (stamped) return plot(stamped, ["twist.linear.x", "twist.angular.z"]);
-  const foxglove = find((topic) => topic.type === "foxglove.Odometry");
-  if (foxglove) return plot(foxglove, ["linear_velocity.x", "angular_velocity.z"]);
-  const odometry = find((topic) => /Odometry$/.test(topic.type));
-  if (odometry) return plot(odometry, ["twist.twist.linear.x", "twist.twist.angular.z"]);
-  const imu = find((topic) => /\/Imu$/.test(topic.type));
-  if (imu) return plot(imu, ["linear_acceleration.x", "linear_acceleration.y", "linear_acceleration.z"]);
-  const pose = find((topic) => /PoseStamped$/.test(topic.type));
-  if (pose) return plot(pose, ["pose.position.x", "pose.position.y", "pose.position.z"]);
-  return undefined;
-
-  function plot(topic: string, paths: string[]): PanelSpec {
-    return { kind: "plot", fields: paths.map((path) => ({ topic, path })) };
-  }
+  const entry = entryOf(spec.kind);
+  if (entry) return entry.make(context, spec);
+  const element = h("div", { class: "body" }, empty("No such panel", `This page has no panel of the kind ${spec.kind}.`));
+  return { element, title: "", spec: () => spec, dispose: () => undefined };
 }

@@ -6,70 +6,96 @@ import { ticks, time } from "./format";
 const COLUMNS = 400;
 
 /** The recording from end to end, or a robot's last minutes: density, what is in memory, where it stands; drag to scrub. */
-export function timeline(context: Context) {
-  const { connection, summary, view } = context;
-  const density = new Float64Array(COLUMNS);
+class Timeline {
+  readonly element: HTMLElement;
+  readonly picture: ReturnType<typeof canvas>;
+  private tip = h("div", { class: "tip", hidden: true });
+  private density = new Float64Array(COLUMNS);
   /** The topics of the lanes. */
-  let topics = summary.topics.map((one) => one.topic);
-  let perTopic: Float64Array[] = [];
+  private topics: string[];
+  private perTopic: Float64Array[] = [];
+  private rows = new Map<string, (lane: Float64Array) => void>();
   /** When the first column starts, and how long each is. */
-  let origin = 0;
-  let wide = Math.max(summary.duration, 1) / COLUMNS;
-  let loaded: [number, number][] = [];
+  private origin = 0;
+  private wide: number;
+  private loaded: [number, number][] = [];
   /** Where the pointer is, as a part of the width: the time below it moves on with a robot. */
-  let hover: number | undefined;
+  private hover?: number;
+  private reading = new AbortController();
 
-  const picture = canvas("Timeline of the recording", draw);
-  const tip = h("div", { class: "tip", hidden: true });
-  const element = h(
-    "div",
-    {
-      class: "timeline",
-      role: "slider",
-      tabindex: 0,
-      "aria-label": "Position in the recording",
-      "aria-valuemin": 0,
-      "aria-valuemax": (summary.duration / 1e9).toFixed(3),
-      "aria-valuenow": 0,
-    },
-    picture.element,
-    tip,
-  );
+  constructor(private context: Context) {
+    const { summary } = context;
+    this.topics = summary.topics.map((one) => one.topic);
+    this.wide = Math.max(summary.duration, 1) / COLUMNS;
+    this.picture = canvas("Timeline of the recording", (context2d, width, height) => this.draw(context2d, width, height));
+    this.element = h(
+      "div",
+      {
+        class: "timeline", role: "slider", tabindex: 0, "aria-label": "Position in the recording",
+        "aria-valuemin": 0, "aria-valuemax": (summary.duration / 1e9).toFixed(3), "aria-valuenow": 0,
+      },
+      this.picture.element,
+      this.tip,
+    );
+    this.scrub();
+    this.listen();
+    if (summary.live) this.followDensity();
+    else this.readDensity();
+  }
 
-  const span = () => Math.max(view.to - view.from, 1);
+  /** Tells a topic's density to what draws it, as it comes in. */
+  onDensity(topic: string, take: (lane: Float64Array) => void): void {
+    this.rows.set(topic, take);
+    const lane = this.perTopic[this.topics.indexOf(topic)];
+    if (lane) take(lane);
+  }
 
-  function draw(context2d: CanvasRenderingContext2D, width: number, height: number): void {
+  private span(): number {
+    return Math.max(this.context.view.to - this.context.view.from, 1);
+  }
+
+  private listen(): void {
+    const { connection, summary, view } = this.context;
+    connection.on("loaded", (ranges) => {
+      this.loaded = ranges;
+      this.picture.redraw();
+    });
+    connection.on("state", () => {
+      this.element.setAttribute("aria-valuenow", (connection.state.t / 1e9).toFixed(3));
+      this.element.setAttribute("aria-valuetext", time(connection.state.t, this.context.clock(), summary.start));
+      this.picture.redraw();
+    });
+    let shown = view.from;
+    view.on(() => {
+      this.element.setAttribute("aria-valuemin", (view.from / 1e9).toFixed(3));
+      this.element.setAttribute("aria-valuemax", (view.to / 1e9).toFixed(3));
+      this.tellTip();
+      this.picture.redraw();
+      if (view.from === shown || summary.live) return;
+      shown = view.from;
+      this.readDensity();
+    });
+  }
+
+  private draw(context2d: CanvasRenderingContext2D, width: number, height: number): void {
+    const { connection, view } = this.context;
     const bottom = height - 18;
-    const x = (t: number) => ((t - view.from) / span()) * width;
-    const most = density.reduce((a, b) => Math.max(a, b), 1);
+    const x = (t: number) => ((t - view.from) / this.span()) * width;
+    const most = this.density.reduce((a, b) => Math.max(a, b), 1);
     context2d.fillStyle = color("density");
     for (let column = 0; column < COLUMNS; column++) {
-      const tall = Math.sqrt(density[column] / most) * (bottom - 10);
-      if (tall > 0) context2d.fillRect(x(origin + column * wide), bottom - tall, (wide / span()) * width + 0.5, tall);
+      const tall = Math.sqrt(this.density[column] / most) * (bottom - 10);
+      if (tall > 0) context2d.fillRect(x(this.origin + column * this.wide), bottom - tall, (this.wide / this.span()) * width + 0.5, tall);
     }
-    context2d.fillStyle = color("track");
-    context2d.fillRect(0, bottom, width, 4);
-    context2d.fillStyle = color("loaded");
-    const held = summary.window ? [[x(summary.window.from) / width, 1]] : loaded;
-    for (const [from, to] of held) context2d.fillRect(from * width, bottom, Math.max((to - from) * width, 1), 4);
+    this.drawLoaded(context2d, width, bottom, x);
     if (!view.isWhole()) {
       context2d.fillStyle = color("window");
       context2d.fillRect(x(view.start), 0, Math.max(x(view.end) - x(view.start), 2), bottom);
     }
-    context2d.fillStyle = color("faint");
-    context2d.font = "11px system-ui, sans-serif";
-    context2d.textBaseline = "top";
-    const marks = ticks(view.from, view.to, width / 130);
-    for (const at of marks.at) {
-      context2d.fillRect(x(at), bottom + 4, 1, 3);
-      const text = time(at, context.clock(), summary.start, context.clock() === "relative" ? marks.digits : 0);
-      const label = context.clock() === "relative" ? text : text.slice(11);
-      const long = context2d.measureText(label).width;
-      context2d.fillText(label, Math.max(0, Math.min(x(at) + 3, width - long)), bottom + 6);
-    }
-    if (hover !== undefined) {
+    this.drawTicks(context2d, width, bottom, x);
+    if (this.hover !== undefined) {
       context2d.fillStyle = color("faint");
-      context2d.fillRect(hover * width, 0, 1, bottom);
+      context2d.fillRect(this.hover * width, 0, 1, bottom);
     }
     const head = Math.max(0, Math.min(x(connection.position()), width));
     context2d.fillStyle = color(connection.state.following ? "mark" : "accent");
@@ -79,133 +105,154 @@ export function timeline(context: Context) {
     context2d.fill();
   }
 
-  const part = (event: MouseEvent) => {
-    const box = element.getBoundingClientRect();
+  private drawLoaded(context2d: CanvasRenderingContext2D, width: number, bottom: number, x: (t: number) => number): void {
+    const { summary } = this.context;
+    context2d.fillStyle = color("track");
+    context2d.fillRect(0, bottom, width, 4);
+    context2d.fillStyle = color("loaded");
+    // What is held is told as parts of the whole recording.
+    const held = summary.window ? [[x(summary.window.from), width]] : this.loaded.map(([from, to]) => [x(from * summary.duration), x(to * summary.duration)]);
+    for (const [from, to] of held) context2d.fillRect(from, bottom, Math.max(to - from, 1), 4);
+  }
+
+  private drawTicks(context2d: CanvasRenderingContext2D, width: number, bottom: number, x: (t: number) => number): void {
+    const { view, clock, summary } = this.context;
+    context2d.fillStyle = color("faint");
+    context2d.font = "11px system-ui, sans-serif";
+    context2d.textBaseline = "top";
+    const marks = ticks(view.from, view.to, width / 130);
+    let free = -Infinity;
+    for (const at of marks.at) {
+      context2d.fillRect(x(at), bottom + 4, 1, 3);
+      const text = time(at, clock(), summary.start, clock() === "relative" ? marks.digits : 0);
+      const label = clock() === "relative" ? text : text.slice(11);
+      const long = context2d.measureText(label).width;
+      const left = Math.max(0, Math.min(x(at) + 3, width - long));
+      if (left < free) continue;
+      free = left + long + 6;
+      context2d.fillText(label, left, bottom + 6);
+    }
+  }
+
+  private part(event: MouseEvent): number {
+    const box = this.element.getBoundingClientRect();
     return Math.max(0, Math.min((event.clientX - box.left) / Math.max(box.width, 1), 1));
-  };
-  const at = (event: MouseEvent) => view.from + part(event) * span();
-  const tellTip = () => {
-    if (hover === undefined) return;
-    const t = view.from + hover * span();
-    const topics = mostOf(t);
-    tip.textContent = time(t, context.clock(), summary.start) + (topics ? ` · ${topics}` : "");
-  };
-  let scrubbing = false;
-  let resumes = false;
-  element.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || summary.is_empty) return;
-    scrubbing = true;
-    resumes = connection.state.state === "playing";
-    if (resumes) connection.send({ op: "pause" });
-    element.setPointerCapture(event.pointerId);
-    connection.seek(at(event));
-  });
-  element.addEventListener("pointermove", (event) => {
-    hover = part(event);
-    if (scrubbing) connection.seek(at(event));
-    tip.hidden = false;
-    tellTip();
-    const box = element.getBoundingClientRect();
-    const left = event.clientX - box.left;
-    tip.style.left = `${Math.max(0, Math.min(left + 10, box.width - tip.offsetWidth - 4))}px`;
-    picture.redraw();
-  });
-  const release = () => {
-    if (!scrubbing) return;
-    scrubbing = false;
-    // Let go at the newest end, it is followed again.
-    if (summary.live && connection.position() > view.to - span() * 0.01) return connection.toEnd();
-    // The seek goes out with the next frame; playing goes on behind it.
-    if (resumes) requestAnimationFrame(() => requestAnimationFrame(() => connection.send({ op: "play" })));
-  };
-  element.addEventListener("pointerup", release);
-  element.addEventListener("pointercancel", release);
-  element.addEventListener("pointerleave", () => {
-    hover = undefined;
-    tip.hidden = true;
-    picture.redraw();
-  });
+  }
+
+  private tellTip(): void {
+    if (this.hover === undefined) return;
+    const t = this.context.view.from + this.hover * this.span();
+    const topics = this.mostOf(t);
+    this.tip.textContent = time(t, this.context.clock(), this.context.summary.start) + (topics ? ` · ${topics}` : "");
+  }
+
+  /** Dragging goes to the time below the pointer; playing goes on where it is let go. */
+  private scrub(): void {
+    const { element, tip } = this;
+    const { connection, summary, view } = this.context;
+    const at = (event: MouseEvent) => view.from + this.part(event) * this.span();
+    let [scrubbing, resumes] = [false, false];
+    element.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || summary.is_empty) return;
+      scrubbing = true;
+      resumes = connection.state.state === "playing";
+      if (resumes) connection.send({ op: "pause" });
+      element.setPointerCapture(event.pointerId);
+      connection.seek(at(event));
+    });
+    element.addEventListener("pointermove", (event) => {
+      this.hover = this.part(event);
+      if (scrubbing) connection.seek(at(event));
+      tip.hidden = false;
+      this.tellTip();
+      const box = element.getBoundingClientRect();
+      tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 10, box.width - tip.offsetWidth - 4))}px`;
+      this.picture.redraw();
+    });
+    const release = () => {
+      if (!scrubbing) return;
+      scrubbing = false;
+      // Let go at the newest end, it is followed again.
+      if (summary.live && connection.position() > view.to - this.span() * 0.01) return connection.toEnd();
+      // The seek goes out with the next frame; playing goes on after it.
+      if (resumes) requestAnimationFrame(() => requestAnimationFrame(() => connection.send({ op: "play" })));
+    };
+    element.addEventListener("pointerup", release);
+    element.addEventListener("pointercancel", release);
+    element.addEventListener("pointerleave", () => {
+      this.hover = undefined;
+      tip.hidden = true;
+      this.picture.redraw();
+    });
+  }
 
   /** The busiest topics around a time. */
-  function mostOf(t: number): string {
-    const column = Math.max(0, Math.min(COLUMNS - 1, Math.floor((t - origin) / wide)));
-    const busy = perTopic
-      .map((lane, index) => ({ count: lane[column], topic: topics[index] }))
+  private mostOf(t: number): string {
+    const column = Math.max(0, Math.min(COLUMNS - 1, Math.floor((t - this.origin) / this.wide)));
+    const busy = this.perTopic
+      .map((lane, index) => ({ count: Math.round(lane[column]), topic: this.topics[index] }))
       .filter((one) => one.count > 0)
       .sort((a, b) => b.count - a.count);
-    return busy
-      .slice(0, 3)
-      .map((one) => `${one.topic} ${one.count}`)
-      .join(", ");
+    return busy.slice(0, 3).map((one) => `${one.topic} ${one.count}`).join(", ");
   }
 
-  const rows = new Map<string, (lane: Float64Array) => void>();
-  const tellRows = () => topics.forEach((topic, lane) => rows.get(topic)?.(perTopic[lane]));
-  if (!summary.live && !summary.is_empty && topics.length > 0) {
-    perTopic = topics.map(() => new Float64Array(COLUMNS));
-    const take = (first: number, parts: Float64Array[]) => {
-      parts.forEach((part, lane) => {
-        perTopic[lane].set(part, first);
-        part.forEach((value, index) => (density[first + index] += value));
-      });
-      tellRows();
-      picture.redraw();
-    };
-    columns("density", { columns: COLUMNS }, topics.length, take, new AbortController().signal).catch(() => undefined);
+  private tellRows(): void {
+    this.topics.forEach((topic, lane) => this.rows.get(topic)?.(this.perTopic[lane]));
+    this.picture.redraw();
   }
-  if (summary.live) followDensity();
+
+  /** How many messages lie where, of the stretch that is shown. */
+  private readDensity(): void {
+    const { summary, view } = this.context;
+    if (summary.is_empty || this.topics.length === 0) return;
+    this.reading.abort();
+    this.reading = new AbortController();
+    const { signal } = this.reading;
+    [this.origin, this.wide] = [view.from, this.span() / COLUMNS];
+    this.density.fill(0);
+    this.perTopic = this.topics.map(() => new Float64Array(COLUMNS));
+    const take = (first: number, parts: Float64Array[]) => {
+      if (signal.aborted) return;
+      parts.forEach((part, lane) => {
+        this.perTopic[lane].set(part, first);
+        part.forEach((value, index) => (this.density[first + index] += value));
+      });
+      this.tellRows();
+    };
+    const where = { start: Math.round(view.from), end: Math.round(view.to), columns: COLUMNS };
+    columns("density", where, this.topics.length, take, signal).catch(() => undefined);
+  }
 
   /** Asks again and again how many messages have come, of the newest columns alone. */
-  function followDensity(): void {
-    let tail: Tail | undefined;
+  private followDensity(): void {
+    const { summary, view } = this.context;
     const signal = new AbortController().signal;
+    let tail: Tail | undefined;
     const ask = async () => {
       const names = summary.topics.map((one) => one.topic);
-      if (!tail || names.join() !== topics.join() || perTopic.length !== names.length) {
-        topics = names;
-        perTopic = names.map(() => new Float64Array(COLUMNS));
+      if (!tail || names.join() !== this.topics.join() || this.perTopic.length !== names.length) {
+        this.topics = names;
+        this.perTopic = names.map(() => new Float64Array(COLUMNS));
         tail = new Tail("density", { topics: names.join() }, names.length);
       }
-      const width = Math.ceil(span() / COLUMNS);
+      const width = Math.ceil(this.span() / COLUMNS);
       if (names.length > 0 && (await tail.refresh(view.from, view.to, width, signal))) {
         const first = Math.floor(view.to / width) - COLUMNS + 1;
-        [origin, wide] = [first * width, width];
+        [this.origin, this.wide] = [first * width, width];
         for (let column = 0; column < COLUMNS; column++) {
           const counts = tail.at(first + column);
-          perTopic.forEach((lane, index) => (lane[column] = counts?.[index] || 0));
-          density[column] = counts?.reduce((a, b) => a + (b || 0), 0) ?? 0;
+          this.perTopic.forEach((lane, index) => (lane[column] = counts?.[index] || 0));
+          this.density[column] = counts?.reduce((a, b) => a + (b || 0), 0) ?? 0;
         }
-        tellRows();
-        picture.redraw();
+        this.tellRows();
       }
       setTimeout(ask, document.hidden ? 3000 : 600);
     };
     void ask();
   }
+}
 
-  connection.on("loaded", (ranges) => {
-    loaded = ranges;
-    picture.redraw();
-  });
-  connection.on("state", () => {
-    element.setAttribute("aria-valuenow", (connection.state.t / 1e9).toFixed(3));
-    element.setAttribute("aria-valuetext", time(connection.state.t, context.clock(), summary.start));
-    picture.redraw();
-  });
-  view.on(() => {
-    element.setAttribute("aria-valuemin", (view.from / 1e9).toFixed(3));
-    element.setAttribute("aria-valuemax", (view.to / 1e9).toFixed(3));
-    tellTip();
-    picture.redraw();
-  });
-  return {
-    element,
-    redraw: picture.redraw,
-    /** Tells a topic's density to whoever draws it, as it comes in. */
-    onDensity(topic: string, take: (lane: Float64Array) => void) {
-      rows.set(topic, take);
-      const lane = topics.indexOf(topic);
-      if (perTopic[lane]) take(perTopic[lane]);
-    },
-  };
+export function timeline(context: Context) {
+  const line = new Timeline(context);
+  return { element: line.element, redraw: line.picture.redraw, onDensity: line.onDensity.bind(line) };
 }

@@ -1,40 +1,25 @@
-import type { Context, PanelSpec } from "./context";
+import type { Context } from "./context";
 import { ask } from "./connection";
 import { canvas, color, empty, h } from "./dom";
+import { FIELD_MIME, panelFor } from "./first";
 import { count, rate } from "./format";
 import type { Field, Topic } from "./types";
 
-/** The panel that a click on a topic adds. */
-export function panelFor(topic: Topic): PanelSpec {
-  switch (topic.role) {
-    case "image":
-      return { kind: "image", topic: topic.topic };
-    case "points":
-    case "grid":
-    case "path":
-    case "marker":
-      return { kind: "scene" };
-    case "frames":
-      return { kind: "frames" };
-    case "log":
-      return { kind: "log", topic: topic.topic };
-    case "gps":
-      return { kind: "map", topic: topic.topic };
-    default:
-      return { kind: "raw", topic: topic.topic };
-  }
-}
+type OnDensity = (topic: string, take: (lane: Float64Array) => void) => void;
+type Entry = ReturnType<typeof entry>;
+
+/** With more topics than this they are shown by namespace. */
+const MANY = 24;
 
 /** All topics, with what they hold; a click adds a panel, a field a line in a plot. */
-export function topicList(
-  context: Context,
-  onDensity: (topic: string, take: (lane: Float64Array) => void) => void,
-): HTMLElement {
+export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   const { summary } = context;
   const list = h("ul", { class: "topics", "aria-label": "Topics" });
-  const search = h("input", { type: "search", "aria-label": "Search topics and types" });
-  const known = new Map<string, ReturnType<typeof entry>>();
-  let entries: ReturnType<typeof entry>[] = [];
+  const search = h("input", { type: "search", "aria-label": "Search topics and types", title: "Names, types and fields" });
+  const known = new Map<string, Entry>();
+  const fields = fieldNames(() => summary.topics.map((topic) => topic.topic));
+  let entries: Entry[] = [];
+  let isTree = summary.topics.length > MANY;
   /** Takes over what is known of the topics now; those of a running robot come and grow. */
   const renew = () => {
     search.placeholder = `Search ${summary.topics.length} topics`;
@@ -51,27 +36,60 @@ export function topicList(
   const show = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = entries.filter(({ topic }) => {
-      const text = `${topic().topic} ${topic().type}`.toLowerCase();
+      const text = `${topic().topic} ${topic().type} ${fields.of(topic().topic)}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    const elements: HTMLElement[] = found.map((one) => one.element);
+    const elements = isTree && words.length === 0 ? byNamespace(found) : found.map((one) => one.element as HTMLElement);
     if (found.length === 0 && entries.length > 0) elements.push(none);
     if (entries.length === 0)
       elements.push(summary.live ? empty("No topics yet", "They appear here as soon as the robot has some.") : empty("No topics", "This recording has no channels."));
     // Nothing is taken out and put back for nothing: it would lose its place and the pointer.
     if (elements.some((one, index) => list.children[index] !== one) || list.children.length !== elements.length) list.replaceChildren(...elements);
   };
-  search.addEventListener("input", show);
+  const tree = h("button", { class: "plain text", "aria-pressed": String(isTree), title: "By namespace", "aria-label": "Topics by namespace" }, "⊞");
+  tree.addEventListener("click", () => {
+    isTree = !isTree;
+    tree.setAttribute("aria-pressed", String(isTree));
+    show();
+  });
+  search.addEventListener("input", () => {
+    show();
+    if (search.value.length > 1) void fields.read().then(show);
+  });
   renew();
   show();
   context.connection.on("topics", () => {
     renew();
     show();
   });
-  return h("aside", { class: "sidebar", "aria-label": "Topics" }, search, list);
+  return h("aside", { class: "sidebar", "aria-label": "Topics" }, h("div", { class: "search" }, search, tree), list);
 }
 
-function entry(context: Context, first: Topic, onDensity: (topic: string, take: (lane: Float64Array) => void) => void) {
+/** Topics under the first part of their names, where there are several. */
+function byNamespace(entries: Entry[]): HTMLElement[] {
+  const groups = Map.groupBy(entries, ({ topic }) => topic().topic.split("/").slice(0, 2).join("/"));
+  return [...groups].map(([name, all]) => {
+    if (all.length === 1) return all[0].element;
+    const details = h("details", { class: "namespace", open: true }, h("summary", {}, `${name} (${all.length})`), h("ul", {}, ...all.map((one) => one.element)));
+    return h("li", {}, details);
+  });
+}
+
+/** The names of the fields of all topics, read when somebody searches. */
+function fieldNames(topics: () => string[]) {
+  const known = new Map<string, string>();
+  const read = async () => {
+    for (const topic of topics()) {
+      if (known.has(topic)) continue;
+      known.set(topic, "");
+      const all = await ask<Field[]>("fields", { topic }).catch(() => []);
+      known.set(topic, all.map((field) => field.path).join(" "));
+    }
+  };
+  return { read, of: (topic: string) => known.get(topic) ?? "" };
+}
+
+function entry(context: Context, first: Topic, onDensity: OnDensity) {
   let topic = first;
   let lane: Float64Array | undefined;
   const strip = canvas(`Messages on ${topic.topic} over time`, (context2d, width, height) => {
@@ -126,17 +144,12 @@ function entry(context: Context, first: Topic, onDensity: (topic: string, take: 
 
 function fieldEntry(context: Context, topic: Topic, field: Field): HTMLElement {
   const kind = field.kind === "number" ? "plot" : "state";
-  return h(
-    "li",
-    {},
-    h(
-      "button",
-      {
-        class: "field",
-        title: kind === "plot" ? "Add to a plot" : "Add to the states",
-        onclick: () => context.add({ kind, fields: [{ topic: topic.topic, path: field.path }] }),
-      },
-      field.path,
-    ),
+  const own = { topic: topic.topic, path: field.path };
+  const add = h(
+    "button",
+    { class: "field", draggable: "true", title: kind === "plot" ? "Add to a plot, or drag onto one" : "Add to the states", onclick: () => context.add({ kind, fields: [own] }) },
+    field.path,
   );
+  add.addEventListener("dragstart", (event) => event.dataTransfer?.setData(FIELD_MIME, JSON.stringify(own)));
+  return h("li", {}, add);
 }

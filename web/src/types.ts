@@ -1,6 +1,6 @@
 /** What the server says, as crates/asof-serve/API.md describes it. Times are nanoseconds since the recording's start. */
 
-export type Form = "json" | "image" | "points" | "grid";
+export type Form = "json" | "image" | "points" | "grid" | "columns";
 
 export interface Topic {
   topic: string;
@@ -10,6 +10,8 @@ export interface Topic {
   messages: number | null;
   hz: number | null;
   role: string | null;
+  /** Fields that are worth a plot at first sight, by its schema. */
+  plot?: string[];
   /** Of a running robot: messages that have left the window. */
   left?: number;
 }
@@ -43,6 +45,8 @@ export interface Summary {
   start: string;
   duration: number;
   is_empty: boolean;
+  /** What lies far apart, such as recordings of different years; a single one as a rule. */
+  stretches?: [number, number][];
   messages: number | null;
   topics: Topic[];
   frame_topics: string[];

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, Options};
-use asof_core::{Channel, Source, Stamp, Summary, Topics};
+use asof_core::{Channel, Source, Stamp, Summary, TimeRange, Topics};
 use asof_decode::Archetype;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
 use crate::options::{Limits, ServeOptions};
+use crate::record::plot_of;
 use crate::series::Looks;
 use crate::tracks::Tracks;
 use crate::waiting::Waiting;
@@ -27,6 +28,8 @@ pub(crate) struct App {
     pub is_live: bool,
     /// Times are counted from here.
     pub start: Stamp,
+    /// What lies far apart, such as recordings of different years; a single one as a rule.
+    stretches: Vec<TimeRange>,
     pub frames: Frames,
     pub looks: Looks,
     pub tracks: Tracks,
@@ -88,6 +91,11 @@ impl App {
         App {
             name: name.to_owned(),
             start,
+            stretches: if is_live {
+                Vec::new()
+            } else {
+                stretches(&cache)
+            },
             frames: Frames::new(&cache),
             looks: Looks::new(&cache, limits.series_bytes / 2, is_live),
             tracks: Tracks::new(&cache, start, limits.series_bytes / 2, is_live),
@@ -141,6 +149,7 @@ impl App {
             "start_text": self.start.to_string(),
             "duration": if self.is_live { self.relative(summary.range.end).max(0) } else { summary.range.duration_nanos() },
             "is_empty": summary.range.is_empty(),
+            "stretches": self.stretches.iter().map(|range| [self.relative(range.start), self.relative(range.end)]).collect::<Vec<_>>(),
             "messages": summary.messages,
             "chunks": summary.chunks,
             "compression": summary.compression,
@@ -211,6 +220,44 @@ impl App {
     }
 }
 
+/// Nothing for this long, in nanoseconds, parts what comes before from what comes after,
+const FAR_APART: i64 = 3_600_000_000_000;
+/// if it is so many times as long as all that there is, too.
+const FAR_LONGER: i64 = 2;
+
+/// The stretches of time that a recording's messages lie in, where far more time is between them than in them.
+fn stretches(cache: &BlockCache) -> Vec<TimeRange> {
+    let whole = cache.summary().range;
+    let Ok(Some(portions)) = cache.outline(u64::MAX) else {
+        return vec![whole];
+    };
+    apart(portions.into_iter().map(|portion| portion.range).collect())
+}
+
+/// Ranges put together, except where they lie far apart.
+fn apart(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<TimeRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start.since(last.end) < FAR_APART => *last = last.cover(range),
+            _ => joined.push(range),
+        }
+    }
+    let durations = joined.iter().map(|range| range.duration_nanos());
+    let all = durations.fold(0_i64, i64::saturating_add);
+    let mut found: Vec<TimeRange> = Vec::new();
+    for range in joined {
+        match found.last_mut() {
+            Some(last) if range.start.since(last.end) < all.saturating_mul(FAR_LONGER) => {
+                *last = last.cover(range);
+            }
+            _ => found.push(range),
+        }
+    }
+    found
+}
+
 pub(crate) fn problems(summary: &Summary) -> Value {
     let problem = |problem: &asof_core::Problem| {
         json!({
@@ -244,6 +291,7 @@ pub(crate) fn topics(summary: &Summary) -> Value {
             "messages": messages,
             "hz": hz,
             "role": role_of(channel),
+            "plot": plot_of(channel),
         });
         if let Some(recent) = &summary.recent {
             let left = recent.evicted_by_topic.get(topic);
@@ -270,6 +318,13 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
         // A pose without a frame has no place in a scene.
         "Pose" if has_frame => "pose",
         "Poses" => "path",
+        "Point" => "point",
+        "Polygon" => "polygon",
+        "Range" => "range",
+        "Wrench" if has_frame => "wrench",
+        "JointState" => "joints",
+        "Diagnostics" => "diagnostics",
+        "Text" if channel.topic.ends_with("robot_description") => "robot",
         "Marker" | "Scene" => "marker",
         "Log" => "log",
         // A map follows one receiver.
@@ -284,6 +339,23 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recordings_of_different_years_are_stretches_of_their_own() {
+        const HOUR: i64 = 3_600_000_000_000;
+        let range = |start, end| TimeRange::new(Stamp::from_nanos(start), Stamp::from_nanos(end));
+        let year = 8766 * HOUR;
+        let both = apart(vec![
+            range(year, year + HOUR),
+            range(0, HOUR),
+            range(HOUR / 2, 2 * HOUR),
+        ]);
+        assert_eq!(both, [range(0, 2 * HOUR), range(year, year + HOUR)]);
+        // A pause of some hours in a long day does not part it.
+        let day = vec![range(0, 8 * HOUR), range(14 * HOUR, 20 * HOUR)];
+        assert_eq!(apart(day), [range(0, 20 * HOUR)]);
+        assert_eq!(apart(Vec::new()), []);
+    }
 
     #[test]
     fn a_role_comes_from_what_a_type_means_in_every_flavour() {
@@ -311,6 +383,9 @@ mod tests {
             ("foxglove.FrameTransforms", Some("frames")),
             ("geometry_msgs/msg/TransformStamped", None),
             ("sensor_msgs/msg/NavSatFix", Some("gps")),
+            ("geometry_msgs/msg/PoseArray", Some("path")),
+            ("sensor_msgs/msg/Range", Some("range")),
+            ("std_msgs/msg/String", None),
             ("foxglove.LocationFixes", None),
             ("std_msgs/msg/Bool", Some("state")),
             ("std_msgs/msg/Float64", None),

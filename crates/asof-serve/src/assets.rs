@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// A request for a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FetchAsset {
+pub(crate) struct FetchAsset {
     pub uri: String,
     pub request_id: u32,
 }
@@ -18,7 +18,7 @@ const RESPONSE: u8 = 4;
 ///
 /// `package://robot/meshes/arm.stl` is `robot/meshes/arm.stl` in one of the folders, or `meshes/arm.stl` in one of that
 /// name; `file:///…` is that file, if it lies in one of them. Links that lead out of a folder are not followed.
-pub(super) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
+pub(crate) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
     let Some((scheme, rest)) = uri.split_once("://") else {
         return Err("an asset is named by a package:// or file:// address".to_owned());
     };
@@ -62,11 +62,36 @@ pub(super) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
         .into_iter()
         .filter_map(|path| path.canonicalize().ok())
         .find(is_inside)
-        .ok_or_else(|| "there is no such file in the folders that --assets names".to_owned())
+        .ok_or_else(|| "there is no such file in the folders that --package names".to_owned())
+}
+
+/// The size of the file that a URI means, and where it is; an error if it has more than `most` bytes.
+pub(crate) fn sized(
+    folders: &[PathBuf],
+    uri: &str,
+    most: usize,
+) -> Result<(PathBuf, usize), String> {
+    let path = find(folders, uri)?;
+    let size = std::fs::metadata(&path).map_err(|error| error.to_string())?;
+    let size = usize::try_from(size.len()).unwrap_or(usize::MAX);
+    if size > most {
+        return Err(format!("the file has {size} bytes, and {most} may be sent"));
+    }
+    Ok((path, size))
+}
+
+/// The file that a URI means, whole. An error names it.
+pub(crate) fn read(folders: &[PathBuf], uri: &str, most: usize) -> Result<Vec<u8>, String> {
+    let bytes = sized(folders, uri, most)
+        .and_then(|(path, _)| std::fs::read(&path).map_err(|error| error.to_string()));
+    bytes.map_err(|error| {
+        let shown: String = uri.chars().take(200).collect();
+        format!("{shown}: {error}")
+    })
 }
 
 /// What is answered to a request.
-pub(super) fn response(request: u32, asset: Result<&[u8], &str>) -> Vec<u8> {
+pub(crate) fn response(request: u32, asset: Result<&[u8], &str>) -> Vec<u8> {
     let (status, error, data) = match asset {
         Ok(data) => (0, "", data),
         Err(error) => (1, error, &[][..]),

@@ -10,7 +10,6 @@
 //! A source that grows, such as a running robot, has no controls either: its channels are advertised as they come, and so
 //! are its messages.
 
-mod assets;
 mod channels;
 mod graph;
 mod parameters;
@@ -28,11 +27,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::assets::{self, FetchAsset};
 use crate::client::{self, Client};
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
 use crate::waiting::Connection;
-use assets::FetchAsset;
 use channels::{Offers, is_bare};
 use playback::{PlaybackRequest, PlaybackState};
 
@@ -355,13 +354,8 @@ impl Session {
     /// Sends a file that the viewer asks for.
     fn fetch(&self, wanted: &FetchAsset) {
         let read = || {
-            let path = assets::find(&self.app.assets, &wanted.uri)?;
-            let size = std::fs::metadata(&path).map_err(|error| error.to_string())?;
-            let size = usize::try_from(size.len()).unwrap_or(usize::MAX);
-            if size > self.app.limits.asset_bytes {
-                let most = self.app.limits.asset_bytes;
-                return Err(format!("the file has {size} bytes, and {most} may be sent"));
-            }
+            let most = self.app.limits.asset_bytes;
+            let (path, size) = assets::sized(&self.app.assets, &wanted.uri, most)?;
             // The answer holds a copy of it.
             let room = self.outbox.room_for_answer(2 * size);
             let room = room.ok_or("too much waits to be sent; ask again later")?;

@@ -52,8 +52,10 @@ pub(crate) struct EdgeAt {
     pub hz: f64,
 }
 
-/// Up to so many messages are read at once and kept.
+/// Up to so many messages are read at once and kept,
 const SMALL: u64 = 50_000;
+/// of a recording of up to so many bytes.
+const SMALL_BYTES: u64 = 32 << 20;
 /// A buffer is for this long, in nanoseconds,
 const STRETCH: i64 = 10_000_000_000;
 /// with this much before,
@@ -79,7 +81,9 @@ impl Frames {
         let live = || Mutex::new(LiveFrames::new(window));
         Frames {
             cache: cache.clone(),
-            is_small: messages.is_some_and(|messages| messages <= SMALL),
+            // Transforms lie all over a recording: to read those of all of it is to read all of it.
+            is_small: messages.is_some_and(|messages| messages <= SMALL)
+                && summary.size <= SMALL_BYTES,
             buffers: Mutex::default(),
             live: cache.growth().is_growing().then(live),
         }

@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod assets;
 mod client;
 mod foxglove;
 mod frames;

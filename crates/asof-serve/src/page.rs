@@ -22,6 +22,10 @@ pub(crate) fn file(path: &str) -> Option<PageFile> {
             "text/javascript; charset=utf-8",
             include_bytes!("../page/scene.js"),
         ),
+        "/meshes.js" => (
+            "text/javascript; charset=utf-8",
+            include_bytes!("../page/meshes.js"),
+        ),
         _ => return None,
     };
     Some(PageFile { media_type, bytes })

@@ -2,8 +2,8 @@
 
 use arrow_array::Array as _;
 use arrow_schema::{DataType, Field, Fields};
-use asof_core::Message;
-use asof_decode::{Decoder, Decoders, Record, is_number};
+use asof_core::{Channel, Message};
+use asof_decode::{Archetype, Decoder, Decoders, Projection, Record, is_number};
 
 /// A message as JSON.
 pub(crate) fn json_of(decoders: &mut Decoders, message: &Message) -> Result<Vec<u8>, String> {
@@ -59,6 +59,59 @@ pub(crate) fn fields_of(decoder: &Decoder, sample: Option<&Record>) -> Vec<Field
     found
 }
 
+/// A column of an archetype, and which of its parts are plotted; none where it is a number.
+type PlotColumn = (&'static str, &'static [&'static str]);
+
+/// What is worth a plot at first sight of each archetype.
+const PLOTS: &[(&str, &[PlotColumn])] = &[
+    ("Twist", &[("linear", &["x"]), ("angular", &["z"])]),
+    (
+        "Odometry",
+        &[("linear_velocity", &["x"]), ("angular_velocity", &["z"])],
+    ),
+    ("Imu", &[("linear_acceleration", &["x", "y", "z"])]),
+    ("Pose", &[("position", &["x", "y", "z"])]),
+    ("Point", &[("position", &["x", "y", "z"])]),
+    ("Wrench", &[("force", &["x", "y", "z"])]),
+    ("BatteryState", &[("voltage", &[]), ("percentage", &[])]),
+    ("Range", &[("range", &[])]),
+    ("Temperature", &[("value", &[])]),
+    ("Pressure", &[("value", &[])]),
+    ("MagneticField", &[("magnetic_field", &["x", "y", "z"])]),
+];
+
+/// Fields of a channel that are worth a plot at first sight, as its schema has them; none where that is not known.
+pub(crate) fn plot_of(channel: &Channel) -> Vec<String> {
+    let Some(archetype) = Archetype::of(channel.type_name()) else {
+        return Vec::new();
+    };
+    let known = PLOTS.iter().find(|(name, _)| *name == archetype.name);
+    let (Some((_, columns)), None) = (known, archetype.list()) else {
+        return Vec::new();
+    };
+    let Ok(decoder) = Decoder::new(channel, &Projection::All, &[]) else {
+        return Vec::new();
+    };
+    let fields = fields_of(&decoder, None);
+    let is_there = |path: &String| {
+        let mut numbers = fields.iter().filter(|field| field.kind == "number");
+        numbers.any(|field| field.path == *path)
+    };
+    let mut found = Vec::new();
+    for (column, parts) in *columns {
+        // The first of the column's ways through the message that this flavour has.
+        let ways = archetype.paths_of(column).iter().map(|path| match parts {
+            [] => vec![(*path).to_owned()],
+            parts => parts.iter().map(|part| format!("{path}.{part}")).collect(),
+        });
+        let way = ways
+            .into_iter()
+            .find(|way: &Vec<String>| way.iter().all(is_there));
+        found.extend(way.unwrap_or_default());
+    }
+    found
+}
+
 /// Lists show so many elements in a choice of fields; more can be named by hand.
 const MOST_ITEMS: usize = 32;
 const MOST_FIELDS: usize = 2000;
@@ -97,4 +150,39 @@ fn add(field: &Field, path: String, sample: Option<&Record>, found: &mut Vec<Fie
         _ => return,
     };
     found.push(FieldEntry { path, kind });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asof_core::Schema;
+    use std::sync::Arc;
+
+    fn channel(name: &str, definition: &str) -> Channel {
+        Channel {
+            message_encoding: "cdr".to_owned(),
+            schema: Some(Arc::new(Schema {
+                name: name.to_owned(),
+                encoding: "ros2msg".to_owned(),
+                data: definition.as_bytes().to_vec().into(),
+            })),
+            ..Channel::default()
+        }
+    }
+
+    #[test]
+    fn only_fields_that_a_schema_has_are_worth_a_plot() {
+        let vector = "float64 x\nfloat64 y\nfloat64 z\n";
+        let line = "=".repeat(80);
+        let twist = format!(
+            "geometry_msgs/Vector3 linear\ngeometry_msgs/Vector3 angular\n{line}\nMSG: geometry_msgs/Vector3\n{vector}"
+        );
+        let plot = plot_of(&channel("geometry_msgs/msg/Twist", &twist));
+        assert_eq!(plot, ["linear.x", "angular.z"]);
+        // A type of that name with other fields, and one of no known meaning.
+        let odd = channel("geometry_msgs/msg/Twist", "float64 speed\n");
+        assert_eq!(plot_of(&odd), [""; 0]);
+        let other = channel("robot/msg/Twist", &twist);
+        assert_eq!(plot_of(&other), [""; 0]);
+    }
 }

@@ -25,7 +25,7 @@ use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show};
 use crate::tracks::Track;
 use crate::waiting::Connection;
-use crate::{foxglove, page, session};
+use crate::{assets, foxglove, page, session};
 
 type Shared = State<Arc<App>>;
 
@@ -46,6 +46,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/api/density", get(density))
         .route("/api/rows", get(rows))
         .route("/api/states", get(states))
+        .route("/api/asset", get(asset))
         .fallback(files)
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(app),
@@ -89,7 +90,7 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
 pub(crate) const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -608,6 +609,24 @@ async fn states(
     let OfTopic { topic, path, .. } = asked;
     let bytes = app.tracks.get(Track::States { topic, path }).await;
     with_room(&app, &connection, Answer::json_text(bytes)).await
+}
+
+#[derive(Deserialize)]
+struct OfAsset {
+    uri: String,
+}
+
+/// A mesh or a texture of the robot's description, out of the folders that the server was given.
+async fn asset(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfAsset>,
+) -> Response {
+    let work = move |app: &App| {
+        let most = app.limits.asset_bytes;
+        assets::read(&app.assets, &asked.uri, most).map(Answer::binary)
+    };
+    answered(&app, &connection, work).await
 }
 
 impl App {

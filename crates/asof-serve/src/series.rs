@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Channel, Message, Query, Stamp, TimeRange};
+use asof_core::{Channel, Message, Portion, Query, Source as _, Stamp, TimeRange};
 use asof_decode::{Decoders, FieldPath, Payload};
 use tokio::sync::{Semaphore, watch};
 
@@ -254,6 +254,19 @@ fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> R
         .enumerate()
         .map(|(lane, topic)| (topic.as_str(), lane))
         .collect();
+    // Where indexes tell, no message is read.
+    let grain = (plan.end.since(plan.start) / plan.columns as i64).unsigned_abs();
+    let outline = cache.outline(grain).map_err(|error| error.to_string())?;
+    if let Some(portions) = outline {
+        let mut values = look.lock();
+        for portion in &portions {
+            if let Some(&lane) = places.get(portion.channel.topic.as_str()) {
+                let lane = &mut values.lanes[lane * look.columns..][..look.columns];
+                spread(plan, portion, lane);
+            }
+        }
+        return Ok(());
+    }
     let query = plan.query(asof_core::Topics::named(topics));
     for batch in cache.read_as(&query, HeadClass::Scan) {
         let batch = batch.map_err(|error| error.to_string())?;
@@ -272,6 +285,25 @@ fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> R
         look.reached(plan.column(batch.range().end));
     }
     Ok(())
+}
+
+/// Adds the messages of a portion to the columns that it lies in, to each as much as lies in it.
+fn spread(plan: &Plan, portion: &Portion, lane: &mut [f64]) {
+    let within = TimeRange::new(plan.start, plan.end).intersect(portion.range);
+    if within.is_empty() {
+        return;
+    }
+    let (first, last) = (plan.column(within.start), plan.column(within.end));
+    let whole = portion.range.duration_nanos() as f64 + 1.0;
+    let width = (plan.end.since(plan.start) as f64 + 1.0) / plan.columns as f64;
+    let offset = within.start.since(plan.start) as f64;
+    let end = offset + within.duration_nanos() as f64 + 1.0;
+    for (column, count) in lane.iter_mut().enumerate().take(last + 1).skip(first) {
+        let from = (column as f64 * width).max(offset);
+        let to = ((column + 1) as f64 * width).min(end);
+        // A column at the edge has at least what rounding leaves of it.
+        *count += portion.messages as f64 * ((to - from).max(0.0) / whole);
+    }
 }
 
 fn min_max(
@@ -423,6 +455,30 @@ mod tests {
             (known.looks.len(), known.order.len()),
             (MOST_KEPT, MOST_KEPT)
         );
+    }
+
+    #[test]
+    fn messages_of_a_portion_are_shared_out_among_the_columns_that_it_lies_in() {
+        let plan = Plan {
+            what: What::Density { topics: Vec::new() },
+            start: Stamp::from_nanos(1000),
+            end: Stamp::from_nanos(1999),
+            columns: 10,
+        };
+        let portion = |start, end, messages| Portion {
+            channel: Arc::default(),
+            range: TimeRange::new(Stamp::from_nanos(start), Stamp::from_nanos(end)),
+            messages,
+        };
+        let mut lane = [0.0; 10];
+        spread(&plan, &portion(1000, 1099, 4), &mut lane);
+        spread(&plan, &portion(1150, 1349, 20), &mut lane);
+        // Half of it is before the plan begins.
+        spread(&plan, &portion(900, 1099, 2), &mut lane);
+        spread(&plan, &portion(1999, 1999, 7), &mut lane);
+        spread(&plan, &portion(5000, 6000, 9), &mut lane);
+        let rounded = lane.map(|count| count.round() as i64);
+        assert_eq!(rounded, [5, 5, 10, 5, 0, 0, 0, 0, 0, 7]);
     }
 
     #[test]

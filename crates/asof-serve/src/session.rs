@@ -515,7 +515,7 @@ impl Session {
 
     fn tell_those(&mut self, message: &Message, is_meant: impl Fn(Form, &Subscription) -> bool) {
         let topic = &message.channel.topic;
-        for form in [Form::Json, Form::Image, Form::Points, Form::Grid] {
+        for form in Form::ALL {
             let subscription = self.subscriptions.get(&(topic.clone(), form));
             let Some(subscription) = subscription.filter(|one| is_meant(form, one)) else {
                 continue;

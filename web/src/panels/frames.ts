@@ -1,10 +1,11 @@
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
 import { rate } from "../format";
+import { register } from "../registry";
 import type { Edge } from "../types";
 
 /** The tree of frames, and where each is in its parent. */
-export function framesPanel(context: Context, _spec: PanelSpec): Panel {
+function framesPanel(context: Context, _spec: PanelSpec): Panel {
   const element = h("div", { class: "body frames-tree" });
   let drawn = 0;
   let timer = 0;
@@ -50,3 +51,5 @@ export function framesPanel(context: Context, _spec: PanelSpec): Panel {
 function yaw([, , , x, y, z, w]: number[]): number {
   return Math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z));
 }
+
+register({ kind: "frames", title: "Frames", make: framesPanel });

@@ -1,9 +1,10 @@
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
+import { register } from "../registry";
 import type { Shown } from "../types";
 
 /** A camera: pictures as they were compressed, or raw. */
-export function imagePanel(context: Context, spec: PanelSpec): Panel {
+function imagePanel(context: Context, spec: PanelSpec): Panel {
   const topic = spec.topic ?? "";
   const picture = h("canvas", { class: "picture", role: "img", "aria-label": `Picture on ${topic}` });
   const note = h("div", { class: "overlay" });
@@ -24,6 +25,7 @@ export function imagePanel(context: Context, spec: PanelSpec): Panel {
     } catch (error) {
       note.replaceChildren(empty("This picture cannot be shown", (error as Error).message));
     }
+    if (shown.op === "nothing") note.replaceChildren(empty("No picture yet", context.summary.live ? `${topic} has sent none yet.` : `The first one on ${topic} comes later; go on in the recording.`));
     busy = false;
     if (next && !gone) {
       const later = next;
@@ -33,7 +35,10 @@ export function imagePanel(context: Context, spec: PanelSpec): Panel {
   };
 
   const paint = async (shown: Shown) => {
-    if (shown.op === "nothing") throw new Error(context.summary.live ? "None has come yet." : "There is none yet at this time; go on in the recording.");
+    if (shown.op === "nothing") {
+      picture.width = 0;
+      return;
+    }
     if (shown.error) throw new Error(shown.error);
     if (!shown.body) return;
     const bytes = new Uint8Array(shown.body, shown.bodyOffset);
@@ -67,3 +72,5 @@ export function imagePanel(context: Context, spec: PanelSpec): Panel {
     },
   };
 }
+
+register({ kind: "image", title: "Image", make: imagePanel, takes: (topic) => topic.role === "image" });

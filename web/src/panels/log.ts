@@ -1,142 +1,172 @@
+import { colored, withoutCodes } from "../ansi";
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
 import { time } from "../format";
+import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
 const LEVELS = ["debug", "info", "warn", "error", "fatal"];
+/** So many lines are held before the position, and as many after it; at first, as many as a panel shows. */
+const SOME = 2500;
+const FEW = 200;
 
 interface Line {
   t: number;
   level: number;
-  name: string;
-  text: string;
+  words: string;
   element: HTMLElement;
+  when: HTMLElement;
 }
 
 /** What the robot's programs said, by level and words; it follows the position. */
-export function logPanel(context: Context, spec: PanelSpec): Panel {
-  const { connection, summary } = context;
-  const topic = spec.topic ?? "";
-  const least = h("select", { "aria-label": "Least level shown" }, ...LEVELS.map((level, index) => h("option", { value: index }, level)));
-  least.value = String(spec.options?.level ?? 0);
-  const words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
-  const list = h("div", { class: "lines", role: "log", "aria-label": `Log ${topic}` });
-  const element = h("div", { class: "body log" }, list);
-  let lines: Line[] = [];
-  let shown: Line[] = [];
-  let current = -1;
+class Log {
+  readonly least = h("select", { "aria-label": "Least level shown", title: "Least level shown" }, ...LEVELS.map((level, index) => h("option", { value: index }, level)));
+  readonly words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
+  readonly element: HTMLElement;
+  private list: HTMLElement;
+  private lines: Line[] = [];
+  private shown: Line[] = [];
+  private current = -1;
+  private isFirst = true;
+  private isLast = true;
+  private isReading = false;
+  private stops: (() => void)[] = [];
 
-  const filter = () => {
-    const text = words.value.toLowerCase();
-    shown = lines.filter((line) => line.level >= Number(least.value) && `${line.name} ${line.text}`.toLowerCase().includes(text));
-    list.replaceChildren(...shown.map((line) => line.element));
-    if (shown.length === 0)
-      list.replaceChildren(lines.length === 0 ? empty(summary.live ? "Nothing was logged yet" : "Nothing was logged", `on ${topic}`) : empty("Nothing matches", "Choose a lower level or other words."));
-    current = -1;
-    follow();
-  };
+  constructor(
+    private context: Context,
+    readonly topic: string,
+    level: number,
+  ) {
+    this.least.value = String(level);
+    this.list = h("div", { class: "lines", role: "log", "aria-label": `Log ${topic}`, tabindex: 0 }, empty("Reading the log", topic));
+    this.element = h("div", { class: "body log" }, this.list);
+    this.least.addEventListener("change", () => (this.filter(), context.save()));
+    this.words.addEventListener("input", () => this.filter());
+    const clock = () => this.tellTimes();
+    addEventListener("asof-clock", clock);
+    const ticking = context.summary.live ? window.setInterval(() => void this.readOn(), 500) : 0;
+    this.stops = [context.connection.on("state", () => this.follow()), () => removeEventListener("asof-clock", clock), () => clearInterval(ticking)];
+    void this.start();
+  }
+
+  dispose(): void {
+    this.stops.forEach((stop) => stop());
+  }
+
+  /** The lines at the position first, then those around it. */
+  private async start(): Promise<void> {
+    const t = this.context.connection.position();
+    await this.read(t, FEW);
+    if (!this.context.summary.live) await this.read(t, SOME);
+  }
+
+  private times(): [number, number] {
+    return [this.lines[0]?.t ?? Infinity, this.lines.at(-1)?.t ?? -Infinity];
+  }
+
+  private filter(): void {
+    const { summary } = this.context;
+    const text = this.words.value.toLowerCase();
+    this.shown = this.lines.filter((line) => line.level >= Number(this.least.value) && line.words.includes(text));
+    this.list.replaceChildren(...this.shown.map((line) => line.element));
+    if (this.shown.length === 0)
+      this.list.replaceChildren(
+        this.lines.length === 0 ? empty(summary.live ? "Nothing was logged yet" : "Nothing was logged", `on ${this.topic}`) : empty("Nothing matches", "Choose a lower level or other words."),
+      );
+    this.current = -1;
+    this.follow();
+  }
 
   /** Marks the last line that was there by now. */
-  const follow = () => {
-    const t = connection.position();
-    const [oldest, newest] = times();
-    if (!isReading && ((t < oldest && !isFirst) || (t > newest && !isLast && !summary.live))) void read(t);
-    let low = 0;
-    let high = shown.length;
+  private follow(): void {
+    const t = this.context.connection.position();
+    const [oldest, newest] = this.times();
+    if (!this.isReading && ((t < oldest && !this.isFirst) || (t > newest && !this.isLast && !this.context.summary.live))) void this.read(t, SOME);
+    let [low, high] = [0, this.shown.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (shown[middle].t <= t) low = middle + 1;
+      if (this.shown[middle].t <= t) low = middle + 1;
       else high = middle;
     }
-    const at = low - 1;
-    if (at === current) return;
-    current = at;
-    shown.forEach((line, index) => {
-      line.element.classList.toggle("later", index > at);
-      line.element.classList.toggle("current", index === at);
+    if (low - 1 === this.current) return;
+    this.current = low - 1;
+    this.shown.forEach((line, index) => {
+      line.element.classList.toggle("later", index > this.current);
+      line.element.classList.toggle("current", index === this.current);
     });
-    const element = shown[at]?.element;
-    if (!element) return void (list.scrollTop = 0);
-    const top = element.offsetTop - list.offsetTop;
-    if (top < list.scrollTop || top + element.offsetHeight > list.scrollTop + list.clientHeight)
-      list.scrollTop = top - list.clientHeight + element.offsetHeight + 8;
-  };
+    const element = this.shown[this.current]?.element;
+    if (!element) return void (this.list.scrollTop = 0);
+    const top = element.offsetTop - this.list.offsetTop;
+    if (top < this.list.scrollTop || top + element.offsetHeight > this.list.scrollTop + this.list.clientHeight)
+      this.list.scrollTop = top - this.list.clientHeight + element.offsetHeight + 8;
+  }
 
-  /** So many lines are held before the position, and as many behind it. */
-  const SOME = 2500;
-  let isFirst = true;
-  let isLast = true;
-  let isReading = false;
-  const times = () => [lines[0]?.t ?? Infinity, lines[lines.length - 1]?.t ?? -Infinity];
-
-  /** Reads the lines around a time, where those that are held end before it or start behind it. */
-  const read = async (t: number) => {
-    isReading = true;
+  /** Reads the lines around a time, where those that are held end before it or start after it. */
+  private async read(t: number, some: number): Promise<void> {
+    this.isReading = true;
     try {
-      const at = Math.round(t);
-      const before = await ask<Shown[]>("messages", { topic, end: at, last: SOME });
-      const after = await ask<Shown[]>("messages", { topic, start: at + 1, limit: SOME });
-      lines = [...before, ...after].map(lineOf);
-      isFirst = before.length < SOME;
-      isLast = after.length < SOME && !summary.live;
-      filter();
+      const [topic, at] = [this.topic, Math.round(t)];
+      const before = await ask<Shown[]>("messages", { topic, end: at, last: some });
+      const after = await ask<Shown[]>("messages", { topic, start: at + 1, limit: some });
+      this.lines = [...before, ...after].map((one) => this.lineOf(one));
+      this.isFirst = before.length < some;
+      this.isLast = after.length < some && !this.context.summary.live;
+      this.filter();
     } catch (error) {
-      list.replaceChildren(empty("The log cannot be read", (error as Error).message));
+      this.list.replaceChildren(empty("The log cannot be read", (error as Error).message));
     }
-    isReading = false;
-  };
+    this.isReading = false;
+  }
 
   /** Lines that have come since, of a running robot; those that have left the window go. */
-  const readOn = async () => {
-    if (isReading || document.hidden) return;
-    isReading = true;
+  private async readOn(): Promise<void> {
+    if (this.isReading || document.hidden) return;
+    this.isReading = true;
     try {
-      const [, newest] = times();
-      const start = Math.max(newest + 1, summary.window?.from ?? 0);
-      const more = (await ask<Shown[]>("messages", { topic, start, limit: SOME })).map(lineOf);
-      const from = summary.window?.from ?? 0;
-      const kept = [...lines, ...more].filter((line) => line.t >= from).slice(-2 * SOME);
-      if (more.length > 0 || kept.length !== lines.length) {
-        lines = kept;
-        filter();
+      const from = this.context.summary.window?.from ?? 0;
+      const start = Math.max(this.times()[1] + 1, from);
+      const more = (await ask<Shown[]>("messages", { topic: this.topic, start, limit: SOME })).map((one) => this.lineOf(one));
+      const kept = [...this.lines, ...more].filter((line) => line.t >= from).slice(-2 * SOME);
+      if (more.length > 0 || kept.length !== this.lines.length) {
+        this.lines = kept;
+        this.filter();
       }
     } catch {
       // It is asked again.
     }
-    isReading = false;
-  };
-  const ticking = summary.live ? window.setInterval(() => void readOn(), 500) : 0;
+    this.isReading = false;
+  }
 
-  const lineOf = (message: Shown): Line => {
+  private lineOf(message: Shown): Line {
     const data = (message.data ?? {}) as { [key: string]: Json };
     const level = levelOf(data.level ?? 1);
     const name = String(data.name ?? "");
     const text = message.error ?? String(data.msg ?? data.message ?? "");
+    const when = h("span", { class: "when" });
     const element = h(
       "button",
-      { class: `line ${LEVELS[level]}`, onclick: () => connection.seek(message.t) },
-      h("span", { class: "when" }, (message.t / 1e9).toFixed(3)),
+      { class: `line ${LEVELS[level]}`, onclick: () => this.context.connection.seek(message.t) },
+      when,
       h("span", { class: "level" }, LEVELS[level]),
       h("span", { class: "who" }, name),
-      h("span", { class: "text" }, text),
+      h("span", { class: "text" }, ...colored(text)),
     );
-    element.title = time(message.t, context.clock(), summary.start, 6);
-    return { t: message.t, level, name, text, element };
-  };
+    const line = { t: message.t, level, words: `${name} ${withoutCodes(text)}`.toLowerCase(), element, when };
+    this.tellTime(line);
+    return line;
+  }
 
-  least.addEventListener("change", () => (filter(), context.save()));
-  words.addEventListener("input", filter);
-  const stop = connection.on("state", follow);
-  list.append(empty("Reading the log", topic));
-  void read(connection.position());
-  return {
-    element,
-    title: topic,
-    controls: [least, words],
-    spec: () => ({ kind: "log", topic, options: { level: Number(least.value) } }),
-    dispose: () => (stop(), clearInterval(ticking)),
-  };
+  private tellTimes(): void {
+    for (const line of this.lines) this.tellTime(line);
+  }
+
+  private tellTime({ t, element, when }: Line): void {
+    const clock = this.context.clock();
+    const text = time(t, clock, this.context.summary.start);
+    when.textContent = clock === "relative" ? text.replace(" s", "") : text.slice(11);
+    element.title = time(t, clock, this.context.summary.start, 6);
+  }
 }
 
 /** ROS 2 counts in tens, ROS 1 in powers of two, Foxglove from one; names are names. */
@@ -147,3 +177,16 @@ function levelOf(level: Json): number {
   const ros1 = [1, 2, 4, 8, 16].indexOf(value);
   return ros1 >= 0 ? ros1 : Math.max(0, Math.min(value - 1, 4));
 }
+
+function logPanel(context: Context, spec: PanelSpec): Panel {
+  const log = new Log(context, spec.topic ?? "", Number(spec.options?.level ?? 0));
+  return {
+    element: log.element,
+    title: log.topic,
+    controls: [log.least, log.words],
+    spec: () => ({ kind: "log", topic: log.topic, options: { level: Number(log.least.value) } }),
+    dispose: () => log.dispose(),
+  };
+}
+
+register({ kind: "log", title: "Log", make: logPanel, takes: (topic) => topic.role === "log" });

@@ -1,61 +1,93 @@
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { canvas, color, empty, h } from "../dom";
+import { register } from "../registry";
+
+const METRES = 111_320;
+/** A time, a latitude, a longitude. */
+type Fix = [number, number, number];
 
 /** Where the robot was on the earth: the track alone, nothing is fetched from elsewhere. */
-export function mapPanel(context: Context, spec: PanelSpec): Panel {
-  const topic = spec.topic ?? "";
-  let rows: [number, number, number][] = [];
-  let zoom = 1;
-  let offset = [0, 0];
-  const picture = canvas(`Track of ${topic}`, draw);
-  const note = h("div", { class: "overlay" }, empty("Reading the track", topic));
-  const element = h("div", { class: "body map" }, picture.element, note);
+class Track {
+  readonly element: HTMLElement;
+  private rows: Fix[] = [];
+  private zoom = 1;
+  private offset = [0, 0];
+  private note: HTMLElement;
+  private picture: ReturnType<typeof canvas>;
+  private stops: (() => void)[];
 
-  function draw(context2d: CanvasRenderingContext2D, width: number, height: number): void {
-    if (rows.length === 0) return;
-    const latitudes = rows.map((row) => row[1]);
-    const longitudes = rows.map((row) => row[2]);
-    const [south, north] = [latitudes.reduce((a, b) => Math.min(a, b)), latitudes.reduce((a, b) => Math.max(a, b))];
-    const [west, east] = [longitudes.reduce((a, b) => Math.min(a, b)), longitudes.reduce((a, b) => Math.max(a, b))];
+  constructor(
+    private context: Context,
+    readonly topic: string,
+  ) {
+    this.picture = canvas(`Track of ${topic}`, (context2d, width, height) => this.draw(context2d, width, height));
+    this.note = h("div", { class: "overlay" }, empty("Reading the track", topic));
+    this.element = h("div", { class: "body map" }, this.picture.element, this.note);
+    this.navigate();
+    void this.read();
+    const ticking = context.summary.live ? window.setInterval(() => document.hidden || void this.read(), 2000) : 0;
+    this.stops = [context.connection.on("state", this.picture.redraw), () => clearInterval(ticking)];
+  }
+
+  dispose(): void {
+    this.stops.forEach((stop) => stop());
+  }
+
+  private async read(): Promise<void> {
+    try {
+      await this.context.connection.first();
+      const { rows } = await ask<{ rows: [number, number | null, number | null][] }>("rows", { topic: this.topic, paths: "latitude,longitude" });
+      this.rows = rows.filter(([, latitude, longitude]) => typeof latitude === "number" && typeof longitude === "number" && (latitude !== 0 || longitude !== 0)) as Fix[];
+      this.note.replaceChildren(this.rows.length === 0 ? empty("No position", `${this.topic} never knew where it was.`) : "");
+      this.picture.redraw();
+    } catch (error) {
+      this.note.replaceChildren(empty("The track cannot be read", (error as Error).message));
+    }
+  }
+
+  private navigate(): void {
+    const { element } = this;
+    const wheel = (event: WheelEvent) => {
+      event.preventDefault();
+      const factor = Math.exp(-event.deltaY * 0.0015);
+      this.zoom = Math.max(0.2, Math.min(this.zoom * factor, 200));
+      this.offset = this.offset.map((one) => one * factor);
+      this.picture.redraw();
+    };
+    element.addEventListener("wheel", wheel, { passive: false });
+    element.addEventListener("pointermove", (event) => {
+      if (!(event.buttons & 1)) return;
+      this.offset = [this.offset[0] + event.movementX, this.offset[1] + event.movementY];
+      this.picture.redraw();
+    });
+    element.addEventListener("dblclick", () => {
+      this.zoom = 1;
+      this.offset = [0, 0];
+      this.picture.redraw();
+    });
+  }
+
+  private draw(context2d: CanvasRenderingContext2D, width: number, height: number): void {
+    if (this.rows.length === 0) return;
+    const ends = (at: 1 | 2) => this.rows.reduce(([low, high], row) => [Math.min(low, row[at]), Math.max(high, row[at])], [Infinity, -Infinity]);
+    const [[south, north], [west, east]] = [ends(1), ends(2)];
     const middle = [(west + east) / 2, (south + north) / 2];
     const shrink = Math.cos((middle[1] * Math.PI) / 180);
-    const METRES = 111_320;
     const wide = Math.max((east - west) * shrink * METRES, 5);
     const tall = Math.max((north - south) * METRES, 5);
-    const scale = Math.min((width - 40) / wide, (height - 50) / tall) * zoom;
-    const x = (longitude: number) => width / 2 + offset[0] + (longitude - middle[0]) * shrink * METRES * scale;
-    const y = (latitude: number) => height / 2 + offset[1] - (latitude - middle[1]) * METRES * scale;
-    // A grid of round metres.
+    const scale = Math.min((width - 40) / wide, (height - 50) / tall) * this.zoom;
+    const x = (longitude: number) => width / 2 + this.offset[0] + (longitude - middle[0]) * shrink * METRES * scale;
+    const y = (latitude: number) => height / 2 + this.offset[1] - (latitude - middle[1]) * METRES * scale;
     const step = 10 ** Math.ceil(Math.log10(60 / scale));
-    context2d.strokeStyle = color("line");
-    context2d.lineWidth = 1;
-    context2d.beginPath();
-    const origin = [width / 2 + offset[0], height / 2 + offset[1]];
-    for (let at = origin[0] % (step * scale); at < width; at += step * scale) {
-      context2d.moveTo(at, 0);
-      context2d.lineTo(at, height);
-    }
-    for (let at = origin[1] % (step * scale); at < height; at += step * scale) {
-      context2d.moveTo(0, at);
-      context2d.lineTo(width, at);
-    }
-    context2d.stroke();
+    this.drawGrid(context2d, width, height, step * scale);
     context2d.strokeStyle = color("accent");
     context2d.lineWidth = 2;
     context2d.lineJoin = "round";
     context2d.beginPath();
-    rows.forEach(([, latitude, longitude], index) => (index ? context2d.lineTo(x(longitude), y(latitude)) : context2d.moveTo(x(longitude), y(latitude))));
+    this.rows.forEach(([, latitude, longitude], index) => (index ? context2d.lineTo(x(longitude), y(latitude)) : context2d.moveTo(x(longitude), y(latitude))));
     context2d.stroke();
-    const t = context.connection.position();
-    let low = 0;
-    let high = rows.length - 1;
-    while (low < high) {
-      const half = (low + high + 1) >> 1;
-      if (rows[half][0] <= t) low = half;
-      else high = half - 1;
-    }
-    const [, latitude, longitude] = rows[low];
+    const [, latitude, longitude] = this.now();
     context2d.fillStyle = color("mark");
     context2d.beginPath();
     context2d.arc(x(longitude), y(latitude), 6, 0, Math.PI * 2);
@@ -63,42 +95,44 @@ export function mapPanel(context: Context, spec: PanelSpec): Panel {
     context2d.fillStyle = color("text");
     context2d.font = "12px system-ui, sans-serif";
     context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°`, 10, height - 12);
-    const bar = step * scale;
-    context2d.fillRect(width - bar - 14, height - 12, bar, 2);
+    context2d.fillRect(width - step * scale - 14, height - 12, step * scale, 2);
     context2d.textAlign = "right";
     context2d.fillText(step >= 1000 ? `${step / 1000} km` : `${step} m`, width - 14, height - 18);
     context2d.textAlign = "left";
   }
 
-  const read = () => ask<{ rows: [number, number | null, number | null][] }>("rows", { topic, paths: "latitude,longitude" }).then(
-    (answer) => {
-      const isPlace = (row: [number, number | null, number | null]) =>
-        typeof row[1] === "number" && typeof row[2] === "number" && (row[1] !== 0 || row[2] !== 0);
-      rows = answer.rows.filter(isPlace) as [number, number, number][];
-      note.replaceChildren(rows.length === 0 ? empty("No position", `${topic} never knew where it was.`) : "");
-      picture.redraw();
-    },
-    (error: Error) => note.replaceChildren(empty("The track cannot be read", error.message)),
-  );
-  void read();
-  const ticking = context.summary.live ? window.setInterval(() => document.hidden || void read(), 2000) : 0;
-  element.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const factor = Math.exp(-event.deltaY * 0.0015);
-    zoom = Math.max(0.2, Math.min(zoom * factor, 200));
-    offset = offset.map((one) => one * factor);
-    picture.redraw();
-  }, { passive: false });
-  element.addEventListener("pointermove", (event) => {
-    if (!(event.buttons & 1)) return;
-    offset = [offset[0] + event.movementX, offset[1] + event.movementY];
-    picture.redraw();
-  });
-  element.addEventListener("dblclick", () => {
-    zoom = 1;
-    offset = [0, 0];
-    picture.redraw();
-  });
-  const stop = context.connection.on("state", picture.redraw);
-  return { element, title: topic, spec: () => ({ kind: "map", topic }), dispose: () => (stop(), clearInterval(ticking)) };
+  /** A grid of round metres. */
+  private drawGrid(context2d: CanvasRenderingContext2D, width: number, height: number, step: number): void {
+    context2d.strokeStyle = color("line");
+    context2d.lineWidth = 1;
+    context2d.beginPath();
+    for (let at = (width / 2 + this.offset[0]) % step; at < width; at += step) {
+      context2d.moveTo(at, 0);
+      context2d.lineTo(at, height);
+    }
+    for (let at = (height / 2 + this.offset[1]) % step; at < height; at += step) {
+      context2d.moveTo(0, at);
+      context2d.lineTo(width, at);
+    }
+    context2d.stroke();
+  }
+
+  /** The last fix by now. */
+  private now(): Fix {
+    const t = this.context.connection.position();
+    let [low, high] = [0, this.rows.length - 1];
+    while (low < high) {
+      const half = (low + high + 1) >> 1;
+      if (this.rows[half][0] <= t) low = half;
+      else high = half - 1;
+    }
+    return this.rows[low];
+  }
 }
+
+function mapPanel(context: Context, spec: PanelSpec): Panel {
+  const track = new Track(context, spec.topic ?? "");
+  return { element: track.element, title: track.topic, spec: () => ({ kind: "map", topic: track.topic }), dispose: () => track.dispose() };
+}
+
+register({ kind: "map", title: "Map", make: mapPanel, takes: (topic) => topic.role === "gps" });

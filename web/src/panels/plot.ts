@@ -4,234 +4,394 @@ import { Tail, columns } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { navigate } from "../context";
 import { SERIES, button, color, empty, h } from "../dom";
+import { FIELD_MIME } from "../first";
 import { number, ticks, time } from "../format";
+import { register } from "../registry";
+
+interface PlotField {
+  topic: string;
+  path: string;
+  /** A colour that a person chose. */
+  color?: string;
+  /** Whether its rate of change is drawn instead of it. */
+  derivative?: boolean;
+  /** Whether it is drawn on the axis to the right. */
+  right?: boolean;
+}
 
 /** What is known of one field: least and greatest per column, over a stretch of time. */
 interface Line {
-  topic: string;
-  path: string;
   least: Float64Array;
   most: Float64Array;
   error?: string;
 }
 
 /** Fields over time: all of the recording at first sight, finer when one looks closer. */
-export function plotPanel(context: Context, spec: PanelSpec): Panel {
-  const { connection, view, summary } = context;
-  let fields = [...(spec.fields ?? [])];
-  const area = h("div", { class: "plot-area" });
-  const legend = h("div", { class: "legend" });
-  const note = h("div", { class: "overlay" });
-  const element = h("div", { class: "body plot" }, legend, area, note);
-  let lines: Line[] = [];
+class Plot {
+  readonly element: HTMLElement;
+  fields: PlotField[];
+  private area = h("div", { class: "plot-area" });
+  private legend = h("div", { class: "legend" });
+  private note = h("div", { class: "overlay" });
+  /** The position, as a line over the plot: moving it draws nothing anew. */
+  private head = h("div", { class: "playhead" });
+  private lines: Line[] = [];
   /** What `lines` cover. */
-  let span = { start: 0, end: summary.duration, count: 0 };
-  let plot: uPlot | undefined;
-  let abort = new AbortController();
-  let timer = 0;
+  private span: { start: number; end: number; count: number };
+  private plot?: uPlot;
+  private abort = new AbortController();
+  private timer = 0;
+  private queued = false;
+  /** Of a running robot, the newest columns of each line are read again and again. */
+  private tails: Tail[] = [];
+  /** How the range of values is stretched: by the wheel with the shift key. */
+  private stretch = { factor: 1, middle: 0.5 };
+  private stops: (() => void)[] = [];
 
-  const data = (): uPlot.AlignedData => {
-    const { start, end, count } = span;
+  constructor(
+    private context: Context,
+    spec: PanelSpec,
+  ) {
+    this.fields = [...((spec.fields as PlotField[] | undefined) ?? [])];
+    this.span = { start: 0, end: context.summary.duration, count: 0 };
+    this.element = h("div", { class: "body plot" }, this.legend, this.area, this.note);
+    this.listen();
+    this.fetchAll();
+  }
+
+  dispose(): void {
+    this.stops.forEach((stop) => stop());
+    this.abort.abort();
+    clearTimeout(this.timer);
+    this.plot?.destroy();
+  }
+
+  /** What is drawn, as a picture. */
+  savePicture(): void {
+    const canvas = this.plot?.root.querySelector("canvas");
+    if (canvas) save(canvas.toDataURL("image/png"), "plot.png");
+  }
+
+  /** The columns that are drawn, as a table: the time, then the least and the greatest of each field. */
+  saveTable(): void {
+    const { start, end, count } = this.span;
+    const names = this.fields.flatMap(({ topic, path }) => [`"${topic}.${path} min"`, `"${topic}.${path} max"`]);
+    const rows = Array.from({ length: count }, (_, column) => {
+      const t = (start + ((column + 0.5) * (end - start + 1)) / count) / 1e9;
+      return [t, ...this.lines.flatMap((line) => [line.least[column], line.most[column]])].map((value) => (Number.isNaN(value) ? "" : String(value))).join(",");
+    });
+    const text = [["time", ...names].join(","), ...rows].join("\n");
+    save(URL.createObjectURL(new Blob([text], { type: "text/csv" })), "plot.csv");
+  }
+
+  private listen(): void {
+    const { context } = this;
+    const sized = new ResizeObserver(() => this.resize());
+    sized.observe(this.area);
+    const build = () => this.build();
+    addEventListener("asof-theme", build);
+    addEventListener("asof-clock", build);
+    const ticking = context.summary.live ? window.setInterval(() => document.hidden || void this.followAll(), 250) : 0;
+    this.stops = [
+      context.connection.on("state", () => {
+        this.placeHead();
+        this.showValues();
+      }),
+      context.view.on(() => {
+        this.plot?.setData(this.data());
+        if (context.summary.live) return;
+        clearTimeout(this.timer);
+        this.timer = window.setTimeout(() => this.fetchAll(), 120);
+      }),
+      () => sized.disconnect(),
+      () => removeEventListener("asof-theme", build),
+      () => removeEventListener("asof-clock", build),
+      () => clearInterval(ticking),
+    ];
+    this.element.addEventListener("dragover", (event) => event.dataTransfer?.types.includes(FIELD_MIME) && event.preventDefault());
+    this.element.addEventListener("drop", (event) => {
+      const dropped = event.dataTransfer?.getData(FIELD_MIME);
+      if (!dropped) return;
+      event.preventDefault();
+      this.change([...this.fields, JSON.parse(dropped) as PlotField]);
+    });
+    this.element.addEventListener("wheel", (event) => event.shiftKey && this.stretchBy(event), { capture: true, passive: false });
+    this.element.addEventListener("dblclick", () => (this.stretch = { factor: 1, middle: 0.5 }));
+  }
+
+  /** The shift key and the wheel zoom into the values instead of the time. */
+  private stretchBy(event: WheelEvent): void {
+    event.preventDefault();
+    event.stopPropagation();
+    const box = this.plot?.over.getBoundingClientRect();
+    if (!box) return;
+    const at = 1 - Math.max(0, Math.min(1, (event.clientY - box.top) / box.height));
+    const factor = Math.min(1, Math.max(0.001, this.stretch.factor * Math.exp((event.deltaY || event.deltaX) * 0.0015)));
+    const value = this.stretch.middle + (at - 0.5) * this.stretch.factor;
+    this.stretch = { factor, middle: factor === 1 ? 0.5 : value - (at - 0.5) * factor };
+    this.plot?.setData(this.data());
+  }
+
+  private change(fields: PlotField[]): void {
+    this.fields = fields.filter((field, index) => fields.findIndex((one) => one.topic === field.topic && one.path === field.path) === index);
+    this.lines = [];
+    this.build();
+    this.fetchAll();
+    this.context.save();
+  }
+
+  private colorOf(index: number): string {
+    return this.fields[index].color ?? SERIES[index % SERIES.length];
+  }
+
+  private data(): uPlot.AlignedData {
+    const { start, end, count } = this.span;
     const width = (end - start + 1) / Math.max(count, 1);
     const x = new Float64Array(count * 2);
     for (let column = 0; column < count; column++) x[2 * column] = x[2 * column + 1] = (start + (column + 0.5) * width) / 1e9;
-    const y = lines.map((line) => {
-      const values: (number | null)[] = new Array(count * 2);
-      let last = 0;
-      for (let column = 0; column < count; column++) {
-        const [low, high] = [line.least[column], line.most[column]];
-        const isThere = !Number.isNaN(low);
-        // The nearer end first, so that a line does not go to and fro where it rises.
-        const up = Math.abs(low - last) <= Math.abs(high - last);
-        values[2 * column] = isThere ? (up ? low : high) : null;
-        values[2 * column + 1] = isThere ? (up ? high : low) : null;
-        if (isThere) last = up ? high : low;
-      }
-      return values;
-    });
+    const y = this.lines.map((line, index) => (this.fields[index]?.derivative ? slope(line, width / 1e9, count) : zigzag(line, count)));
     return [x, ...y] as unknown as uPlot.AlignedData;
-  };
+  }
 
-  /** The position, as a line over the plot: moving it draws nothing anew. */
-  const head = h("div", { class: "playhead" });
-  const placeHead = () => {
-    if (!plot) return;
-    const wide = plot.over.clientWidth;
-    let x = ((connection.position() - view.start) / (view.end - view.start)) * wide;
-    if (connection.state.following) x = Math.min(x, wide - 1.5);
-    head.style.transform = `translateX(${x}px)`;
-    head.hidden = x < 0 || x > wide;
-  };
+  private build(): void {
+    this.plot?.destroy();
+    this.plot = undefined;
+    this.legend.replaceChildren(...this.fields.map((field, index) => this.legendEntry(field, index)));
+    this.note.replaceChildren(this.fields.length === 0 ? empty("Nothing to plot", "Open a topic on the left and click a number, or drag one here.") : "");
+    if (this.fields.length === 0) return;
+    this.plot = new uPlot(this.options(), this.data(), this.area);
+    this.plot.over.append(this.head);
+    this.placeHead();
+    navigate(this.plot.over, this.context, () => ({ left: 0, width: this.plot?.over.clientWidth ?? 1 }));
+  }
 
-  const build = () => {
-    plot?.destroy();
-    plot = undefined;
-    legend.replaceChildren(...fields.map(legendEntry));
-    note.replaceChildren(fields.length === 0 ? empty("Nothing to plot", "Open a topic on the left and click a number.") : "");
-    if (fields.length === 0) return;
+  private options(): uPlot.Options {
+    const { view } = this.context;
     const axis = { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line") }, font: "11px system-ui, sans-serif" };
-    plot = new uPlot(
-      {
-        width: Math.max(area.clientWidth, 60),
-        height: Math.max(area.clientHeight, 60),
-        legend: { show: false },
-        cursor: { drag: { x: false, y: false, setScale: false }, points: { show: false }, y: false },
-        scales: { x: { time: false, range: () => [view.start / 1e9, view.end / 1e9] } },
-        axes: [
-          {
-            ...axis,
-            size: 28,
-            splits: (self) => ticks(view.start, view.end, self.width / 110).at.map((at) => at / 1e9),
-            values: (_self, splits) => {
-              const { digits } = ticks(view.start, view.end, (plot?.width ?? 500) / 110);
-              return splits.map((at) => {
-                const text = time(at * 1e9, context.clock(), summary.start, digits);
-                return context.clock() === "relative" ? text : text.slice(11);
-              });
-            },
-          },
-          { ...axis, size: 56, values: (_self, splits) => splits.map(number) },
-        ],
-        series: [{}, ...fields.map((field, index) => ({ label: field.path, stroke: SERIES[index % SERIES.length], width: 1.5, spanGaps: true, points: { show: false } }))],
-        hooks: {
-          draw: [placeHead],
-          setCursor: [(self) => showValues(self.cursor.left !== undefined && self.cursor.left >= 0 ? self.posToVal(self.cursor.left, "x") * 1e9 : undefined)],
-        },
+    const values = (_self: uPlot, splits: number[]) => splits.map(number);
+    const range = (_self: uPlot, least: number | null, most: number | null) => this.rangeOf(least, most);
+    const hasRight = this.fields.some((field) => field.right);
+    return {
+      width: Math.max(this.area.clientWidth, 60),
+      height: Math.max(this.area.clientHeight, 60),
+      legend: { show: false },
+      cursor: { drag: { x: false, y: false, setScale: false }, points: { show: false }, y: false },
+      scales: { x: { time: false, range: () => [view.start / 1e9, view.end / 1e9] }, y: { range }, right: { range } },
+      axes: [
+        { ...axis, size: 28, splits: (self) => ticks(view.start, view.end, self.width / 110).at.map((at) => at / 1e9), values: (self, splits) => this.times(self.width, splits) },
+        { ...axis, size: 56, values },
+        ...(hasRight ? [{ ...axis, size: 56, values, scale: "right", side: 1 as const, grid: { show: false } }] : []),
+      ],
+      series: [
+        {},
+        ...this.fields.map((field, index) => ({ label: field.path, stroke: this.colorOf(index), width: 1.5, spanGaps: true, points: { show: false }, scale: field.right ? "right" : "y" })),
+      ],
+      hooks: {
+        draw: [() => this.placeHead()],
+        setCursor: [(self) => this.showValues(self.cursor.left !== undefined && self.cursor.left >= 0 ? self.posToVal(self.cursor.left, "x") * 1e9 : undefined)],
       },
-      data(),
-      area,
-    );
-    plot.over.append(head);
-    placeHead();
-    navigate(plot.over, context, () => ({ left: 0, width: plot?.over.clientWidth ?? 1 }));
-  };
+    };
+  }
 
-  const legendEntry = (field: { topic: string; path: string }, index: number) =>
-    h(
+  /** The range of values: with a margin, and around a constant as wide as a change of it would be seen. */
+  private rangeOf(least: number | null, most: number | null): [number, number] {
+    if (least === null || most === null) return [-1, 1];
+    let [low, high] = [least, most];
+    const margin = high > low ? (high - low) * 0.06 : Math.max(Math.abs(low) * 0.1, 0.1);
+    [low, high] = [low - margin, high + margin];
+    const { factor, middle } = this.stretch;
+    const at = low + (high - low) * middle;
+    return [at - ((high - low) * factor) / 2, at + ((high - low) * factor) / 2];
+  }
+
+  private times(width: number, splits: number[]): string[] {
+    const { view, clock, summary } = this.context;
+    const { digits } = ticks(view.start, view.end, width / 110);
+    return splits.map((at) => {
+      const text = time(at * 1e9, clock(), summary.start, digits);
+      return clock() === "relative" ? text : text.slice(11);
+    });
+  }
+
+  private legendEntry(field: PlotField, index: number): HTMLElement {
+    const name = this.fields.every((one) => one.topic === this.fields[0].topic) ? field.path : `${field.topic}.${field.path}`;
+    const tint = h("input", { type: "color", value: this.colorOf(index), "aria-label": `Colour of ${field.path}`, title: "Colour" });
+    tint.addEventListener("change", () => this.change(this.fields.map((one) => (one === field ? { ...one, color: tint.value } : one))));
+    const flag = (key: "derivative" | "right", text: string, label: string) => {
+      const toggle = () => this.change(this.fields.map((one) => (one === field ? { ...one, [key]: !one[key] } : one)));
+      return h("button", { class: "plain text flag", "aria-pressed": String(Boolean(field[key])), "aria-label": `${label} of ${field.path}`, title: label, onclick: toggle }, text);
+    };
+    return h(
       "span",
       { class: "legend-entry", title: `${field.topic}.${field.path}` },
-      h("i", { style: `background:${SERIES[index % SERIES.length]}` }),
-      h("span", {}, fields.every((one) => one.topic === fields[0].topic) ? field.path : `${field.topic}.${field.path}`),
+      tint,
+      h("span", { class: "path" }, field.derivative ? `d/dt ${name}` : name),
       h("b", { class: "now" }),
-      button("close", `Remove ${field.path}`, () => {
-        fields = fields.filter((one) => one !== field);
-        lines = [];
-        build();
-        fetchAll();
-        context.save();
-      }),
+      flag("derivative", "d/dt", "Rate of change"),
+      flag("right", "⇥", "On the axis to the right"),
+      button("close", `Remove ${field.path}`, () => this.change(this.fields.filter((one) => one !== field))),
     );
+  }
 
-  /** The values under the pointer, or else at the position. */
-  const showValues = (t = connection.position()) => {
-    const column = Math.floor(((t - span.start) / (span.end - span.start + 1)) * span.count);
-    legend.querySelectorAll(".now").forEach((element, index) => {
-      const line = lines[index];
+  private placeHead(): void {
+    if (!this.plot) return;
+    const { connection, view } = this.context;
+    const wide = this.plot.over.clientWidth;
+    let x = ((connection.position() - view.start) / (view.end - view.start)) * wide;
+    if (connection.state.following) x = Math.min(x, wide - 1.5);
+    this.head.style.transform = `translateX(${x}px)`;
+    this.head.hidden = x < 0 || x > wide;
+  }
+
+  /** The values under the pointer, or else at the position; and what they are over all that is seen. */
+  private showValues(t = this.context.connection.position()): void {
+    const { start, end, count } = this.span;
+    const column = Math.floor(((t - start) / (end - start + 1)) * count);
+    this.legend.querySelectorAll<HTMLElement>(".now").forEach((element, index) => {
+      const line = this.lines[index];
       if (line?.error) return void (element.textContent = line.error);
-      for (let at = Math.min(column, span.count - 1); at >= Math.max(0, column - 400) && line; at--)
-        if (!Number.isNaN(line.most[at])) return void (element.textContent = number((line.most[at] + line.least[at]) / 2));
       element.textContent = "";
+      for (let at = Math.min(column, count - 1); at >= Math.max(0, column - 400) && line; at--)
+        if (!Number.isNaN(line.most[at])) {
+          element.textContent = number(Number(((line.most[at] + line.least[at]) / 2).toPrecision(6)));
+          break;
+        }
+      if (line) element.title = statistics(line, this.span, this.context.view);
     });
-  };
+  }
 
-  /** Of a running robot, the newest columns of each line are read again and again. */
-  let tails: Tail[] = [];
-  const followAll = async () => {
-    if (fields.length === 0 || summary.is_empty) return;
-    if (tails.length === 0) tails = fields.map((field) => new Tail("series", { ...field }, 2));
-    const own = tails;
-    const count = Math.max(200, Math.min(1200, Math.round(area.clientWidth) || 800));
-    const width = Math.max(Math.ceil((view.end - view.start) / count), 1);
+  private columnCount(): number {
+    return Math.max(200, Math.min(1200, Math.round(this.area.clientWidth) || 800));
+  }
+
+  private async followAll(): Promise<void> {
+    const { view, summary } = this.context;
+    if (this.fields.length === 0 || summary.is_empty) return;
+    if (this.tails.length === 0) this.tails = this.fields.map(({ topic, path }) => new Tail("series", { topic, path }, 2));
+    const own = this.tails;
+    const width = Math.max(Math.ceil((view.end - view.start) / this.columnCount()), 1);
     const [first, last] = [Math.floor(view.start / width), Math.floor(view.end / width)];
-    const came = await Promise.all(own.map((tail) => tail.refresh(view.start, view.end, width, abort.signal)));
-    if (own !== tails || !came.some(Boolean)) return;
-    lines = fields.map((field, index) => {
-      const of = (lane: number) => Float64Array.from({ length: last - first + 1 }, (_, column) => own[index].at(first + column)?.[lane] ?? NaN);
-      return { ...field, least: of(0), most: of(1), error: own[index].error };
+    const came = await Promise.all(own.map((tail) => tail.refresh(view.start, view.end, width, this.abort.signal)));
+    if (own !== this.tails || !came.some(Boolean)) return;
+    this.lines = own.map((tail) => {
+      const of = (lane: number) => Float64Array.from({ length: last - first + 1 }, (_, column) => tail.at(first + column)?.[lane] ?? NaN);
+      return { least: of(0), most: of(1), error: tail.error };
     });
-    span = { start: first * width, end: (last + 1) * width - 1, count: last - first + 1 };
-    redraw();
-  };
+    this.span = { start: first * width, end: (last + 1) * width - 1, count: last - first + 1 };
+    this.redraw();
+  }
 
   /** Reads all lines for the view; what is there stays until the first part of the new comes. */
-  const fetchAll = () => {
-    abort.abort();
-    abort = new AbortController();
-    const { signal } = abort;
+  private fetchAll(): void {
+    this.abort.abort();
+    this.abort = new AbortController();
+    const { signal } = this.abort;
+    const { view, summary } = this.context;
     if (summary.live) {
-      tails = [];
-      return void followAll();
+      this.tails = [];
+      return void this.followAll();
     }
-    if (fields.length === 0 || summary.is_empty) return;
-    const count = Math.max(200, Math.min(1200, Math.round(area.clientWidth) || 800));
+    if (this.fields.length === 0 || summary.is_empty) return;
+    const count = this.columnCount();
     const margin = view.isWhole() ? 0 : (view.end - view.start) * 0.25;
     const next = { start: Math.max(0, Math.round(view.start - margin)), end: Math.min(summary.duration, Math.round(view.end + margin)), count };
-    const fresh = fields.map((field) => ({ ...field, least: new Float64Array(count).fill(NaN), most: new Float64Array(count).fill(NaN) }) as Line);
-    fresh.forEach((line) => {
+    const fresh: Line[] = this.fields.map(() => ({ least: new Float64Array(count).fill(NaN), most: new Float64Array(count).fill(NaN) }));
+    this.fields.forEach(({ topic, path }, index) => {
+      const line = fresh[index];
       const take = (first: number, [least, most]: Float64Array[]) => {
         if (signal.aborted) return;
         line.least.set(least, first);
         line.most.set(most, first);
-        if (lines !== fresh) {
-          lines = fresh;
-          span = next;
-        }
-        redraw();
+        [this.lines, this.span] = [fresh, next];
+        this.redraw();
       };
-      columns("series", { topic: line.topic, path: line.path, start: next.start, end: next.end, columns: count }, 2, take, signal).then(
-        (error) => {
-          line.error = error;
-          if (error) showValues();
-        },
-        () => undefined,
-      );
+      const read = async () => {
+        await this.context.connection.first();
+        line.error = await columns("series", { topic, path, start: next.start, end: next.end, columns: count }, 2, take, signal);
+        if (line.error && !signal.aborted) {
+          [this.lines, this.span] = [fresh, next];
+          this.showValues();
+        }
+      };
+      read().catch(() => undefined);
     });
-  };
+  }
 
-  let queued = false;
-  const redraw = () => {
-    if (queued) return;
-    queued = true;
+  private redraw(): void {
+    if (this.queued) return;
+    this.queued = true;
     requestAnimationFrame(() => {
-      queued = false;
-      plot?.setData(data());
-      showValues();
+      this.queued = false;
+      this.plot?.setData(this.data());
+      this.showValues();
     });
-  };
+  }
 
-  const stops = [
-    connection.on("state", () => {
-      placeHead();
-      showValues();
-    }),
-    view.on(() => {
-      plot?.setData(data());
-      if (summary.live) return;
-      clearTimeout(timer);
-      timer = window.setTimeout(fetchAll, 120);
-    }),
-  ];
-  const sized = new ResizeObserver(() => {
-    if (!plot) build();
-    else plot.setSize({ width: Math.max(area.clientWidth, 60), height: Math.max(area.clientHeight, 60) });
-  });
-  sized.observe(area);
-  const themed = () => build();
-  addEventListener("asof-theme", themed);
-  fetchAll();
-  const ticking = summary.live ? window.setInterval(() => document.hidden || void followAll(), 250) : 0;
+  private resize(): void {
+    if (!this.plot) this.build();
+    else this.plot.setSize({ width: Math.max(this.area.clientWidth, 60), height: Math.max(this.area.clientHeight, 60) });
+  }
+}
+
+/** The least and the greatest of each column, the nearer end first, so that a line does not go to and fro where it rises. */
+function zigzag(line: Line, count: number): (number | null)[] {
+  const values: (number | null)[] = new Array(count * 2);
+  let last = 0;
+  for (let column = 0; column < count; column++) {
+    const [low, high] = [line.least[column], line.most[column]];
+    const isThere = !Number.isNaN(low);
+    const up = Math.abs(low - last) <= Math.abs(high - last);
+    values[2 * column] = isThere ? (up ? low : high) : null;
+    values[2 * column + 1] = isThere ? (up ? high : low) : null;
+    if (isThere) last = up ? high : low;
+  }
+  return values;
+}
+
+/** The rate of change from column to column, per second. */
+function slope(line: Line, width: number, count: number): (number | null)[] {
+  const values: (number | null)[] = new Array(count * 2).fill(null);
+  let before: [number, number] | undefined;
+  for (let column = 0; column < count; column++) {
+    const middle = (line.least[column] + line.most[column]) / 2;
+    if (Number.isNaN(middle)) continue;
+    if (before) values[2 * column] = values[2 * column + 1] = (middle - before[1]) / ((column - before[0]) * width);
+    before = [column, middle];
+  }
+  return values;
+}
+
+/** The least, the greatest and the mean of what is seen. */
+function statistics(line: Line, span: { start: number; end: number; count: number }, view: { start: number; end: number }): string {
+  const width = (span.end - span.start + 1) / Math.max(span.count, 1);
+  let [least, most, sum, columns] = [Infinity, -Infinity, 0, 0];
+  for (let column = 0; column < span.count; column++) {
+    const t = span.start + column * width;
+    if (t + width < view.start || t > view.end || Number.isNaN(line.least[column])) continue;
+    least = Math.min(least, line.least[column]);
+    most = Math.max(most, line.most[column]);
+    sum += (line.least[column] + line.most[column]) / 2;
+    columns++;
+  }
+  return columns === 0 ? "" : `in view: min ${number(least)}, max ${number(most)}, mean ${number(sum / columns)}`;
+}
+
+function save(address: string, name: string): void {
+  h("a", { href: address, download: name }).click();
+}
+
+function plotPanel(context: Context, spec: PanelSpec): Panel {
+  const plot = new Plot(context, spec);
   return {
-    element,
-    title: [...new Set(fields.map((field) => field.topic))].join(", "),
-    spec: () => ({ kind: "plot", fields }),
-    dispose: () => {
-      stops.forEach((stop) => stop());
-      sized.disconnect();
-      removeEventListener("asof-theme", themed);
-      abort.abort();
-      clearTimeout(timer);
-      clearInterval(ticking);
-      plot?.destroy();
-    },
+    element: plot.element,
+    title: [...new Set(plot.fields.map((field) => field.topic))].join(", "),
+    controls: [
+      h("button", { class: "plain text", title: "Save as a picture", onclick: () => plot.savePicture() }, "PNG"),
+      h("button", { class: "plain text", title: "Save as a table", onclick: () => plot.saveTable() }, "CSV"),
+    ],
+    spec: () => ({ kind: "plot", fields: plot.fields }),
+    dispose: () => plot.dispose(),
   };
 }
+
+register({ kind: "plot", title: "Plot", make: plotPanel });

@@ -2,6 +2,7 @@ import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { navigate } from "../context";
 import { SERIES, canvas, color, empty, h } from "../dom";
+import { register } from "../registry";
 import type { Json } from "../types";
 
 interface Row {
@@ -12,7 +13,7 @@ interface Row {
 }
 
 /** What booleans and enums were, over time. */
-export function statePanel(context: Context, spec: PanelSpec): Panel {
+function statePanel(context: Context, spec: PanelSpec): Panel {
   const { connection, view, summary } = context;
   let ticking = 0;
   const rows: Row[] = (spec.fields ?? []).map((field) => ({ ...field, changes: [] }));
@@ -76,3 +77,5 @@ export function statePanel(context: Context, spec: PanelSpec): Panel {
     dispose: () => (stops.forEach((stop) => stop()), clearInterval(ticking)),
   };
 }
+
+register({ kind: "state", title: "States", make: statePanel });

@@ -1,5 +1,6 @@
 //! Messages in the forms that a page can show at once.
 
+mod columns;
 mod grid;
 mod image;
 mod points;
@@ -23,6 +24,19 @@ pub(crate) enum Form {
     Points,
     /// A map of cells.
     Grid,
+    /// What it means, as typed arrays: the columns of its archetype, whole.
+    Columns,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Form; 5] = [
+        Form::Json,
+        Form::Image,
+        Form::Points,
+        Form::Grid,
+        Form::Columns,
+    ];
 }
 
 /// A message in one of the forms: a head in JSON, and bytes.
@@ -55,6 +69,7 @@ impl Show<'_> {
                 .and_then(|record| image::show(&record)),
             Form::Points => self.points(message),
             Form::Grid => self.grid(message),
+            Form::Columns => self.columns(message),
         };
         let mut shown = shown.unwrap_or_else(|error| Shown {
             head: serde_json::json!({ "error": error }),
@@ -109,6 +124,19 @@ impl Show<'_> {
     fn grid(&mut self, message: &Message) -> Result<Shown, String> {
         let record = self.meaning(message)?;
         let mut shown = grid::show(&record)?;
+        self.place(&record, message, &mut shown);
+        Ok(shown)
+    }
+
+    fn columns(&mut self, message: &Message) -> Result<Shown, String> {
+        // JSON may have other fields in each message: what the first had is not all.
+        let record = if message.channel.message_encoding == "json" {
+            let own = Decoders::default().meaning(message);
+            own.map_err(|error| error.to_string())?
+        } else {
+            self.meaning(message)?
+        };
+        let mut shown = columns::show(&record);
         self.place(&record, message, &mut shown);
         Ok(shown)
     }

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use asof_decode::{Record, numbers};
 
 /// More points than this are thinned out: a page draws no more at once.
-const MOST_POINTS: usize = 250_000;
+const MOST_POINTS: usize = 500_000;
 
 /// `count` points as `x, y, z` in float32, then what colours them: float32 (`value`), or four bytes (`rgba`).
 pub(super) fn show(record: &Record) -> Result<Shown, String> {
@@ -189,6 +189,7 @@ fn cloud(record: &Record) -> Result<Shown, String> {
     }
     let head = serde_json::json!({
         "count": places.len() / 3, "kind": "cloud", "seen": total,
+        "thinned": total - total.div_ceil(thin),
         "color": if color.is_some() { "rgba" } else { "value" },
         "local_pose": pose_of(record),
     });

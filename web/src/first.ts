@@ -1,0 +1,84 @@
+import type { PanelSpec } from "./context";
+import type { Summary, Topic } from "./types";
+
+export type Tree = PanelSpec | Split;
+export interface Split {
+  split: "row" | "column";
+  /** The share of the first. */
+  share: number;
+  first: Tree;
+  second: Tree;
+}
+
+/** What is dragged onto a plot. */
+export const FIELD_MIME = "application/x-asof-field";
+
+/** Things that are seen in space. */
+const SPACE = ["points", "grid", "pose", "path", "marker", "frames", "polygon", "range", "point", "robot"];
+
+/** The panel that a click on a topic adds. */
+export function panelFor(topic: Topic): PanelSpec {
+  switch (topic.role) {
+    case "image":
+    case "log":
+      return { kind: topic.role, topic: topic.topic };
+    case "gps":
+      return { kind: "map", topic: topic.topic };
+    case "frames":
+      return { kind: "frames" };
+    case "points":
+    case "grid":
+    case "path":
+    case "marker":
+    case "polygon":
+    case "range":
+      return { kind: "scene" };
+    case "diagnostics":
+      return { kind: "diagnostics", topic: topic.topic };
+    default:
+      return { kind: "raw", topic: topic.topic };
+  }
+}
+
+/** A first layout, by what the recording holds. */
+export function first(summary: Summary): Tree | undefined {
+  const has = (...roles: string[]) => summary.topics.filter((topic) => roles.includes(topic.role ?? "") && topic.messages !== 0);
+  const space = has(...SPACE);
+  const panels: PanelSpec[] = has("image").slice(0, 2).map((topic) => ({ kind: "image", topic: topic.topic }));
+  const plot = firstPlot(summary);
+  if (plot) panels.push(plot);
+  const [gps, log] = [has("gps")[0], has("log")[0]];
+  if (gps) panels.push({ kind: "map", topic: gps.topic });
+  if (log) panels.push({ kind: "log", topic: log.topic });
+  const states = has("state");
+  if (states.length > 0 && panels.length < 4) panels.push({ kind: "state", fields: states.slice(0, 6).map(({ topic }) => ({ topic, path: "data" })) });
+  // Messages of the first topics, each once, where there is nothing better to look at.
+  const shown = new Set(panels.flatMap((panel) => [panel.topic, ...(panel.fields ?? []).map((field) => field.topic)]));
+  const others = summary.topics.filter((topic) => topic.messages !== 0 && !shown.has(topic.topic));
+  const enough = space.length > 0 ? 0 : 2;
+  for (const other of others.slice(0, Math.max(0, enough - panels.length))) panels.push({ kind: "raw", topic: other.topic });
+  if (panels.length === 0 && space.length === 0) return undefined;
+  return arranged(panels, space.length > 0);
+}
+
+function arranged(panels: PanelSpec[], hasSpace: boolean): Tree | undefined {
+  const stack = (all: PanelSpec[]): Tree | undefined =>
+    all.length <= 1 ? all[0] : { split: "column", share: 1 / all.length, first: all[0], second: stack(all.slice(1)) as Tree };
+  if (!hasSpace) {
+    if (panels.length <= 2) return stack(panels);
+    const half = Math.ceil(panels.length / 2);
+    return { split: "row", share: 0.5, first: stack(panels.slice(0, half)) as Tree, second: stack(panels.slice(half)) as Tree };
+  }
+  const right = stack(panels.slice(0, 4));
+  const scene: PanelSpec = { kind: "scene" };
+  return right ? { split: "row", share: 0.58, first: scene, second: right } : scene;
+}
+
+/** Velocity, if the robot says how fast it wants to go or goes; else the first numbers that its schemas know to be some. */
+function firstPlot(summary: Summary): PanelSpec | undefined {
+  const filled = summary.topics.filter((topic) => topic.messages !== 0 && topic.plot && topic.plot.length > 0);
+  const ranks = ["velocity", "pose"];
+  const rank = (topic: Topic) => (ranks.indexOf(topic.role ?? "") + ranks.length + 1) % (ranks.length + 1);
+  const [best] = filled.sort((a, b) => rank(a) - rank(b));
+  return best && { kind: "plot", fields: (best.plot ?? []).map((path) => ({ topic: best.topic, path })) };
+}

@@ -1,0 +1,65 @@
+import type { Context } from "./context";
+import { h } from "./dom";
+
+interface Key {
+  keys: string[];
+  shown: string;
+  does: string;
+  act: (event: KeyboardEvent) => void;
+}
+
+/** The keys of the page; `?` shows them. */
+export function listenToKeys(context: Context): void {
+  const { connection } = context;
+  const by = (event: KeyboardEvent) => (event.shiftKey ? 1e10 : 1e9);
+  const keys: Key[] = [
+    { keys: [" "], shown: "space", does: "Play or pause", act: () => connection.toggle() },
+    { keys: ["ArrowLeft"], shown: "←", does: "A second back; with shift, ten", act: (event) => connection.seek(connection.position() - by(event)) },
+    { keys: ["ArrowRight"], shown: "→", does: "A second on; with shift, ten", act: (event) => connection.seek(connection.position() + by(event)) },
+    { keys: [","], shown: ",", does: "One message back", act: () => connection.send({ op: "step", back: true }) },
+    { keys: ["."], shown: ".", does: "One message on", act: () => connection.send({ op: "step", back: false }) },
+    { keys: ["Home"], shown: "home", does: "To the start", act: () => connection.seek(context.view.from) },
+    { keys: ["End"], shown: "end", does: context.summary.live ? "To the newest" : "To the end", act: () => connection.toEnd() },
+    { keys: ["t"], shown: "t", does: "Show or hide the topics", act: () => document.body.classList.toggle("no-topics") },
+    { keys: ["/"], shown: "/", does: "Search the topics", act: () => search() },
+    { keys: ["?"], shown: "?", does: "Show these keys", act: () => showKeys(keys) },
+  ];
+  addEventListener("keydown", (event) => {
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+    const found = keys.find((one) => one.keys.includes(event.key));
+    if (!found) return;
+    event.preventDefault();
+    if (event.key === " " && target instanceof HTMLButtonElement) target.blur();
+    found.act(event);
+  });
+}
+
+function search(): void {
+  document.body.classList.remove("no-topics");
+  document.querySelector<HTMLInputElement>(".sidebar input[type=search]")?.focus();
+}
+
+const MOUSE = [
+  ["wheel on a plot", "Zoom into the time; with shift, into the values"],
+  ["drag on a plot", "Move along the time"],
+  ["click on a plot", "Go to that time"],
+  ["double click", "Show all of it"],
+  ["click in 3D", "Show the message of what is there"],
+];
+
+function showKeys(keys: Key[]): void {
+  document.querySelector("dialog.keys")?.remove();
+  const row = ([key, does]: string[]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, does));
+  const close = h("button", { class: "text", onclick: () => dialog.close() }, "Close");
+  const dialog = h(
+    "dialog",
+    { class: "keys", "aria-label": "Keys" },
+    h("h2", {}, "Keys"),
+    h("table", {}, h("tbody", {}, ...keys.map(({ shown, does }) => row([shown, does])), ...MOUSE.map(row))),
+    close,
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,26 @@
+import type { Context, Panel, PanelSpec } from "./context";
+import type { Topic } from "./types";
+
+/** A kind of panel: what it is called, how one is made, and which topics it shows. */
+export interface PanelEntry {
+  kind: string;
+  title: string;
+  make: (context: Context, spec: PanelSpec) => Panel;
+  /** Whether a topic can be chosen in it; without this it shows no single topic. */
+  takes?: (topic: Topic) => boolean;
+}
+
+const kinds = new Map<string, PanelEntry>();
+
+/** Makes a kind of panel known. A panel is one file with one registration; every file in panels/ is loaded. */
+export function register(entry: PanelEntry): void {
+  kinds.set(entry.kind, entry);
+}
+
+export function entryOf(kind: string): PanelEntry | undefined {
+  return kinds.get(kind);
+}
+
+export function allKinds(): PanelEntry[] {
+  return [...kinds.values()].sort((a, b) => a.title.localeCompare(b.title));
+}

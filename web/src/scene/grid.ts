@@ -1,0 +1,47 @@
+import * as three from "three";
+import type { Shown } from "../types";
+import { matrixOf } from "./frames";
+
+export type Palette = "map" | "costmap";
+
+/** A map of cells as a picture on the ground. */
+export function cellsOf(shown: Shown, palette: Palette): three.Mesh {
+  const [width, height, resolution] = [Number(shown.width), Number(shown.height), Number(shown.resolution)];
+  const values = shown.body ? new Uint8Array(shown.body, shown.bodyOffset, width * height) : new Uint8Array(0);
+  const table = palette === "costmap" ? COSTS : SHADES;
+  const pixels = new Uint8Array(width * height * 4);
+  for (let cell = 0; cell < values.length; cell++) for (let part = 0; part < 4; part++) pixels[cell * 4 + part] = table[values[cell] * 4 + part];
+  const texture = new three.DataTexture(pixels, width, height);
+  texture.colorSpace = three.SRGBColorSpace;
+  texture.magFilter = three.NearestFilter;
+  texture.needsUpdate = true;
+  const plane = new three.Mesh(
+    new three.PlaneGeometry(width * resolution, height * resolution),
+    new three.MeshBasicMaterial({ map: texture, transparent: true, side: three.DoubleSide, depthWrite: false }),
+  );
+  plane.name = palette === "map" ? "cells" : "costs";
+  plane.renderOrder = palette === "map" ? -2 : -1;
+  const origin = (shown.origin as number[] | null) ?? [0, 0, 0, 0, 0, 0, 1];
+  plane.applyMatrix4(new three.Matrix4().makeTranslation((width * resolution) / 2, (height * resolution) / 2, palette === "map" ? 0 : 0.01));
+  plane.applyMatrix4(matrixOf(origin));
+  return plane;
+}
+
+/** 0 is free, 100 is taken, 255 is not known. */
+const SHADES = tableOf((value) => {
+  const shade = value > 100 ? 128 : Math.round(235 - value * 2.05);
+  return [shade, shade, value > 100 ? 134 : shade, value > 100 ? 70 : 235];
+});
+
+/** Nothing where it is free, blue to red with the cost, pink where the robot would touch. */
+const COSTS = tableOf((value) => {
+  if (value === 0) return [0, 0, 0, 0];
+  if (value > 100) return [90, 110, 110, 90];
+  if (value === 100) return [255, 0, 255, 200];
+  if (value === 99) return [0, 255, 255, 200];
+  return [Math.round(255 * (value / 98)), 0, Math.round(255 * (1 - value / 98)), 170];
+});
+
+function tableOf(color: (value: number) => number[]): Uint8Array {
+  return Uint8Array.from({ length: 256 * 4 }, (_, at) => color(Math.floor(at / 4))[at % 4]);
+}

@@ -1,0 +1,289 @@
+import * as three from "three";
+import { Columns, posesAt } from "../columns";
+import { ask } from "../connection";
+import type { Shown, Topic } from "../types";
+import { Batch } from "./batch";
+import { clear } from "./dispose";
+import { type FrameTree, type Placed, matrixOf } from "./frames";
+import { type Palette, cellsOf } from "./grid";
+import { type Marker, markersOf, plain, sceneOf } from "./markers";
+import { type PointColor, cloudOf } from "./points";
+import { arrowOf, lineOf, polygonOf, posesOf, rangeOf } from "./poses";
+
+/** What a person has chosen for a topic. */
+export interface LayerSettings {
+  color?: string;
+  size?: number;
+  by?: PointColor;
+  least?: number;
+  most?: number;
+  /** Seconds for which points are kept. */
+  decay?: number;
+  palette?: Palette;
+}
+
+/** What a layer needs of the view that it is in. */
+export interface Host {
+  frames: FrameTree;
+  arrowSize: () => number;
+  /** Something is to be drawn, or said, anew. */
+  changed: () => void;
+  isLive: boolean;
+  /** Resolves when what is read first has been. */
+  first: () => Promise<void>;
+}
+
+/** Something in one frame. */
+interface Part {
+  object: three.Object3D;
+  frame: string;
+  /** Where the message said that its frame was, when it was measured. */
+  placed?: Placed;
+  t: number;
+}
+
+/** The messages of one topic, in space. */
+export class Layer {
+  readonly object = new three.Group();
+  error?: string;
+  /** What the last message held that is not drawn, in words. */
+  left = "";
+  /** How much of the last message is drawn. */
+  drawn = 0;
+  private parts: Part[] = [];
+  private markers = new Map<string, Marker & { born: number }>();
+  private trail?: Part;
+  private t = -Infinity;
+  private last?: Shown;
+  private timer = 0;
+
+  constructor(
+    readonly topic: Topic,
+    readonly color: string,
+    public settings: LayerSettings,
+    private host: Host,
+  ) {
+    if (topic.role === "pose") void this.readTrail();
+  }
+
+  static form(role: string | null): "points" | "grid" | "columns" {
+    return role === "points" || role === "grid" ? role : "columns";
+  }
+
+  take(shown: Shown): void {
+    if (shown.op === "nothing") return this.empty();
+    this.error = shown.error;
+    if (shown.error) return;
+    // What was built up until now is not what was known then.
+    if (shown.t < this.t) this.empty();
+    this.t = shown.t;
+    this.last = shown;
+    try {
+      this.draw(shown);
+    } catch (error) {
+      this.error = (error as Error).message;
+    }
+  }
+
+  /** Draws the last message once more, with other settings. */
+  again(): void {
+    if (this.last) this.draw(this.last);
+    if (this.trail) (((this.trail.object as three.Line).material as three.LineBasicMaterial).color.set(this.tint()));
+  }
+
+  /** Puts everything where its frame is. */
+  put(base: { root: string; inverse: three.Matrix4 }): void {
+    for (const part of [...this.parts, ...(this.trail ? [this.trail] : [])]) {
+      const pose = part.placed ?? this.host.frames.poses.get(part.frame);
+      part.object.matrixAutoUpdate = false;
+      const own = (part.object.userData.own as three.Matrix4 | undefined) ?? new three.Matrix4();
+      if (pose && pose.root === base.root) part.object.matrix.copy(base.inverse).multiply(pose.matrix).multiply(own);
+      else part.object.matrix.copy(own);
+      part.object.visible = !pose || pose.root === base.root || this.host.frames.roots.size <= 1;
+      part.object.matrixWorldNeedsUpdate = true;
+    }
+  }
+
+  /** Lets go of what is older than it may be. */
+  expire(t: number): void {
+    const decay = (this.settings.decay ?? 0) * 1e9;
+    if (decay > 0) this.drop((part) => part.t < t - decay && part !== this.parts.at(-1));
+    const gone = [...this.markers].filter(([, one]) => one.lifetime > 0 && t > one.born + one.lifetime * 1e9);
+    if (gone.length === 0) return;
+    for (const [key] of gone) this.markers.delete(key);
+    this.drawMarkers();
+    this.host.changed();
+  }
+
+  /** The frame of what it shows. */
+  frame(): string {
+    return this.parts.at(-1)?.frame ?? "";
+  }
+
+  hasContent(): boolean {
+    return this.parts.length > 0;
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    this.timer = -1;
+    clear(this.object);
+  }
+
+  private tint(): string {
+    return this.settings.color ?? this.color;
+  }
+
+  private empty(): void {
+    this.markers.clear();
+    this.drop(() => true);
+    this.t = -Infinity;
+    this.host.changed();
+  }
+
+  private drop(isMeant: (part: Part) => boolean): void {
+    for (const part of this.parts.filter(isMeant)) {
+      const holder = new three.Group();
+      this.object.remove(part.object);
+      holder.add(part.object);
+      clear(holder);
+    }
+    this.parts = this.parts.filter((part) => !isMeant(part));
+  }
+
+  /** Shows this instead of what was there. */
+  private show(object: three.Object3D | undefined, frame: string, placed?: Placed): void {
+    this.drop(() => true);
+    if (object) this.add(object, frame, placed);
+  }
+
+  private add(object: three.Object3D, frame: string, placed?: Placed): void {
+    object.updateMatrix();
+    object.userData.own = object.matrix.clone();
+    this.object.add(object);
+    this.parts.push({ object, frame, placed, t: this.t });
+  }
+
+  private draw(shown: Shown): void {
+    const pose = shown.pose as number[] | undefined;
+    const placed = pose ? { root: String(shown.root), matrix: matrixOf(pose) } : undefined;
+    const frame = String(shown.frame ?? "");
+    this.left = "";
+    switch (this.topic.role) {
+      case "points":
+        return this.drawPoints(shown, frame, placed);
+      case "grid":
+        return this.show(cellsOf(shown, this.settings.palette ?? (/cost/.test(this.topic.topic) ? "costmap" : "map")), frame, placed);
+      case "pose":
+        return this.drawPose(new Columns(shown), frame);
+      case "path":
+        return this.drawPoses(new Columns(shown), frame);
+      case "polygon":
+        return this.show(polygonOf(new Columns(shown), this.tint()), frame);
+      case "range":
+        return this.show(rangeOf(new Columns(shown), this.tint()), frame, placed);
+      case "point": {
+        const columns = new Columns(shown);
+        const ball = new three.Mesh(new three.SphereGeometry(0.08 * this.host.arrowSize(), 16, 12), new three.MeshStandardMaterial({ color: this.tint() }));
+        ball.position.set(...(posesAt(columns, "position", "")(0).slice(0, 3) as [number, number, number]));
+        return this.show(ball, frame);
+      }
+      case "marker":
+        return this.takeMarkers(new Columns(shown));
+    }
+  }
+
+  private drawPoints(shown: Shown, frame: string, placed?: Placed): void {
+    const isScan = shown.kind === "scan";
+    const { by, size, least, most, decay } = this.settings;
+    const cloud = cloudOf(shown, { by: by ?? "value", size: size ?? (isScan ? 5 : 2.5), color: this.tint(), least: least ?? NaN, most: most ?? NaN });
+    if (!decay) this.drop(() => true);
+    this.add(cloud, frame, placed);
+    this.drawn = Number(shown.count ?? 0);
+    const [seen, thinned] = [Number(shown.seen ?? 0), Number(shown.thinned ?? 0)];
+    if (thinned > 0) this.left = `${thinned.toLocaleString("en")} of ${seen.toLocaleString("en")} points`;
+  }
+
+  private drawPose(columns: Columns, frame: string): void {
+    const pose = posesAt(columns, "position", "orientation")(0);
+    this.show(arrowOf(pose, this.host.arrowSize() * (this.settings.size ?? 1), this.tint()), frame);
+    const child = plain(columns.texts("child_frame")[0]);
+    if (child) this.host.frames.say(frame, child, pose);
+    if (this.trail) this.trail.frame ||= frame;
+  }
+
+  private drawPoses(columns: Columns, frame: string): void {
+    const { object, count, left } = posesOf(columns, this.tint(), this.host.arrowSize() * (this.settings.size ?? 1));
+    this.left = left;
+    this.drawn = count;
+    this.show(object, frame);
+  }
+
+  private takeMarkers(columns: Columns): void {
+    const isScene = columns.has("entities") || columns.has("deletions");
+    for (const { removed, added } of isScene ? sceneOf(columns) : markersOf(columns)) {
+      if (removed === "all") this.markers.clear();
+      else for (const key of [...this.markers.keys()]) if (removed(key)) this.markers.delete(key);
+      for (const one of added) this.markers.set(one.key, { ...one, born: this.t });
+    }
+    this.drawMarkers();
+  }
+
+  private drawMarkers(): void {
+    this.drop(() => true);
+    const frames = Map.groupBy(this.markers.values(), ({ frame }) => frame);
+    const left = new Map<string, number>();
+    for (const [frame, all] of frames) {
+      const [x, y, z] = all[0].pose;
+      const batch = new Batch(new three.Vector3(x, y, z));
+      for (const one of all) batch.add(one);
+      const group = new three.Group();
+      batch.build(group);
+      this.add(group, frame);
+      for (const [kind, count] of batch.left) left.set(kind, (left.get(kind) ?? 0) + count);
+      for (const one of batch.meshes) void this.loadMarkerMesh(one, group, new three.Vector3(x, y, z));
+    }
+    this.drawn = this.markers.size;
+    this.left = [...left].map(([kind, count]) => `${count} ${kind}`).join(", ");
+  }
+
+  private async loadMarkerMesh(marker: Marker, group: three.Group, origin: three.Vector3): Promise<void> {
+    try {
+      const { loadMesh } = await import("./meshes");
+      const mesh = await loadMesh(marker.mesh);
+      const holder = new three.Group();
+      holder.applyMatrix4(matrixOf(marker.pose));
+      holder.position.sub(origin);
+      holder.scale.set(marker.scale[0], marker.scale[1], marker.scale[2]);
+      holder.add(mesh);
+      group.add(holder);
+    } catch {
+      this.left = [this.left, marker.mesh ? `mesh ${marker.mesh}` : "3D models"].filter(Boolean).join(", ");
+    }
+    this.host.changed();
+  }
+
+  /** Where a pose went over the whole recording, as a line. Where a running robot went is asked for again. */
+  private async readTrail(): Promise<void> {
+    const { type, topic } = this.topic;
+    const inner = /Odometry$|WithCovarianceStamped$/.test(type) && !/foxglove/i.test(type) ? "pose.pose" : "pose";
+    const paths = ["x", "y", "z"].map((axis) => `${inner}.position.${axis}`).join(",");
+    try {
+      await this.host.first();
+      const { rows } = await ask<{ rows: (number | null)[][] }>("rows", { topic, paths });
+      if (this.timer === -1) return;
+      const places = rows.flatMap(([, x, y, z]) => (typeof x === "number" && typeof y === "number" ? [x, y, (z ?? 0) + 0.01] : []));
+      if (this.trail) this.object.remove(this.trail.object);
+      const object = lineOf(places, this.tint());
+      object.updateMatrix();
+      object.userData.own = object.matrix.clone();
+      object.name = "trail";
+      this.object.add(object);
+      this.trail = { object, frame: this.frame(), t: 0 };
+      this.host.changed();
+    } catch {
+      // Without a trail there is still the pose.
+    }
+    if (this.host.isLive && this.timer !== -1) this.timer = window.setTimeout(() => void this.readTrail(), 3000);
+  }
+}

@@ -1,0 +1,76 @@
+import { h } from "../dom";
+import type { LayerSettings } from "./layer";
+import type { SceneView } from "./scene";
+
+/** What is shown in a scene, each with a box to hide it and its settings. */
+export function layerList(view: SceneView) {
+  const element = h("div", { class: "layers", role: "group", "aria-label": "What is shown" });
+  const counts = h("div", { class: "faint counts" });
+  let opened = "";
+
+  const entry = (name: string, text: string, error?: string, left?: string) => {
+    const box = h("input", { type: "checkbox" });
+    box.checked = !view.hidden.has(name);
+    box.addEventListener("change", () => view.toggle(name, box.checked));
+    const swatch = name.startsWith("/") ? h("i", { class: "swatch", style: `background:${view.settings[name]?.color ?? view.colorOf(name)}` }) : null;
+    const label = h("label", { title: error ?? name }, box, swatch, text, error ? h("em", {}, " !") : null, left ? h("em", {}, ` (not drawn: ${left})`) : null);
+    const more = h("button", { class: "plain text", "aria-label": `Settings of ${name}`, title: `Settings of ${name}`, "aria-expanded": String(opened === name) }, "…");
+    more.addEventListener("click", () => {
+      opened = opened === name ? "" : name;
+      draw();
+    });
+    return h("div", { class: "layer", "data-name": name }, h("div", { class: "layer-row" }, label, more), opened === name ? settingsOf(view, name) : null);
+  };
+
+  const draw = () => {
+    const meshes = view.robot?.missing.size ?? 0;
+    const missing = meshes > 0 ? `${meshes} ${meshes === 1 ? "mesh" : "meshes"}; name their folder with --package` : "";
+    element.replaceChildren(
+      entry("frames", "frames"),
+      entry("robot", view.robot ? `robot ${view.robot.name}` : "robot", view.robotError || undefined, missing),
+      ...view.topics.map(({ topic }) => entry(topic, topic, view.layers.get(topic)?.error, view.layers.get(topic)?.left)),
+      counts,
+    );
+    element.title = view.robot ? [...view.robot.missing.values()].slice(0, 3).join("\n") : "";
+  };
+  const count = () => {
+    const { dropped, messages } = view.counts;
+    for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
+      const layer = view.layers.get(row.dataset.name ?? "");
+      if (layer) row.dataset.drawn = String(layer.drawn);
+    }
+    counts.textContent = dropped > 0 ? `${dropped.toLocaleString("en")} of ${messages.toLocaleString("en")} messages not painted` : "";
+    counts.title = dropped > 0 ? "They gave way to a newer message of their topic before a picture was due" : "";
+  };
+  return { element, draw, count };
+}
+
+/** The settings that a topic of its kind has. */
+function settingsOf(view: SceneView, name: string): HTMLElement {
+  const now = view.settings[name] ?? {};
+  const role = view.topics.find((topic) => topic.topic === name)?.role;
+  const set = (change: Partial<LayerSettings>) => view.change(name, { ...view.settings[name], ...change });
+  const number = (label: string, key: "size" | "least" | "most" | "decay", step: number) => {
+    const input = h("input", { type: "number", step, min: key === "size" || key === "decay" ? 0 : null, value: now[key] ?? "", "aria-label": `${label} of ${name}` });
+    input.addEventListener("change", () => set({ [key]: input.value === "" ? undefined : Number(input.value) }));
+    return h("label", {}, label, input);
+  };
+  const choice = (label: string, key: "by" | "palette", options: [string, string][]) => {
+    const select = h("select", { "aria-label": `${label} of ${name}` }, ...options.map(([value, text]) => h("option", { value }, text)));
+    select.value = now[key] ?? options[0][0];
+    select.addEventListener("change", () => set({ [key]: select.value } as Partial<LayerSettings>));
+    return h("label", {}, label, select);
+  };
+  const tint = h("input", { type: "color", value: now.color ?? view.colorOf(name), "aria-label": `Colour of ${name}` });
+  tint.addEventListener("input", () => set({ color: tint.value }));
+  const fields: Record<string, HTMLElement[]> = {
+    frames: [choice("names", "by", [["flat", "hidden"], ["value", "shown"]])],
+    points: [
+      choice("colour by", "by", [["value", "intensity or rgb"], ["x", "x"], ["y", "y"], ["z", "z"], ["flat", "one colour"]]),
+      h("label", {}, "colour", tint), number("size", "size", 0.5), number("from", "least", 0.1), number("to", "most", 0.1), number("decay (s)", "decay", 0.5),
+    ],
+    grid: [choice("colours", "palette", [["map", "map"], ["costmap", "costmap"]])],
+  };
+  const own = fields[role ?? name] ?? (name === "robot" ? [] : [h("label", {}, "colour", tint), number("size", "size", 0.1)]);
+  return h("div", { class: "layer-settings" }, ...(own.length > 0 ? own : [h("span", { class: "faint" }, "It is drawn as its URDF describes it.")]));
+}

@@ -1,0 +1,53 @@
+import * as three from "three";
+import { ColladaLoader } from "three/examples/jsm/loaders/ColladaLoader.js";
+import { GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js";
+import { OBJLoader } from "three/examples/jsm/loaders/OBJLoader.js";
+import { STLLoader } from "three/examples/jsm/loaders/STLLoader.js";
+
+const address = (uri: string) => `/api/asset?uri=${encodeURIComponent(uri)}`;
+
+/** The mesh that a URI names, out of the folders that the server was given. */
+export async function loadMesh(uri: string, material?: three.Material): Promise<three.Object3D> {
+  const response = await fetch(address(uri));
+  if (!response.ok) throw new Error(await reason(response));
+  const bytes = await response.arrayBuffer();
+  const folder = uri.slice(0, uri.lastIndexOf("/") + 1);
+  const manager = new three.LoadingManager();
+  // Textures lie beside the mesh.
+  manager.setURLModifier((url) => (/^(blob:|data:|\/api\/)/.test(url) ? url : address(folder + url.replace(location.origin, "").replace(/^\/+/, ""))));
+  const plain = material ?? new three.MeshStandardMaterial({ color: 0x9aa4b2, roughness: 0.7 });
+  switch (uri.split(/[?#]/)[0].split(".").pop()?.toLowerCase()) {
+    case "stl":
+      return new three.Mesh(new STLLoader(manager).parse(bytes), plain);
+    case "obj": {
+      const object = new OBJLoader(manager).parse(new TextDecoder().decode(bytes));
+      object.traverse((child) => child instanceof three.Mesh && (child.material = plain));
+      return object;
+    }
+    case "dae": {
+      const collada = new ColladaLoader(manager).parse(new TextDecoder().decode(bytes), "");
+      if (!collada) throw new Error("it is not a COLLADA file");
+      // Robots are drawn with z up, as the file has it.
+      collada.scene.rotation.set(0, 0, 0);
+      return collada.scene;
+    }
+    case "gltf":
+    case "glb": {
+      const { scene } = await new GLTFLoader(manager).parseAsync(bytes, "");
+      const up = new three.Group();
+      scene.rotation.x = Math.PI / 2;
+      up.add(scene);
+      return up;
+    }
+    default:
+      throw new Error("meshes are read as STL, OBJ, DAE and glTF");
+  }
+}
+
+async function reason(response: Response): Promise<string> {
+  try {
+    return String((await response.json()).error);
+  } catch {
+    return response.statusText;
+  }
+}

@@ -1,0 +1,475 @@
+import * as three from "three";
+import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
+import type { Context, Panel, PanelSpec } from "../context";
+import { SERIES, color, empty, h } from "../dom";
+import type { Topic } from "../types";
+import { Columns } from "../columns";
+import { type Extent, extentOf, look } from "./fit";
+import { FrameTree } from "./frames";
+import { type Host, Layer, type LayerSettings } from "./layer";
+import { layerList } from "./list";
+import { Robot } from "./robot";
+import { words } from "./words";
+
+const ROLES = ["points", "grid", "pose", "path", "marker", "point", "polygon", "range"];
+/** Without a graphics card, fewer pixels and fewer pictures leave time for everything else. */
+const SOFTWARE_PAUSE = 100;
+
+/** Things in space: the robot, frames, points, maps, poses, paths and markers, in one fixed frame. */
+export class SceneView {
+  readonly frames = new FrameTree();
+  readonly layers = new Map<string, Layer>();
+  readonly hidden: Set<string>;
+  readonly settings: Record<string, LayerSettings>;
+  topics: Topic[] = [];
+  robot?: Robot;
+  robotError = "";
+  /** Messages that came, pictures that were painted, and messages that gave way to another before they were. */
+  readonly counts = { messages: 0, painted: 0, dropped: 0 };
+  fixed: string;
+  follow: string;
+  private scene = new three.Scene();
+  private camera = new three.PerspectiveCamera(50, 1, 0.02, 20000);
+  private controls: OrbitControls;
+  private grid = new three.GridHelper(40, 40);
+  private axes = new Map<string, three.Object3D>();
+  private chevron = chevron();
+  private robots = new three.Group();
+  private stops: (() => void)[] = [];
+  private layerStops = new Map<string, () => void>();
+  private fitted = new Set<string>();
+  private waiting = new Set<string>();
+  private isTouched = false;
+  private isDirty = true;
+  private paintedAt = -Infinity;
+  private stopped = false;
+  private reach = 10;
+  private list: ReturnType<typeof layerList>;
+  private frameChoice = h("select", { "aria-label": "Fixed frame", title: "Fixed frame: what stands still in the picture" });
+  private followChoice = h("select", { "aria-label": "Frame that the view follows", title: "What the view follows" });
+
+  constructor(
+    readonly context: Context,
+    readonly spec: PanelSpec,
+    private element: HTMLElement,
+    private renderer: three.WebGLRenderer,
+    private leastPause: number,
+  ) {
+    const options = spec.options ?? {};
+    this.hidden = new Set((options.hidden as string[] | undefined) ?? []);
+    this.settings = JSON.parse(String(options.layers ?? "{}")) as Record<string, LayerSettings>;
+    this.fixed = String(options.fixed ?? "");
+    this.follow = String(options.follow ?? "auto");
+    this.controls = new OrbitControls(this.camera, renderer.domElement);
+    this.list = layerList(this);
+    this.furnish();
+    this.listen();
+    this.renew();
+    this.tellFrames();
+    this.loop();
+  }
+
+  panel(): Panel {
+    return {
+      element: this.element,
+      title: "",
+      controls: [this.frameChoice, this.followChoice],
+      spec: () => ({ kind: "scene", options: { fixed: this.fixed, follow: this.follow, hidden: [...this.hidden], layers: JSON.stringify(this.settings) } }),
+      dispose: () => this.dispose(),
+    };
+  }
+
+  /** Shows or hides a layer, frames, their names or the robot. */
+  toggle(name: string, isShown: boolean): void {
+    if (isShown) this.hidden.delete(name);
+    else this.hidden.add(name);
+    const topic = this.topics.find((one) => one.topic === name);
+    if (topic && isShown) this.add(topic);
+    else if (topic) this.remove(name);
+    this.place();
+    this.context.save();
+  }
+
+  /** Takes other settings for a topic, and keeps them. */
+  change(name: string, settings: LayerSettings): void {
+    this.settings[name] = settings;
+    const layer = this.layers.get(name);
+    if (layer) {
+      layer.settings = settings;
+      layer.again();
+    }
+    this.place();
+    this.context.save();
+  }
+
+  colorOf(name: string): string {
+    const index = this.topics.findIndex((topic) => topic.topic === name);
+    return SERIES[(Math.max(index, 0) + 1) % SERIES.length];
+  }
+
+  /** Looks at everything that is there. */
+  fit(): void {
+    this.scene.updateMatrixWorld();
+    const shown = [...this.layers.values()].filter((layer) => layer.object.visible);
+    const maps = shown.filter((layer) => layer.object.getObjectByName("cells"));
+    const body = this.bodyAt();
+    let extent: Extent | undefined;
+    // A map is looked at as a whole; without one, the robot and what is around it.
+    if (maps.length > 0 && this.follow !== "body") {
+      extent = extentOf(maps.map((layer) => layer.object));
+      if (this.follow === "auto") this.controls.target.copy(extent?.center ?? this.controls.target);
+    } else if (body) {
+      extent = extentOf(shown.map((layer) => layer.object), body);
+      const near = extentOf([this.robots], body)?.radius ?? 0;
+      const most = shown.some((layer) => layer.topic.role === "points") ? 40 : 200;
+      extent = { center: body, radius: Math.min(Math.max(extent?.radius ?? 0, near * 2, 3), most) };
+    } else extent = extentOf(shown.map((layer) => layer.object)) ?? extentOf([...this.axes.values()]);
+    if (!extent) return;
+    extent.radius = Math.max(extent.radius, 0.1);
+    const before = this.reach;
+    this.reach = extent.radius;
+    look(this.camera, this.controls.target, extent);
+    // A pose far away is still to be seen.
+    if (Math.abs(before / this.reach - 1) > 0.2) for (const layer of shown) if (["pose", "path", "point"].includes(layer.topic.role ?? "")) layer.again();
+    this.sizeAids();
+    this.touch();
+  }
+
+  private furnish(): void {
+    const { scene, camera, controls, grid, element, renderer } = this;
+    camera.up.set(0, 0, 1);
+    camera.position.set(-6, -6, 7);
+    controls.enableDamping = true;
+    controls.dampingFactor = 0.15;
+    const sun = new three.DirectionalLight(0xffffff, 1.4);
+    sun.position.set(4, -3, 10);
+    grid.rotation.x = Math.PI / 2;
+    // Far enough below a map that it does not show through.
+    grid.position.z = -0.03;
+    scene.add(new three.HemisphereLight(0xffffff, 0x667788, 2.2), sun, grid, this.chevron, this.robots);
+    const whole = h("button", { class: "fit plain text", title: "Look at everything", onclick: () => ((this.isTouched = false), this.fit()) }, "fit");
+    element.replaceChildren(renderer.domElement, this.list.element, whole);
+    this.paint();
+  }
+
+  private listen(): void {
+    const { connection } = this.context;
+    this.controls.addEventListener("change", () => this.touch());
+    this.controls.addEventListener("start", () => (this.isTouched = true));
+    this.frameChoice.addEventListener("change", () => this.choose(() => (this.fixed = this.frameChoice.value)));
+    this.followChoice.addEventListener("change", () => this.choose(() => (this.follow = this.followChoice.value)));
+    const paint = () => this.paint();
+    addEventListener("asof-theme", paint);
+    const sized = new ResizeObserver(() => this.resize());
+    sized.observe(this.element);
+    pick(this.renderer.domElement, (x, y) => this.pickAt(x, y));
+    this.stops.push(
+      () => removeEventListener("asof-theme", paint),
+      () => sized.disconnect(),
+      connection.on("topics", () => this.renew()),
+      connection.on("state", ({ t }) => this.layers.forEach((layer) => layer.expire(t))),
+      connection.frames(({ edges }) => {
+        this.frames.set(edges);
+        this.arrive("frames");
+        this.place();
+      }),
+    );
+  }
+
+  private choose(change: () => void): void {
+    change();
+    this.isTouched = false;
+    this.place();
+    this.fit();
+    this.context.save();
+  }
+
+  /** Shows what there is to see; a running robot may have more of it later. */
+  private renew(): void {
+    const { summary, connection } = this.context;
+    const found = summary.topics.filter((topic) => ROLES.includes(topic.role ?? "") && topic.messages !== 0);
+    const fresh = found.filter((topic) => !this.topics.some((one) => one.topic === topic.topic));
+    this.topics = found;
+    // With very many of them, a few are shown at first.
+    if (!this.spec.options) for (const topic of fresh) if (found.indexOf(topic) >= 16) this.hidden.add(topic.topic);
+    fresh.forEach((topic) => this.add(topic));
+    const descriptions = summary.topics.filter((topic) => topic.role === "robot" && topic.messages !== 0);
+    // What was given on the command line is meant instead of what was recorded.
+    const description = descriptions.find((topic) => topic.topic.startsWith("/urdf/")) ?? descriptions[0];
+    if (description && !this.layerStops.has("the robot"))
+      this.layerStops.set("the robot", connection.subscribe(description.topic, "columns", (shown) => this.describe(new Columns(shown).texts("value")[0], shown.error)));
+    this.list.draw();
+  }
+
+  private describe(text: string | undefined, error?: string): void {
+    if (error) this.robotError = error;
+    if (!text || this.robots.userData.text === text) return;
+    this.robots.userData.text = text;
+    this.robots.clear();
+    this.robotError = "";
+    try {
+      this.robot = new Robot(text, () => {
+        this.list.draw();
+        this.touch();
+      });
+      this.robots.add(this.robot.object);
+    } catch (error) {
+      this.robotError = (error as Error).message;
+    }
+    this.list.draw();
+    this.place();
+    this.arrive("the robot");
+  }
+
+  private add(topic: Topic): void {
+    if (this.layers.has(topic.topic) || this.hidden.has(topic.topic)) return;
+    const host: Host = {
+      frames: this.frames,
+      arrowSize: () => Math.max(0.3, this.reach / 12),
+      changed: () => this.place(),
+      isLive: this.context.summary.live,
+      first: () => this.context.connection.first(),
+    };
+    const layer = new Layer(topic, this.colorOf(topic.topic), this.settings[topic.topic] ?? {}, host);
+    layer.object.userData.topic = topic.topic;
+    this.layers.set(topic.topic, layer);
+    this.scene.add(layer.object);
+    const stop = this.context.connection.subscribe(topic.topic, Layer.form(topic.role), (shown) => {
+      const said = `${layer.error}${layer.left}`;
+      this.counts.messages++;
+      // One that was not painted yet gives way.
+      if (this.waiting.has(topic.topic)) this.counts.dropped++;
+      this.waiting.add(topic.topic);
+      layer.take(shown);
+      this.place();
+      if (said !== `${layer.error}${layer.left}`) this.list.draw();
+      if (layer.hasContent()) this.arrive(topic.topic);
+    });
+    this.layerStops.set(topic.topic, stop);
+  }
+
+  private remove(name: string): void {
+    const layer = this.layers.get(name);
+    if (!layer) return;
+    this.layerStops.get(name)?.();
+    this.layerStops.delete(name);
+    layer.dispose();
+    this.scene.remove(layer.object);
+    this.layers.delete(name);
+    this.touch();
+  }
+
+  /** Something is there for the first time: the view is fitted to it, unless a person has moved it. */
+  private arrive(what: string): void {
+    if (this.fitted.has(what)) return;
+    this.fitted.add(what);
+    if (!this.isTouched) this.fit();
+  }
+
+  private place(): void {
+    this.tellFrames();
+    const base = this.base();
+    const { poses } = this.frames;
+    for (const [name, { root, matrix }] of poses) {
+      const object = this.axes.get(name) ?? this.newAxes(name);
+      object.visible = root === base.root && !this.hidden.has("frames");
+      object.getObjectByName("label")!.visible = this.settings.frames?.by === "value";
+      object.matrix.copy(base.inverse).multiply(matrix);
+    }
+    for (const [name, object] of this.axes)
+      if (!poses.has(name)) {
+        this.scene.remove(object);
+        this.axes.delete(name);
+      }
+    this.robot?.place(this.frames, base);
+    this.robots.visible = !this.hidden.has("robot");
+    const body = this.bodyAt();
+    this.chevron.visible = Boolean(body) && !this.hidden.has("robot") && !this.robot?.isPlaced();
+    const pose = poses.get(this.frames.body() ?? "");
+    if (pose && body) this.chevron.matrix.copy(base.inverse).multiply(pose.matrix).scale(new three.Vector3().setScalar(Math.max(1, this.reach / 20)));
+    for (const layer of this.layers.values()) layer.put(base);
+    this.goAlong(base);
+    this.touch();
+  }
+
+  /** Moves the view with what it follows. */
+  private goAlong(base: { root: string; inverse: three.Matrix4 }): void {
+    const hasMap = [...this.layers.values()].some((layer) => layer.object.getObjectByName("cells"));
+    if (this.follow === "none" || (this.follow === "auto" && hasMap)) return;
+    const name = this.follow === "auto" || this.follow === "body" ? this.frames.body() : this.follow;
+    const target = name ? this.frames.poses.get(name) : undefined;
+    if (!target || target.root !== base.root) return;
+    const by = new three.Vector3().setFromMatrixPosition(base.inverse.clone().multiply(target.matrix)).sub(this.controls.target);
+    this.controls.target.add(by);
+    this.camera.position.add(by);
+  }
+
+  private newAxes(name: string): three.Object3D {
+    const object = new three.AxesHelper(1);
+    object.matrixAutoUpdate = false;
+    const label = words(name, new three.Color(color("text")), 0.35);
+    label.name = "label";
+    object.add(label);
+    this.axes.set(name, object);
+    this.scene.add(object);
+    this.sizeAids();
+    return object;
+  }
+
+  /** Axes and the grid are as large as suits what is seen. */
+  private sizeAids(): void {
+    const size = Math.min(Math.max(this.reach / 25, 0.01), 5);
+    for (const object of this.axes.values()) {
+      const geometry = (object as three.AxesHelper).geometry;
+      const before = Number(object.userData.size ?? 1);
+      geometry.scale(size / before, size / before, size / before);
+      object.getObjectByName("label")?.scale.multiplyScalar(size / before);
+      object.userData.size = size;
+    }
+    const step = 10 ** Math.round(Math.log10(Math.max(this.reach, 0.4) / 10));
+    this.grid.scale.setScalar(step);
+    this.grid.position.set(Math.round(this.controls.target.x / step) * step, Math.round(this.controls.target.y / step) * step, -0.003 * this.reach);
+  }
+
+  /** The frame that the picture stands still in. */
+  private base(): { root: string; inverse: three.Matrix4 } {
+    const first = [...this.layers.values()].map((layer) => layer.frame()).find(Boolean) ?? "";
+    const name = this.fixed || this.frames.preferred(first);
+    const pose = this.frames.poses.get(name) ?? { root: name, matrix: new three.Matrix4() };
+    return { root: pose.root, inverse: pose.matrix.clone().invert() };
+  }
+
+  /** Where the robot is in the picture, if it is known. */
+  private bodyAt(): three.Vector3 | undefined {
+    const base = this.base();
+    const pose = this.frames.poses.get(this.frames.body() ?? "");
+    return pose && pose.root === base.root ? new three.Vector3().setFromMatrixPosition(base.inverse.clone().multiply(pose.matrix)) : undefined;
+  }
+
+  private tellFrames(): void {
+    const names = [...this.frames.poses.keys()].sort();
+    const preferred = this.frames.preferred("");
+    const key = `${preferred}\n${names.join("\n")}`;
+    if (this.frameChoice.dataset.key === key) return;
+    this.frameChoice.dataset.key = key;
+    this.frameChoice.hidden = this.followChoice.hidden = names.length === 0;
+    this.frameChoice.replaceChildren(h("option", { value: "" }, `in ${preferred || "its own frame"}`), ...names.map((name) => h("option", { value: name }, `in ${name}`)));
+    this.frameChoice.value = this.fixed;
+    this.followChoice.replaceChildren(
+      h("option", { value: "auto" }, "follow"),
+      h("option", { value: "none" }, "still"),
+      ...names.map((name) => h("option", { value: name }, `follow ${name}`)),
+    );
+    this.followChoice.value = this.follow;
+  }
+
+  /** A click on something shows its message. */
+  private pickAt(x: number, y: number): void {
+    const ray = new three.Raycaster();
+    ray.params.Points.threshold = this.reach / 150;
+    ray.params.Line.threshold = this.reach / 150;
+    ray.setFromCamera(new three.Vector2(x, y), this.camera);
+    const [hit] = ray.intersectObjects([...this.layers.values()].map((layer) => layer.object).filter((one) => one.visible));
+    let object = hit?.object as three.Object3D | null | undefined;
+    while (object && !object.userData.topic) object = object.parent;
+    if (object) this.context.add({ kind: "raw", topic: String(object.userData.topic) });
+  }
+
+  private paint(): void {
+    this.scene.background = new three.Color(color("scene"));
+    const material = this.grid.material as three.LineBasicMaterial;
+    material.vertexColors = false;
+    material.color.set(color("scene-grid"));
+    material.needsUpdate = true;
+    this.touch();
+  }
+
+  private resize(): void {
+    const { clientWidth: width, clientHeight: height } = this.element;
+    if (width === 0 || height === 0) return;
+    this.renderer.setSize(width, height, false);
+    this.camera.aspect = width / height;
+    this.camera.updateProjectionMatrix();
+    if (!this.isTouched && this.fitted.size > 0) this.fit();
+    this.touch();
+  }
+
+  private touch(): void {
+    this.isDirty = true;
+  }
+
+  private loop = (): void => {
+    if (this.stopped) return;
+    requestAnimationFrame(this.loop);
+    this.controls.update();
+    const now = performance.now();
+    // A little early counts as on time: pictures come with the screen's own beat.
+    if (!this.isDirty || now - this.paintedAt < this.leastPause - 8) return;
+    this.paintedAt = now;
+    this.isDirty = false;
+    this.waiting.clear();
+    this.counts.painted++;
+    this.renderer.render(this.scene, this.camera);
+    if (this.fitted.has("frames")) this.element.dataset.framed = "";
+    Object.assign(this.element.dataset, { painted: this.counts.painted, dropped: this.counts.dropped, messages: this.counts.messages });
+    this.list.count();
+  };
+
+  private dispose(): void {
+    this.stopped = true;
+    this.stops.forEach((stop) => stop());
+    this.layerStops.get("the robot")?.();
+    for (const name of [...this.layers.keys()]) this.remove(name);
+    this.controls.dispose();
+    this.renderer.dispose();
+    this.renderer.forceContextLoss();
+  }
+}
+
+/** Called by the panel once three.js is there. */
+export function sceneContents(context: Context, spec: PanelSpec, element: HTMLElement): Panel {
+  const isSoftware = drawsInSoftware();
+  try {
+    const renderer = new three.WebGLRenderer({ antialias: !isSoftware, preserveDrawingBuffer: true, powerPreference: "high-performance" });
+    renderer.setPixelRatio(isSoftware ? 0.6 : Math.min(devicePixelRatio, 2));
+    renderer.domElement.setAttribute("aria-label", "3D view");
+    renderer.domElement.setAttribute("role", "img");
+    element.dataset.rate = isSoftware ? String(1000 / SOFTWARE_PAUSE) : "";
+    return new SceneView(context, spec, element, renderer, isSoftware ? SOFTWARE_PAUSE : 0).panel();
+  } catch {
+    element.replaceChildren(empty("No 3D here", "This browser has no WebGL; turn on hardware acceleration, or use another one."));
+    return { element, title: "", spec: () => spec, dispose: () => undefined };
+  }
+}
+
+/** Whether the processor stands in for a graphics card. */
+function drawsInSoftware(): boolean {
+  const context = document.createElement("canvas").getContext("webgl2");
+  const names = context?.getExtension("WEBGL_debug_renderer_info");
+  const name = context && names ? String(context.getParameter(names.UNMASKED_RENDERER_WEBGL)) : "";
+  context?.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software|basic render/i.test(name);
+}
+
+/** A click that moves nothing, as parts of the picture from -1 to 1. */
+function pick(element: HTMLElement, take: (x: number, y: number) => void): void {
+  let from: [number, number] | undefined;
+  element.addEventListener("pointerdown", (event) => (from = event.button === 0 ? [event.clientX, event.clientY] : undefined));
+  element.addEventListener("pointerup", (event) => {
+    if (!from || Math.hypot(event.clientX - from[0], event.clientY - from[1]) > 3) return;
+    const box = element.getBoundingClientRect();
+    take(((event.clientX - box.left) / box.width) * 2 - 1, 1 - ((event.clientY - box.top) / box.height) * 2);
+  });
+}
+
+/** Where a robot is of which nobody knows the shape, and where it looks: the sign that maps use. */
+function chevron(): three.Mesh {
+  const shape = new three.Shape([new three.Vector2(0.42, 0), new three.Vector2(-0.28, 0.26), new three.Vector2(-0.14, 0), new three.Vector2(-0.28, -0.26)]);
+  const mesh = new three.Mesh(
+    new three.ExtrudeGeometry(shape, { depth: 0.08, bevelEnabled: false }),
+    new three.MeshStandardMaterial({ color: 0x2f7de1, roughness: 0.6 }),
+  );
+  mesh.matrixAutoUpdate = false;
+  mesh.visible = false;
+  return mesh;
+}

@@ -1,0 +1,81 @@
+import type { Context } from "./context";
+import { button, h } from "./dom";
+import { bytes, count, span } from "./format";
+import type { Layout } from "./layout";
+import type { Link } from "./link";
+import { applyTheme, store } from "./stored";
+import type { Problem } from "./types";
+
+/** The bar at the top: what is open, what is wrong with it, and what can be done with the page. */
+export function topBar(context: Context, layout: Layout, link: Link) {
+  const { connection, summary } = context;
+  const facts = h("span", { class: "facts" });
+  const tellFacts = () => {
+    const held = summary.window;
+    const all = held
+      ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
+      : [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, span(summary.duration)];
+    facts.textContent = all.filter(Boolean).join(" · ");
+    facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early: the memory for the window is full (--cache)` : "";
+  };
+  tellFacts();
+  const share = button("link", "Copy a link to this moment", () => {
+    link.set();
+    void navigator.clipboard?.writeText(location.href);
+    share.animate([{ color: "var(--accent)" }, { color: "inherit" }], 700);
+  });
+  const { chip, drawer } = problemDrawer(context);
+  const header = h(
+    "header",
+    { class: "top" },
+    button("menu", "Show or hide the topics (t)", () => document.body.classList.toggle("no-topics")),
+    h("strong", { class: "brand" }, "asof"),
+    h("span", { class: "name", title: summary.name }, summary.name.split("/").pop() ?? ""),
+    facts,
+    chip,
+    h("span", { class: "space" }),
+    h("button", { class: "plain text", onclick: () => layout.reset() }, "Reset layout"),
+    h("button", { class: "plain text", "aria-label": "Keys (?)", title: "Keys (?)", onclick: () => dispatchEvent(new KeyboardEvent("keydown", { key: "?" })) }, "?"),
+    share,
+    button("theme", "Light or dark", () => {
+      const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      store("asof-theme", next);
+      applyTheme(next);
+    }),
+  );
+  return { elements: [header, drawer], tellFacts, errors: errorToast(connection) };
+}
+
+function problemDrawer({ connection, summary }: Context) {
+  const chip = h("button", { class: "problems", hidden: true, "aria-expanded": "false" });
+  const drawer = h("div", { class: "drawer", hidden: true, role: "region", "aria-label": "Problems of this recording", tabindex: 0 });
+  chip.addEventListener("click", () => {
+    drawer.hidden = !drawer.hidden;
+    chip.setAttribute("aria-expanded", String(!drawer.hidden));
+  });
+  const entry = (one: Problem) => {
+    const place = [one.topic, one.offset === null ? "" : `byte ${one.offset}`].filter(Boolean).join(", ");
+    return h("li", {}, h("b", {}, one.kind.replaceAll("_", " ")), ` ${one.message} `, h("span", { class: "faint" }, place ? `(${place})` : ""));
+  };
+  const show = (all: Problem[]) => {
+    chip.hidden = all.length === 0;
+    chip.textContent = `⚠ ${all.length} ${all.length === 1 ? "problem" : "problems"}`;
+    drawer.replaceChildren(h("h2", {}, "Problems of this recording"), h("p", {}, "What could be read is shown; this could not, or not fully."), h("ul", {}, ...all.map(entry)));
+  };
+  show(summary.problems);
+  connection.on("problems", show);
+  return { chip, drawer };
+}
+
+/** What went wrong, for a few seconds. */
+function errorToast(connection: Context["connection"]): HTMLElement {
+  const errors = h("div", { class: "toast", role: "alert", hidden: true });
+  let timer = 0;
+  connection.on("error", (text) => {
+    errors.textContent = text;
+    errors.hidden = false;
+    clearTimeout(timer);
+    timer = window.setTimeout(() => (errors.hidden = true), 6000);
+  });
+  return errors;
+}
