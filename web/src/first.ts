@@ -77,8 +77,7 @@ function arranged(panels: PanelSpec[], hasSpace: boolean): Tree | undefined {
 /** Velocity, if the robot says how fast it wants to go or goes; else the first numbers that its schemas know to be some. */
 function firstPlot(summary: Summary): PanelSpec | undefined {
   const filled = summary.topics.filter((topic) => topic.messages !== 0 && topic.plot && topic.plot.length > 0);
-  const ranks = ["velocity", "pose"];
-  const rank = (topic: Topic) => (ranks.indexOf(topic.role ?? "") + ranks.length + 1) % (ranks.length + 1);
+  const rank = (topic: Topic) => (topic.role === "velocity" ? 0 : /linear|velocity/.test(topic.plot?.[0] ?? "") ? 1 : topic.role === "pose" ? 2 : 3);
   const [best] = filled.sort((a, b) => rank(a) - rank(b));
   return best && { kind: "plot", fields: (best.plot ?? []).map((path) => ({ topic: best.topic, path })) };
 }

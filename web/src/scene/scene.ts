@@ -223,10 +223,20 @@ export class SceneView {
 
   private add(topic: Topic): void {
     if (this.layers.has(topic.topic) || this.hidden.has(topic.topic)) return;
+    let said = "";
+    /** What is wrong or missing is said anew when it is something else. */
+    const tell = () => {
+      if (said === `${layer.error} ${layer.left}`) return;
+      said = `${layer.error} ${layer.left}`;
+      this.list.draw();
+    };
     const host: Host = {
       frames: this.frames,
       arrowSize: () => Math.max(0.3, this.reach / 12),
-      changed: () => this.place(),
+      changed: () => {
+        this.place();
+        tell();
+      },
       isLive: this.context.summary.live,
       first: () => this.context.connection.first(),
     };
@@ -235,14 +245,13 @@ export class SceneView {
     this.layers.set(topic.topic, layer);
     this.scene.add(layer.object);
     const stop = this.context.connection.subscribe(topic.topic, Layer.form(topic.role), (shown) => {
-      const said = `${layer.error}${layer.left}`;
       this.counts.messages++;
       // One that was not painted yet gives way.
       if (this.waiting.has(topic.topic)) this.counts.dropped++;
       this.waiting.add(topic.topic);
       layer.take(shown);
       this.place();
-      if (said !== `${layer.error}${layer.left}`) this.list.draw();
+      tell();
       if (layer.hasContent()) this.arrive(topic.topic);
     });
     this.layerStops.set(topic.topic, stop);
@@ -286,7 +295,7 @@ export class SceneView {
     const body = this.bodyAt();
     this.chevron.visible = Boolean(body) && !this.hidden.has("robot") && !this.robot?.isPlaced();
     const pose = poses.get(this.frames.body() ?? "");
-    if (pose && body) this.chevron.matrix.copy(base.inverse).multiply(pose.matrix).scale(new three.Vector3().setScalar(Math.max(1, this.reach / 20)));
+    if (pose && body) this.chevron.matrix.copy(base.inverse).multiply(pose.matrix).scale(new three.Vector3().setScalar(Math.max(1, this.reach / 40)));
     for (const layer of this.layers.values()) layer.put(base);
     this.goAlong(base);
     this.touch();
