@@ -346,7 +346,7 @@ impl FileOpening {
         let options = OpenOptions {
             map: false,
             map_pages: false,
-            ..self.options(self.definitions(screen)?)
+            ..options_with(self.definitions(screen)?)
         };
         self.open_with(places, options, screen)
     }
