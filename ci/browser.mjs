@@ -252,9 +252,12 @@ await step("the question mark shows the keys", async () => {
 
 await step("the address names the moment after a seek by key and by click, and a reload comes back to it", async () => {
   const moment = () => page.evaluate(() => Number(new URLSearchParams(location.hash.slice(1)).get("t")));
-  await page.keyboard.press("Home");
   if (await page.getByRole("button", { name: "Pause (space)" }).count()) await page.keyboard.press("Space");
+  await page.getByRole("button", { name: "Play (space)" }).waitFor();
+  await page.keyboard.press("Home");
+  await until("the start", async () => (await position(page)) === 0);
   await page.keyboard.press("ArrowRight");
+  await until("a second", async () => Math.abs((await position(page)) - 1) < 0.01);
   await page.keyboard.press("ArrowRight");
   await until("two seconds", async () => Math.abs((await moment()) - 2) < 0.05);
   const box = await page.locator(".timeline").boundingBox();

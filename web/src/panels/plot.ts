@@ -227,7 +227,7 @@ class Plot {
       tint,
       h("span", { class: "path" }, field.derivative ? `d/dt ${name}` : name),
       h("b", { class: "now" }),
-      flag("derivative", "d/dt", "Rate of change"),
+      flag("derivative", "d/dt", "d/dt, the rate of change"),
       flag("right", "⇥", "On the axis to the right"),
       button("close", `Remove ${field.path}`, () => this.change(this.fields.filter((one) => one !== field))),
     );
