@@ -1,23 +1,20 @@
 //! As-of joins as nodes of a plan.
 //!
 //! A query arrives with a left join whose condition has a call of [`MATCH`] ([`crate::rewrite`]). The analyzer makes an
-//! [`AsofJoin`] of it, and the planner a streaming merge ([`crate::merge`]).
+//! [`AsofJoin`] of it, and the planner one pass over all topics ([`crate::fused`]) or a merge of two inputs
+//! ([`crate::merge`]).
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNanoType};
-use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
-    Column, DFSchema, DFSchemaRef, DataFusionError, Result, ScalarValue, not_impl_err, plan_err,
+    Column, DFSchema, DFSchemaRef, Result, ScalarValue, not_impl_err, plan_err,
 };
 use datafusion::config::ConfigOptions;
-use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::logical_plan::builder::build_join_schema;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Extension, Join, JoinType, LogicalPlan,
@@ -25,10 +22,7 @@ use datafusion::logical_expr::{
     UserDefinedLogicalNodeCore, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
-use crate::merge::AsofJoinExec;
 use crate::topic::RECORDING;
 
 /// The function that marks the condition of an as-of join.
@@ -82,16 +76,16 @@ impl fmt::Display for Direction {
 /// For each row of the left side, the row of the right side that was known as of then.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AsofJoin {
-    left: LogicalPlan,
-    right: LogicalPlan,
-    left_time: Expr,
-    right_time: Expr,
-    direction: Direction,
+    pub left: LogicalPlan,
+    pub right: LogicalPlan,
+    pub left_time: Expr,
+    pub right_time: Expr,
+    pub direction: Direction,
     /// In nanoseconds.
-    tolerance: Option<i64>,
+    pub tolerance: Option<i64>,
     /// Expressions of both sides that have to be equal.
-    on: Vec<(Expr, Expr)>,
-    schema: DFSchemaRef,
+    pub on: Vec<(Expr, Expr)>,
+    pub schema: DFSchemaRef,
 }
 
 impl PartialOrd for AsofJoin {
@@ -332,7 +326,8 @@ fn same_recording(
     Some((Expr::Column(one), Expr::Column(other)))
 }
 
-fn is_of(expr: &Expr, schema: &DFSchema) -> bool {
+/// Whether an expression is about columns of this side alone.
+pub(crate) fn is_of(expr: &Expr, schema: &DFSchema) -> bool {
     let columns = expr.column_refs();
     !columns.is_empty()
         && columns
@@ -400,64 +395,5 @@ impl ScalarUDFImpl for MatchFunction {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         not_impl_err!("MATCH_CONDITION stands in an ASOF JOIN alone")
-    }
-}
-
-/// Plans queries, as-of joins among them.
-#[derive(Debug)]
-pub(crate) struct AsofPlanner;
-
-#[async_trait]
-impl QueryPlanner for AsofPlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AsofExtension)]);
-        planner.create_physical_plan(plan, session).await
-    }
-}
-
-struct AsofExtension;
-
-#[async_trait]
-impl ExtensionPlanner for AsofExtension {
-    async fn plan_extension(
-        &self,
-        planner: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        logical_inputs: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
-        session: &dyn Session,
-        planning: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(join) = node.as_any().downcast_ref::<AsofJoin>() else {
-            return Ok(None);
-        };
-        let ([left, right], [left_plan, right_plan]) = (physical_inputs, logical_inputs) else {
-            return Err(DataFusionError::Internal(
-                "an as-of join has two sides".into(),
-            ));
-        };
-        let create = |expr: &Expr, plan: &LogicalPlan| {
-            planner.create_physical_expr(expr, plan.schema(), session, planning)
-        };
-        let mut keys = Vec::new();
-        for (one, other) in &join.on {
-            keys.push((create(one, left_plan)?, create(other, right_plan)?));
-        }
-        let exec = AsofJoinExec::try_new(
-            Arc::clone(left),
-            Arc::clone(right),
-            create(&join.left_time, left_plan)?,
-            create(&join.right_time, right_plan)?,
-            keys,
-            join.direction,
-            join.tolerance,
-            Arc::new(join.schema.as_arrow().clone()),
-        )?;
-        Ok(Some(Arc::new(exec)))
     }
 }

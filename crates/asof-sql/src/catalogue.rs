@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
-use datafusion::catalog::{MemTable, MemorySchemaProvider, SchemaProvider};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{MemTable, MemorySchemaProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 
 use crate::database::Shared;
 
@@ -22,24 +26,63 @@ pub(crate) const NAMES: [&str; 5] = [
 /// Adds the tables. `told` are things about the tables themselves that a person should know.
 pub(crate) fn register(
     tables: &MemorySchemaProvider,
-    shared: &Shared,
-    told: &[String],
+    shared: &Arc<Shared>,
+    told: Vec<String>,
 ) -> Result<()> {
-    let made = [
-        topics(shared)?,
-        recordings(shared)?,
-        problems(shared, told)?,
-        metadata(shared)?,
-        attachments(shared)?,
+    let made: [Arc<dyn TableProvider>; 5] = [
+        table(topics(shared)?)?,
+        table(recordings(shared)?)?,
+        Arc::new(Problems {
+            schema: problems(shared, &told)?.schema(),
+            shared: Arc::clone(shared),
+            told,
+        }),
+        table(metadata(shared)?)?,
+        table(attachments(shared)?)?,
     ];
-    for (name, batch) in NAMES.into_iter().zip(made) {
-        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
+    for (name, table) in NAMES.into_iter().zip(made) {
         // A topic of that name keeps it.
         if !tables.table_exist(name) {
-            tables.register_table(name.to_owned(), Arc::new(table))?;
+            tables.register_table(name.to_owned(), table)?;
         }
     }
     Ok(())
+}
+
+/// Rows that are there already, as a table.
+pub(crate) fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
+    Ok(Arc::new(table))
+}
+
+/// What is wrong with the recordings. It is looked up when it is asked for: most damage is found on the way.
+#[derive(Debug)]
+struct Problems {
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+    told: Vec<String>,
+}
+
+#[async_trait]
+impl TableProvider for Problems {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let known = table(problems(&self.shared, &self.told)?)?;
+        known.scan(session, projection, filters, limit).await
+    }
 }
 
 fn texts(values: impl IntoIterator<Item = String>) -> ArrayRef {
@@ -136,6 +179,19 @@ fn problems(shared: &Shared, told: &[String]) -> Result<RecordBatch> {
                 problem.message.clone(),
             ));
         }
+    }
+    for (topic, first) in shared.undecoded_topics() {
+        let message = format!(
+            "a message logged at {} is not decoded: {}",
+            first.log_time, first.reason
+        );
+        rows.push((
+            String::new(),
+            "undecoded".to_owned(),
+            None,
+            Some(topic),
+            message,
+        ));
     }
     let table = |text: &String| (String::new(), "table".to_owned(), None, None, text.clone());
     rows.extend(told.iter().map(table));

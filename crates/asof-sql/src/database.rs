@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use asof_core::{Stamp, TimeRange};
 use asof_decode::PayloadError;
 use asof_formats::Recording;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Fields, SchemaRef};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::DataFusionError;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -19,11 +21,16 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::{Receiver, Sender};
 
-use crate::asof::{AsofPlanner, AsofRule, match_function};
-use crate::error::SqlError;
+use crate::asof::{AsofRule, match_function};
+use crate::error::{KnownNames, SqlError};
+use crate::fused::StampsGoBack;
+use crate::order::StampOrder;
+use crate::planning::{AsofFilterRule, AsofPlanner};
 use crate::topic::{Opened, TopicTable};
-use crate::{catalogue, known, rewrite, transforms};
+use crate::{catalogue, known, meanings, rewrite, transforms};
 
 /// How queries run.
 #[derive(Debug, Clone)]
@@ -47,9 +54,9 @@ impl Default for SqlOptions {
 /// One recording or several, as tables. Nothing of them is converted or loaded beforehand.
 pub struct Database {
     context: SessionContext,
-    runtime: Runtime,
     shared: Arc<Shared>,
     tables: Vec<String>,
+    columns: BTreeMap<String, SchemaRef>,
 }
 
 /// What the tables and functions of a database share.
@@ -57,8 +64,11 @@ pub struct Database {
 pub(crate) struct Shared {
     pub recordings: Vec<Opened>,
     pub options: SqlOptions,
+    /// Messages that scans have read, so far.
+    pub read: AtomicU64,
     /// Messages that could not be decoded, so far.
     pub undecoded: AtomicU64,
+    pub stamp_order: StampOrder,
     /// The first of those for each topic.
     first_undecoded: Mutex<BTreeMap<String, Undecoded>>,
 }
@@ -84,6 +94,12 @@ impl Shared {
         }
     }
 
+    /// The first message of each topic that could not be decoded.
+    pub fn undecoded_topics(&self) -> BTreeMap<String, Undecoded> {
+        let first = self.first_undecoded.lock();
+        first.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// From the first start to the last end of all recordings.
     pub fn range(&self) -> TimeRange {
         let ranges = self
@@ -98,15 +114,98 @@ impl Shared {
 }
 
 /// The answer to a query: batches of rows, as they are made.
+///
+/// Dropping it ends the query.
 pub struct Rows<'a> {
     database: &'a Database,
-    stream: SendableRecordBatchStream,
+    sql: String,
+    running: Running,
+    /// Whether some are out already.
+    has_begun: bool,
+}
+
+/// A query on threads of its own. It ends when this is dropped.
+struct Running {
+    schema: SchemaRef,
+    coming: Receiver<Result<RecordBatch, DataFusionError>>,
+    _task: SpawnedTask<()>,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Running {
+    /// Nobody waits for a query that was given up: a join of a billion rows may not notice for long.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// What came within a time that one was ready to wait.
+#[derive(Debug)]
+pub enum Waited {
+    /// Rows, or why there are no more.
+    Rows(Result<RecordBatch, SqlError>),
+    /// Nothing so far; the query goes on.
+    Nothing,
+    /// There are no more rows.
+    End,
 }
 
 impl Rows<'_> {
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
-        self.stream.schema()
+        Arc::clone(&self.running.schema)
+    }
+
+    /// The next rows, if they come within this time: so that a query can be watched, and given up.
+    pub fn wait(&mut self, time: Duration) -> Waited {
+        let end = Instant::now() + time;
+        // The engine's own clock stands still while all its threads are busy.
+        let mut pause = Duration::from_micros(50);
+        loop {
+            match self.running.coming.try_recv() {
+                Ok(rows) => {
+                    if let Some(rows) = self.taken(rows) {
+                        return Waited::Rows(rows);
+                    }
+                }
+                Err(TryRecvError::Disconnected) => return Waited::End,
+                Err(TryRecvError::Empty) if Instant::now() >= end => return Waited::Nothing,
+                Err(TryRecvError::Empty) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+
+    /// What came, for a person. `None` where the query was started again: stamps that a join relied on are not in
+    /// order, and nothing is out yet.
+    fn taken(
+        &mut self,
+        rows: Result<RecordBatch, DataFusionError>,
+    ) -> Option<Result<RecordBatch, SqlError>> {
+        let error = match rows {
+            Ok(rows) => {
+                self.has_begun = true;
+                return Some(Ok(rows));
+            }
+            Err(error) => error,
+        };
+        if let Some(topic) = topic_without_order(&error) {
+            self.database.shared.tell_stamps_go_back(topic);
+            if !self.has_begun {
+                match self.database.start(&self.sql) {
+                    Ok(running) => {
+                        self.running = running;
+                        return None;
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        }
+        Some(Err(self.database.failed(&error, &self.sql)))
     }
 }
 
@@ -114,8 +213,34 @@ impl Iterator for Rows<'_> {
     type Item = Result<RecordBatch, SqlError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.database.runtime.block_on(self.stream.next())?;
-        Some(next.map_err(|error| self.database.failed(&error)))
+        loop {
+            let rows = self.running.coming.blocking_recv()?;
+            if let Some(rows) = self.taken(rows) {
+                return Some(rows);
+            }
+        }
+    }
+}
+
+/// The topic whose stamps a join found to go back, if that is what went wrong.
+fn topic_without_order(error: &DataFusionError) -> Option<&str> {
+    let DataFusionError::External(cause) = error.find_root() else {
+        return None;
+    };
+    let found = cause.downcast_ref::<StampsGoBack>()?;
+    Some(&found.topic)
+}
+
+/// Hands rows on until nobody wants more.
+async fn hand_on(
+    mut stream: SendableRecordBatchStream,
+    sender: Sender<Result<RecordBatch, DataFusionError>>,
+) {
+    while let Some(rows) = stream.next().await {
+        let is_over = rows.is_err();
+        if sender.send(rows).await.is_err() || is_over {
+            break;
+        }
     }
 }
 
@@ -128,31 +253,29 @@ impl Database {
         recordings: Vec<(String, Arc<dyn Recording>)>,
         options: SqlOptions,
     ) -> Result<Self, SqlError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(options.threads.max(1))
-            .thread_name("asof-sql")
-            .enable_time()
-            .build()
-            .map_err(SqlError::Start)?;
         let opened = recordings
             .into_iter()
             .map(|(name, recording)| Opened { name, recording });
         let shared = Arc::new(Shared {
             recordings: opened.collect(),
             options: options.clone(),
+            read: AtomicU64::new(0),
             undecoded: AtomicU64::new(0),
+            stamp_order: StampOrder::default(),
             first_undecoded: Mutex::default(),
         });
-        let context = context(&options).map_err(|error| SqlError::from_engine(&error, &[]))?;
+        let explained =
+            |error: DataFusionError| SqlError::from_engine(&error, "", &KnownNames::default());
+        let context = context(&options).map_err(explained)?;
         let mut database = Database {
             context,
-            runtime,
             shared,
             tables: Vec::new(),
+            columns: BTreeMap::new(),
         };
-        database
-            .register()
-            .map_err(|error| SqlError::from_engine(&error, &[]))?;
+        let runtime = runtime(&options)?;
+        let registered = runtime.block_on(database.register());
+        registered.map_err(explained)?;
         Ok(database)
     }
 
@@ -161,17 +284,14 @@ impl Database {
         &self.tables
     }
 
-    /// The names of all columns of all topics, each once.
-    pub fn columns(&self) -> Vec<String> {
-        let mut names = BTreeSet::new();
-        for opened in &self.shared.recordings {
-            for topic in opened.recording.summary().topics() {
-                let table = TopicTable::new(&self.shared, topic, &mut |_| {});
-                let fields = table.schema.fields().iter();
-                names.extend(fields.map(|field| field.name().clone()));
-            }
-        }
-        names.into_iter().collect()
+    /// The columns of a table.
+    pub fn columns(&self, table: &str) -> Option<&SchemaRef> {
+        self.columns.get(table)
+    }
+
+    /// Messages that queries have read so far.
+    pub fn messages_read(&self) -> u64 {
+        self.shared.read.load(Ordering::Relaxed)
     }
 
     /// Starts a query.
@@ -179,8 +299,18 @@ impl Database {
     /// # Errors
     /// When it is not a query, would write, or cannot be planned.
     pub fn query(&self, sql: &str) -> Result<Rows<'_>, SqlError> {
+        Ok(Rows {
+            database: self,
+            sql: sql.to_owned(),
+            running: self.start(sql)?,
+            has_begun: false,
+        })
+    }
+
+    fn start(&self, sql: &str) -> Result<Running, SqlError> {
         let statement = rewrite::parse(sql, self.shared.range())?;
-        let stream = self.runtime.block_on(async {
+        let runtime = runtime(&self.shared.options)?;
+        let stream = runtime.block_on(async {
             let plan = self.context.state().statement_to_plan(statement).await?;
             SQLOptions::new()
                 .with_allow_ddl(false)
@@ -190,10 +320,17 @@ impl Database {
             let frame = self.context.execute_logical_plan(plan).await?;
             frame.execute_stream().await
         });
-        let stream = stream.map_err(|error| self.failed(&error))?;
-        Ok(Rows {
-            database: self,
-            stream,
+        let stream = stream.map_err(|error| self.failed(&error, sql))?;
+        let schema = stream.schema();
+        let (sender, coming) = tokio::sync::mpsc::channel(1);
+        let entered = runtime.enter();
+        let task = SpawnedTask::spawn(hand_on(stream, sender));
+        drop(entered);
+        Ok(Running {
+            schema,
+            coming,
+            _task: task,
+            runtime: Some(runtime),
         })
     }
 
@@ -207,12 +344,11 @@ impl Database {
 
     /// Messages that could not be decoded so far, and the first of each topic.
     pub fn undecoded(&self) -> (u64, BTreeMap<String, Undecoded>) {
-        let first = self.shared.first_undecoded.lock();
-        let first = first.unwrap_or_else(PoisonError::into_inner).clone();
-        (self.shared.undecoded.load(Ordering::Relaxed), first)
+        let count = self.shared.undecoded.load(Ordering::Relaxed);
+        (count, self.shared.undecoded_topics())
     }
 
-    fn register(&mut self) -> Result<(), DataFusionError> {
+    async fn register(&mut self) -> Result<(), DataFusionError> {
         let tables = MemorySchemaProvider::new();
         let mut told = Vec::new();
         let mut topics = BTreeSet::new();
@@ -235,9 +371,15 @@ impl Database {
                 tables.register_table(alias, table)?;
             }
         }
-        catalogue::register(&tables, &self.shared, &told)?;
+        catalogue::register(&tables, &self.shared, told)?;
+        meanings::register(&tables, &self.shared)?;
         self.tables = tables.table_names();
         self.tables.sort();
+        for name in &self.tables {
+            let table = tables.table(name).await?;
+            self.columns
+                .extend(table.map(|table| (name.clone(), table.schema())));
+        }
         let catalog = self
             .context
             .catalog("asof")
@@ -249,7 +391,7 @@ impl Database {
         Ok(())
     }
 
-    fn failed(&self, error: &DataFusionError) -> SqlError {
+    fn failed(&self, error: &DataFusionError, sql: &str) -> SqlError {
         if let DataFusionError::Plan(text) = error.find_root()
             && let Some(what) = text.strip_suffix(" not supported").or_else(|| {
                 let (_, rest) = text.split_once(" not supported: ")?;
@@ -258,7 +400,25 @@ impl Database {
         {
             return SqlError::NotReading(what.to_owned());
         }
-        SqlError::from_engine(error, &self.tables)
+        let mut fields = BTreeSet::new();
+        for schema in self.columns.values() {
+            nested_names(schema.fields(), &mut fields);
+        }
+        let known = KnownNames {
+            tables: self.tables.clone(),
+            fields: fields.into_iter().collect(),
+        };
+        SqlError::from_engine(error, sql, &known)
+    }
+}
+
+/// The names of all fields of structs, at any depth.
+fn nested_names(fields: &Fields, names: &mut BTreeSet<String>) {
+    for field in fields {
+        if let DataType::Struct(inner) = field.data_type() {
+            names.extend(inner.iter().map(|field| field.name().clone()));
+            nested_names(inner, names);
+        }
     }
 }
 
@@ -276,6 +436,16 @@ pub(crate) fn alias_of(topic: &str) -> String {
     }
 }
 
+/// Threads for a query.
+fn runtime(options: &SqlOptions) -> Result<Runtime, SqlError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads.max(1))
+        .thread_name("asof-sql")
+        .enable_time()
+        .build()
+        .map_err(SqlError::Start)
+}
+
 fn context(options: &SqlOptions) -> Result<SessionContext, DataFusionError> {
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema("asof", "public")
@@ -284,6 +454,8 @@ fn context(options: &SqlOptions) -> Result<SessionContext, DataFusionError> {
         .with_target_partitions(options.threads.max(1));
     // Names keep their case: ROS 1's CameraInfo has K and D.
     config.options_mut().sql_parser.enable_ident_normalization = false;
+    // So that an error can point at its place.
+    config.options_mut().sql_parser.collect_spans = true;
     config.options_mut().execution.time_zone = Some("UTC".to_owned());
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory)))
@@ -293,6 +465,7 @@ fn context(options: &SqlOptions) -> Result<SessionContext, DataFusionError> {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rule(Arc::new(AsofRule))
+        .with_optimizer_rule(Arc::new(AsofFilterRule))
         .with_query_planner(Arc::new(AsofPlanner))
         .build();
     Ok(SessionContext::new_with_state(state))

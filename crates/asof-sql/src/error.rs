@@ -1,17 +1,25 @@
 //! Why a query has no answer.
 
+use std::fmt;
+
 use asof_core::SourceError;
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, SchemaError};
 
 /// Why a query has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
     /// The text is not a query, or names what does not exist.
-    #[error("{message}{}", .suggestion.as_ref().map(|other| format!("; did you mean {other}?")).unwrap_or_default())]
+    #[error(
+        "{message}{}{}",
+        .place.map(|place| format!(" ({place})")).unwrap_or_default(),
+        .suggestion.as_ref().map(|other| format!("; did you mean {other}?")).unwrap_or_default()
+    )]
     Query {
-        /// What is wrong with it, and where.
+        /// What is wrong with it.
         message: String,
+        /// Where in the text.
+        place: Option<TextPlace>,
         /// The nearest name that exists.
         suggestion: Option<String>,
     },
@@ -32,45 +40,94 @@ pub enum SqlError {
     Engine(String),
 }
 
+/// A place in the text of a query. Both numbers count from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextPlace {
+    /// The line.
+    pub line: u64,
+    /// The character in that line.
+    pub column: u64,
+}
+
+impl fmt::Display for TextPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
 impl SqlError {
-    /// What the engine said, in words for a person.
-    pub(crate) fn from_engine(error: &DataFusionError, names: &[String]) -> Self {
+    /// A query that cannot be answered, without a place.
+    pub(crate) fn query(message: impl Into<String>) -> Self {
+        SqlError::Query {
+            message: message.into(),
+            place: None,
+            suggestion: None,
+        }
+    }
+
+    /// What the engine said about a query, in words for a person. `known` are the tables and fields that there are.
+    pub(crate) fn from_engine(error: &DataFusionError, sql: &str, known: &KnownNames) -> Self {
+        let span = error.diagnostic().and_then(|found| found.span);
+        let spanned = span.map(|span| TextPlace {
+            line: span.start.line,
+            column: span.start.column,
+        });
+        let missing = |message: String, wanted: &str, suggestion: Option<String>| SqlError::Query {
+            message,
+            // Where the engine does not say, the name itself is looked for.
+            place: spanned.or_else(|| place_of_name(sql, wanted)),
+            suggestion,
+        };
         match error.find_root() {
             DataFusionError::ResourcesExhausted(text) => SqlError::Memory(first_line(text)),
-            DataFusionError::SQL(error, _) => SqlError::Query {
-                message: error.to_string(),
-                suggestion: None,
-            },
-            DataFusionError::External(error) => match error.downcast_ref::<SourceError>() {
-                Some(error) => SqlError::Engine(error.to_string()),
-                None => SqlError::Engine(error.to_string()),
-            },
-            DataFusionError::SchemaError(error, _) => {
-                let message = error.to_string();
-                // The engine lists the valid fields itself; the nearest is what a person looks for.
-                let (what, valid) = message
-                    .split_once(" Valid fields are ")
-                    .map_or((message.as_str(), ""), |(what, valid)| (what, valid));
-                let valid = valid.trim_end_matches('.').split(", ");
-                let wanted = quoted_name(what).unwrap_or_default();
-                let columns: Vec<String> = valid.map(str::to_owned).collect();
-                SqlError::Query {
-                    message: what.trim_end_matches('.').to_owned(),
-                    suggestion: nearest(&wanted, &columns),
+            DataFusionError::SQL(error, _) => of_parser(&error.to_string()),
+            DataFusionError::External(error) => SqlError::Engine(error.to_string()),
+            DataFusionError::SchemaError(error, _) => match &**error {
+                SchemaError::FieldNotFound {
+                    field,
+                    valid_fields,
+                } => {
+                    let valid = valid_fields.iter().map(|column| column.name.clone());
+                    let valid: Vec<String> = valid.collect();
+                    missing(
+                        format!(
+                            "there is no column '{}'",
+                            field.flat_name().replace('"', "")
+                        ),
+                        &field.name,
+                        nearest(&field.name, &valid),
+                    )
                 }
-            }
-            DataFusionError::Plan(text) => {
-                let missing = text
-                    .strip_prefix("table '")
-                    .and_then(|rest| rest.split_once("' not found"))
-                    .map(|(name, _)| name.rsplit_once(".public.").map_or(name, |(_, name)| name));
-                match missing {
-                    Some(name) => SqlError::Query {
-                        message: format!("there is no table '{name}'"),
-                        suggestion: nearest(name, names),
-                    },
+                SchemaError::AmbiguousReference { field } => missing(
+                    format!(
+                        "'{}' is a column of several tables; write the table before it",
+                        field.name
+                    ),
+                    &field.name,
+                    None,
+                ),
+                other => SqlError::query(other.to_string()),
+            },
+            DataFusionError::Plan(text) | DataFusionError::Execution(text) => {
+                match Missing::parse(text) {
+                    Some(Missing::Table(name)) => missing(
+                        format!("there is no table '{name}'"),
+                        name,
+                        nearest(name, &known.tables).map(|near| in_quotes(&near)),
+                    ),
+                    Some(Missing::Field(name)) => missing(
+                        format!("there is no field '{name}' in that struct"),
+                        name,
+                        nearest(name, &known.fields),
+                    ),
+                    Some(Missing::Function(name, meant)) => missing(
+                        format!("there is no function '{name}'"),
+                        name,
+                        meant.map(str::to_owned),
+                    ),
                     None => SqlError::Query {
                         message: first_line(text),
+                        place: spanned,
                         suggestion: None,
                     },
                 }
@@ -80,40 +137,134 @@ impl SqlError {
     }
 }
 
+/// Names that a person may have meant.
+#[derive(Debug, Default)]
+pub(crate) struct KnownNames {
+    pub tables: Vec<String>,
+    /// Of structs, at any depth.
+    pub fields: Vec<String>,
+}
+
+/// A name as it has to be written in a query.
+fn in_quotes(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("\"{name}\"")
+    }
+}
+
+/// Something that a sentence of the engine says does not exist.
+enum Missing<'a> {
+    Table(&'a str),
+    Field(&'a str),
+    Function(&'a str, Option<&'a str>),
+}
+
+impl<'a> Missing<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix("table '") {
+            let (name, _) = rest.split_once("' not found")?;
+            let name = name.rsplit_once(".public.").map_or(name, |(_, name)| name);
+            return Some(Missing::Table(name));
+        }
+        if let Some(rest) = text.strip_prefix("table function '") {
+            let (name, _) = rest.split_once("' not found")?;
+            return Some(Missing::Function(name, None));
+        }
+        if let Some(rest) = text.strip_prefix("Field ") {
+            let (name, _) = rest.split_once(" not found in struct")?;
+            return Some(Missing::Field(name));
+        }
+        let rest = text.strip_prefix("Invalid function '")?;
+        let (name, rest) = rest.split_once('\'')?;
+        let meant = rest
+            .split_once("Did you mean '")
+            .and_then(|(_, meant)| meant.split_once('\''))
+            .map(|(meant, _)| meant);
+        // The engine names the nearest of all its functions, however far away that is.
+        let meant = meant.filter(|meant| distance(name, meant) <= most_letters(name));
+        Some(Missing::Function(name, meant))
+    }
+}
+
+/// What the parser says ends in the place: `… at Line: 1, Column: 8`.
+fn of_parser(text: &str) -> SqlError {
+    let text = text
+        .trim_start_matches("sql parser error: ")
+        .trim_start_matches("ParserError(\"");
+    let place = text.rsplit_once(" at Line: ").and_then(|(what, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        let digits = |text: &str| {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        let place = TextPlace {
+            line: digits(line)?,
+            column: digits(column)?,
+        };
+        Some((what, place))
+    });
+    SqlError::Query {
+        message: first_line(place.map_or(text, |(what, _)| what)),
+        place: place.map(|(_, place)| place),
+        suggestion: None,
+    }
+}
+
+/// Where a name stands in a query as a word of its own.
+fn place_of_name(sql: &str, name: &str) -> Option<TextPlace> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '/';
+    for (number, line) in sql.lines().enumerate() {
+        for (at, _) in line.match_indices(name) {
+            let before = line[..at].chars().next_back();
+            let after = line[at + name.len()..].chars().next();
+            if !before.is_some_and(is_word) && !after.is_some_and(is_word) && !name.is_empty() {
+                return Some(TextPlace {
+                    line: number as u64 + 1,
+                    column: line[..at].chars().count() as u64 + 1,
+                });
+            }
+        }
+    }
+    None
+}
+
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The name in a sentence such as "No field named o.stmp."
-fn quoted_name(text: &str) -> Option<String> {
-    let (_, name) = text.split_once("named ")?;
-    let name = name.trim_end_matches('.').split_whitespace().next()?;
-    Some(name.replace('"', ""))
-}
-
 /// The name that is most like `wanted`, if one is like it at all.
 fn nearest(wanted: &str, names: &[String]) -> Option<String> {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_lowercase();
-    let distance = |name: &String| distance(&last(wanted), &last(&name.replace('"', "")));
-    let best = names.iter().min_by_key(|name| distance(name))?;
-    (distance(best) <= wanted.chars().count().div_ceil(3)).then(|| best.clone())
+    let best = names.iter().min_by_key(|name| distance(wanted, name))?;
+    (distance(wanted, best) <= most_letters(wanted)).then(|| best.clone())
 }
 
-/// How many letters have to change.
+/// How many letters a slip of the finger changes.
+fn most_letters(wanted: &str) -> usize {
+    wanted.chars().count().div_ceil(3)
+}
+
+/// How many letters have to change, whatever their case.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
+    let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().take(LONGEST).collect() };
+    let (one, other) = (lower(one), lower(other));
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
+    for (at, letter) in one.iter().enumerate() {
         let mut before = row[0];
         row[0] = at + 1;
         for (place, known) in other.iter().enumerate() {
-            let replaced = before + usize::from(letter != *known);
+            let replaced = before + usize::from(letter != known);
             before = row[place + 1];
             row[place + 1] = replaced.min(row[place] + 1).min(before + 1);
         }
     }
     row[other.len()]
 }
+
+/// Names are compared up to here.
+const LONGEST: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -124,5 +275,26 @@ mod tests {
         let names = ["/odom".to_owned(), "odom".to_owned(), "/imu".to_owned()];
         assert_eq!(nearest("/odmo", &names), Some("/odom".to_owned()));
         assert_eq!(nearest("/completely/else", &names), None);
+    }
+
+    #[test]
+    fn a_name_is_found_as_a_word_of_its_own_alone() {
+        let place = |line, column| Some(TextPlace { line, column });
+        let sql = "SELECT stamps,\n  é, stamp FROM a";
+        assert_eq!(place_of_name(sql, "stamp"), place(2, 6));
+        assert_eq!(place_of_name(sql, "nothing"), None);
+        assert_eq!(place_of_name(sql, ""), None);
+    }
+
+    #[test]
+    fn what_the_parser_says_has_its_place() {
+        let error = of_parser(
+            "sql parser error: Expected: an expression, found: FROM at Line: 3, Column: 12",
+        );
+        assert_eq!(
+            error.to_string(),
+            "Expected: an expression, found: FROM (line 3, column 12)"
+        );
+        assert_eq!(of_parser("Unterminated").to_string(), "Unterminated");
     }
 }

@@ -6,16 +6,16 @@ use asof_core::{Batch, Stamp, Topics, When};
 use asof_decode::{Decoder, Projection};
 use datafusion::arrow::array::{
     ArrayRef, DurationNanosecondArray, RecordBatch, StringArray, TimestampNanosecondArray,
-    UInt32Array, new_null_array,
 };
-use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::Expr;
 
-use crate::adapt::adapt;
+use crate::assemble::{Assembler, Shape, external};
+use crate::catalogue::table;
 use crate::database::{Shared, alias_of};
-use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, SEQUENCE, TopicTable, decoder, field_name};
+use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, TopicTable};
 
 /// The function that `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes.
 pub(crate) const AS_OF: &str = "__as_of";
@@ -107,7 +107,7 @@ impl TableFunctionImpl for AsOf {
                 .as_ref()
                 .is_none_or(|(time, _)| *time < message.log_time)
             {
-                newest = Some((message.log_time, row(&topic, &opened.name, &known)?));
+                newest = Some((message.log_time, row(&topic, place, &known)?));
             }
         }
         let empty = || RecordBatch::new_empty(Arc::clone(&topic.schema));
@@ -133,50 +133,15 @@ impl AsOf {
     }
 }
 
-fn row(topic: &TopicTable, recording: &str, known: &Batch) -> Result<RecordBatch> {
-    let Some(message) = known.get(0) else {
-        return Ok(RecordBatch::new_empty(Arc::clone(&topic.schema)));
-    };
-    let mut table = decoder(message.channel, &Projection::All, message.payload);
-    let decoded = match &mut table {
-        Some(table) => {
-            let timed = (
-                message.log_time,
-                message.publish_time,
-                message.payload.into(),
-            );
-            table.append(&[timed], &mut |_, _| {});
-            table.take()?
-        }
-        None => None,
-    };
-    let time = |at: Stamp| -> ArrayRef {
-        Arc::new(TimestampNanosecondArray::from(vec![at.nanos()]).with_timezone("UTC"))
-    };
-    let column = |name: &str| -> Option<ArrayRef> {
-        Some(match name {
-            RECORDING => Arc::new(StringArray::from(vec![recording])),
-            LOG_TIME => time(message.log_time),
-            PUBLISH_TIME => time(message.publish_time),
-            SEQUENCE => Arc::new(UInt32Array::from(vec![message.sequence])),
-            name => Arc::clone(decoded.as_ref()?.column_by_name(field_name(name))?),
-        })
-    };
-    let columns = topic.schema.fields().iter().map(|field| {
-        column(field.name()).map_or_else(
-            || new_null_array(field.data_type(), 1),
-            |found| adapt(&found, field.data_type()),
-        )
-    });
-    let schema = Arc::clone(&topic.schema);
-    Ok(RecordBatch::try_new(schema, columns.collect())?)
-}
-
-fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
-    Ok(Arc::new(MemTable::try_new(
-        batch.schema(),
-        vec![vec![batch]],
-    )?))
+/// The first message of a batch as a row of the topic's table.
+fn row(topic: &TopicTable, recording: usize, known: &Batch) -> Result<RecordBatch> {
+    let shape = Shape::new(&topic.topic, Arc::clone(&topic.schema));
+    let mut assembler = Assembler::new(&topic.shared, recording, &shape);
+    let mut rows = Vec::new();
+    assembler.add(known, &known.rows()[..known.len().min(1)], &mut rows)?;
+    assembler.flush(&mut rows)?;
+    let empty = || RecordBatch::new_empty(Arc::clone(&topic.schema));
+    Ok(rows.pop().map_or_else(empty, |rows| rows.batch))
 }
 
 /// A time as it is written in a query: a text in any of asof's forms, or a timestamp.
@@ -200,8 +165,4 @@ fn text_of(expr: &Expr) -> Option<String> {
         Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text), _) => text.clone(),
         _ => None,
     }
-}
-
-fn external(error: asof_core::SourceError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
 }

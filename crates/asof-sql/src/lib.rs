@@ -37,19 +37,24 @@
 
 mod adapt;
 mod asof;
+mod assemble;
 mod catalogue;
 mod database;
 mod error;
+mod fused;
 mod known;
+mod meanings;
 mod merge;
 mod narrow;
+mod order;
+mod planning;
 mod pushdown;
 mod rewrite;
 mod scan;
 mod topic;
 mod transforms;
 
-pub use database::{Database, Rows, SqlOptions, Undecoded};
+pub use database::{Database, Rows, SqlOptions, Undecoded, Waited};
 /// Arrow, as DataFusion has it.
 pub use datafusion::arrow;
-pub use error::SqlError;
+pub use error::{SqlError, TextPlace};

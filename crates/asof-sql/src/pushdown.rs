@@ -68,6 +68,11 @@ impl Wanted {
         }
     }
 
+    /// Whether no recording is left out.
+    pub fn takes_all_recordings(&self) -> bool {
+        self.recordings.is_none()
+    }
+
     pub fn has_recording(&self, name: &str) -> bool {
         let names = self.recordings.as_ref();
         names.is_none_or(|names| names.iter().any(|known| known == name))

@@ -3,6 +3,7 @@
 //! - `a ASOF JOIN b MATCH_CONDITION (…)` becomes a left join whose condition is a call that the analyzer
 //!   recognizes ([`crate::asof`]).
 //! - `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes a table function ([`crate::known`]).
+//! - A nested field without an alias is called as it was written.
 //! - Times that are relative to the recording (`'+12.5s'`) become absolute, where they are held against a time.
 
 use std::any::TypeId;
@@ -13,12 +14,12 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Select, TableFactor, TableFunctionArgs, TableVersion, Value, VisitMut, VisitorMut,
+    Select, SelectItem, TableFactor, TableFunctionArgs, TableVersion, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
 use crate::asof::MATCH;
-use crate::error::SqlError;
+use crate::error::{KnownNames, SqlError};
 use crate::known::AS_OF;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
 
@@ -26,7 +27,8 @@ use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
 pub(crate) fn parse(sql: &str, range: TimeRange) -> Result<Statement, SqlError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
-    let mut statements = statements.map_err(|error| SqlError::from_engine(&error, &[]))?;
+    let mut statements =
+        statements.map_err(|error| SqlError::from_engine(&error, sql, &KnownNames::default()))?;
     let Some(mut statement) = statements.pop_front() else {
         return Err(query("there is no query"));
     };
@@ -49,10 +51,7 @@ pub(crate) fn parse(sql: &str, range: TimeRange) -> Result<Statement, SqlError> 
 }
 
 fn query(message: impl Into<String>) -> SqlError {
-    SqlError::Query {
-        message: message.into(),
-        suggestion: None,
-    }
+    SqlError::query(message)
 }
 
 /// The generic dialect, with versions of tables.
@@ -103,6 +102,7 @@ impl VisitorMut for Rewriter {
     type Break = SqlError;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        select.projection.iter_mut().for_each(name_by_path);
         for from in &mut select.from {
             let mut left = name_of(&from.relation);
             for join in &mut from.joins {
@@ -190,6 +190,25 @@ impl Rewriter {
             let at = when.resolve(self.range);
             value.value = Value::SingleQuotedString(at.to_string());
         }
+    }
+}
+
+/// A nested field is called as it was written: `o.pose.pose.position.x`.
+fn name_by_path(item: &mut SelectItem) {
+    let SelectItem::UnnamedExpr(expr) = item else {
+        return;
+    };
+    let Expr::CompoundIdentifier(path) = &*expr else {
+        return;
+    };
+    // One of two is a column of a table, which has a name of its own.
+    if path.len() > 2 {
+        let names: Vec<&str> = path.iter().map(|ident| ident.value.as_str()).collect();
+        let alias = Ident::with_quote('"', names.join("."));
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias,
+        };
     }
 }
 

@@ -92,7 +92,7 @@ impl TopicTable {
         }
         TopicTable {
             topic: topic.to_owned(),
-            schema: schema_of(topic, &fields.unwrap_or_default()),
+            schema: schema_of(&fields.unwrap_or_default()),
             shared: Arc::clone(shared),
             recordings,
             messages,
@@ -101,7 +101,7 @@ impl TopicTable {
 }
 
 /// All columns of a topic, those that every topic has first.
-fn schema_of(topic: &str, message: &Fields) -> SchemaRef {
+fn schema_of(message: &Fields) -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     let mut fields: Vec<FieldRef> = vec![
         Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
@@ -125,8 +125,8 @@ fn schema_of(topic: &str, message: &Fields) -> SchemaRef {
         let field = field.as_ref().clone().with_nullable(true);
         fields.push(Arc::new(field.with_name(name)));
     }
-    let metadata = [("asof:topic".to_owned(), topic.to_owned())];
-    Arc::new(Schema::new_with_metadata(fields, metadata.into()))
+    // Without metadata: tables of several topics are united as they are.
+    Arc::new(Schema::new(fields))
 }
 
 /// A field of a message under a name that a column of ours has gets an underscore.
@@ -219,7 +219,7 @@ impl TableProvider for TopicTable {
         }
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
-        Ok(Arc::new(TopicScan::new(self, columns, &wanted, limit)?))
+        Ok(Arc::new(TopicScan::new(self, &columns, &wanted, limit)?))
     }
 }
 

@@ -1,19 +1,25 @@
-//! Transforms as functions: `tf('map', 'base_link', stamp)`, and why there is none.
+//! Transforms as functions: `tf('map', 'base_link', stamp)`, and why there is none; points and poses in other frames.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use asof_core::Stamp;
 use asof_tf::TransformBuffer;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StructArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, StringArray, StructArray, TimestampNanosecondArray,
+};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, TimeUnit, TimestampNanosecondType};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Fields, Float64Type, TimeUnit, TimestampNanosecondType,
+};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
+use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::database::Shared;
 
@@ -22,12 +28,18 @@ pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
         shared: Arc::clone(shared),
         buffers: OnceLock::new(),
     });
-    for (name, answer) in [("tf", Answer::Transform), ("tf_error", Answer::Error)] {
+    for answer in [
+        Answer::Transform,
+        Answer::Error,
+        Answer::Point,
+        Answer::Pose,
+    ] {
+        let least = answer.least_arguments();
+        let counts = [TypeSignature::Any(least), TypeSignature::Any(least + 1)];
         context.register_udf(ScalarUDF::new_from_impl(Lookup {
-            name,
             answer,
             transforms: Arc::clone(&transforms),
-            signature: Signature::any(3, Volatility::Stable),
+            signature: Signature::one_of(counts.to_vec(), Volatility::Stable),
         }));
     }
 }
@@ -58,31 +70,56 @@ impl Transforms {
         }
     }
 
-    /// The buffer of the recording that the instant lies in; the first where none has it.
-    fn buffer_at<'a>(
-        &self,
-        buffers: &'a [TransformBuffer],
-        at: Stamp,
-    ) -> Option<&'a TransformBuffer> {
-        let has_it = |place: &usize| {
-            let recording = &self.shared.recordings[*place].recording;
-            recording.summary().range.contains(at)
-        };
-        let place = (0..buffers.len()).find(has_it).unwrap_or(0);
-        buffers.get(place)
+    /// The recording that a row is of: the one that it names, or the one that its time lies in.
+    fn recording_of(&self, name: Option<&str>, at: Stamp) -> Result<usize> {
+        let recordings = &self.shared.recordings;
+        if let Some(name) = name {
+            let place = recordings.iter().position(|opened| opened.name == name);
+            return place.map_or_else(|| exec_err!("there is no recording '{name}'"), Ok);
+        }
+        let mut having = (0..recordings.len())
+            .filter(|place| recordings[*place].recording.summary().range.contains(at));
+        let first = having.next();
+        if having.next().is_some() {
+            return exec_err!(
+                "several recordings have {at}: say which with a last argument, such as tf('map', 'base_link', stamp, recording)"
+            );
+        }
+        Ok(first.unwrap_or(0))
     }
 }
 
+/// What a function answers with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Answer {
     Transform,
     Error,
+    Point,
+    Pose,
+}
+
+impl Answer {
+    fn name(self) -> &'static str {
+        match self {
+            Answer::Transform => "tf",
+            Answer::Error => "tf_error",
+            Answer::Point => "transform_point",
+            Answer::Pose => "transform_pose",
+        }
+    }
+
+    /// Two frames and a stamp, and what is taken from one to the other; the recording may follow.
+    fn least_arguments(self) -> usize {
+        match self {
+            Answer::Transform | Answer::Error => 3,
+            Answer::Point | Answer::Pose => 4,
+        }
+    }
 }
 
 /// Looks transforms up, a row each.
 #[derive(Debug)]
 struct Lookup {
-    name: &'static str,
     answer: Answer,
     transforms: Arc<Transforms>,
     signature: Signature,
@@ -102,29 +139,25 @@ impl Hash for Lookup {
     }
 }
 
-fn vector(names: &[&str]) -> Fields {
+const POINT: [&str; 3] = ["x", "y", "z"];
+const ROTATION: [&str; 4] = ["x", "y", "z", "w"];
+
+fn numbers(names: &[&str]) -> Fields {
     let field = |name: &&str| Field::new(*name, DataType::Float64, true);
     names.iter().map(field).collect()
 }
 
-fn transform_fields() -> Fields {
+/// A place and a rotation, under these names.
+fn pose_fields(place: &str, rotation: &str) -> Fields {
     Fields::from(vec![
-        Field::new(
-            "translation",
-            DataType::Struct(vector(&["x", "y", "z"])),
-            true,
-        ),
-        Field::new(
-            "rotation",
-            DataType::Struct(vector(&["x", "y", "z", "w"])),
-            true,
-        ),
+        Field::new(place, DataType::Struct(numbers(&POINT)), true),
+        Field::new(rotation, DataType::Struct(numbers(&ROTATION)), true),
     ])
 }
 
 impl ScalarUDFImpl for Lookup {
     fn name(&self) -> &str {
-        self.name
+        self.answer.name()
     }
 
     fn signature(&self) -> &Signature {
@@ -133,12 +166,61 @@ impl ScalarUDFImpl for Lookup {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.answer {
-            Answer::Transform => DataType::Struct(transform_fields()),
+            Answer::Transform => DataType::Struct(pose_fields("translation", "rotation")),
             Answer::Error => DataType::Utf8,
+            Answer::Point => DataType::Struct(numbers(&POINT)),
+            Answer::Pose => DataType::Struct(pose_fields("position", "orientation")),
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let mut found = self.look_up(&args)?;
+        let array: ArrayRef = match self.answer {
+            Answer::Error => Arc::new(StringArray::from(found.errors)),
+            Answer::Transform => poses("translation", "rotation", &found.transforms)?,
+            Answer::Point => {
+                let value = args.args[3].clone().into_array(args.number_rows)?;
+                let points = Columns::of(&value, &POINT, "a point")?;
+                let moved = found.transforms.iter().enumerate().map(|(row, transform)| {
+                    let [x, y, z] = points.row(row)?;
+                    let moved = transform.as_ref()? * Point3::new(x, y, z);
+                    Some([moved.x, moved.y, moved.z])
+                });
+                Arc::new(structs(&POINT, moved.collect())?)
+            }
+            Answer::Pose => {
+                let value = args.args[3].clone().into_array(args.number_rows)?;
+                let (places, rotations) =
+                    (child(&value, "position")?, child(&value, "orientation")?);
+                let places = Columns::of(&places, &POINT, "a position")?;
+                let rotations = Columns::of(&rotations, &ROTATION, "an orientation")?;
+                for (row, transform) in found.transforms.iter_mut().enumerate() {
+                    let pose = places.row(row).zip(rotations.row(row));
+                    let pose = pose.and_then(|([x, y, z], [i, j, k, w])| {
+                        let rotation = Quaternion::new(w, i, j, k);
+                        let rotation = UnitQuaternion::try_new(rotation, f64::EPSILON)?;
+                        Some(Isometry3::from_parts(Translation3::new(x, y, z), rotation))
+                    });
+                    *transform = transform
+                        .zip(pose)
+                        .map(|(transform, pose)| transform * pose);
+                }
+                poses("position", "orientation", &found.transforms)?
+            }
+        };
+        Ok(ColumnarValue::Array(array))
+    }
+}
+
+/// What was looked up, a row each.
+struct Found {
+    transforms: Vec<Option<Isometry3<f64>>>,
+    /// Why there is none; only where that is asked for.
+    errors: Vec<Option<String>>,
+}
+
+impl Lookup {
+    fn look_up(&self, args: &ScalarFunctionArgs) -> Result<Found> {
         let rows = args.number_rows;
         let column = |at: usize, wanted: &DataType| -> Result<ArrayRef> {
             let array = args.args[at].clone().into_array(rows)?;
@@ -147,79 +229,172 @@ impl ScalarUDFImpl for Lookup {
             }
             Ok(cast(&array, wanted)?)
         };
-        let (froms, tos) = (column(0, &DataType::Utf8)?, column(1, &DataType::Utf8)?);
         let stamps = column(2, &DataType::Timestamp(TimeUnit::Nanosecond, None))?;
         let stamps = stamps.as_primitive::<TimestampNanosecondType>();
-        let (froms, tos) = (froms.as_string::<i32>(), tos.as_string::<i32>());
-        let buffers = self.transforms.buffers()?;
-        let mut values: [Vec<f64>; 7] = Default::default();
-        let mut is_known = Vec::with_capacity(rows);
-        let mut errors: Vec<Option<String>> = Vec::new();
-        for row in 0..rows {
-            let is_asked = froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row);
-            let found = is_asked.then(|| {
-                let at = Stamp::from_nanos(stamps.value(row));
-                let buffer = self.transforms.buffer_at(buffers, at);
-                buffer.map_or_else(
-                    || Err("there is no recording".to_owned()),
-                    |buffer| {
-                        buffer
-                            .lookup(froms.value(row), tos.value(row), at)
-                            .map_err(|error| error.to_string())
-                    },
-                )
-            });
-            let found = match found {
-                Some(Ok(found)) => {
-                    errors.push(None);
-                    Some(found)
-                }
-                Some(Err(error)) => {
-                    errors.push(Some(error));
-                    None
-                }
-                None => {
-                    errors.push(None);
-                    None
-                }
-            };
-            is_known.push(found.is_some());
-            let parts = found.map_or([0.0; 7], |found| {
-                let (t, r) = (found.translation.vector, found.rotation.coords);
-                [t.x, t.y, t.z, r.x, r.y, r.z, r.w]
-            });
-            for (list, value) in values.iter_mut().zip(parts) {
-                list.push(value);
+        let last = self.answer.least_arguments();
+        let names = (args.args.len() > last).then(|| column(last, &DataType::Utf8));
+        let names = names.transpose()?;
+        let names = names.as_ref().map(|names| names.as_string::<i32>());
+        let mut found = Found {
+            transforms: vec![None; rows],
+            errors: vec![None; rows],
+        };
+        let frames = (column(0, &DataType::Utf8)?, column(1, &DataType::Utf8)?);
+        let (froms, tos) = (frames.0.as_string::<i32>(), frames.1.as_string::<i32>());
+        let is_asked =
+            |row: usize| froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row);
+        // Rows that follow each other are mostly about the same frames of the same recording, and looked up together.
+        let mut runs: Vec<Run> = Vec::new();
+        for row in (0..rows).filter(|row| is_asked(*row)) {
+            let at = Stamp::from_nanos(stamps.value(row));
+            let name = names.filter(|names| names.is_valid(row));
+            let name = name.map(|names| names.value(row));
+            let recording = self.transforms.recording_of(name, at)?;
+            let (from, to) = (froms.value(row), tos.value(row));
+            match runs.last_mut() {
+                Some(run) if run.is_of(recording, from, to) => run.rows.push(row),
+                _ => runs.push(Run {
+                    recording,
+                    from,
+                    to,
+                    rows: vec![row],
+                }),
             }
         }
-        let array: ArrayRef = match self.answer {
-            Answer::Error => Arc::new(StringArray::from(errors)),
-            Answer::Transform => {
-                let mut columns = values
-                    .into_iter()
-                    .map(|list| Arc::new(Float64Array::from(list)) as ArrayRef);
-                let translation: Vec<ArrayRef> = columns.by_ref().take(3).collect();
-                let rotation: Vec<ArrayRef> = columns.collect();
-                let parts: Vec<ArrayRef> = vec![
-                    Arc::new(StructArray::try_new(
-                        vector(&["x", "y", "z"]),
-                        translation,
-                        None,
-                    )?),
-                    Arc::new(StructArray::try_new(
-                        vector(&["x", "y", "z", "w"]),
-                        rotation,
-                        None,
-                    )?),
-                ];
-                let nulls = NullBuffer::from(is_known);
-                Arc::new(StructArray::try_new(
-                    transform_fields(),
-                    parts,
-                    Some(nulls),
-                )?)
-            }
-        };
-        Ok(ColumnarValue::Array(array))
+        let buffers = self.transforms.buffers()?;
+        for run in runs {
+            run.look_up(buffers, stamps, &mut found, self.answer == Answer::Error);
+        }
+        Ok(found)
     }
+}
+
+/// Rows about the same frames of one recording.
+struct Run<'a> {
+    recording: usize,
+    from: &'a str,
+    to: &'a str,
+    rows: Vec<usize>,
+}
+
+impl Run<'_> {
+    fn is_of(&self, recording: usize, from: &str, to: &str) -> bool {
+        self.recording == recording && self.from == from && self.to == to
+    }
+
+    fn look_up(
+        &self,
+        buffers: &[TransformBuffer],
+        stamps: &TimestampNanosecondArray,
+        found: &mut Found,
+        wants_errors: bool,
+    ) {
+        let Some(buffer) = buffers.get(self.recording) else {
+            return;
+        };
+        let stamp = |row: &usize| Stamp::from_nanos(stamps.value(*row));
+        let all: Vec<Stamp> = self.rows.iter().map(stamp).collect();
+        match buffer.lookup_many(self.from, self.to, &all) {
+            Ok(many) => {
+                for (row, transform) in self.rows.iter().zip(&many.isometries) {
+                    found.transforms[*row] = Some(*transform);
+                }
+                for (place, error) in many.failures {
+                    let row = self.rows[place];
+                    found.transforms[row] = None;
+                    if wants_errors {
+                        found.errors[row] = Some(error.to_string());
+                    }
+                }
+            }
+            Err(error) if wants_errors => {
+                for row in &self.rows {
+                    found.errors[*row] = Some(error.to_string());
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Numbers of structs, by their names.
+struct Columns<const N: usize> {
+    columns: Vec<Float64Array>,
+}
+
+impl<const N: usize> Columns<N> {
+    fn of(value: &ArrayRef, names: &[&str; N], what: &str) -> Result<Self> {
+        let fields = value.as_struct_opt();
+        let column = |name: &&str| -> Result<Float64Array> {
+            let found = fields.and_then(|fields| fields.column_by_name(name));
+            let Some(found) = found else {
+                return exec_err!(
+                    "{what} is a struct of {}, not {}",
+                    names.join(", "),
+                    value.data_type()
+                );
+            };
+            let mut numbers = cast(found, &DataType::Float64)?;
+            if let Some(nulls) = value.nulls() {
+                // A struct that is not there has no numbers either.
+                let own = NullBuffer::union(Some(nulls), numbers.nulls());
+                let values = numbers.as_primitive::<Float64Type>().values().clone();
+                numbers = Arc::new(Float64Array::new(values, own));
+            }
+            Ok(numbers.as_primitive::<Float64Type>().clone())
+        };
+        let columns = names.iter().map(column).collect::<Result<_>>()?;
+        Ok(Columns { columns })
+    }
+
+    fn row(&self, row: usize) -> Option<[f64; N]> {
+        let mut values = [0.0; N];
+        for (value, column) in values.iter_mut().zip(&self.columns) {
+            *value = column.is_valid(row).then(|| column.value(row))?;
+        }
+        Some(values)
+    }
+}
+
+fn child(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
+    let found = value
+        .as_struct_opt()
+        .and_then(|fields| fields.column_by_name(name));
+    match found {
+        Some(found) => Ok(Arc::clone(found)),
+        None => exec_err!(
+            "a pose is a struct of position and orientation, not {}",
+            value.data_type()
+        ),
+    }
+}
+
+fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<ArrayRef> {
+    let places = all.iter().map(|one| {
+        let vector = one.as_ref()?.translation.vector;
+        Some([vector.x, vector.y, vector.z])
+    });
+    let rotations = all.iter().map(|one| {
+        let coords = one.as_ref()?.rotation.coords;
+        Some([coords.x, coords.y, coords.z, coords.w])
+    });
+    let parts: Vec<ArrayRef> = vec![
+        Arc::new(structs(&POINT, places.collect())?),
+        Arc::new(structs(&ROTATION, rotations.collect())?),
+    ];
+    let is_known: Vec<bool> = all.iter().map(Option::is_some).collect();
+    let nulls = Some(NullBuffer::from(is_known));
+    let fields = pose_fields(place, rotation);
+    Ok(Arc::new(StructArray::try_new(fields, parts, nulls)?))
+}
+
+fn structs<const N: usize>(names: &[&str; N], rows: Vec<Option<[f64; N]>>) -> Result<StructArray> {
+    let column = |at: usize| -> ArrayRef {
+        let values = rows.iter().map(|row| row.map_or(0.0, |row| row[at]));
+        Arc::new(Float64Array::from_iter_values(values))
+    };
+    let is_known: Vec<bool> = rows.iter().map(Option::is_some).collect();
+    let columns = (0..N).map(column).collect();
+    let nulls = Some(NullBuffer::from(is_known));
+    Ok(StructArray::try_new(numbers(names), columns, nulls)?)
 }

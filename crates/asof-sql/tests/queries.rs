@@ -8,7 +8,7 @@ use std::time::Duration;
 use asof_core::{Query, Source, Stamp, Topics};
 use asof_decode::{Decoder, Projection};
 use asof_formats::{McapWriter, McapWriterOptions, Recording};
-use asof_sql::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use asof_sql::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use asof_sql::arrow::compute::concat_batches;
 use asof_sql::arrow::datatypes::{
     DataType, Float64Type, Int64Type, TimestampNanosecondType, UInt64Type,
@@ -60,6 +60,12 @@ fn demo() -> Fixture {
 impl Fixture {
     fn rows(&self, sql: &str) -> RecordBatch {
         rows(&self.database, sql)
+    }
+
+    /// Messages of a topic.
+    fn column_count(&self, topic: &str) -> usize {
+        let batches = self.recording.read(&Query::topics([topic])).expect("reads");
+        batches.map(|batch| batch.expect("a batch").len()).sum()
     }
 
     /// Stamps and one number of each message, by plain decoding.
@@ -340,6 +346,74 @@ fn an_as_of_join_does_not_cross_recordings() {
 }
 
 #[test]
+fn topics_are_united_and_nested_columns_keep_their_names() {
+    let fixture = demo();
+    let found = fixture.rows(
+        r#"SELECT topic, count(*) AS n FROM (SELECT 'imu' AS topic, log_time FROM "/imu" UNION ALL SELECT 'odom', log_time FROM "/odom") u GROUP BY topic ORDER BY topic"#,
+    );
+    assert_eq!(found.num_rows(), 2);
+    let found = fixture.rows("SELECT o.pose.pose.position.x, o.stamp FROM odom o LIMIT 1");
+    let schema = found.schema();
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    assert_eq!(names, ["o.pose.pose.position.x", "stamp"]);
+    let grouped = fixture.rows(
+        "SELECT header.frame_id, child_frame_id, count(*) FROM odom GROUP BY header.frame_id, child_frame_id ORDER BY header.frame_id",
+    );
+    assert_eq!(grouped.num_rows(), 1);
+}
+
+#[test]
+fn points_and_poses_are_taken_into_other_frames() {
+    let fixture = demo();
+    let found = fixture.rows(
+        r#"SELECT p['x'] AS x, q['position']['x'] AS qx, t['translation']['x'] AS tx FROM (
+             SELECT transform_point('map', 'base_link', stamp, named_struct('x', 0, 'y', 0, 'z', 0)) AS p,
+                    transform_pose('map', 'base_link', stamp, named_struct(
+                      'position', named_struct('x', 0.0, 'y', 0.0, 'z', 0.0),
+                      'orientation', named_struct('x', 0.0, 'y', 0.0, 'z', 0.0, 'w', 1.0))) AS q,
+                    tf('map', 'base_link', stamp) AS t FROM "/scan")"#,
+    );
+    let (points, poses, origins) = (
+        floats(found.column(0)),
+        floats(found.column(1)),
+        floats(found.column(2)),
+    );
+    assert!(origins.iter().flatten().count() > 30);
+    // The origin of a frame is where the frame is.
+    assert_eq!(points, origins);
+    assert_eq!(poses, origins);
+    let error = fixture
+        .database
+        .collect("SELECT transform_point('map', 'base_link', stamp, 1) FROM scan");
+    let error = error.expect_err("not a point").to_string();
+    assert!(error.contains("a point is a struct of x, y, z"), "{error}");
+}
+
+#[test]
+fn what_messages_mean_are_tables_too() {
+    let fixture = demo();
+    let transforms = fixture.rows(
+        "SELECT topic, parent_frame, child_frame, translation FROM transforms WHERE topic = '/tf'",
+    );
+    let messages = fixture.column_count("/tf");
+    assert!(
+        transforms.num_rows() >= messages,
+        "a row for each transform"
+    );
+    let logs = fixture.rows("SELECT level, message FROM logs");
+    assert_eq!(logs.num_rows(), fixture.column_count("/rosout"));
+    let statuses = fixture.rows("SELECT log_time, level, name, message FROM diagnostics");
+    assert!(statuses.num_rows() >= fixture.column_count("/diagnostics"));
+    // The topic keeps its own name.
+    let own = fixture.rows(r#"SELECT count(*) FROM "/diagnostics""#);
+    assert_eq!(count(&own) as usize, fixture.column_count("/diagnostics"));
+}
+
+#[test]
 fn what_was_known_at_a_time() {
     let fixture = demo();
     let at = fixture.recording.summary().range.start + Duration::from_secs(2);
@@ -374,7 +448,10 @@ fn transforms_are_functions_of_the_same_recording() {
     for (stamp, x) in stamps.iter().zip(&xs) {
         let at = Stamp::from_nanos(stamp.expect("a stamp"));
         let wanted = buffer.lookup("map", "base_link", at);
-        assert_eq!(*x, wanted.as_ref().ok().map(|found| found.translation.x));
+        assert_eq!(x.is_some(), wanted.is_ok());
+        if let (Some(x), Ok(wanted)) = (x, &wanted) {
+            assert!((x - wanted.translation.x).abs() < 1e-12, "{x} {wanted}");
+        }
         known += u32::from(wanted.is_ok());
     }
     assert!(known > 30, "{known} of {}", xs.len());
@@ -419,7 +496,7 @@ fn recordings_and_topics_are_tables_too() {
 fn a_mistake_is_told_with_the_nearest_name() {
     let fixture = demo();
     let error = |sql: &str| fixture.database.collect(sql).expect_err(sql).to_string();
-    assert!(error(r#"SELECT * FROM "/odmo""#).contains("did you mean /odom?"));
+    assert!(error(r#"SELECT * FROM "/odmo""#).contains(r#"did you mean "/odom"?"#));
     let column = error("SELECT log_tme FROM odom");
     assert!(column.contains("log_time"), "{column}");
     assert!(

@@ -3,6 +3,7 @@
 mod at;
 mod bag_metadata;
 mod cat;
+mod check;
 mod chosen;
 mod completions;
 mod convert;
@@ -35,6 +36,7 @@ mod select;
 mod serve;
 mod signals;
 mod split;
+mod sql;
 mod table_file;
 mod tf;
 mod tf_follow;
@@ -93,9 +95,12 @@ enum Verb {
     Join(join::Join),
     Export(export::Export),
     Doctor(doctor::Doctor),
+    Check(check::Check),
+    Diff(check::Diff),
     Recover(recover::Recover),
     Live(live::Live),
     Record(live::Record),
+    Sql(sql::Sql),
     Serve(serve::Serve),
     Completions(completions::Completions),
 }
@@ -108,6 +113,9 @@ enum Outcome {
     Damaged,
     /// There is no answer, and the reason was printed as the answer.
     Failed,
+    /// The person has had enough: Ctrl-C.
+    #[cfg(feature = "sql")]
+    Interrupted,
 }
 
 impl Outcome {
@@ -126,6 +134,8 @@ impl From<Outcome> for ExitCode {
             Outcome::Done => ExitCode::SUCCESS,
             Outcome::Damaged => ExitCode::from(3),
             Outcome::Failed => ExitCode::FAILURE,
+            #[cfg(feature = "sql")]
+            Outcome::Interrupted => ExitCode::from(130),
         }
     }
 }
@@ -164,9 +174,12 @@ pub fn main() -> ExitCode {
         Verb::Join(join) => join.run(&screen),
         Verb::Export(export) => export.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
+        Verb::Check(check) => check.run(&screen),
+        Verb::Diff(diff) => diff.run(&screen),
         Verb::Recover(recover) => recover.run(&screen),
         Verb::Live(live) => live.run(&screen),
         Verb::Record(record) => record.run(&screen),
+        Verb::Sql(sql) => sql.run(&screen),
         Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),
     };

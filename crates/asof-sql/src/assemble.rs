@@ -1,0 +1,328 @@
+//! Messages of a topic as rows of its table.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use asof_core::{Batch, Channel, Row};
+use asof_decode::{Payload, Projection, Table, Timed};
+use datafusion::arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampNanosecondArray, UInt32Array,
+    new_null_array,
+};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::physical_plan::projection::ProjectionExpr;
+
+use crate::adapt::adapt;
+use crate::database::Shared;
+use crate::narrow::Paths;
+use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, SEQUENCE, STAMP, decoder, field_name};
+
+/// Rows of one batch.
+pub(crate) const BATCH_ROWS: usize = 8192;
+/// A batch is closed when it holds this much.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// What is made of the messages of a topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub topic: String,
+    /// The columns that are read, narrowed to what is looked at.
+    pub read: SchemaRef,
+    /// What a decoder is asked for; nothing where times are enough.
+    pub paths: Vec<String>,
+    /// What is made of the columns, where it is not just them.
+    pub projected: Option<Vec<ProjectionExpr>>,
+    /// The columns that come out.
+    pub output: SchemaRef,
+}
+
+impl Shape {
+    /// These columns of a topic.
+    pub fn new(topic: &str, read: SchemaRef) -> Self {
+        Shape {
+            topic: topic.to_owned(),
+            paths: paths_of(&read, None),
+            output: Arc::clone(&read),
+            read,
+            projected: None,
+        }
+    }
+
+    /// The same with this projection inside of it: only what it looks at is decoded. `None` where it has one already.
+    pub fn with_projection(&self, exprs: &[ProjectionExpr]) -> Option<Self> {
+        if self.projected.is_some() {
+            return None;
+        }
+        let paths = Paths::of(self.read.fields().len(), exprs.iter().map(|one| &one.expr));
+        let fields = self.read.fields().iter().enumerate();
+        let fields: Vec<_> = fields
+            .map(|(column, field)| paths.narrowed(column, field).0)
+            .collect();
+        let read = Schema::new_with_metadata(fields, self.read.metadata().clone());
+        let read = Arc::new(read);
+        Some(Shape {
+            topic: self.topic.clone(),
+            paths: paths_of(&self.read, Some(&paths)),
+            output: output_schema(&read, exprs),
+            read,
+            projected: Some(exprs.to_vec()),
+        })
+    }
+}
+
+/// What a decoder has to be asked for; of a column that nobody looks at, nothing.
+fn paths_of(read: &SchemaRef, looked_at: Option<&Paths>) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (column, field) in read.fields().iter().enumerate() {
+        let is_ours = matches!(
+            field.name().as_str(),
+            RECORDING | LOG_TIME | PUBLISH_TIME | SEQUENCE
+        );
+        if is_ours || looked_at.is_some_and(|paths| !paths.has(column)) {
+            continue;
+        }
+        if field.name() == STAMP {
+            // Wherever the message says when it was measured.
+            if let Projection::AnyOf(places) = Projection::stamp() {
+                paths.extend(places);
+            }
+            continue;
+        }
+        match looked_at {
+            Some(looked_at) => paths.extend(looked_at.narrowed(column, field).1),
+            None => paths.push(field.name().clone()),
+        }
+    }
+    let path = |path: String| match path.split_once('.') {
+        Some((first, rest)) => format!("{}.{rest}", field_name(first)),
+        None => field_name(&path).to_owned(),
+    };
+    paths.into_iter().map(path).collect()
+}
+
+fn output_schema(read: &SchemaRef, exprs: &[ProjectionExpr]) -> SchemaRef {
+    let fields = exprs.iter().map(|one| {
+        let field = one.expr.return_field(read);
+        let field = field.map_or_else(|_| read.field(0).clone(), |field| field.as_ref().clone());
+        field.with_name(&one.alias)
+    });
+    Arc::new(Schema::new_with_metadata(
+        fields.collect::<Vec<_>>(),
+        read.metadata().clone(),
+    ))
+}
+
+/// Rows, and when each of them was logged.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub batch: RecordBatch,
+    pub logged: Vec<i64>,
+}
+
+/// Makes rows of the messages of one topic of one recording.
+pub(crate) struct Assembler {
+    shared: Arc<Shared>,
+    recording: usize,
+    shape: Shape,
+    pending: Vec<Pending>,
+    /// Which of them took the last message.
+    current: Option<usize>,
+}
+
+/// The rows of one channel that wait to be a batch.
+struct Pending {
+    channel: Arc<Channel>,
+    table: Option<Box<dyn Table>>,
+    /// What the decoder took, in order: logged, published, counted.
+    rows: Vec<(i64, i64, u32)>,
+}
+
+impl Assembler {
+    pub fn new(shared: &Arc<Shared>, recording: usize, shape: &Shape) -> Self {
+        Assembler {
+            shared: Arc::clone(shared),
+            recording,
+            shape: shape.clone(),
+            pending: Vec::new(),
+            current: None,
+        }
+    }
+
+    /// Takes messages of one channel of the topic, and hands out the batches that are full then.
+    pub fn add(&mut self, batch: &Batch, run: &[Row], full: &mut Vec<Assembled>) -> Result<()> {
+        let Some(first) = run.first() else {
+            return Ok(());
+        };
+        let channel = &batch.channels()[first.channel as usize];
+        let place = self.place_of(channel, batch, first);
+        // Another channel of the topic: what came before goes first, so that times stay in order.
+        if self.current.is_some_and(|before| before != place) {
+            self.flush(full)?;
+        }
+        self.current = Some(place);
+        for part in run.chunks(BATCH_ROWS) {
+            self.append(place, batch, part);
+            let waiting = &self.pending[place];
+            let bytes = waiting.table.as_ref().map_or(0, |table| table.bytes());
+            if waiting.rows.len() >= BATCH_ROWS || bytes >= BATCH_BYTES {
+                self.flush(full)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that wait.
+    pub fn waiting(&self) -> usize {
+        self.current
+            .map_or(0, |current| self.pending[current].rows.len())
+    }
+
+    /// Hands out what waits.
+    pub fn flush(&mut self, full: &mut Vec<Assembled>) -> Result<()> {
+        let Some(current) = self.current else {
+            return Ok(());
+        };
+        let pending = &mut self.pending[current];
+        let rows = std::mem::take(&mut pending.rows);
+        let decoded = match &mut pending.table {
+            Some(table) => table.take().map_err(DataFusionError::from)?,
+            None => None,
+        };
+        if !rows.is_empty() {
+            let batch = self.assemble(&rows, decoded.as_ref())?;
+            full.push(Assembled {
+                batch: self.project(batch)?,
+                logged: rows.into_iter().map(|row| row.0).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    fn place_of(&mut self, channel: &Arc<Channel>, batch: &Batch, row: &Row) -> usize {
+        let mut known = self.pending.iter();
+        if let Some(place) = known.position(|one| Arc::ptr_eq(&one.channel, channel)) {
+            return place;
+        }
+        let table = if self.shape.paths.is_empty() {
+            None
+        } else {
+            let some = Projection::any_of(self.shape.paths.clone());
+            // A channel that has none of the fields gives NULLs.
+            decoder(channel, &some, payload_of(batch, row).bytes)
+        };
+        self.pending.push(Pending {
+            channel: Arc::clone(channel),
+            table,
+            rows: Vec::new(),
+        });
+        self.pending.len() - 1
+    }
+
+    fn append(&mut self, place: usize, batch: &Batch, rows: &[Row]) {
+        let pending = &mut self.pending[place];
+        let times = rows
+            .iter()
+            .map(|row| (row.log_time.nanos(), row.publish_time.nanos(), row.sequence));
+        let Some(table) = &mut pending.table else {
+            pending.rows.extend(times);
+            return;
+        };
+        let run: Vec<Timed<'_>> = rows
+            .iter()
+            .map(|row| (row.log_time, row.publish_time, payload_of(batch, row)))
+            .collect();
+        let mut failed = Vec::new();
+        table.append(&run, &mut |place, error| failed.push((place, error)));
+        if failed.is_empty() {
+            pending.rows.extend(times);
+            return;
+        }
+        self.shared
+            .undecoded
+            .fetch_add(failed.len() as u64, Ordering::Relaxed);
+        for (place, error) in &failed {
+            self.shared
+                .tell_undecoded(&self.shape.topic, rows[*place].log_time, error);
+        }
+        let is_good = |(place, _): &(usize, _)| failed.iter().all(|(bad, _)| bad != place);
+        let good = times.enumerate().filter(is_good).map(|(_, times)| times);
+        pending.rows.extend(good);
+    }
+
+    fn assemble(
+        &self,
+        rows: &[(i64, i64, u32)],
+        decoded: Option<&RecordBatch>,
+    ) -> Result<RecordBatch> {
+        let count = rows.len();
+        let times = |values: Vec<i64>| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from(values).with_timezone("UTC"))
+        };
+        let column = |name: &str| -> Option<ArrayRef> {
+            Some(match name {
+                RECORDING => {
+                    let name = &self.shared.recordings[self.recording].name;
+                    let names = std::iter::repeat_n(name, count);
+                    Arc::new(StringArray::from_iter_values(names))
+                }
+                LOG_TIME => times(rows.iter().map(|row| row.0).collect()),
+                PUBLISH_TIME => times(rows.iter().map(|row| row.1).collect()),
+                SEQUENCE => Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.2))),
+                name => Arc::clone(decoded?.column_by_name(field_name(name))?),
+            })
+        };
+        let fields = self.shape.read.fields().iter();
+        let columns = fields.map(|field| match column(field.name()) {
+            Some(found) => adapt(&found, field.data_type()),
+            None => new_null_array(field.data_type(), count),
+        });
+        let schema = nullable_where_unread(&self.shape.read);
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let batch = RecordBatch::try_new_with_options(schema, columns.collect(), &options)?;
+        Ok(batch)
+    }
+
+    fn project(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = match &self.shape.projected {
+            None => batch.columns().to_vec(),
+            Some(exprs) => {
+                let rows = batch.num_rows();
+                let value = |one: &ProjectionExpr| one.expr.evaluate(&batch)?.into_array(rows);
+                exprs.iter().map(value).collect::<Result<_>>()?
+            }
+        };
+        let schema = Arc::clone(&self.shape.output);
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}
+
+/// Within the scan a column may be null that is not looked at.
+fn nullable_where_unread(read: &SchemaRef) -> SchemaRef {
+    let fields = read
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Rows that follow each other on one channel.
+pub(crate) fn runs(batch: &Batch) -> impl Iterator<Item = &[Row]> {
+    batch
+        .rows()
+        .chunk_by(|one, next| one.channel == next.channel)
+}
+
+fn payload_of<'a>(batch: &'a Batch, row: &Row) -> Payload<'a> {
+    let buffer = &batch.buffers()[row.buffer as usize];
+    let bytes = &buffer[row.offset as usize..(row.offset + row.len) as usize];
+    Payload { bytes, owner: None }
+}
+
+/// A failure of a recording, as the engine hands it on.
+pub(crate) fn external(error: asof_core::SourceError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,255 @@
+//! What messages mean, as tables: a row for each transform, each line of a log, each diagnostic status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asof_core::{Channel, Query};
+use asof_decode::{Archetype, Layers, Projection, TableOptions, Tables};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
+    new_null_array,
+};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::PartitionStream;
+
+use crate::adapt::{adapt, united_fields};
+use crate::assemble::external;
+use crate::database::Shared;
+use crate::topic::{LOG_TIME, RECORDING};
+
+/// A table of all messages that mean one thing, whatever their types.
+struct Meaning {
+    table: &'static str,
+    archetype: &'static str,
+    /// The list whose elements are rows, where the archetype has a row for each message.
+    each: Option<&'static str>,
+}
+
+const MEANINGS: [Meaning; 3] = [
+    Meaning {
+        table: "transforms",
+        archetype: "Transform",
+        each: None,
+    },
+    Meaning {
+        table: "logs",
+        archetype: "Log",
+        each: None,
+    },
+    Meaning {
+        table: "diagnostics",
+        archetype: "Diagnostics",
+        each: Some("status"),
+    },
+];
+
+/// The tables of what the recordings have messages for.
+pub(crate) fn register(tables: &MemorySchemaProvider, shared: &Arc<Shared>) -> Result<()> {
+    for meaning in &MEANINGS {
+        let Some(table) = meaning.table_of(shared)? else {
+            continue;
+        };
+        // The topic /diagnostics keeps its own name in quotes.
+        if tables.table_exist(meaning.table) {
+            tables.deregister_table(meaning.table)?;
+        }
+        tables.register_table(meaning.table.to_owned(), Arc::new(table))?;
+    }
+    Ok(())
+}
+
+impl Meaning {
+    fn is_of(&self, channel: &Channel) -> bool {
+        let archetype = Archetype::of(channel.type_name());
+        archetype.is_some_and(|archetype| archetype.name == self.archetype)
+    }
+
+    fn table_of(&self, shared: &Arc<Shared>) -> Result<Option<StreamingTable>> {
+        let mut fields: Option<Fields> = None;
+        let mut topics: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (place, opened) in shared.recordings.iter().enumerate() {
+            for entry in &opened.recording.summary().channels {
+                if !self.is_of(&entry.channel) {
+                    continue;
+                }
+                let Some(own) = self.columns(&entry.channel) else {
+                    continue;
+                };
+                let known = topics.entry(place).or_default();
+                if !known.contains(&entry.channel.topic) {
+                    known.push(entry.channel.topic.clone());
+                }
+                fields = Some(match fields {
+                    None => own,
+                    Some(known) => united_fields(&known, &own, "", &mut |_| {}),
+                });
+            }
+        }
+        let Some(fields) = fields else {
+            return Ok(None);
+        };
+        let mut all: Vec<FieldRef> = vec![
+            Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
+            Arc::new(Field::new("topic", DataType::Utf8, false)),
+        ];
+        let nullable = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
+        all.extend(fields.iter().map(nullable));
+        let schema: SchemaRef = Arc::new(Schema::new(all));
+        let partitions = topics.into_iter().map(|(recording, topics)| {
+            Arc::new(Part {
+                schema: Arc::clone(&schema),
+                shared: Arc::clone(shared),
+                recording,
+                topics,
+                each: self.each,
+            }) as Arc<dyn PartitionStream>
+        });
+        let table = StreamingTable::try_new(Arc::clone(&schema), partitions.collect())?;
+        Ok(Some(table))
+    }
+
+    /// The columns of a channel's messages, seen as what they mean.
+    fn columns(&self, channel: &Arc<Channel>) -> Option<Fields> {
+        let layers = Layers::standard().only("semantic");
+        let table = layers.assign(channel, &Projection::All, &[]).1?;
+        let schema = table.schema();
+        let empty = RecordBatch::new_empty(Arc::clone(&schema));
+        let rows = unfolded(&empty, self.each).ok()?;
+        Some(rows.schema().fields().clone())
+    }
+}
+
+/// The part of such a table that one recording has.
+#[derive(Debug)]
+struct Part {
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+    recording: usize,
+    topics: Vec<String>,
+    each: Option<&'static str>,
+}
+
+impl PartitionStream for Part {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
+        let sender = builder.tx();
+        let part = Part {
+            schema: Arc::clone(&self.schema),
+            shared: Arc::clone(&self.shared),
+            topics: self.topics.clone(),
+            ..*self
+        };
+        builder
+            .spawn_blocking(move || part.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok()));
+        builder.build()
+    }
+}
+
+impl Part {
+    fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
+        let opened = &self.shared.recordings[self.recording];
+        let options = TableOptions {
+            layers: Layers::standard().only("semantic"),
+            shares_buffers: false,
+            threads: 1,
+            ..TableOptions::default()
+        };
+        let query = Query::topics(self.topics.iter().cloned());
+        let tables = Tables::read(&*opened.recording, &query, options).map_err(external)?;
+        for batch in tables {
+            let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
+            let rows = unfolded(&batch.batch, self.each)?;
+            let rows = self.dressed(&rows, &batch.channel.topic, &opened.name)?;
+            if rows.num_rows() > 0 && !send(rows) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows with the columns of the whole table.
+    fn dressed(&self, rows: &RecordBatch, topic: &str, recording: &str) -> Result<RecordBatch> {
+        let count = rows.num_rows();
+        let text = |text: &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
+                text, count,
+            )))
+        };
+        let columns = self
+            .schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(
+                |(place, field)| match (place, rows.column_by_name(field.name())) {
+                    (0, _) => text(recording),
+                    (1, _) => text(topic),
+                    (_, Some(found)) => adapt(found, field.data_type()),
+                    (_, None) => new_null_array(field.data_type(), count),
+                },
+            );
+        let schema = Arc::clone(&self.schema);
+        Ok(RecordBatch::try_new(schema, columns.collect())?)
+    }
+}
+
+/// The rows; with a list, one for each of its elements, whose fields are the columns beside the times.
+fn unfolded(batch: &RecordBatch, each: Option<&str>) -> Result<RecordBatch> {
+    let Some(list) = each.and_then(|name| batch.column_by_name(name)) else {
+        return Ok(batch.clone());
+    };
+    let Some(list) = list.as_list_opt::<i32>() else {
+        return Ok(batch.clone());
+    };
+    let (rows, elements) = elements_of(list);
+    let Some(elements) = elements else {
+        return Ok(batch.clone());
+    };
+    let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
+    let mut fields: Vec<FieldRef> = Vec::new();
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if is_time(field) || field.name() == LOG_TIME {
+            fields.push(Arc::clone(field));
+            columns.push(take(column, &rows, None)?);
+        }
+    }
+    for (field, column) in elements.fields().iter().zip(elements.columns()) {
+        fields.push(Arc::clone(field));
+        columns.push(Arc::clone(column));
+    }
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
+}
+
+/// For each element of all lists the row that it is of, and the elements.
+fn elements_of(list: &ListArray) -> (UInt32Array, Option<StructArray>) {
+    let mut rows: Vec<u32> = Vec::new();
+    for row in 0..list.len() {
+        let count = if list.is_null(row) {
+            0
+        } else {
+            list.value_length(row) as usize
+        };
+        rows.extend(std::iter::repeat_n(row as u32, count));
+    }
+    let offsets = list.value_offsets();
+    let (first, last) = (offsets[0] as usize, offsets[list.len()] as usize);
+    let values = list.values().slice(first, last - first);
+    let elements = values.as_struct_opt().cloned();
+    // A list that is null has no elements, whatever lies below it.
+    let is_whole = elements.as_ref().is_some_and(|all| all.len() == rows.len());
+    (UInt32Array::from(rows), elements.filter(|_| is_whole))
+}

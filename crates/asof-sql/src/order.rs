@@ -1,0 +1,88 @@
+//! Whether the stamps of a topic are in the order in which its messages were logged.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asof_core::Query;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit, TimestampNanosecondType};
+use datafusion::common::Result;
+
+use crate::assemble::{Assembler, Shape, external, runs};
+use crate::database::Shared;
+use crate::topic::STAMP;
+
+/// Recordings up to this size are looked through before a join by stamp relies on their order. Of larger ones it is
+/// taken for granted until a join finds otherwise: looking would take as long as the query.
+const LOOKED_THROUGH: u64 = 32 << 20;
+
+/// What is known about the order of stamps, by recording and topic.
+#[derive(Debug, Default)]
+pub(crate) struct StampOrder(Mutex<BTreeMap<(usize, String), bool>>);
+
+impl StampOrder {
+    fn known(&self, key: &(usize, String)) -> Option<bool> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).copied()
+    }
+
+    fn set(&self, key: (usize, String), is_in_order: bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(key, is_in_order);
+    }
+}
+
+impl Shared {
+    /// Whether a join may rely on the stamps of a topic never going back.
+    pub fn has_stamps_in_order(self: &Arc<Self>, recording: usize, topic: &str) -> bool {
+        let key = (recording, topic.to_owned());
+        if let Some(known) = self.stamp_order.known(&key) {
+            return known;
+        }
+        let size = self.recordings[recording].recording.summary().size;
+        if size > LOOKED_THROUGH {
+            return true;
+        }
+        // What cannot be read is told by the query itself.
+        let is_in_order = look_through(self, recording, topic).unwrap_or(false);
+        self.stamp_order.set(key, is_in_order);
+        is_in_order
+    }
+
+    /// From here on, joins by the stamps of this topic sort.
+    pub fn tell_stamps_go_back(&self, topic: &str) {
+        for recording in 0..self.recordings.len() {
+            self.stamp_order.set((recording, topic.to_owned()), false);
+        }
+    }
+}
+
+fn look_through(shared: &Arc<Shared>, recording: usize, topic: &str) -> Result<bool> {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    let schema = Schema::new(vec![Field::new(STAMP, time, true)]);
+    let shape = Shape::new(topic, Arc::new(schema));
+    let mut assembler = Assembler::new(shared, recording, &shape);
+    let source = &shared.recordings[recording].recording;
+    let mut newest = i64::MIN;
+    let mut rows = Vec::new();
+    for batch in source.read(&Query::topics([topic])).map_err(external)? {
+        let batch = batch.map_err(external)?;
+        for run in runs(&batch) {
+            assembler.add(&batch, run, &mut rows)?;
+        }
+        assembler.flush(&mut rows)?;
+        for stamps in rows.drain(..) {
+            let stamps = stamps
+                .batch
+                .column(0)
+                .as_primitive::<TimestampNanosecondType>();
+            for stamp in stamps.iter().flatten() {
+                if stamp < newest {
+                    return Ok(false);
+                }
+                newest = stamp;
+            }
+        }
+    }
+    Ok(true)
+}

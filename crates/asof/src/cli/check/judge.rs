@@ -1,0 +1,366 @@
+//! Expectations held against a recording.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, RecordBatch};
+use asof_core::{Query, Stamp};
+use asof_decode::{FieldPath, Projection};
+use asof_formats::Recording;
+use asof_tf::TransformBuffer;
+use serde::Serialize;
+
+use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Span};
+use super::survey::{Depth, Survey, TopicSurvey, each_batch, times, values};
+
+/// Failures of one expectation that are kept; all are counted.
+pub const KEPT_FAILURES: usize = 20;
+
+/// How one expectation came out.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// What it is about: a topic, two frames, or a query.
+    pub subject: String,
+    pub kind: &'static str,
+    pub outcome: Ruling,
+    /// What was found, and what was expected.
+    pub message: String,
+    /// Each place that breaks it, the first few.
+    pub failures: Vec<Broken>,
+    /// How many there are.
+    pub count: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ruling {
+    Passed,
+    Failed,
+    /// It cannot be checked here.
+    #[cfg_attr(feature = "sql", allow(dead_code, reason = "this build can check all"))]
+    Skipped,
+}
+
+/// A place in a recording that breaks an expectation.
+#[derive(Debug, Clone, Serialize)]
+pub struct Broken {
+    /// Nanoseconds since the epoch; `None` where it has no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_time: Option<i64>,
+    pub message: String,
+}
+
+impl Verdict {
+    pub fn new(subject: &str, kind: &'static str, message: String) -> Self {
+        Verdict {
+            subject: subject.to_owned(),
+            kind,
+            outcome: Ruling::Passed,
+            message,
+            failures: Vec::new(),
+            count: 0,
+        }
+    }
+
+    pub fn breaks(&mut self, log_time: Option<i64>, message: impl FnOnce() -> String) {
+        self.outcome = Ruling::Failed;
+        self.count += 1;
+        if self.failures.len() < KEPT_FAILURES {
+            self.failures.push(Broken {
+                log_time,
+                message: message(),
+            });
+        }
+    }
+
+    fn failed(mut self, message: String) -> Self {
+        self.message.clone_from(&message);
+        self.breaks(None, || message);
+        self
+    }
+}
+
+/// Holds all expectations but the queries against a recording.
+pub fn judge(
+    expectations: &Expectations,
+    recording: &dyn Recording,
+) -> anyhow::Result<(Vec<Verdict>, u64)> {
+    let survey = Survey::of(recording, Depth::Times)?;
+    let mut undecoded = survey.undecoded;
+    let mut verdicts = Vec::new();
+    for (name, expected) in &expectations.topics {
+        let Some(topic) = survey.topics.get(name) else {
+            let missing = Verdict::new(name, "topic", String::new());
+            verdicts.push(missing.failed(format!("there is no topic {name}")));
+            continue;
+        };
+        of_totals(&mut verdicts, name, expected, topic, &survey);
+        let each = Each::new(name, expected);
+        if each.is_needed() {
+            let failed = &mut 0;
+            verdicts.extend(each.judge(recording, &survey, topic, failed)?);
+            undecoded = undecoded.max(*failed);
+        }
+    }
+    if !expectations.transforms.is_empty() {
+        let buffer = TransformBuffer::from_source(recording)?.buffer;
+        for expected in &expectations.transforms {
+            verdicts.push(of_transform(expected, recording, &survey, &buffer)?);
+        }
+    }
+    Ok((verdicts, undecoded))
+}
+
+/// What the totals of a topic tell.
+fn of_totals(
+    verdicts: &mut Vec<Verdict>,
+    name: &str,
+    expected: &OfTopic,
+    topic: &TopicSurvey,
+    survey: &Survey,
+) {
+    if let Some(wanted) = &expected.type_name {
+        let types = topic.types.join(", ");
+        let message = format!("{types}, expected {wanted}");
+        let verdict = Verdict::new(name, "type", message.clone());
+        let is_right = topic.types.iter().all(|found| found == wanted);
+        verdicts.push(if is_right {
+            verdict
+        } else {
+            verdict.failed(message)
+        });
+    }
+    let mut number = |kind: &'static str, found: f64, bounds: Bounds<f64>, unit: &str| {
+        let message = format!("{}{unit}, expected {bounds}{unit}", rounded(found));
+        let verdict = Verdict::new(name, kind, message.clone());
+        let is_right = bounds.has(&found);
+        verdicts.push(if is_right {
+            verdict
+        } else {
+            verdict.failed(message)
+        });
+    };
+    if let Some(bounds) = expected.messages {
+        number("messages", topic.messages as f64, bounds, "");
+    }
+    if let Some(bounds) = expected.rate {
+        number("rate", survey.rate(topic), bounds, " Hz");
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// What has to be looked at message by message.
+struct Each<'a> {
+    expected: &'a OfTopic,
+    name: &'a str,
+    gap: Option<(Span, Verdict)>,
+    latency: Option<(Bounds<Span>, Verdict)>,
+    jump: Option<(Span, Verdict)>,
+    ranges: BTreeMap<&'a FieldPath, (Bounds<f64>, Verdict, bool)>,
+    last: Option<(i64, Option<i64>)>,
+}
+
+impl<'a> Each<'a> {
+    fn new(name: &'a str, expected: &'a OfTopic) -> Self {
+        let verdict = |kind, message| Verdict::new(name, kind, message);
+        let ranges = expected.ranges.iter().map(|(path, bounds)| {
+            let message = format!("{}, expected {bounds}", path.0);
+            (&path.0, (*bounds, verdict("range", message), false))
+        });
+        Each {
+            name,
+            expected,
+            gap: expected
+                .gap
+                .map(|most| (most, verdict("gap", format!("expected at most {most}")))),
+            latency: expected
+                .latency
+                .map(|bounds| (bounds, verdict("latency", format!("expected {bounds}")))),
+            jump: expected
+                .jump
+                .map(|most| (most, verdict("jump", format!("expected at most {most}")))),
+            ranges: ranges.collect(),
+            last: None,
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.gap.is_some()
+            || self.latency.is_some()
+            || self.jump.is_some()
+            || !self.ranges.is_empty()
+    }
+
+    fn judge(
+        mut self,
+        recording: &dyn Recording,
+        survey: &Survey,
+        topic: &TopicSurvey,
+        undecoded: &mut u64,
+    ) -> anyhow::Result<Vec<Verdict>> {
+        let mut paths: Vec<String> = self
+            .expected
+            .ranges
+            .keys()
+            .map(|path| path.0.fields())
+            .collect();
+        if let Projection::AnyOf(stamps) = Projection::stamp() {
+            paths.extend(stamps);
+        }
+        let query = Query::topics([self.name]);
+        each_batch(
+            recording,
+            &query,
+            Projection::any_of(paths),
+            undecoded,
+            |_, batch| {
+                self.see(batch, survey.range.start);
+                Ok(())
+            },
+        )?;
+        if let Some((most, verdict)) = &mut self.gap {
+            let (end, last) = (survey.range.end, self.last.map(|last| last.0));
+            let last = last.unwrap_or(survey.range.start.nanos());
+            see_gap(verdict, *most, last, end.nanos());
+            let gap = survey.gap(topic);
+            verdict.message = format!("{}, {}", Span(gap.nanos.unwrap_or(0)), verdict.message);
+        }
+        let has_stamps = topic.latency.count > 0;
+        if let Some((_, verdict)) = &mut self.latency {
+            let (min, max) = (topic.latency.min as i64, topic.latency.max as i64);
+            verdict.message = format!("{} to {}, {}", Span(min), Span(max), verdict.message);
+        }
+        if let Some((_, verdict)) = &mut self.jump {
+            let largest = Span(topic.jump.nanos.unwrap_or(0));
+            verdict.message = format!("{largest}, {}", verdict.message);
+        }
+        let timed = [self.latency.map(|one| one.1), self.jump.map(|one| one.1)];
+        let timed = timed.into_iter().flatten().map(|verdict| {
+            if has_stamps {
+                verdict
+            } else {
+                verdict.failed("its messages do not say when they were measured".to_owned())
+            }
+        });
+        let mut verdicts: Vec<Verdict> = self.gap.map(|one| one.1).into_iter().collect();
+        verdicts.extend(timed);
+        verdicts.extend(
+            self.ranges
+                .into_iter()
+                .map(|(path, (_, verdict, is_there))| {
+                    if is_there {
+                        verdict
+                    } else {
+                        verdict.failed(format!("there is no number {path} in any message"))
+                    }
+                }),
+        );
+        Ok(verdicts)
+    }
+
+    fn see(&mut self, batch: &RecordBatch, start: Stamp) {
+        let Some(logged) = times(batch, "log_time") else {
+            return;
+        };
+        let stamps = times(batch, "stamp");
+        for row in 0..batch.num_rows() {
+            let at = logged.value(row);
+            let stamp = stamps.filter(|stamps| stamps.is_valid(row));
+            let latency = stamp.map(|stamps| at.saturating_sub(stamps.value(row)));
+            let (before, latency_before) = self.last.unwrap_or((start.nanos(), None));
+            if let Some((most, verdict)) = &mut self.gap {
+                see_gap(verdict, *most, before, at);
+            }
+            if let (Some((bounds, verdict)), Some(latency)) = (&mut self.latency, latency)
+                && !bounds.has(&Span(latency))
+            {
+                verdict.breaks(Some(at), || format!("a latency of {}", Span(latency)));
+            }
+            if let (Some((most, verdict)), Some(latency), Some(before)) =
+                (&mut self.jump, latency, latency_before)
+            {
+                let change = latency.saturating_sub(before);
+                if change.saturating_abs() > most.0 {
+                    verdict.breaks(Some(at), || {
+                        format!("a jump of the clock by {}", Span(-change))
+                    });
+                }
+            }
+            self.last = Some((at, latency));
+        }
+        for (path, (bounds, verdict, is_there)) in &mut self.ranges {
+            let Some(values) = values(path, batch) else {
+                continue;
+            };
+            *is_there |= !values.is_empty();
+            for (row, value) in values {
+                if !bounds.has(&value) {
+                    verdict.breaks(Some(logged.value(row)), || format!("{path} is {value}"));
+                }
+            }
+        }
+    }
+}
+
+fn see_gap(verdict: &mut Verdict, most: Span, before: i64, at: i64) {
+    let gap = at.saturating_sub(before);
+    if gap > most.0 {
+        verdict.breaks(Some(at), || format!("nothing for {}", Span(gap)));
+    }
+}
+
+/// Whether a transform is known at every stamp of a topic.
+fn of_transform(
+    expected: &OfTransform,
+    recording: &dyn Recording,
+    survey: &Survey,
+    buffer: &TransformBuffer,
+) -> anyhow::Result<Verdict> {
+    let OfTransform { from, to, at } = expected;
+    let subject = format!("{from} to {to}");
+    let mut verdict = Verdict::new(&subject, "transform", String::new());
+    if !survey.topics.contains_key(at) {
+        return Ok(verdict.failed(format!("there is no topic {at}")));
+    }
+    let mut asked = 0_u64;
+    let query = Query::topics([at]);
+    each_batch(
+        recording,
+        &query,
+        Projection::stamp(),
+        &mut 0,
+        |_, batch| {
+            let Some(logged) = times(batch, "log_time") else {
+                return Ok(());
+            };
+            // A message that does not say when it was measured is as of when it was logged.
+            let stamps = times(batch, "stamp");
+            let stamp = |row: usize| {
+                let own = stamps.filter(|stamps| stamps.is_valid(row));
+                Stamp::from_nanos(own.unwrap_or(logged).value(row))
+            };
+            let all: Vec<Stamp> = (0..batch.num_rows()).map(stamp).collect();
+            asked += all.len() as u64;
+            match buffer.lookup_many(from.as_str(), to.as_str(), &all) {
+                Ok(many) => {
+                    for (row, error) in many.failures {
+                        verdict.breaks(Some(logged.value(row)), || error.to_string());
+                    }
+                }
+                Err(error) => {
+                    for row in 0..all.len() {
+                        verdict.breaks(Some(logged.value(row)), || error.to_string());
+                    }
+                }
+            }
+            Ok(())
+        },
+    )?;
+    verdict.message = format!(
+        "known at {} of {asked} stamps of {at}",
+        asked - verdict.count.min(asked)
+    );
+    Ok(verdict)
+}

@@ -1,0 +1,195 @@
+//! `asof check`
+
+mod diff;
+mod expectations;
+mod judge;
+mod propose;
+mod queries;
+mod reports;
+mod survey;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use asof_formats::Recording;
+use clap::Args;
+
+pub use diff::Diff;
+use expectations::Expectations;
+use reports::{Report, junit};
+
+use super::Outcome;
+use super::cat::tell_problems;
+use super::failure::{Failures, Usage};
+use super::newfile::NewFile;
+use super::numbers::counted;
+use super::place::{Opening, Wanted};
+use super::screen::{Screen, output};
+
+/// Hold recordings against expectations, as CI holds code against tests
+///
+/// A TOML file says what is expected of topics (type, messages, rate, gap, latency, jump, ranges of fields), of transforms
+/// (known at every stamp of a topic) and of SQL queries (which must find no row). Lengths of time are written as 25ms or
+/// 1.5s. `asof check GOOD --write` proposes such a file from a good recording.
+///
+/// Each recording is checked by itself. The exit code is 1 if an expectation failed; otherwise 3 if a recording is
+/// damaged. SQL needs a build with it; without it, queries are skipped and said so.
+///
+/// With --json, one object a line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
+/// outcome, message, failures: [{log_time, message}], count}].
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof check good.mcap --write -f expectations.toml
+  asof check runs/*.mcap -f expectations.toml --junit report.xml")]
+pub struct Check {
+    /// Recordings
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    /// What is expected
+    #[arg(short, long, value_name = "FILE", required_unless_present = "write")]
+    file: Option<PathBuf>,
+
+    /// Propose expectations that this recording holds, and others like it: print them, or write the file
+    #[arg(long, conflicts_with_all = ["json", "junit", "all"])]
+    write: bool,
+
+    /// Replace the file that is written, if it is there
+    #[arg(long)]
+    force: bool,
+
+    /// Show what holds, too
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write a JUnit XML file as well
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+
+    #[command(flatten)]
+    opening: Opening,
+}
+
+impl Check {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        if self.write {
+            return self.propose(screen);
+        }
+        let Some(file) = &self.file else {
+            return Err(Usage::error("name what is expected: -f expectations.toml"));
+        };
+        let expectations = read(file)?;
+        if expectations.count() == 0 {
+            let file = file.display();
+            return Err(anyhow!(
+                "{file} expects nothing; `asof check GOOD --write` proposes expectations"
+            ));
+        }
+        let mut reports = Vec::new();
+        let mut failures = Failures::default();
+        let mut outcome = Outcome::Done;
+        for place in &self.places {
+            match self.check(place, &expectations, screen) {
+                Ok((report, is_damaged)) => {
+                    if is_damaged && outcome == Outcome::Done {
+                        outcome = Outcome::Damaged;
+                    }
+                    if report.failed > 0 {
+                        outcome = Outcome::Failed;
+                    }
+                    reports.push(report);
+                }
+                Err(error) => failures.add(error, screen),
+            }
+        }
+        let mut out = output();
+        for report in &reports {
+            if self.json {
+                serde_json::to_writer(&mut out, report).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            } else {
+                report.write_text(&mut out, screen.palette(), self.all)?;
+            }
+        }
+        out.flush()?;
+        if let Some(path) = &self.junit {
+            // A report of the last run is there to be replaced.
+            let new = NewFile::create(path, |_| true)?;
+            new.writer()?.write_all(junit(&reports).as_bytes())?;
+            new.finish()?;
+        }
+        failures.or(outcome)
+    }
+
+    fn check(
+        &self,
+        place: &Path,
+        expectations: &Expectations,
+        screen: &Screen,
+    ) -> anyhow::Result<(Report, bool)> {
+        let places = [place.to_owned()];
+        let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
+        let recording: Arc<dyn Recording> = Arc::from(recording);
+        let (mut verdicts, undecoded) = judge::judge(expectations, &*recording)?;
+        verdicts.extend(queries::judge(&expectations.sql, place, &recording)?);
+        let problems = &recording.summary().problems;
+        tell_problems(problems, screen);
+        if undecoded > 0 {
+            let (what, place) = (counted(undecoded, "message"), place.display());
+            screen.warning(format_args!("{what} of {place} not decoded"));
+        }
+        let path = asof_formats::without_secrets(&place.display().to_string());
+        let is_damaged = undecoded > 0 || !problems.is_empty();
+        Ok((Report::new(path, verdicts), is_damaged))
+    }
+
+    fn propose(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let [place] = &self.places[..] else {
+            return Err(Usage::error("expectations are proposed from one recording"));
+        };
+        let places = [place.clone()];
+        let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
+        let expectations = propose::propose(&*recording)?;
+        let text = toml::to_string(&expectations).context("cannot write expectations as TOML")?;
+        match &self.file {
+            Some(path) => {
+                let new = NewFile::create(path, |_| self.force)?;
+                new.writer()?.write_all(text.as_bytes())?;
+                new.finish()?;
+                let what = counted(expectations.count() as u64, "expectation");
+                screen.note(format_args!("{what} in {}", path.display()));
+            }
+            None => {
+                let mut out = output();
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+            }
+        }
+        let problems = &recording.summary().problems;
+        tell_problems(problems, screen);
+        Ok(Outcome::of(problems))
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Expectations> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| {
+        format!("cannot read {name}; `asof check GOOD --write -f {name}` proposes one")
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        });
+        anyhow!(
+            "{name}, line {line}: {}",
+            error.message().replace('\n', "; ")
+        )
+    })
+}

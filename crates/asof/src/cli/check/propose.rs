@@ -1,0 +1,177 @@
+//! Expectations that a good recording suggests.
+
+use asof_core::{Query, Stamp};
+use asof_decode::{FieldPath, Projection};
+use asof_formats::Recording;
+use asof_tf::TransformBuffer;
+
+use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
+use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_batch, times};
+
+/// Messages that a topic needs before its rate means something.
+const ENOUGH: u64 = 10;
+/// Frames that others are looked up from, the first that works.
+const ROOTS: [&str; 4] = ["map", "world", "odom", "base_link"];
+
+/// What another run of the same robot should hold as well: with room around what was measured.
+pub fn propose(recording: &dyn Recording) -> anyhow::Result<Expectations> {
+    let survey = Survey::of(recording, Depth::Fields)?;
+    let mut expectations = Expectations::default();
+    for (name, topic) in &survey.topics {
+        expectations
+            .topics
+            .insert(name.clone(), of_topic(topic, &survey));
+    }
+    let buffer = TransformBuffer::from_source(recording)?.buffer;
+    for (name, topic) in &survey.topics {
+        let Some(frame) = &topic.frame else { continue };
+        for root in ROOTS.iter().filter(|root| *root != frame) {
+            if is_known_throughout(recording, name, root, frame, &buffer)? {
+                expectations.transforms.push(OfTransform {
+                    from: (*root).to_owned(),
+                    to: frame.clone(),
+                    at: name.clone(),
+                });
+                break;
+            }
+        }
+    }
+    Ok(expectations)
+}
+
+fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
+    let mut expected = OfTopic {
+        type_name: match &topic.types[..] {
+            [one] if !one.is_empty() => Some(one.clone()),
+            _ => None,
+        },
+        ..OfTopic::default()
+    };
+    if topic.messages == 0 {
+        return expected;
+    }
+    if topic.messages < ENOUGH {
+        expected.messages = Some(Bounds {
+            min: Some(1.0),
+            max: None,
+        });
+    } else {
+        let rate = survey.rate(topic);
+        expected.rate = Some(Bounds::new(short(rate * 0.9), short(rate * 1.1)));
+        let gap = survey.gap(topic).nanos.unwrap_or(0);
+        expected.gap = Some(milliseconds(gap as f64 * 1.5));
+    }
+    if topic.latency.count > 0 {
+        let Numbers { min, max, .. } = topic.latency;
+        let room = (max - min).max(1e6);
+        expected.latency = Some(Bounds::new(
+            milliseconds(min - room),
+            milliseconds(max + room),
+        ));
+        let jump = topic.jump.nanos.unwrap_or(0);
+        expected.jump = Some(milliseconds(jump as f64 * 2.0 + 1e6));
+    }
+    for (path, numbers) in &topic.fields {
+        // One value for all of the recording is a setting, and a field that may be strange has no range.
+        if numbers.count == 0 || numbers.strange > 0 {
+            continue;
+        }
+        let Ok(path) = FieldPath::parse(path) else {
+            continue;
+        };
+        let room = (numbers.max - numbers.min) * 0.25;
+        let bounds = Bounds::new(below(numbers.min - room), above(numbers.max + room));
+        expected.ranges.insert(Path(path), bounds);
+    }
+    expected
+}
+
+fn is_known_throughout(
+    recording: &dyn Recording,
+    topic: &str,
+    from: &str,
+    to: &str,
+    buffer: &TransformBuffer,
+) -> anyhow::Result<bool> {
+    let mut is_known = true;
+    let query = Query::topics([topic]);
+    each_batch(
+        recording,
+        &query,
+        Projection::stamp(),
+        &mut 0,
+        |_, batch| {
+            let stamps = times(batch, "stamp").or_else(|| times(batch, "log_time"));
+            let stamps = stamps.into_iter().flatten().flatten();
+            let stamps: Vec<Stamp> = stamps.map(Stamp::from_nanos).collect();
+            let found = buffer.lookup_many(from, to, &stamps);
+            is_known &= found.is_ok_and(|many| many.failures.is_empty());
+            Ok(())
+        },
+    )?;
+    Ok(is_known)
+}
+
+/// Three digits are enough.
+fn short(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// A number of few digits that is not above this one.
+fn below(value: f64) -> f64 {
+    let short = rounded(value, f64::floor);
+    if short <= value { short } else { value }
+}
+
+/// A number of few digits that is not below this one.
+fn above(value: f64) -> f64 {
+    let short = rounded(value, f64::ceil);
+    if short >= value { short } else { value }
+}
+
+fn rounded(value: f64, round: fn(f64) -> f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 3 - value.abs().log10().ceil() as i32;
+    let scale = 10_f64.powi(digits.clamp(-300, 300));
+    let short = round(value * scale) / scale;
+    if short.is_finite() { short } else { value }
+}
+
+/// Up to the next tenth of a millisecond, away from zero.
+fn milliseconds(nanos: f64) -> Span {
+    let tenths = nanos / 1e5;
+    let tenths = if tenths < 0.0 {
+        tenths.floor()
+    } else {
+        tenths.ceil()
+    };
+    Span((tenths * 1e5) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proposed_bounds_are_short_and_never_cut_what_was_measured() {
+        for value in [
+            0.0,
+            1.0,
+            -1.0,
+            0.123_456_7,
+            -9.806_65,
+            1e-12,
+            1e17,
+            255.0,
+            -0.000_123,
+        ] {
+            assert!(below(value) <= value && above(value) >= value, "{value}");
+            assert!(above(value) - below(value) <= value.abs() * 0.02, "{value}");
+        }
+        assert_eq!(above(0.123_456_7), 0.124);
+        assert_eq!(milliseconds(1_234_567.0), Span(1_300_000));
+        assert_eq!(milliseconds(-1_234_567.0), Span(-1_300_000));
+    }
+}

@@ -1,0 +1,100 @@
+//! `asof sql`
+
+#[cfg(feature = "sql")]
+mod answers;
+#[cfg(feature = "sql")]
+mod completing;
+#[cfg(feature = "sql")]
+mod grid;
+#[cfg(feature = "sql")]
+mod prompt;
+#[cfg(feature = "sql")]
+mod running;
+#[cfg(feature = "sql")]
+mod statements;
+#[cfg(feature = "sql")]
+pub mod values;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[cfg(not(feature = "sql"))]
+use super::Outcome;
+use super::place::Opening;
+#[cfg(not(feature = "sql"))]
+use super::screen::Screen;
+use super::writing::parse_size;
+
+/// Ask recordings in SQL: every topic is a table
+///
+/// A topic is a table by its name in quotes ("/odom"), or by a plain one where that is unique (odom, camera_image).
+/// Columns are recording, log_time, publish_time, stamp, sequence, and the fields of its messages, nested ones by dots:
+/// pose.pose.position.x. Beside them are the tables topics, recordings, problems, metadata and attachments. Nothing is
+/// converted first, and only what a query looks at is read.
+///
+/// `a ASOF JOIN b MATCH_CONDITION (a.stamp >= b.stamp)` joins by time. Times may be written as everywhere in asof:
+/// '+12.5s', '-3s', RFC 3339. Without a query there is a prompt, or the queries of the input if that is not a terminal.
+///
+/// JSON and CSV have times as nanoseconds since the epoch.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "sql"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+#[command(
+    override_usage = "asof sql [OPTIONS] <PLACE>... ['QUERY' | -f FILE]",
+    after_help = "\
+Examples:
+  asof sql run.mcap 'SELECT max(twist.twist.linear.x) FROM odom'
+  asof sql a.mcap b.mcap --csv 'SELECT recording, count(*) FROM \"/scan\" GROUP BY 1'
+  asof sql run.mcap --parquet joined.parquet \\
+      'SELECT s.stamp, o.pose.pose.position.x FROM scan s ASOF JOIN odom o MATCH_CONDITION (s.stamp >= o.stamp)'"
+)]
+pub struct Sql {
+    /// Recordings, which are one database; after them the query
+    #[arg(value_name = "PLACE", required = true)]
+    words: Vec<String>,
+
+    /// Take the queries from this file, with semicolons between them
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Print a JSON object for each row
+    #[arg(long, conflicts_with_all = ["csv", "parquet", "arrow"])]
+    json: bool,
+
+    /// Print comma-separated values, with a line of names
+    #[arg(long, conflicts_with_all = ["parquet", "arrow"])]
+    csv: bool,
+
+    /// Write the rows to a Parquet file
+    #[arg(long, value_name = "OUT", conflicts_with = "arrow")]
+    parquet: Option<PathBuf>,
+
+    /// Write the rows to an Arrow file; `-` is a stream of them to the output
+    #[arg(long, value_name = "OUT")]
+    arrow: Option<PathBuf>,
+
+    /// Replace the file that is written, if it is there
+    #[arg(long)]
+    force: bool,
+
+    /// What sorts, joins and groups may hold; beyond it they use the disk, or say that they cannot
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    memory: u64,
+
+    #[command(flatten)]
+    opening: Opening,
+}
+
+impl Sql {
+    /// Compiled without the engine.
+    #[cfg(not(feature = "sql"))]
+    #[expect(clippy::unused_self, reason = "the other build has something to do")]
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        Err(anyhow::anyhow!(
+            "this build has no SQL; build one with it: cargo install --path crates/asof --features sql"
+        ))
+    }
+}

@@ -1,0 +1,254 @@
+//! `asof sql`: every topic a table.
+
+mod common;
+
+use common::Folder;
+#[cfg(feature = "sql")]
+use common::asof;
+
+#[cfg(not(feature = "sql"))]
+#[test]
+fn a_build_without_sql_says_how_to_get_one_with_it() {
+    let folder = Folder::with_demo();
+    let output = folder.output("sql run.mcap SELECT");
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(told.contains("--features sql"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[cfg(feature = "sql")]
+mod with_engine {
+    use std::fs::File;
+    use std::io::Write;
+    use std::process::{Output, Stdio};
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn sql(folder: &Folder, words: &[&str]) -> Output {
+        let mut command = asof();
+        command.arg("sql").args(words).current_dir(folder.path(""));
+        command.stdin(Stdio::null()).output().expect("asof runs")
+    }
+
+    fn text(output: &Output) -> String {
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        String::from_utf8(output.stdout.clone()).expect("text")
+    }
+
+    fn refused(folder: &Folder, words: &[&str], code: i32) -> String {
+        let output = sql(folder, words);
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        told
+    }
+
+    const COUNT: &str = "SELECT count(*) AS n, max(twist.twist.linear.x) > 0 AS moves FROM odom";
+
+    #[test]
+    fn an_answer_comes_in_every_form() {
+        let folder = Folder::with_demo();
+        let info: Value =
+            serde_json::from_str(&folder.stdout("info run.mcap --json")).expect("JSON");
+        let topics = info["topics"].as_array().expect("topics");
+        let odom = topics.iter().find(|topic| topic["topic"] == "/odom");
+        let count = odom.expect("/odom")["messages"].as_i64().expect("counted");
+        let json: Value =
+            serde_json::from_str(&text(&sql(&folder, &["run.mcap", "--json", COUNT])))
+                .expect("JSON");
+        assert_eq!(json, serde_json::json!({"n": count, "moves": true}));
+        let csv = text(&sql(&folder, &["run.mcap", "--csv", COUNT]));
+        assert_eq!(csv, format!("n,moves\n{count},true\n"));
+        let table = text(&sql(&folder, &["run.mcap", COUNT]));
+        assert!(
+            table.contains(&count.to_string()) && table.ends_with("(1 row)\n"),
+            "{table}"
+        );
+        text(&sql(
+            &folder,
+            &["run.mcap", "--parquet", "out.parquet", COUNT],
+        ));
+        let file = File::open(folder.path("out.parquet")).expect("a file");
+        let batch = ParquetRecordBatchReader::try_new(file, 10)
+            .expect("Parquet")
+            .next();
+        let batch = batch.expect("rows").expect("rows");
+        assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), count);
+        let there = refused(&folder, &["run.mcap", "--parquet", "out.parquet", COUNT], 1);
+        assert!(there.contains("--force"), "{there}");
+        text(&sql(
+            &folder,
+            &["run.mcap", "--force", "--parquet", "out.parquet", COUNT],
+        ));
+        text(&sql(&folder, &["run.mcap", "--arrow", "out.arrow", COUNT]));
+        assert!(folder.read("out.arrow").starts_with(b"ARROW1"));
+        let stream = sql(&folder, &["run.mcap", "--arrow", "-", COUNT]).stdout;
+        assert!(stream.starts_with(&[0xff; 4]), "no Arrow stream");
+    }
+
+    #[test]
+    fn arrays_are_short_and_pictures_are_not_printed_in_a_table() {
+        let folder = Folder::with_demo();
+        let table = text(&sql(
+            &folder,
+            &["run.mcap", "SELECT ranges FROM scan LIMIT 1"],
+        ));
+        assert!(table.contains("in all]"), "{table}");
+        let picture = text(&sql(
+            &folder,
+            &["run.mcap", "SELECT data FROM camera_image LIMIT 1"],
+        ));
+        assert!(picture.contains(" bytes>"), "{picture}");
+        let json = text(&sql(
+            &folder,
+            &["run.mcap", "--json", "SELECT ranges FROM scan LIMIT 1"],
+        ));
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        assert!(json["ranges"].as_array().expect("all of them").len() > 100);
+    }
+
+    #[test]
+    fn queries_come_from_a_file_and_from_the_input() {
+        let folder = Folder::with_demo();
+        let queries = "-- two; of them\nSELECT 1 AS a;\nSELECT ';' AS b";
+        std::fs::write(folder.path("q.sql"), queries).expect("written");
+        let found = text(&sql(&folder, &["run.mcap", "--csv", "-f", "q.sql"]));
+        assert_eq!(found, "a\n1\nb\n;\n");
+        let mut child = asof()
+            .args(["sql", "run.mcap", "--csv"])
+            .current_dir(folder.path(""))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("asof runs");
+        let mut input = child.stdin.take().expect("piped");
+        input.write_all(b"\\d imu;SELECT 2 AS c").expect("written");
+        drop(input);
+        let found = text(&child.wait_with_output().expect("ends"));
+        assert!(
+            found.contains("angular_velocity") && found.ends_with("c\n2\n"),
+            "{found}"
+        );
+        let missing = refused(&folder, &["run.mcap", "-f", "none.sql"], 1);
+        assert!(missing.contains("none.sql"), "{missing}");
+        let none = refused(&folder, &["run.mcap"], 2);
+        assert!(none.contains("there is no query"), "{none}");
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place_and_the_nearest_name() {
+        let folder = Folder::with_demo();
+        let told = |query: &str| refused(&folder, &["run.mcap", query], 1);
+        for (query, place, meant) in [
+            ("SELECT *\nFROM odmo", "line 2, column 6", "odom"),
+            ("SELECT * FROM \"/odmo\"", "column 15", "\"/odom\""),
+            ("SELECT log_tme FROM odom", "line 1, column 8", "log_time"),
+            ("SELECT o.stmp FROM odom o", "column 8", "stamp"),
+            (
+                "SELECT pose.pose.postion.x FROM odom",
+                "line 1, column",
+                "position",
+            ),
+            (
+                "SELECT medain(sequence) FROM odom",
+                "line 1, column",
+                "median",
+            ),
+            ("SELECT 1 FRM odom", "line 1, column", ""),
+            ("SELEC 1", "line 1, column 1", ""),
+        ] {
+            let line = told(query);
+            assert!(
+                line.contains(place) && line.contains(meant),
+                "{query}: {line}"
+            );
+        }
+        assert!(told("DROP TABLE odom").contains("not allowed"));
+        let alone = refused(&folder, &["SELECT 1"], 2);
+        assert!(alone.contains("name a recording"), "{alone}");
+        let place = refused(&folder, &["none.mcap", "SELECT 1"], 1);
+        assert!(place.contains("no such file"), "{place}");
+    }
+
+    #[test]
+    fn several_recordings_are_one_database() {
+        let folder = Folder::with_demo();
+        std::fs::copy(folder.path("run.mcap"), folder.path("b.mcap")).expect("copied");
+        let query = "SELECT recording, count(*) AS n FROM \"/odom\" GROUP BY 1 ORDER BY 1";
+        let found = text(&sql(
+            &folder,
+            &["run.mcap", "b.mcap", "run.mcap", "--csv", query],
+        ));
+        let lines: Vec<&str> = found.lines().collect();
+        assert_eq!(lines.len(), 4, "{found}");
+        assert!(
+            lines[1].starts_with("b.mcap,") && lines[2].starts_with("run.mcap,"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_recording_answers_as_far_as_it_goes() {
+        let folder = Folder::with_cut_demo();
+        let output = sql(
+            &folder,
+            &["cut.mcap", "--csv", "SELECT count(*) > 5 AS some FROM odom"],
+        );
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "some\ntrue\n");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("warning"));
+        let query = "SELECT count(*) > 0 AS some FROM problems";
+        let output = sql(&folder, &["cut.mcap", "--csv", query]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "some\ntrue\n");
+    }
+
+    #[test]
+    fn times_are_written_as_everywhere() {
+        let folder = Folder::with_demo();
+        let query = "SELECT count(*) AS n FROM imu WHERE log_time BETWEEN '+0.25s' AND '+0.5s'";
+        let found = text(&sql(&folder, &["run.mcap", "--csv", query]));
+        let wanted = folder.stdout("cat run.mcap --topics /imu --start +0.25s --end +0.5s --json");
+        assert_eq!(found, format!("n\n{}\n", wanted.lines().count()));
+    }
+
+    #[test]
+    fn what_needs_too_much_memory_says_which_flag_gives_more() {
+        let folder = Folder::with_demo();
+        let query = "SELECT count(*) FROM (SELECT DISTINCT a.log_time, b.log_time AS o FROM scan a, imu b, imu c)";
+        let told = refused(&folder, &["run.mcap", "--memory", "100k", query], 1);
+        assert!(told.contains("--memory"), "{told}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_query_of_a_billion_rows_ends_at_ctrl_c_and_leaves_no_file() {
+        let folder = Folder::with_demo();
+        let query = "SELECT count(*) FROM imu a, imu b, imu c, imu d, imu e WHERE a.sequence + b.sequence + c.sequence + d.sequence + e.sequence = -1";
+        let child = asof()
+            .args(["sql", "run.mcap", "--parquet", "out.parquet", query])
+            .current_dir(folder.path(""))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("asof runs");
+        // The file in the making is there once the query runs.
+        while folder.names().len() < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let process = child.id().to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-INT", &process])
+            .status();
+        assert!(killed.expect("kill runs").success());
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!(output.status.code(), Some(130));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+        assert_eq!(folder.names(), ["run.mcap"]);
+    }
+}
