@@ -2,18 +2,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
-
-/// A request for a file.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct FetchAsset {
-    pub uri: String,
-    pub request_id: u32,
-}
-
-const RESPONSE: u8 = 4;
-
 /// The file that a URI means, within the folders that were named, if it is there.
 ///
 /// `package://robot/meshes/arm.stl` is `robot/meshes/arm.stl` in one of the folders, or `meshes/arm.stl` in one of that
@@ -88,22 +76,6 @@ pub(crate) fn read(folders: &[PathBuf], uri: &str, most: usize) -> Result<Vec<u8
         let shown: String = uri.chars().take(200).collect();
         format!("{shown}: {error}")
     })
-}
-
-/// What is answered to a request.
-pub(crate) fn response(request: u32, asset: Result<&[u8], &str>) -> Vec<u8> {
-    let (status, error, data) = match asset {
-        Ok(data) => (0, "", data),
-        Err(error) => (1, error, &[][..]),
-    };
-    let mut bytes = Vec::with_capacity(10 + error.len() + data.len());
-    bytes.push(RESPONSE);
-    bytes.extend(request.to_le_bytes());
-    bytes.push(status);
-    bytes.extend((error.len() as u32).to_le_bytes());
-    bytes.extend(error.as_bytes());
-    bytes.extend(data);
-    bytes
 }
 
 /// Text without its `%20`s.
@@ -195,17 +167,5 @@ mod tests {
         }
         assert!(find(&[], "package://robot/meshes/arm%20one.stl").is_err());
         drop(std::fs::remove_dir_all(base));
-    }
-
-    #[test]
-    fn answers_say_what_is_wrong_or_hold_the_file() {
-        assert_eq!(
-            response(7, Ok(b"ab")),
-            [4, 7, 0, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']
-        );
-        assert_eq!(
-            response(7, Err("no")),
-            [4, 7, 0, 0, 0, 1, 2, 0, 0, 0, b'n', b'o']
-        );
     }
 }

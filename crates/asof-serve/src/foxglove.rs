@@ -2,7 +2,7 @@
 //!
 //! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages
 //! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
-//! cannot be given a connection; the few messages that are needed are written here.
+//! cannot be given a connection; what is said is written and read by asof-foxglove.
 //!
 //! A recording is played over and over to a client that does not control it, whether it could or not: Lichtblick offers
 //! the newer protocol and knows no controls. The first request for control ends that.
@@ -13,68 +13,29 @@
 mod channels;
 mod graph;
 mod parameters;
-mod playback;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Channel, FollowEnd, Source, Stamp, Summary, Topics};
+use asof_foxglove::{
+    ClientText, FetchAsset, PlaybackRequest, PlaybackState, PlaybackStatus, ServerInfo, ServerText,
+    Subscribe, Time, asset_response, decline_of, is_playback_request, message_data,
+};
 use asof_player::{Event, PlayState, Player, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::assets::{self, FetchAsset};
+use crate::assets;
 use crate::client::{self, Client};
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
 use crate::waiting::Connection;
 use channels::{Offers, is_bare};
-use playback::{PlaybackRequest, PlaybackState};
 
-/// The subprotocol of the SDK, and the older one.
-pub(crate) const SDK: &str = "foxglove.sdk.v1";
-pub(crate) const OLDER: &str = "foxglove.websocket.v1";
-
-/// What a client can ask for in text. Everything else that the protocol knows is not offered.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "op", rename_all = "camelCase")]
-enum Command {
-    Subscribe {
-        subscriptions: Vec<Subscribe>,
-    },
-    #[serde(rename_all = "camelCase")]
-    Unsubscribe {
-        subscription_ids: Vec<u32>,
-    },
-    FetchAsset(FetchAsset),
-    #[serde(rename_all = "camelCase")]
-    GetParameters {
-        #[serde(default)]
-        parameter_names: Vec<String>,
-        id: Option<String>,
-    },
-    SubscribeConnectionGraph,
-    UnsubscribeConnectionGraph,
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Subscribe {
-    id: u32,
-    channel_id: u64,
-}
-
-/// The name of what a client asks for.
-#[derive(Debug, Deserialize)]
-struct Op {
-    op: String,
-}
+pub(crate) use asof_foxglove::{OLDER, SDK};
 
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 struct Session {
@@ -117,9 +78,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// So many topics are named in one status.
 const MOST_NAMED: usize = 10;
 
-const MESSAGE_DATA: u8 = 1;
-const TIME: u8 = 2;
-
 /// Serves one client until it goes.
 pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>), protocol: &str) {
     let has_controls = protocol == SDK && !app.is_live;
@@ -129,65 +87,60 @@ pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>), pro
 
 /// What sets a client's clock.
 pub(crate) fn time_frame(nanos: u64) -> Frame {
-    let mut bytes = vec![TIME];
-    bytes.extend(nanos.to_le_bytes());
-    Frame::Binary(bytes.into())
+    Frame::Binary(asof_foxglove::time(nanos).into())
 }
 
 impl Client for Session {
     fn greet(&mut self) {
         let summary = self.app.cache.summary();
         let range = summary.range;
-        let mut info = json!({
-            "op": "serverInfo",
-            "name": format!("asof: {}", self.app.name),
-            "capabilities": self.capabilities(&summary),
-            "supportedEncodings": [],
-            "metadata": {},
-            "sessionId": format!("{}-{}", self.app.start.nanos(), std::process::id()),
-        });
-        if !range.is_empty() && !self.app.is_live {
-            info["dataStartTime"] = seconds(range.start);
-            info["dataEndTime"] = seconds(range.end);
-        }
-        self.say(&info);
+        let has_range = !range.is_empty() && !self.app.is_live;
+        let capabilities = self.capabilities(&summary);
+        self.say_text(&ServerText::ServerInfo(ServerInfo {
+            name: format!("asof: {}", self.app.name),
+            capabilities: capabilities.into_iter().map(str::to_owned).collect(),
+            session_id: Some(format!("{}-{}", self.app.start.nanos(), std::process::id())),
+            data_start_time: has_range.then(|| seconds(range.start)),
+            data_end_time: has_range.then(|| seconds(range.end)),
+            ..ServerInfo::default()
+        }));
         self.advertise();
     }
 
     fn obey(&mut self, text: &str) {
-        match serde_json::from_str(text) {
-            Ok(Command::Subscribe { subscriptions }) => {
+        match ClientText::parse(text) {
+            Ok(ClientText::Subscribe { subscriptions }) => {
                 for wanted in subscriptions {
                     self.subscribe(&wanted);
                 }
             }
-            Ok(Command::Unsubscribe { subscription_ids }) => {
+            Ok(ClientText::Unsubscribe { subscription_ids }) => {
                 for id in subscription_ids {
                     self.has_new_topics |= self.subscriptions.remove(&id).is_some();
                 }
             }
-            Ok(Command::FetchAsset(wanted)) => {
+            Ok(ClientText::FetchAsset(wanted)) => {
                 tokio::task::block_in_place(|| self.fetch(&wanted));
             }
-            Ok(Command::GetParameters {
+            Ok(ClientText::GetParameters {
                 parameter_names,
                 id,
             }) => tokio::task::block_in_place(|| self.tell_parameters(&parameter_names, id)),
-            Ok(Command::SubscribeConnectionGraph) => {
+            Ok(ClientText::SubscribeConnectionGraph) => {
                 self.wants_graph = true;
-                self.say(&graph::update(&self.app.cache.summary()));
+                self.say_text(&graph::update(&self.app.cache.summary()));
             }
-            Ok(Command::UnsubscribeConnectionGraph) => self.wants_graph = false,
-            Ok(Command::Unknown) => self.decline(text),
+            Ok(ClientText::UnsubscribeConnectionGraph) => self.wants_graph = false,
+            Ok(ClientText::Unknown) => self.decline(text),
             Err(error) => {
                 self.app.refusals.note(Refusal::Malformed, text);
-                self.complain(&format!("this is not a message of the protocol: {error}"));
+                self.complain(&error.to_string());
             }
         }
     }
 
     fn obey_bytes(&mut self, bytes: &[u8]) {
-        if !self.has_controls && playback::is_control(bytes) {
+        if !self.has_controls && is_playback_request(bytes) {
             return self.complain(if self.app.is_live {
                 "this still grows, as a running robot does: it cannot be played, paused or sought"
             } else {
@@ -286,7 +239,7 @@ impl Session {
         if !is_known {
             self.seen_channels = current.clone().cloned().collect();
             if self.wants_graph {
-                self.say(&graph::update(&summary));
+                self.say_text(&graph::update(&summary));
             }
         }
         // A robot's types may still be on their way.
@@ -295,14 +248,17 @@ impl Session {
             .offers
             .update(current, |channel| waits && is_bare(channel));
         if !changes.gone.is_empty() {
-            self.say(&json!({ "op": "unadvertise", "channelIds": changes.gone }));
+            let channel_ids = changes.gone.iter().map(|&id| u64::from(id)).collect();
+            self.say_text(&ServerText::Unadvertise { channel_ids });
             self.subscriptions
                 .retain(|_, channel| !changes.gone.contains(channel));
             self.has_new_topics = true;
         }
         if !changes.new.is_empty() || !self.has_advertised {
             self.has_advertised = true;
-            self.say(&json!({ "op": "advertise", "channels": changes.new }));
+            self.say_text(&ServerText::Advertise {
+                channels: changes.new,
+            });
         }
         if !changes.undescribed.is_empty() {
             self.tell_undescribed(&changes.undescribed);
@@ -319,7 +275,7 @@ impl Session {
             "{} topics are not offered, because the recording has no schema for them: {named}",
             topics.len()
         );
-        self.say(&json!({ "op": "status", "level": 0, "message": text }));
+        self.tell_status(0, &text);
     }
 
     fn subscribe(&mut self, wanted: &Subscribe) {
@@ -363,11 +319,11 @@ impl Session {
             Ok::<_, String>((bytes, room))
         };
         let (answer, room) = match read() {
-            Ok((bytes, room)) => (assets::response(wanted.request_id, Ok(&bytes)), Some(room)),
+            Ok((bytes, room)) => (asset_response(wanted.request_id, Ok(&bytes)), Some(room)),
             Err(error) => {
                 let shown: String = wanted.uri.chars().take(200).collect();
                 let error = format!("{shown}: {error}");
-                (assets::response(wanted.request_id, Err(&error)), None)
+                (asset_response(wanted.request_id, Err(&error)), None)
             }
         };
         self.outbox.answer(Frame::Binary(answer.into()), room);
@@ -377,11 +333,7 @@ impl Session {
     fn tell_parameters(&self, names: &[String], id: Option<String>) {
         match parameters::as_of(&self.app, self.position(), names) {
             Ok(parameters) => {
-                let mut told = json!({ "op": "parameterValues", "parameters": parameters });
-                if let Some(id) = id {
-                    told["id"] = id.into();
-                }
-                self.say(&told);
+                self.say_text(&ServerText::ParameterValues { parameters, id });
             }
             Err(error) => self.complain(&format!("parameters cannot be read: {error}")),
         }
@@ -389,8 +341,7 @@ impl Session {
 
     /// Says what is not done here.
     fn decline(&self, text: &str) {
-        let op = serde_json::from_str(text).map_or_else(|_| String::new(), |Op { op }| op);
-        let shown: String = op.chars().take(60).collect();
+        let op = decline_of(text);
         let why = match op.as_str() {
             "advertise" | "unadvertise" => ": it takes no messages from clients",
             "subscribeParameterUpdates" | "unsubscribeParameterUpdates" | "setParameters" => {
@@ -398,7 +349,7 @@ impl Session {
             }
             _ => "",
         };
-        self.complain(&format!("this server does not do '{shown}'{why}"));
+        self.complain(&format!("this server does not do '{op}'{why}"));
     }
 
     /// Does what the client asks of the player.
@@ -494,12 +445,8 @@ impl Session {
                 let Some(room) = self.outbox.room(topic, len) else {
                     continue;
                 };
-                let mut bytes = Vec::with_capacity(len);
-                bytes.push(MESSAGE_DATA);
-                bytes.extend(subscription.to_le_bytes());
                 let logged = message.log_time.to_unsigned_nanos().unwrap_or(0);
-                bytes.extend(logged.to_le_bytes());
-                bytes.extend(message.payload);
+                let bytes = message_data(subscription, logged, message.payload);
                 let time = self.set_clock(known_at.unwrap_or(message.log_time));
                 self.outbox
                     .push_at(time, topic, Frame::Binary(Bytes::from(bytes)), room);
@@ -525,7 +472,12 @@ impl Session {
             Told::Answer(request) => (request.seek.is_some(), request.id.as_str()),
         };
         let bytes = PlaybackState {
-            state: player.state(),
+            status: match player.state() {
+                PlayState::Playing | PlayState::Following => PlaybackStatus::Playing,
+                PlayState::Paused => PlaybackStatus::Paused,
+                PlayState::Buffering => PlaybackStatus::Buffering,
+                PlayState::Ended => PlaybackStatus::Ended,
+            },
             position: self.position().to_unsigned_nanos().unwrap_or(0),
             speed,
             did_seek,
@@ -537,12 +489,20 @@ impl Session {
     }
 
     fn complain(&self, message: &str) {
-        self.say(&json!({ "op": "status", "level": 1, "message": message }));
+        self.tell_status(1, message);
     }
 
-    fn say(&self, value: &Value) {
+    fn tell_status(&self, level: u8, message: &str) {
+        self.say_text(&ServerText::Status {
+            level,
+            message: message.to_owned(),
+            id: None,
+        });
+    }
+
+    fn say_text(&self, said: &ServerText) {
         self.outbox
-            .say(Key::None, Frame::Text(value.to_string().into()));
+            .say(Key::None, Frame::Text(said.to_text().into()));
     }
 }
 
@@ -555,7 +515,10 @@ pub(crate) fn over_text(end: &FollowEnd) -> String {
     }
 }
 
-fn seconds(stamp: Stamp) -> Value {
+fn seconds(stamp: Stamp) -> Time {
     let nanos = stamp.nanos();
-    json!({ "sec": nanos.div_euclid(1_000_000_000), "nsec": nanos.rem_euclid(1_000_000_000) })
+    Time {
+        sec: nanos.div_euclid(1_000_000_000),
+        nsec: nanos.rem_euclid(1_000_000_000) as u32,
+    }
 }

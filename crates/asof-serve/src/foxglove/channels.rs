@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use asof_core::{Channel, Schema};
-use base64::Engine as _;
-use serde_json::{Value, json};
+use asof_core::Channel;
+use asof_foxglove::{Advertised, advertised};
 
 /// The channels that one client has been told of, by number. Those that have gone keep their numbers.
 ///
@@ -35,7 +34,7 @@ struct Offer {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     /// Channels as they are advertised.
-    pub new: Vec<Value>,
+    pub new: Vec<Advertised>,
     pub gone: Vec<u32>,
     /// Topics that are not offered, because no viewer can decode their messages.
     pub undescribed: Vec<String>,
@@ -113,7 +112,7 @@ impl Offers {
         alike.iter().find(is_same).copied()
     }
 
-    fn add(&mut self, channel: &Arc<Channel>) -> Value {
+    fn add(&mut self, channel: &Arc<Channel>) -> Advertised {
         let number = self.all.len() as u32;
         let alike = self.by_content.entry(content(channel)).or_default();
         alike.push(number);
@@ -163,31 +162,8 @@ fn content(channel: &Channel) -> u64 {
 }
 
 impl Offer {
-    fn advertised(&self, number: u32) -> Value {
-        let channel = &*self.channel;
-        let any = Schema {
-            encoding: "jsonschema".to_owned(),
-            data: "{\"type\":\"object\"}".into(),
-            ..Schema::default()
-        };
-        let schema = match channel.schema.as_deref() {
-            Some(schema) if !schema.data.is_empty() => schema,
-            // JSON describes itself, and viewers want to see a schema all the same.
-            _ if channel.message_encoding == "json" => &any,
-            Some(schema) => schema,
-            None => &any,
-        };
-        // Schemas that are no text go in base64.
-        let text = match (schema.encoding.as_str(), std::str::from_utf8(&schema.data)) {
-            ("protobuf" | "flatbuffer", _) | (_, Err(_)) => {
-                base64::engine::general_purpose::STANDARD.encode(&schema.data)
-            }
-            (_, Ok(text)) => text.to_owned(),
-        };
-        json!({
-            "id": number, "topic": self.name, "encoding": channel.message_encoding,
-            "schemaName": channel.type_name(), "schema": text, "schemaEncoding": schema.encoding,
-        })
+    fn advertised(&self, number: u32) -> Advertised {
+        advertised(u64::from(number), &self.name, &self.channel)
     }
 }
 
@@ -208,6 +184,7 @@ fn is_described(channel: &Channel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asof_core::Schema;
 
     fn channel(topic: &str, encoding: &str, kind: &str, caller: &str) -> Arc<Channel> {
         let schema = Schema {
@@ -224,13 +201,7 @@ mod tests {
     }
 
     fn names(changes: &Changes) -> Vec<&str> {
-        let name = |one: &'_ Value| one["topic"].as_str().map(str::to_owned);
-        assert!(changes.new.iter().all(|one| name(one).is_some()));
-        changes
-            .new
-            .iter()
-            .filter_map(|one| one["topic"].as_str())
-            .collect()
+        changes.new.iter().map(|one| one.topic.as_str()).collect()
     }
 
     fn never(_: &Channel) -> bool {
@@ -282,7 +253,10 @@ mod tests {
         let changes = offers.update(all.iter(), never);
         assert_eq!(names(&changes), ["/text"]);
         assert_eq!(changes.undescribed, ["/raw"]);
-        assert_eq!(changes.new[0]["schemaEncoding"], "jsonschema");
+        assert_eq!(
+            changes.new[0].schema_encoding.as_deref(),
+            Some("jsonschema")
+        );
         assert_eq!(offers.number_of(&all[0]), None);
         assert_eq!(offers.update(all.iter(), never), Changes::default());
     }
@@ -298,7 +272,7 @@ mod tests {
         assert_eq!(offers.update([&two].into_iter(), never).gone, [0]);
         assert_eq!(offers.topic(0), None);
         let back = offers.update([&one, &two].into_iter(), never);
-        assert_eq!(back.new[0]["id"], 0);
+        assert_eq!(back.new[0].id, 0);
         assert_eq!(offers.topic(0), Some("/a"));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use asof_core::Summary;
-use serde_json::{Value, json};
+use asof_foxglove::{PublishedTopic, ServerText};
 
 /// Names that formats have for a publisher in a channel's metadata.
 const PUBLISHER: [&str; 2] = ["callerid", "publisher"];
@@ -24,17 +24,18 @@ pub(super) fn publishers(summary: &Summary) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// The graph as the protocol has it.
-pub(super) fn update(summary: &Summary) -> Value {
-    let published: Vec<Value> = publishers(summary)
+pub(super) fn update(summary: &Summary) -> ServerText {
+    let published = publishers(summary)
         .into_iter()
-        .map(|(topic, ids)| json!({ "name": topic, "publisherIds": ids }))
-        .collect();
-    json!({
-        "op": "connectionGraphUpdate",
-        "publishedTopics": published,
-        "subscribedTopics": [],
-        "advertisedServices": [],
-        "removedTopics": [],
-        "removedServices": [],
-    })
+        .map(|(topic, ids)| PublishedTopic {
+            name: topic.to_owned(),
+            publisher_ids: ids.into_iter().map(str::to_owned).collect(),
+        });
+    ServerText::ConnectionGraphUpdate {
+        published_topics: published.collect(),
+        subscribed_topics: Vec::new(),
+        advertised_services: Vec::new(),
+        removed_topics: Vec::new(),
+        removed_services: Vec::new(),
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use asof_blocks::HeadClass;
 use asof_core::{Channel, Query, Source, Stamp, Summary, TimeRange};
 use asof_decode::Decoders;
+use asof_foxglove::ParameterValue;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -28,7 +29,7 @@ pub(super) fn topics(summary: &Summary) -> Vec<String> {
 }
 
 /// The parameters as of a time, or those of them that are named; each as the protocol has it.
-pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<Value>, String> {
+pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<ParameterValue>, String> {
     let query = Query::topics(topics(&app.cache.summary()));
     let query = query.between(TimeRange::new(Stamp::MIN, at));
     let mut decoders = Decoders::default();
@@ -116,18 +117,18 @@ fn value_of(value: &Value) -> Option<Value> {
 }
 
 /// A parameter as the protocol has it. Whole numbers that are floats are said to be: JSON does not tell them apart.
-fn told_as(name: &str, value: &Value) -> Value {
+fn told_as(name: &str, value: &Value) -> ParameterValue {
     let is_float = |value: &Value| value.is_f64();
     let kind = match value {
         one if is_float(one) => Some("float64"),
         Value::Array(all) if !all.is_empty() && all.iter().all(is_float) => Some("float64_array"),
         _ => None,
     };
-    let mut told = json!({ "name": name, "value": value });
-    if let Some(kind) = kind {
-        told["type"] = kind.into();
+    ParameterValue {
+        name: name.to_owned(),
+        value: Some(value.clone()),
+        kind: kind.map(str::to_owned),
     }
-    told
 }
 
 #[cfg(test)]
@@ -150,7 +151,10 @@ mod tests {
             ("SPEED".to_owned(), json!(2.0)),
         ];
         assert_eq!(known, BTreeMap::from(expected));
-        assert_eq!(told_as("SPEED", &json!(2.0))["type"], "float64");
+        assert_eq!(
+            told_as("SPEED", &json!(2.0)).kind.as_deref(),
+            Some("float64")
+        );
     }
 
     #[test]

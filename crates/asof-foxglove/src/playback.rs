@@ -1,25 +1,42 @@
 //! Playback control, as the SDK's protocol has it: what is asked, and what is said.
 
-use asof_player::PlayState;
-
 const CONTROL: u8 = 3;
 const STATE: u8 = 5;
 
 /// What a client asks of the player.
-#[derive(Debug, PartialEq)]
-pub(super) struct PlaybackRequest {
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaybackRequest {
+    /// Whether to play or to stand.
     pub is_playing: bool,
+    /// How many times as fast as it was recorded.
     pub speed: f32,
+    /// Where to go first, in nanoseconds since the epoch.
     pub seek: Option<u64>,
+    /// By which the answer is known.
     pub id: String,
 }
 
+/// What a player does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaybackStatus {
+    /// It plays.
+    Playing,
+    /// It stands.
+    Paused,
+    /// It waits for data.
+    Buffering,
+    /// It has played all.
+    Ended,
+}
+
 /// How it plays.
-#[derive(Debug)]
-pub(super) struct PlaybackState<'a> {
-    pub state: PlayState,
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaybackState<'a> {
+    /// What it does.
+    pub status: PlaybackStatus,
     /// Where it is, in nanoseconds.
     pub position: u64,
+    /// How many times as fast as it was recorded.
     pub speed: f32,
     /// Whether it has jumped: a viewer forgets what it has drawn.
     pub did_seek: bool,
@@ -28,11 +45,12 @@ pub(super) struct PlaybackState<'a> {
 }
 
 /// Whether bytes claim to be a request of this kind.
-pub(super) fn is_control(bytes: &[u8]) -> bool {
+pub fn is_playback_request(bytes: &[u8]) -> bool {
     bytes.first() == Some(&CONTROL)
 }
 
 impl PlaybackRequest {
+    /// Reads a request; `None` where the bytes are none, or are cut.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (&opcode, rest) = bytes.split_first()?;
         let (&command, rest) = rest.split_first()?;
@@ -54,12 +72,13 @@ impl PlaybackRequest {
 }
 
 impl PlaybackState<'_> {
+    /// The bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let state = match self.state {
-            PlayState::Playing | PlayState::Following => 0,
-            PlayState::Paused => 1,
-            PlayState::Buffering => 2,
-            PlayState::Ended => 3,
+        let state = match self.status {
+            PlaybackStatus::Playing => 0,
+            PlaybackStatus::Paused => 1,
+            PlaybackStatus::Buffering => 2,
+            PlaybackStatus::Ended => 3,
         };
         let mut bytes = vec![STATE, state];
         bytes.extend(self.position.to_le_bytes());
