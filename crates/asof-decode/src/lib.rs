@@ -32,6 +32,7 @@ mod columns;
 mod csv;
 mod decoder;
 mod decoders;
+mod encoder;
 mod error;
 mod layers;
 mod layout;
@@ -55,6 +56,7 @@ mod wire;
 pub use columns::Payload;
 pub use decoder::{Decoder, Timed};
 pub use decoders::{ByChannel, ChannelFailures, Decoders};
+pub use encoder::{EncodeError, Encoder};
 pub use error::{DecodeError, PayloadError, SchemaError};
 pub use layers::{
     Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
