@@ -1,21 +1,141 @@
-//! Where a robot is: `zenoh://host:port?mode=client&domain=0`.
+//! Where a robot is: `zenoh://host:port?mode=client&domain=0`, `foxglove://host:port`, `rosbridge://host:port`.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
 
 /// Where a robot is, and how to speak to it.
+///
+/// - `zenoh://host:7447`: a robot on Zenoh; see [`ZenohAddress`].
+/// - `foxglove://host:8765`, or `ws://host:8765`: a Foxglove WebSocket server; see [`SocketAddress`].
+/// - `rosbridge://host:9090`: a rosbridge server, of ROS 1 or ROS 2.
+///
+/// ```
+/// use asof_live::Address;
+///
+/// let address: Address = "foxglove://192.168.1.5".parse()?;
+/// assert_eq!(address.to_string(), "foxglove://192.168.1.5:8765");
+/// # Ok::<(), asof_live::AddressError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Address {
+    /// A robot on Zenoh.
+    Zenoh(ZenohAddress),
+    /// A Foxglove WebSocket server.
+    Foxglove(SocketAddress),
+    /// A rosbridge server.
+    Rosbridge(SocketAddress),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        match scheme {
+            Some("zenoh") => Ok(Address::Zenoh(text.parse()?)),
+            Some("foxglove" | "ws") => Ok(Address::Foxglove(SocketAddress::parse(text, 8765)?)),
+            Some("rosbridge") => Ok(Address::Rosbridge(SocketAddress::parse(text, 9090)?)),
+            _ => Err(AddressError::Scheme(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Zenoh(address) => address.fmt(f),
+            Address::Foxglove(address) => write!(f, "foxglove://{address}"),
+            Address::Rosbridge(address) => write!(f, "rosbridge://{address}"),
+        }
+    }
+}
+
+/// Where a WebSocket server is: `host`, `host:port`, `[::1]:port`, and a path and query that are handed to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketAddress {
+    /// Its name or number, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What follows, with its slash: a path, and a query such as a token.
+    pub path: String,
+}
+
+impl SocketAddress {
+    fn parse(text: &str, port: u16) -> Result<Self, AddressError> {
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (place, path) = rest.split_at(at);
+        let wrong = || AddressError::Socket(place.to_owned());
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().map_err(|_| wrong())?)
+            }
+            _ => (place, port),
+        };
+        let host = if host.is_empty() { "localhost" } else { host };
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_host = match bare {
+            Some(version_six) => version_six.parse::<Ipv6Addr>().is_ok(),
+            None => host
+                .chars()
+                .all(|letter| is_of_a_name(letter) && letter != '*'),
+        };
+        let is_path = path.chars().all(|letter| letter.is_ascii_graphic());
+        if !is_host || !is_path || port == 0 {
+            return Err(wrong());
+        }
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        Ok(SocketAddress {
+            host: bare.unwrap_or(host).to_owned(),
+            port,
+            path: format!("{slash}{path}"),
+        })
+    }
+
+    /// As a WebSocket is opened.
+    pub fn url(&self) -> String {
+        format!("ws://{}{}", self.authority(), self.path)
+    }
+
+    fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Without its query: that may be a secret.
+impl fmt::Display for SocketAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let path = path.trim_end_matches('/');
+        write!(f, "{}{path}", self.authority())
+    }
+}
+
+/// Where a robot on Zenoh is, and how to speak to it.
 ///
 /// `zenoh://` alone is a peer of the router on this machine, as rmw_zenoh has it. Parameters: `mode` (`peer`,
 /// `client`, `router`), `domain` (the ROS domain), `listen` (an endpoint such as `tcp/127.0.0.1:7448`), and
 /// `multicast` (`true` to look for peers by multicast).
 ///
 /// ```
-/// use asof_live::{Address, Mode};
+/// use asof_live::{Mode, ZenohAddress};
 ///
-/// let address: Address = "zenoh://192.168.1.5:7447?mode=client&domain=3".parse()?;
+/// let address: ZenohAddress = "zenoh://192.168.1.5:7447?mode=client&domain=3".parse()?;
 /// assert_eq!(address.connect, ["tcp/192.168.1.5:7447"]);
 /// assert_eq!((address.mode, address.domain), (Mode::Client, 3));
 /// # Ok::<(), asof_live::AddressError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ZenohAddress {
     /// The endpoints to connect to.
     pub connect: Vec<String>,
     /// The endpoints to listen on.
@@ -55,13 +175,20 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// It starts with something else.
-    #[error("'{0}' is no address of a robot: it should look like zenoh://host:7447")]
+    #[error(
+        "'{0}' is not an address of a robot: it should look like zenoh://host:7447, foxglove://host:8765 (or ws://) or rosbridge://host:9090"
+    )]
     Scheme(String),
     /// A host is none.
     #[error(
         "'{0}' is no host: it should look like robot, 192.168.1.5:7447, [::1]:7447 or udp/robot:7447"
     )]
     Host(String),
+    /// The host of a WebSocket is not one.
+    #[error(
+        "'{0}' is not a host: it should look like robot, robot:8765, 192.168.1.5:8765 or [::1]:8765"
+    )]
+    Socket(String),
     /// A parameter is unknown, or its value is.
     #[error(
         "'{0}' is not understood: parameters are mode=peer|client|router, domain=N, listen=tcp/host:port, multicast=true|false"
@@ -71,7 +198,7 @@ pub enum AddressError {
 
 const ROUTER: &str = "tcp/localhost:7447";
 
-impl std::str::FromStr for Address {
+impl FromStr for ZenohAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
@@ -79,7 +206,7 @@ impl std::str::FromStr for Address {
             .strip_prefix("zenoh://")
             .ok_or_else(|| AddressError::Scheme(text.to_owned()))?;
         let (hosts, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut address = Address {
+        let mut address = ZenohAddress {
             connect: Vec::new(),
             listen: Vec::new(),
             mode: Mode::Peer,
@@ -101,7 +228,19 @@ impl std::str::FromStr for Address {
     }
 }
 
-impl Address {
+/// The endpoints.
+impl fmt::Display for ZenohAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoints = if self.connect.is_empty() {
+            &self.listen
+        } else {
+            &self.connect
+        };
+        f.write_str(&endpoints.join(", "))
+    }
+}
+
+impl ZenohAddress {
     fn set(&mut self, parameter: &str) -> Result<(), AddressError> {
         let unknown = || AddressError::Parameter(parameter.to_owned());
         let (name, value) = parameter.split_once('=').ok_or_else(unknown)?;
@@ -130,7 +269,7 @@ fn endpoint(text: &str) -> Result<String, AddressError> {
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
     let is_host = match bare {
-        Some(version_six) => version_six.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(version_six) => version_six.parse::<Ipv6Addr>().is_ok(),
         None => !host.is_empty() && host.chars().all(is_of_a_name),
     };
     let is_known = matches!(protocol, "tcp" | "udp");
@@ -151,7 +290,7 @@ mod tests {
 
     #[test]
     fn nothing_but_the_scheme_means_the_router_on_this_machine() {
-        let address: Address = "zenoh://".parse().expect("an address");
+        let address: ZenohAddress = "zenoh://".parse().expect("an address");
         assert_eq!(
             (address.connect, address.mode),
             (vec![ROUTER.to_owned()], Mode::Peer)
@@ -160,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_only_listens_connects_to_nobody() {
-        let address: Address = "zenoh://?listen=127.0.0.1:7448"
+        let address: ZenohAddress = "zenoh://?listen=127.0.0.1:7448"
             .parse()
             .expect("an address");
         assert_eq!(
@@ -171,7 +310,7 @@ mod tests {
 
     #[test]
     fn several_hosts_and_version_six_are_read() {
-        let address: Address = "zenoh://a,b:1,[::1]:5,udp/c:9".parse().expect("an address");
+        let address: ZenohAddress = "zenoh://a,b:1,[::1]:5,udp/c:9".parse().expect("an address");
         assert_eq!(
             address.connect,
             ["tcp/a:7447", "tcp/b:1", "tcp/[::1]:5", "udp/c:9"]
@@ -191,14 +330,33 @@ mod tests {
             "zenoh://ftp/x:1",
             "zenoh://[robot]:1",
             "zenoh://x?listen=:7",
+            "wss://x",
+            "ws://a b",
+            "ws://x:port",
+            "ws://x:0",
+            "ws://[robot]:1",
+            "foxglove://x/ö",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }
 
+    #[test]
+    fn a_websocket_has_its_port_and_its_path() {
+        let parsed = |text: &str| match text.parse() {
+            Ok(Address::Foxglove(address)) => address.url(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parsed("foxglove://"), "ws://localhost:8765/");
+        assert_eq!(parsed("ws://robot:9/a?token=b"), "ws://robot:9/a?token=b");
+        assert_eq!(parsed("ws://[::1]:9?token=b"), "ws://[::1]:9/?token=b");
+        let shown: Address = "ws://robot/?token=secret".parse().expect("an address");
+        assert_eq!(shown.to_string(), "foxglove://robot:8765");
+    }
+
     proptest! {
         #[test]
-        fn no_text_panics(text in "(zenoh://)?.{0,40}") {
+        fn no_text_panics(text in "(zenoh://|ws://|foxglove://|rosbridge://)?.{0,40}") {
             let _ = text.parse::<Address>();
         }
     }

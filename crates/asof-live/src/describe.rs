@@ -1,23 +1,17 @@
 //! Channels whose schema may still be on its way.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Schema};
 use asof_formats::Definitions;
 use parking_lot::Mutex;
-use zenoh::Wait;
-use zenoh::query::{ConsolidationMode, QueryTarget};
 
-use crate::robot::{Inner, now};
-use crate::ros::{
-    Attachment, DescriptionError, Token, TopicKey, described_schema, description_request, differs,
-    ros_type_name, starts_with_header,
-};
+use crate::ros::{differs, starts_with_header};
 
 /// So long a node may take to describe a type; recordings wait for it before they write the type without a schema.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A channel with the best schema that is known by now.
 #[derive(Debug)]
@@ -60,33 +54,47 @@ fn has_header(schema: &Schema) -> bool {
 }
 
 impl Described {
-    /// The channel of a key, with a definition from a folder or of the standard types if there is one.
-    pub(crate) fn new(key: &TopicKey, token: &Token, definitions: &Definitions) -> Self {
-        let name = ros_type_name(&key.dds_type);
-        let found = defined(&name, &key.type_hash, definitions);
+    /// A topic of ROS 2, with a definition from a folder or of the standard types if there is one.
+    pub(crate) fn ros2(
+        topic: &str,
+        type_name: String,
+        hash: Option<&str>,
+        metadata: Option<(&str, String)>,
+        definitions: &Definitions,
+    ) -> Self {
+        let found = defined(&type_name, hash.unwrap_or_default(), definitions);
         let is_other = matches!(found, Found::Other);
         let found = found.schema();
         let is_pending = found.is_none();
         // Without a definition the type's name is still worth keeping.
         let schema = found.unwrap_or_else(|| Schema {
-            name,
+            name: type_name,
             ..Schema::default()
         });
-        let mut metadata = BTreeMap::from([(TYPE_HASH.to_owned(), key.type_hash.clone())]);
-        if let Some(topic) = &token.topic {
-            metadata.insert("rmw_zenoh_qos".to_owned(), topic.qos.to_text());
-        }
+        let hash = hash.map(|hash| (TYPE_HASH.to_owned(), hash.to_owned()));
+        let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
         let channel = Channel {
-            topic: key.topic.clone(),
+            topic: topic.to_owned(),
             message_encoding: "cdr".to_owned(),
             schema: Some(Arc::new(schema)),
-            metadata,
+            metadata: hash.into_iter().chain(metadata).collect::<BTreeMap<_, _>>(),
         };
         Described {
             appeared: Instant::now(),
             state: Mutex::new(State {
                 known: Known::new(channel, is_pending),
                 is_other,
+            }),
+        }
+    }
+
+    /// A channel that is all that will be known.
+    pub(crate) fn complete(channel: Channel) -> Self {
+        Described {
+            appeared: Instant::now(),
+            state: Mutex::new(State {
+                known: Known::new(channel, false),
+                is_other: false,
             }),
         }
     }
@@ -122,6 +130,15 @@ impl Described {
     pub(crate) fn is_other(&self) -> bool {
         let state = self.state.lock();
         state.known.is_pending && state.is_other
+    }
+
+    /// Takes a schema that has come, if one is still waited for.
+    pub(crate) fn learn_if_pending(&self, schema: Schema) -> bool {
+        let is_pending = self.is_pending();
+        if is_pending {
+            self.learn(schema);
+        }
+        is_pending
     }
 
     fn learn(&self, schema: Schema) {
@@ -168,54 +185,4 @@ fn defined(name: &str, hash: &str, definitions: &Definitions) -> Found {
         encoding: "ros2msg".to_owned(),
         data: text.into(),
     })
-}
-
-/// Asks a node for the schema of a channel. The answer comes later, on a thread of the transport.
-pub(crate) fn ask(robot: &Arc<Inner>, service: &TopicKey, key: &TopicKey, to: &Arc<Described>) {
-    let type_name = ros_type_name(&key.dds_type);
-    let attachment = Attachment {
-        sequence: 1,
-        source_timestamp: now(),
-        gid: robot.session.zid().to_le_bytes(),
-    };
-    let (described, weak) = (Arc::clone(to), Arc::downgrade(robot));
-    let (key, asked) = (key.clone(), type_name.clone());
-    let sent = robot
-        .session
-        .get(service.to_string())
-        .payload(description_request(&type_name, &key.type_hash))
-        .attachment(attachment.to_bytes().to_vec())
-        .target(QueryTarget::All)
-        .consolidation(ConsolidationMode::None)
-        .timeout(PATIENCE)
-        .callback(move |reply| match schema_in(&reply, &asked) {
-            Ok(schema) => answered(&weak, &key, &described, schema),
-            Err(cause) => tracing::debug!("{asked}: {cause}"),
-        })
-        .wait();
-    if let Err(cause) = sent {
-        tracing::debug!("cannot ask for the description of {type_name}: {cause}");
-    }
-}
-
-fn schema_in(reply: &zenoh::query::Reply, asked: &str) -> Result<Schema, DescriptionError> {
-    let unreadable = |cause: String| DescriptionError::Unreadable(cause);
-    let sample = reply
-        .result()
-        .map_err(|error| unreadable(format!("{error:?}")))?;
-    let schema = described_schema(&sample.payload().to_bytes())?;
-    if schema.name != asked {
-        return Err(unreadable(format!("it is of {} instead", schema.name)));
-    }
-    Ok(schema)
-}
-
-fn answered(robot: &Weak<Inner>, key: &TopicKey, described: &Described, schema: Schema) {
-    if !described.is_pending() {
-        return;
-    }
-    described.learn(schema);
-    if let Some(robot) = robot.upgrade() {
-        robot.learned(key);
-    }
 }

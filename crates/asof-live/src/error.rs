@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use crate::{Address, AddressError};
+use crate::{AddressError, ZenohAddress};
 
 /// Why a robot could not be spoken to, or recorded.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +17,19 @@ pub enum LiveError {
         /// What Zenoh said.
         cause: String,
     },
+    /// Raw keys are asked for where there are none.
+    #[error(
+        "'{key}' cannot be subscribed: raw keys are Zenoh's, and this robot is not reached by Zenoh; name topics instead"
+    )]
+    NoKeys {
+        /// The key expression.
+        key: String,
+    },
+    /// Something that only Zenoh can do.
+    #[error(
+        "this robot is not reached by Zenoh, and only Zenoh can do that; connect to a zenoh:// address"
+    )]
+    NotZenoh,
     /// Nobody publishes a topic.
     #[error("nobody publishes '{topic}'; there are: {known}")]
     NoSuchTopic {
@@ -40,7 +53,7 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    pub(crate) fn session(address: &Address, cause: &zenoh::Error) -> Self {
+    pub(crate) fn session(address: &ZenohAddress, cause: &zenoh::Error) -> Self {
         LiveError::Zenoh {
             what: format!(
                 "cannot open a Zenoh session as {} (connect to {:?}, listen on {:?})",

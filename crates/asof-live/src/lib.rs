@@ -2,7 +2,8 @@
 //!
 //! [`connect`] opens a session, a [`Robot`]: its topics are discovered, [`Robot::create_window`] keeps the newest
 //! messages of one, [`Robot::recent`] those of all as a `Source` that is read and followed like a recording, and a
-//! [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` does (module [`ros`]), or plain Zenoh keys.
+//! [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` and `zenoh-bridge-ros2dds` do (module [`ros`]) or on
+//! plain keys; or they have a Foxglove server, or a rosbridge server (module [`rosbridge`]).
 //!
 //! ```no_run
 //! use asof_live::{Sample, connect};
@@ -24,23 +25,31 @@
 mod address;
 mod describe;
 mod error;
+mod graph;
+mod parts;
+mod publish;
 mod record;
 mod robot;
 pub mod ros;
+pub mod rosbridge;
 mod sample;
 mod source;
 mod subscribe;
 mod transforms;
+mod transport;
 mod typed;
 mod watch;
 mod window;
 
 use std::time::{Duration, Instant};
 
-pub use address::{Address, AddressError, Mode};
+pub use address::{Address, AddressError, Mode, SocketAddress, ZenohAddress};
 pub use error::LiveError;
-pub use record::{RecordOptions, RecordReport, Recorder, TopicReport};
-pub use robot::{Publisher, Robot, Topic};
+pub use graph::Publisher;
+pub use parts::{PartsReport, SplitOptions, part_path};
+pub use publish::{PublisherOptions, TopicPublisher};
+pub use record::{RecordOptions, RecordReport, Recorder, Tags, TopicReport};
+pub use robot::{Robot, RobotInfo, Topic};
 pub use sample::{Payload, Sample};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;

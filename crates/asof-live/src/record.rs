@@ -1,6 +1,6 @@
 //! Writing a robot down.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
@@ -13,6 +13,7 @@ use asof_formats::{McapWriter, McapWriterOptions};
 use parking_lot::{Condvar, Mutex};
 
 use crate::describe::Described;
+use crate::parts::{Parts, PartsReport, Sink, SplitOptions};
 use crate::robot::now;
 use crate::{LiveError, Publisher, Robot, Sample, Subscription};
 
@@ -23,7 +24,12 @@ pub struct RecordOptions {
     pub writer: McapWriterOptions,
     /// How many bytes may wait for the disk before messages are dropped.
     pub queue_bytes: u64,
+    /// What is written into the recording as its metadata `tags`.
+    pub tags: Tags,
 }
+
+/// Names and values that describe a recording.
+pub type Tags = BTreeMap<String, String>;
 
 impl Default for RecordOptions {
     fn default() -> Self {
@@ -33,6 +39,7 @@ impl Default for RecordOptions {
                 ..McapWriterOptions::default()
             },
             queue_bytes: 256 << 20,
+            tags: Tags::new(),
         }
     }
 }
@@ -44,6 +51,8 @@ pub struct RecordReport {
     pub topics: BTreeMap<String, TopicReport>,
     /// Bytes that wait for the disk.
     pub waiting_bytes: u64,
+    /// The files, of a recording in several.
+    pub parts: PartsReport,
 }
 
 /// What was recorded of a topic.
@@ -82,9 +91,65 @@ pub struct Recorder {
     /// None once it is being stopped, so that nothing more comes in.
     subscriptions: Vec<Subscription>,
     writer: Option<JoinHandle<Result<(), LiveError>>>,
+    parts: Arc<Mutex<PartsReport>>,
 }
 
 impl Recorder {
+    /// Records the topics that `wants` is true for into one file after another, named after `path`: `run.mcap` becomes
+    /// `run_0.mcap`, `run_1.mcap`, …. A file that is there is never replaced; those of this recording that `split` has no
+    /// room for are deleted, the oldest first, and counted.
+    ///
+    /// # Errors
+    /// When the first file cannot be created.
+    pub fn create_parts(
+        robot: &Robot,
+        path: impl AsRef<Path>,
+        split: SplitOptions,
+        options: RecordOptions,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) -> Result<Self, LiveError> {
+        let (parts, report) = Parts::create(path.as_ref(), split, options.writer, options.tags)?;
+        let mut recorder = Self::idle(Box::new(parts), options.queue_bytes)?;
+        recorder.parts = report;
+        recorder.add(robot, wants);
+        Ok(recorder)
+    }
+
+    /// Records topics of another robot too. Topics of the same name are one: give each robot a prefix.
+    pub fn add(
+        &mut self,
+        robot: &Robot,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) {
+        self.add_with_prefix(robot, "", wants);
+    }
+
+    /// The same, with something in front of the names of its topics: `/robot1`.
+    pub fn add_with_prefix(
+        &mut self,
+        robot: &Robot,
+        prefix: &str,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) {
+        let queue = Arc::clone(&self.queue);
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        let push = move |mut sample: Sample| {
+            sample.prefix.clone_from(&prefix);
+            queue.push(sample);
+        };
+        self.subscriptions.push(robot.subscribe(wants, push));
+    }
+
+    /// Writes a named set of text into the recording, as metadata: a note of a person, a mark.
+    pub fn note(&self, name: &str, values: Tags) {
+        let mut state = self.queue.state.lock();
+        if state.notes.len() < MOST_NOTES {
+            state.notes.push((name.to_owned(), values));
+        }
+        drop(state);
+        self.queue.arrived.notify_one();
+    }
+
     /// Records the topics that `wants` is true for into a new file.
     ///
     /// # Errors
@@ -114,10 +179,12 @@ impl Recorder {
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, LiveError> {
-        let mut recorder = Self::idle(output, options)?;
-        let queue = Arc::clone(&recorder.queue);
-        let subscription = robot.subscribe(wants, move |sample| queue.push(sample));
-        recorder.subscriptions.push(subscription);
+        let mut writer = McapWriter::new(output, options.writer)?;
+        if !options.tags.is_empty() {
+            writer.write_metadata("tags", options.tags)?;
+        }
+        let mut recorder = Self::idle(Box::new(writer), options.queue_bytes)?;
+        recorder.add(robot, wants);
         Ok(recorder)
     }
 
@@ -132,12 +199,8 @@ impl Recorder {
         Ok(())
     }
 
-    fn idle<W: Write + Seek + Send + 'static>(
-        output: W,
-        options: RecordOptions,
-    ) -> Result<Self, LiveError> {
-        let writer = McapWriter::new(output, options.writer)?;
-        let queue = Arc::new(Queue::new(options.queue_bytes));
+    fn idle(writer: Box<dyn Sink>, queue_bytes: u64) -> Result<Self, LiveError> {
+        let queue = Arc::new(Queue::new(queue_bytes));
         let source = Arc::clone(&queue);
         let writer = thread::Builder::new()
             .name("asof-live recorder".to_owned())
@@ -147,6 +210,7 @@ impl Recorder {
             queue,
             subscriptions: Vec::new(),
             writer: Some(writer),
+            parts: Arc::default(),
         })
     }
 
@@ -156,6 +220,7 @@ impl Recorder {
         RecordReport {
             topics: state.topics.clone(),
             waiting_bytes: state.bytes,
+            parts: self.parts.lock().clone(),
         }
     }
 
@@ -205,13 +270,23 @@ struct Queue {
     limit: u64,
     state: Mutex<State>,
     arrived: Condvar,
+    prefixed: Mutex<Prefixed>,
 }
+
+/// Channels under their names in the recording, by their address and the prefix.
+type Prefixed = HashMap<(usize, String), (Arc<Channel>, Arc<Channel>)>;
+
+/// Channels that are known under another name at once.
+const MOST_PREFIXED: usize = 65_536;
+/// Notes that may wait to be written.
+const MOST_NOTES: usize = 10_000;
 
 #[derive(Default)]
 struct State {
     samples: Waiting,
     bytes: u64,
     topics: BTreeMap<String, TopicReport>,
+    notes: Vec<(String, Tags)>,
     is_closed: bool,
     warned: Option<Instant>,
 }
@@ -227,6 +302,7 @@ impl Queue {
             limit,
             state: Mutex::default(),
             arrived: Condvar::new(),
+            prefixed: Mutex::default(),
         }
     }
 
@@ -237,7 +313,8 @@ impl Queue {
             return;
         }
         if state.bytes.saturating_add(weight) > self.limit {
-            let report = state.report_of(&sample.channel.topic);
+            let topic = format!("{}{}", sample.prefix, sample.channel.topic);
+            let report = state.report_of(&topic);
             report.dropped += 1;
             let dropped = report.dropped;
             let is_due = state.warned.is_none_or(|last| last.elapsed() >= COMPLAINT);
@@ -262,8 +339,8 @@ impl Queue {
         self.arrived.notify_all();
     }
 
-    fn write_all<W: Write + Seek>(&self, mut writer: McapWriter<W>) -> Result<(), LiveError> {
-        let result = self.drain(&mut writer);
+    fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), LiveError> {
+        let result = self.drain(&mut *writer);
         // An error of the disk: what comes now is dropped, and counted as such by nobody.
         if result.is_err() {
             self.close();
@@ -273,7 +350,7 @@ impl Queue {
         Ok(())
     }
 
-    fn drain<W: Write + Seek>(&self, writer: &mut McapWriter<W>) -> Result<(), LiveError> {
+    fn drain(&self, writer: &mut dyn Sink) -> Result<(), LiveError> {
         let mut held = Held::default();
         loop {
             let (batch, is_closed) = self.take();
@@ -290,6 +367,10 @@ impl Queue {
                     None => held.keep(weight, sample),
                 }
             }
+            let notes = std::mem::take(&mut self.state.lock().notes);
+            for (name, values) in notes {
+                writer.note(&name, &values)?;
+            }
             writer.tick(now())?;
             if is_last {
                 return Ok(());
@@ -297,19 +378,19 @@ impl Queue {
         }
     }
 
-    fn write<W: Write + Seek>(
+    fn write(
         &self,
-        writer: &mut McapWriter<W>,
+        writer: &mut dyn Sink,
         weight: u64,
         sample: &Sample,
         channel: &Arc<Channel>,
     ) -> Result<(), LiveError> {
         let mut message = sample.to_message();
-        message.channel = Arc::clone(channel);
+        message.channel = self.prefixed(&sample.prefix, channel);
         let outcome = writer.write(&message);
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(weight);
-        let report = state.report_of(&channel.topic);
+        let report = state.report_of(&message.channel.topic);
         match outcome {
             Ok(()) => {
                 report.written += 1;
@@ -327,6 +408,33 @@ impl Queue {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A channel under the name that it has in the recording; the same one for the same channel.
+    fn prefixed(&self, prefix: &str, channel: &Arc<Channel>) -> Arc<Channel> {
+        if prefix.is_empty() {
+            return Arc::clone(channel);
+        }
+        let mut known = self.prefixed.lock();
+        let key = (Arc::as_ptr(channel) as usize, prefix.to_owned());
+        if known.len() >= MOST_PREFIXED && !known.contains_key(&key) {
+            known.clear();
+        }
+        let (_, renamed) = known.entry(key).or_insert_with(|| {
+            let slash = if channel.topic.starts_with('/') {
+                ""
+            } else {
+                "/"
+            };
+            let topic = format!("{prefix}{slash}{}", channel.topic);
+            let renamed = Channel {
+                topic,
+                ..Channel::clone(channel)
+            };
+            // The original is kept, so that its address is not given to another.
+            (Arc::clone(channel), Arc::new(renamed))
+        });
+        Arc::clone(renamed)
     }
 
     /// What waits, and whether more can come.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use zenoh::bytes::ZBytes;
 
 use crate::describe::Described;
+use crate::robot::now;
 
 /// Smaller payloads are copied out of their receive buffer: a handle to one would keep up to 64 KB alive.
 const KEEP_FROM: usize = 16 << 10;
@@ -35,11 +36,39 @@ pub struct Sample {
     pub sequence: Option<i64>,
     /// Which publisher it came from.
     pub publisher: Option<[u8; 16]>,
+    /// What a recording has in front of its topic's name.
+    pub(crate) prefix: String,
     /// The encoded message.
     pub payload: Payload,
 }
 
 impl Sample {
+    /// A message of a channel that is fully known, received now.
+    pub(crate) fn new(channel: Arc<Channel>, payload: impl Into<Payload>) -> Self {
+        Sample {
+            channel,
+            described: None,
+            has_header: false,
+            transport: None,
+            source: None,
+            received: now(),
+            sequence: None,
+            publisher: None,
+            prefix: String::new(),
+            payload: payload.into(),
+        }
+    }
+
+    /// A message of a channel whose schema may still be on its way, received now.
+    pub(crate) fn of(described: &Arc<Described>, payload: impl Into<Payload>) -> Self {
+        let known = described.known();
+        Sample {
+            described: known.is_pending.then(|| Arc::clone(described)),
+            has_header: known.has_header,
+            ..Sample::new(known.channel, payload)
+        }
+    }
+
     /// The same as a message of a recording: logged when received, published when the source said so; with the schema
     /// that may have come since. Its payload keeps no more bytes alive than it has.
     pub fn to_message(&self) -> Message {
@@ -192,6 +221,12 @@ impl Kept {
     }
 }
 
+impl Default for Payload {
+    fn default() -> Self {
+        Payload(Inner::Copied(Bytes::new()))
+    }
+}
+
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
         Payload(Inner::Copied(bytes))
@@ -248,6 +283,7 @@ mod tests {
             received: 1.into(),
             sequence: None,
             publisher: None,
+            prefix: String::new(),
             payload,
         }
     }

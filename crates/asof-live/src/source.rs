@@ -1,5 +1,6 @@
 //! A running robot as a source, like a recording.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    Batch, Batches, Channel, Follow, FollowEnd, Followed, Growth, Problem, ProblemKind, Query,
-    Source, SourceError, Stamp, Summary, Topics,
+    Batch, Batches, Channel, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
+    ProblemKind, Query, Source, SourceError, Stamp, Summary, Topics,
 };
 use asof_formats::Recording;
 use asof_window::{Bounds, Recent, RecentStats};
 use parking_lot::Mutex;
 
 use crate::describe::Described;
-use crate::{LiveError, Publisher, Robot, Sample, Subscription};
+use crate::{LiveError, Publisher, Robot, RobotInfo, Sample, Subscription};
 
 /// What is kept of a robot, and of which topics; see [`Robot::recent`].
 ///
@@ -135,10 +136,12 @@ pub struct LiveSource {
     summary: Mutex<Option<Told>>,
 }
 
-/// A summary, and what it was made of: that of the store, and how many messages were refused.
+/// A summary, and what it was made of: that of the store, how many messages were refused, and what the robot said.
 struct Told {
     of: Arc<Summary>,
     refused: u64,
+    problems: Vec<Problem>,
+    info: RobotInfo,
     summary: Arc<Summary>,
 }
 
@@ -318,17 +321,34 @@ impl Source for LiveSource {
     fn summary(&self) -> Arc<Summary> {
         self.refresh();
         let (kept, refused) = (self.inner.recent.summary(), self.refused());
+        // What its clock shows changes all the time, and is not part of a summary.
+        let info = RobotInfo {
+            time: None,
+            ..self.robot.info()
+        };
+        let problems = self.robot.losses();
         let mut made = self.summary.lock();
         if let Some(told) = &*made
             && Arc::ptr_eq(&told.of, &kept)
             && told.refused == refused
+            && told.problems == problems
+            && told.info == info
         {
             return Arc::clone(&told.summary);
         }
         let mut summary = Summary {
             profile: profile_of(&kept).to_owned(),
+            library: info.name.clone(),
             ..Summary::clone(&kept)
         };
+        let sets = info.clone().into_metadata().into_iter();
+        summary.metadata = sets
+            .map(|(name, _)| MetadataEntry {
+                name: name.to_owned(),
+                offset: 0,
+            })
+            .collect();
+        summary.problems.extend(problems.iter().cloned());
         if refused > 0 {
             let text = format!(
                 "{refused} messages were left out: they came on more raw keys than are followed; \
@@ -345,6 +365,8 @@ impl Source for LiveSource {
         *made = Some(Told {
             of: kept,
             refused,
+            problems,
+            info,
             summary: Arc::clone(&summary),
         });
         summary
@@ -374,13 +396,26 @@ impl Source for LiveSource {
     }
 }
 
-/// Nothing lies beside a robot's messages. To check it is to say what has been wrong so far.
+/// What a robot says of itself lies beside its messages. To check it is to say what has been wrong so far.
 impl Recording for LiveSource {
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        let mut sets = self.robot.info().into_metadata().into_iter();
+        let found = sets.find(|(name, _)| *name == entry.name);
+        found
+            .map(|(_, values)| values)
+            .ok_or_else(|| SourceError::Unreadable {
+                place: entry.name.clone(),
+                reason: "the robot does not say that of itself any more".to_owned(),
+            })
+    }
+
     fn check(&self, progress: asof_formats::Progress<'_>) -> Result<Vec<Problem>, SourceError> {
         let summary = self.summary();
         progress(summary.size, summary.size);
         let mut problems = summary.problems.clone();
-        problems.extend(self.robot.problems());
+        let lost = self.robot.losses();
+        let more = self.robot.problems().into_iter();
+        problems.extend(more.filter(|problem| !lost.contains(problem)));
         Ok(problems)
     }
 }
@@ -421,15 +456,28 @@ impl Follow for LiveFollow {
         }
     }
 
-    fn missed(&mut self) -> std::collections::BTreeMap<String, u64> {
+    fn missed(&mut self) -> BTreeMap<String, u64> {
         self.follow.missed()
     }
 }
 
-/// Topics that are announced by tokens are those of ROS 2.
+/// The profile that MCAP has for such channels, if all that are of ROS are of one.
 fn profile_of(summary: &Summary) -> &'static str {
-    let channels = summary.channels.iter().map(|entry| &entry.channel);
-    let mut ros =
-        channels.filter(|channel| channel.metadata.contains_key(crate::describe::TYPE_HASH));
-    if ros.next().is_some() { "ros2" } else { "" }
+    profile(summary.channels.iter().map(|entry| &*entry.channel))
+}
+
+/// The profile that MCAP has for such channels, if all that are of ROS are of one.
+pub(crate) fn profile<'a>(channels: impl Iterator<Item = &'a Channel>) -> &'static str {
+    let (mut has_one, mut has_two) = (false, false);
+    for channel in channels {
+        let language = channel.schema.as_ref().map(|schema| &*schema.encoding);
+        let is_announced = channel.metadata.contains_key(crate::describe::TYPE_HASH);
+        has_two |= is_announced || channel.message_encoding == "cdr" && language != Some("omgidl");
+        has_one |= channel.message_encoding == "ros1";
+    }
+    match (has_one, has_two) {
+        (true, false) => "ros1",
+        (false, true) => "ros2",
+        _ => "",
+    }
 }

@@ -1,7 +1,7 @@
 //! A robot's transforms: listened to, and broadcast.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,14 +10,10 @@ use asof_formats::Definitions;
 use asof_tf::ros::StampedTransform;
 use asof_tf::{LoaderOptions, TransformBuffer, TransformLoader, feeds_transforms};
 use parking_lot::Mutex;
-use zenoh::Wait;
-use zenoh::liveliness::LivelinessToken;
-use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
 
-use crate::error::said;
 use crate::robot::now;
-use crate::ros::{Attachment, TopicKey, dds_type_name, type_hash};
-use crate::{LiveError, Robot, Subscription};
+use crate::ros::{Durability, QosProfile};
+use crate::{LiveError, PublisherOptions, Robot, Subscription, TopicPublisher};
 
 /// A frame whose stamps go back by more than this, several times in a row, says that the robot's clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -62,8 +58,8 @@ impl Robot {
     /// When the session is closed.
     pub fn broadcaster(&self, node: &str) -> Result<Broadcaster, LiveError> {
         Ok(Broadcaster {
-            moving: Voice::new(self, node, "/tf", 1)?,
-            fixed: Voice::new(self, node, "/tf_static", 2)?,
+            moving: voice(self, node, "/tf")?,
+            fixed: voice(self, node, "/tf_static")?,
             held: Mutex::default(),
         })
     }
@@ -315,8 +311,8 @@ impl<T: Send + 'static> Poked for Filter<T> {
 
 /// Publishes transforms as ROS 2's broadcasters do; made by [`Robot::broadcaster`].
 pub struct Broadcaster {
-    moving: Voice,
-    fixed: Voice,
+    moving: TopicPublisher,
+    fixed: TopicPublisher,
     /// All static transforms so far: whoever comes late is sent the last message alone.
     held: Mutex<Vec<StampedTransform>>,
 }
@@ -327,7 +323,7 @@ impl Broadcaster {
     /// # Errors
     /// When the session is closed.
     pub fn send(&self, transforms: &[StampedTransform]) -> Result<(), LiveError> {
-        self.moving.say(&encoded(transforms))
+        self.moving.publish(encoded(transforms), now())
     }
 
     /// Publishes transforms that hold for all times on `/tf_static`, with all that were sent before: those who come late
@@ -343,80 +339,33 @@ impl Broadcaster {
                 None => held.push(one.clone()),
             }
         }
-        self.fixed.say(&encoded(&held))
+        self.fixed.publish(encoded(&held), now())
     }
 }
 
-/// One topic of a node of ours.
-struct Voice {
-    publisher: AdvancedPublisher<'static>,
-    _token: LivelinessToken,
-    count: AtomicI64,
-    gid: [u8; 16],
-}
-
-impl Voice {
-    fn new(robot: &Robot, node: &str, topic: &str, number: u32) -> Result<Self, LiveError> {
-        let failed = |cause: zenoh::Error| LiveError::Zenoh {
-            what: format!("cannot publish {topic}"),
-            cause: said(&cause),
-        };
-        let type_name = "tf2_msgs/msg/TFMessage";
-        let hash = Definitions::standard()
-            .full_text(type_name)
-            .and_then(|text| type_hash(type_name, &text))
-            .unwrap_or_else(|| "TypeHashNotSupported".to_owned());
-        let key = TopicKey {
-            domain: robot.domain(),
-            topic: topic.to_owned(),
-            dds_type: dds_type_name(type_name),
-            type_hash: hash.clone(),
-        };
-        let session = robot.session();
-        let publisher = session
-            .declare_publisher(key.to_string())
-            .cache(CacheConfig::default().max_samples(1))
-            .publisher_detection()
-            .wait()
-            .map_err(failed)?;
-        let is_static = topic.ends_with("static");
-        let token = format!(
-            "@ros2_lv/{}/{}/0/{number}/MP/%/%/{node}/{}/{}/{hash}/{}",
-            robot.domain(),
-            session.zid(),
-            topic.replace('/', "%"),
-            key.dds_type,
-            // Reliable; kept for those who come late where it is static.
-            if is_static {
-                ":1:,1:,:,:,,"
+/// One of the two topics of transforms.
+fn voice(robot: &Robot, node: &str, topic: &str) -> Result<TopicPublisher, LiveError> {
+    let type_name = "tf2_msgs/msg/TFMessage";
+    let definition = Definitions::standard().full_text(type_name);
+    let is_static = topic.ends_with("static");
+    robot.publisher(&PublisherOptions {
+        node: node.to_owned(),
+        topic: topic.to_owned(),
+        type_name: type_name.to_owned(),
+        definition: definition.unwrap_or_default(),
+        // Kept for those who come late where it is static.
+        qos: QosProfile {
+            durability: if is_static {
+                Durability::TransientLocal
             } else {
-                "::,100:,:,:,,"
+                Durability::Volatile
             },
-        );
-        let token = session.liveliness().declare_token(token).wait();
-        Ok(Voice {
-            publisher,
-            _token: token.map_err(failed)?,
-            count: AtomicI64::new(0),
-            gid: session.zid().to_le_bytes(),
-        })
-    }
-
-    fn say(&self, payload: &[u8]) -> Result<(), LiveError> {
-        let attachment = Attachment {
-            sequence: self.count.fetch_add(1, Ordering::Relaxed) + 1,
-            source_timestamp: now(),
-            gid: self.gid,
-        };
-        self.publisher
-            .put(payload.to_vec())
-            .attachment(attachment.to_bytes().to_vec())
-            .wait()
-            .map_err(|cause| LiveError::Zenoh {
-                what: "cannot publish transforms".to_owned(),
-                cause: said(&cause),
-            })
-    }
+            depth: if is_static { 1 } else { 100 },
+            ..QosProfile::default()
+        },
+        // A robot does not stand still for somebody who listens slowly.
+        waits: false,
+    })
 }
 
 /// `tf2_msgs/msg/TFMessage` as CDR, little endian.

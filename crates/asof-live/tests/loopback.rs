@@ -529,3 +529,81 @@ fn a_window_of_structs_is_held_against_the_type_and_filled_with_what_comes() {
         .expect("a text");
     assert!(error.to_string().contains("orientation"), "{error}");
 }
+
+/// A robot on DDS behind zenoh-bridge-ros2dds: its tokens, its bare keys, and what it keeps for late joiners.
+#[test]
+fn a_bridged_robot_is_discovered_by_its_tokens_and_heard_on_bare_keys() {
+    let (robot, observer) = pair();
+    let zid = robot.session().zid();
+    let declare = |text: String| robot.session().liveliness().declare_token(text).wait();
+    let _bridge = declare(format!("@/{zid}/@ros2_lv")).expect("a token");
+    let _imu = declare(format!(
+        "@/{zid}/@ros2_lv/MP/imu§data/sensor_msgs§msg§Imu/:1:0:0,10"
+    ));
+    let _fixed = declare(format!(
+        "@/{zid}/@ros2_lv/MP/tf_static/tf2_msgs§msg§TFMessage/:1:1:0,1"
+    ));
+    let _reader = declare(format!(
+        "@/{zid}/@ros2_lv/MS/cmd_vel/geometry_msgs§msg§Twist/:1:0:0,10"
+    ));
+    // What an older bridge has kept is asked for where it says.
+    let kept = robot
+        .session()
+        .declare_queryable(format!("@/{zid}/@ros2_pub_cache/tf_static"))
+        .callback(|query| {
+            let reply = query.reply("tf_static", imu(3)).wait();
+            reply.expect("a reply");
+        })
+        .wait();
+    let _kept = kept.expect("a queryable");
+    let source = observer.recent(&RecentOptions::default());
+    let source = source.expect("a source");
+    eventually("both topics", || observer.topics().len() == 2);
+    let topics = observer.topics();
+    assert_eq!(topics[0].name, "/imu/data");
+    assert_eq!(topics[0].types, ["sensor_msgs/msg/Imu"]);
+    let channel = &topics[0].publishers[0].channel;
+    assert_eq!(channel.message_encoding, "cdr");
+    assert!(
+        channel
+            .schema
+            .as_ref()
+            .is_some_and(|schema| !schema.data.is_empty())
+    );
+    eventually("what was kept", || source.stats().messages == 1);
+    let publisher = robot.session().declare_publisher("imu/data").wait();
+    let publisher = publisher.expect("a publisher");
+    eventually("a subscriber", || {
+        let status = publisher.matching_status().wait();
+        status.is_ok_and(|status| status.matching())
+    });
+    publisher.put(imu(7)).wait().expect("published");
+    eventually("its message", || source.stats().messages == 2);
+}
+
+#[test]
+fn a_topic_with_and_without_a_bridge_is_recorded_once() {
+    let (robot, observer) = pair();
+    let zid = robot.session().zid();
+    let bridged = format!("@/{zid}/@ros2_lv/MP/imu§data/sensor_msgs§msg§Imu/:1:0:0,10");
+    let bridged = robot.session().liveliness().declare_token(bridged).wait();
+    let _bridged = bridged.expect("a token");
+    let source = observer
+        .recent(&RecentOptions::default())
+        .expect("a source");
+    eventually("the bridged one", || source.keys() == ["imu/data"]);
+    let own = token(&robot, 1, "/imu/data", &QosProfile::default().to_text());
+    eventually("the other one", || source.keys() == [key("/imu/data")]);
+    until_heard(&robot, "/imu/data");
+    robot.put("imu/data", imu(1)).expect("published");
+    publish(&robot, "/imu/data", 1, imu(1));
+    publish(&robot, "/imu/data", 2, imu(2));
+    eventually("two messages", || source.stats().messages >= 2);
+    assert_eq!(source.stats().messages, 2);
+    assert_eq!(observer.topics().len(), 1);
+    drop(own);
+    eventually("the bridged one again", || {
+        let keys = source.keys();
+        keys.contains(&"imu/data".to_owned())
+    });
+}

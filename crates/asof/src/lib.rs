@@ -72,18 +72,34 @@ pub use asof_window as window;
 /// machine, on a web server or in a bucket. Opening reads the file's own summary and no message. A damaged file opens
 /// as far as it can be read; [`Summary::problems`] says what is wrong with it.
 ///
-/// A running robot is `zenoh://host:port`, with the feature `live`: a source that [grows](Source::growth) and holds the
-/// last five minutes, up to 600 MB. It is asked, read and followed in the same words; `live::connect` offers more.
+/// A running robot is `zenoh://host:port`, or a Foxglove server `foxglove://host:port` (`ws://host:port` is the same), or
+/// a rosbridge server `rosbridge://host:port`, with the feature `live`: a source that [grows](Source::growth) and holds
+/// the last five minutes, up to 600 MB. It is asked, read and followed in the same words; `live::connect` offers more.
 ///
 /// # Errors
 /// When there is no such file, it is nothing that can be read, or the robot's address is not one; the error says what to
 /// do. A robot that is not there yet is not an error: it is waited for in the background.
 pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
     let place = place.as_ref();
-    match place.to_str().filter(|text| text.starts_with("zenoh://")) {
+    match place.to_str().filter(|text| is_robot(text)) {
         Some(address) => open_robot(address),
         None => formats::open(place),
     }
+}
+
+/// The schemes of addresses of running robots.
+const ROBOTS: [&str; 4] = ["zenoh", "foxglove", "ws", "rosbridge"];
+
+/// Whether a place is the address of a running robot, rather than a recording. It may still be wrong in its other parts,
+/// and a robot of a kind that this build cannot listen to.
+///
+/// ```
+/// assert!(asof::is_robot("foxglove://localhost:8765"));
+/// assert!(!asof::is_robot("https://example.org/run.mcap"));
+/// ```
+pub fn is_robot(place: &str) -> bool {
+    let scheme = place.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| ROBOTS.contains(&scheme))
 }
 
 /// Opens several places as one, merged by time.

@@ -321,3 +321,191 @@ fn the_facade_opens_a_robot_as_it_opens_a_file() {
     let known = source.backfill(&asof::Topics::All, first).expect("asked");
     assert!(known.iter().all(|message| message.log_time <= first));
 }
+
+/// A Foxglove server that ends with the test: asof itself.
+struct Serving(std::process::Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn serving(folder: &Folder, place: &str) -> (Serving, String) {
+    use std::io::BufRead;
+    let mut child = common::asof()
+        .args(["serve", place, "--listen", "127.0.0.1:0", "--no-open"])
+        .current_dir(folder.path(""))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("start");
+    let out = child.stdout.take().expect("an output");
+    let running = Serving(child);
+    let mut lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with("Open http"));
+    let line = line.expect("an address");
+    let address = line["Open http://".len()..]
+        .trim_end_matches('/')
+        .to_owned();
+    (running, address)
+}
+
+#[test]
+fn asof_watches_another_asof_as_a_robot() {
+    let folder = Folder::empty();
+    let robot = Moving::new();
+    let (_serving, address) = serving(&folder, &robot.url);
+    for url in [format!("foxglove://{address}"), format!("ws://{address}")] {
+        let found = rows(&folder.stdout(&format!("info {url} --json --for 2s"))).remove(0);
+        let topics = found["topics"].as_array().expect("topics");
+        let names: Vec<&str> = topics
+            .iter()
+            .filter_map(|one| one["topic"].as_str())
+            .collect();
+        assert_eq!(names, ["/answers", "/chatter", "/tf", "/tf_static"]);
+        assert!(topics.iter().all(|one| one["encoding"] == "cdr"), "{found}");
+    }
+    let url = format!("foxglove://{address}");
+    let said = rows(&folder.stdout(&format!("cat {url} --topics /chatter --json --limit 5")));
+    assert_eq!(said.len(), 5);
+    assert!(
+        said[0]["data"]["data"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("word "))
+    );
+    let found = folder.stdout(&format!("tf {url} --from base_link --to laser --for 2s"));
+    assert!(found.contains("0.25"), "{found}");
+    let code = folder.exit_code(&format!("record {url} -o copy.mcap --for 2s"));
+    assert_eq!(code, 0);
+    let copy = asof::open(folder.path("copy.mcap")).expect("a recording");
+    let summary = copy.summary();
+    assert_eq!(summary.profile, "ros2");
+    assert!(summary.topics().contains(&"/tf_static"));
+    let messages = copy.read(&Query::topics(["/chatter"])).expect("read");
+    let count: usize = messages.map(|batch| batch.expect("a batch").len()).sum();
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn a_recording_that_is_served_is_a_robot_too() {
+    let folder = Folder::with_demo();
+    let (_serving, address) = serving(&folder, "run.mcap");
+    let robot = asof::open(format!("ws://{address}")).expect("a source");
+    let file = asof::open(folder.path("run.mcap")).expect("a recording");
+    let known = |topics: Vec<&str>| topics.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(
+        known(robot.summary().topics()),
+        known(file.summary().topics())
+    );
+}
+
+#[test]
+fn what_is_played_is_received_by_another_asof_as_it_was_recorded() {
+    let folder = Folder::with_demo();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a listener");
+    let source = robot
+        .recent(&asof::live::RecentOptions::default())
+        .expect("a source");
+    let line = format!(
+        "play run.mcap zenoh://127.0.0.1:{port} --rate 2 --clock --topics /odom,/tf_static --remap /odom:=/robot/odom"
+    );
+    assert_eq!(folder.exit_code(&line), 0, "{}", folder.run(&line));
+    let file = asof::open(folder.path("run.mcap")).expect("a recording");
+    let payloads = |source: &dyn Source, topic: &str| -> Vec<Vec<u8>> {
+        let batches = source.read(&Query::topics([topic])).expect("read");
+        let batches: Vec<_> = batches.map(|batch| batch.expect("a batch")).collect();
+        let messages = batches.iter().flat_map(asof::Batch::iter);
+        messages.map(|message| message.payload.to_vec()).collect()
+    };
+    let sent = payloads(&*file, "/odom");
+    assert!(sent.len() > 10);
+    let start = std::time::Instant::now();
+    while payloads(&source, "/robot/odom").len() < sent.len() {
+        assert!(start.elapsed() < Duration::from_mins(1), "not all came");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(payloads(&source, "/robot/odom"), sent);
+    assert!(payloads(&source, "/odom").is_empty());
+    assert_eq!(
+        payloads(&source, "/tf_static"),
+        payloads(&*file, "/tf_static")
+    );
+    assert!(payloads(&source, "/clock").len() > 5);
+    let known = source.summary();
+    let odom = known
+        .channels
+        .iter()
+        .find(|entry| entry.channel.topic == "/robot/odom");
+    let kind = odom.map(|entry| entry.channel.type_name().to_owned());
+    assert_eq!(kind.as_deref(), Some("nav_msgs/msg/Odometry"));
+}
+
+#[test]
+fn several_robots_go_into_one_recording_that_is_split_tagged_and_thinned() {
+    let folder = Folder::empty();
+    let (one, two) = (Moving::new(), Moving::new());
+    let line = format!(
+        "record {} --and {} --prefix /one --prefix /two -o both.mcap --exclude /answers --tag site=hall --tag run=7 \
+         --split-time 1s --level 3 --for 4s --json --status 500ms",
+        one.url, two.url
+    );
+    let said = rows(&folder.stdout(&line));
+    let (last, before) = said.split_last().expect("a report");
+    assert!(before.len() >= 3, "how it goes: {said:?}");
+    assert!(before.iter().all(|one| one["status"] == "recording"));
+    assert_eq!(
+        (&last["status"], &last["dropped"]),
+        (&Value::from("done"), &Value::from(0))
+    );
+    let names = folder.names();
+    assert!(names.len() >= 3 && names[0] == "both_0.mcap", "{names:?}");
+    assert_eq!(last["files"].as_array().map(Vec::len), Some(names.len()));
+    let paths: Vec<_> = names.iter().map(|name| folder.path(name)).collect();
+    let all = asof::open_all(&paths).expect("a recording");
+    let summary = all.summary();
+    let topics = summary.topics();
+    for topic in ["/one/chatter", "/two/chatter", "/one/tf", "/two/tf_static"] {
+        assert!(topics.contains(&topic), "{topic} in {topics:?}");
+    }
+    assert!(
+        !topics.iter().any(|topic| topic.contains("answers")),
+        "{topics:?}"
+    );
+    let tags = folder.stdout("cat both_1.mcap --metadata tags");
+    assert_eq!(tags.trim(), r#"{"run":"7","site":"hall"}"#);
+    let without = format!("record {} --and {} -o c.mcap --for 1s", one.url, two.url);
+    assert_eq!(folder.exit_code(&without), 2, "topics of both would be one");
+}
+
+#[test]
+fn a_supervisor_is_told_when_the_recorder_is_ready_and_when_it_stops() {
+    let folder = Folder::empty();
+    let robot = Moving::new();
+    let path = folder.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    let done = common::asof()
+        .args(["record", &robot.url, "-o", "run.mcap", "--for", "2500ms"])
+        .env("NOTIFY_SOCKET", &path)
+        .current_dir(folder.path(""))
+        .output()
+        .expect("recorded");
+    assert!(done.status.success());
+    socket.set_nonblocking(true).expect("a socket");
+    let mut told = Vec::new();
+    let mut bytes = [0; 4_096];
+    while let Ok(len) = socket.recv(&mut bytes) {
+        told.push(String::from_utf8_lossy(&bytes[..len]).into_owned());
+    }
+    assert_eq!(told.first().map(String::as_str), Some("READY=1"));
+    assert_eq!(told.last().map(String::as_str), Some("STOPPING=1"));
+    assert!(
+        told.iter()
+            .any(|one| one.starts_with("WATCHDOG=1\nSTATUS=")),
+        "{told:?}"
+    );
+}

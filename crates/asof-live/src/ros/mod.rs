@@ -1,8 +1,10 @@
-//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments, type descriptions.
+//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments, type descriptions; and
+//! how `zenoh-bridge-ros2dds` does.
 //!
 //! Nothing here touches a session: text and bytes in, values out, so that all of it can be tested and fuzzed.
 
 mod attachment;
+mod bridge;
 mod description;
 mod hash;
 mod key;
@@ -10,6 +12,7 @@ mod qos;
 mod token;
 
 pub use attachment::{Attachment, AttachmentError};
+pub use bridge::{BRIDGE_TOKENS, BridgeToken};
 pub use description::{
     DescriptionError, GET_TYPE_DESCRIPTION, described_schema, description_request,
 };
@@ -17,4 +20,5 @@ pub use hash::type_hash;
 pub(crate) use hash::{differs, starts_with_header};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
 pub use qos::{Durability, History, QosError, QosProfile, Reliability};
+pub(crate) use token::publisher_token;
 pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

@@ -163,6 +163,25 @@ impl Token {
     }
 }
 
+/// The token by which a publisher of ours is known: on a key, of a session, with a number of its own.
+pub(crate) fn publisher_token(
+    key: &TopicKey,
+    session: &str,
+    number: u64,
+    node: &str,
+    qos: QosProfile,
+) -> String {
+    format!(
+        "@ros2_lv/{}/{session}/0/{number}/MP/%/%/{}/{}/{}/{}/{}",
+        key.domain,
+        node.trim_matches('/').replace('/', "_"),
+        mangle(&key.topic),
+        mangle(&key.dds_type),
+        key.type_hash,
+        qos.to_text(),
+    )
+}
+
 fn mangle(text: &str) -> String {
     text.replace('/', "%")
 }
@@ -199,6 +218,19 @@ mod tests {
         assert_eq!(subscriber.kind, EntityKind::Subscriber);
         assert_eq!(subscriber.topic, publisher.topic);
         assert_eq!(subscriber.topic_key(), None);
+    }
+
+    #[test]
+    fn a_publisher_of_ours_reads_back() {
+        let key = Token::parse(IMU).expect("a token").topic_key();
+        let key = key.expect("a publisher");
+        let text = publisher_token(&key, "abc", 7, "/player", QosProfile::default());
+        let token = Token::parse(&text).expect("a token");
+        assert_eq!(token.topic_key(), Some(key));
+        assert_eq!(
+            (token.node.as_str(), token.entity.as_str()),
+            ("/player", "7")
+        );
     }
 
     /// From the design document of rmw_zenoh for Jazzy and Kilted.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::Stamp;
+use asof_core::{Growth, Stamp};
 use asof_formats::Recording;
 use clap::Args;
 
@@ -164,11 +164,19 @@ impl Info {
         let query = self.select.query(&places[0], &*file, screen);
         let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
         let name = PathBuf::from(names.join(", "));
-        if self.select.is_all_of_time() {
-            Ok(Report::of_summary(&name, &summary, &query))
+        let mut report = if self.select.is_all_of_time() {
+            Report::of_summary(&name, &summary, &query)
         } else {
-            Ok(Report::of_messages(&name, &*file, &query)?)
+            Report::of_messages(&name, &*file, &query)?
+        };
+        // A robot's are what it says now; those of a file are read with `cat --metadata`.
+        let mut sets = summary.metadata.iter();
+        if file.growth() == Growth::Growing
+            && let Some(entry) = sets.find(|entry| entry.name == "parameters")
+        {
+            report.parameters = file.metadata(entry)?;
         }
+        Ok(report)
     }
 }
 
@@ -221,6 +229,9 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     }
     for entry in &report.metadata {
         line("metadata", entry.name.clone())?;
+    }
+    for (name, value) in &report.parameters {
+        line("parameter", format!("{name} = {value}"))?;
     }
     if !report.topics.is_empty() {
         writeln!(out)?;

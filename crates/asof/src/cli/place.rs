@@ -478,7 +478,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
                 "cannot open {place}: this asof was built without {scheme} addresses; build it with `--features remote`, or download the file"
             ));
         }
-        if scheme == "zenoh" {
+        if live::is_robot(Path::new(&place)) {
             return Err(anyhow!(
                 "cannot open {place}: it is a running robot, and this verb is for recordings; record it first: \
                  asof record {place} -o run.mcap"

@@ -25,6 +25,9 @@ pub struct Report {
     pub topics: Vec<TopicReport>,
     pub attachments: Vec<AttachmentReport>,
     pub metadata: Vec<MetadataReport>,
+    /// Parameters of a running robot, as JSON; left out where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
     #[serde(serialize_with = "problems_as_json")]
     pub problems: Vec<Problem>,
     #[serde(skip)]
@@ -178,6 +181,7 @@ impl Report {
             topics: topics.collect(),
             attachments: attachments(summary),
             metadata: metadata(summary),
+            parameters: BTreeMap::new(),
             problems: summary.problems.clone(),
             library: summary.library.clone(),
             profile: summary.profile.clone(),

@@ -166,7 +166,7 @@ impl Listening {
         self.0.is_over.store(true, Ordering::Relaxed);
         if self.0.source.summary().channels.is_empty() {
             self.0.screen.note(
-                "no topic was seen; ROS 2 topics are found by rmw_zenoh's tokens, other keys are heard with --key",
+                "no topic was seen; on Zenoh, ROS 2 topics are found by their tokens, and other keys are heard with --key",
             );
         }
         self

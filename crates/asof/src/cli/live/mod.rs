@@ -7,9 +7,13 @@ mod listening;
 #[cfg(feature = "live")]
 mod plain;
 #[cfg(feature = "live")]
+mod playing;
+#[cfg(feature = "live")]
 mod recording;
 #[cfg(feature = "live")]
 mod robot;
+#[cfg(feature = "live")]
+mod supervisor;
 #[cfg(feature = "live")]
 mod table;
 #[cfg(feature = "live")]
@@ -19,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use asof_formats::Recording;
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 #[cfg(not(feature = "live"))]
 pub use absent::{Listening, listen};
@@ -32,6 +36,7 @@ use super::Outcome;
 use super::place::parse_time;
 use super::screen::Screen;
 use super::select::{Patterns, parse_patterns};
+use super::writing::parse_size;
 
 /// Watch a running robot: rates, bandwidth, jitter, age and drops of its topics
 ///
@@ -76,7 +81,10 @@ pub struct Live {
 #[command(after_help = "\
 Examples:
   asof record zenoh://192.168.1.5:7447 -o run.mcap
-  asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60s")]
+  asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60s
+  asof record zenoh:// -o run.mcap --exclude '/camera/*' --split-time 10m --quota 200G --tag site=hall
+  asof record zenoh://one --and foxglove://two --prefix /one --prefix /two -o both.mcap")]
+#[command(group(ArgGroup::new("splits").multiple(true).args(["split_size", "split_time"])))]
 pub struct Record {
     #[command(flatten)]
     connection: Connection,
@@ -97,9 +105,139 @@ pub struct Record {
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = ["zstd", "lz4", "none"])]
     compression: String,
 
+    /// How hard: the compression's own level; 0 is its default
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
+    level: u32,
+
+    /// Not these topics: names or globs, with commas between them
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    exclude: Option<Patterns>,
+
+    /// Record this robot too, into the same file; give each a --prefix, in the order of the addresses
+    #[arg(long = "and", value_name = "URL")]
+    others: Vec<String>,
+
+    /// What is put in front of a robot's topics: /robot1
+    #[arg(long, value_name = "NAME", value_parser = parse_prefix)]
+    prefix: Vec<String>,
+
+    /// Go on in a next file when one has about this size: bytes, or with k, M or G. Files are named run_0.mcap,
+    /// run_1.mcap, …
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    split_size: Option<u64>,
+
+    /// Go on in a next file after this time: seconds, or with a unit such as 60s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    split_time: Option<Duration>,
+
+    /// How much all files may take: bytes, or with k, M or G. The oldest is deleted for the newest, and that is told
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "splits")]
+    quota: Option<u64>,
+
+    /// Describe the recording: name=value, as MCAP metadata
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tag)]
+    tag: Vec<(String, String)>,
+
     /// Print what was recorded as JSON
     #[arg(long)]
     json: bool,
+
+    /// With --json, print how it goes this often too, one object a line: seconds, or with a unit
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "json")]
+    status: Option<Duration>,
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    let name = text.trim_matches('/');
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err("give a name such as /robot1".to_owned());
+    }
+    Ok(format!("/{name}"))
+}
+
+fn parse_tag(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("give a name and a value, as in site=hall".to_owned()),
+    }
+}
+
+/// Publish a recording to a robot's network, as if the robot ran
+///
+/// Over Zenoh, with the keys and tokens of rmw_zenoh, so that nodes of ROS 2 receive it. Any format is played: messages of
+/// ROS 1 and others become ROS 2's where it has a standard type of the same name; what cannot be published is told. On a
+/// terminal, space pauses and plays, q ends.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "only the address is told")
+)]
+#[command(after_help = "\
+Examples:
+  asof play run.mcap zenoh://
+  asof play run.bag zenoh://192.168.1.5:7447 --rate 2 --loop --clock --start +10s --remap /odom:=/robot/odom")]
+pub struct Play {
+    /// Recordings; several are merged by time
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<PathBuf>,
+
+    /// Where to: zenoh://host:port, or zenoh:// for the router on this machine
+    #[arg(value_name = "URL", required = true)]
+    url: String,
+
+    #[command(flatten)]
+    select: super::select::Select,
+
+    /// How many times as fast as it was recorded
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = parse_rate)]
+    rate: f64,
+
+    /// Start over at the end
+    #[arg(long = "loop")]
+    repeat: bool,
+
+    /// Publish a topic under another name: /odom:=/robot/odom
+    #[arg(long, value_name = "FROM:=TO", value_parser = parse_remap)]
+    remap: Vec<(String, String)>,
+
+    /// Publish the recording's time on /clock, so many times a second
+    #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "40", value_parser = parse_rate)]
+    clock: Option<f64>,
+
+    /// Wait for the space bar
+    #[arg(long)]
+    paused: bool,
+
+    /// Stop after this time: seconds, or with a unit such as 30s, 5m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    duration: Option<Duration>,
+}
+
+impl Play {
+    /// The name that a topic is published under.
+    #[cfg(feature = "live")]
+    fn renamed(&self, topic: &str) -> String {
+        let mut renamed = self.remap.iter().filter(|(from, _)| from == topic);
+        renamed.next().map_or(topic, |(_, to)| to).to_owned()
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|rate: &f64| (1e-3..=1e3).contains(rate))
+        .ok_or_else(|| "give a number from 0.001 to 1000".to_owned())
+}
+
+fn parse_remap(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text
+        .split_once(":=")
+        .ok_or("give the two names with := between them, as in /odom:=/robot/odom")?;
+    let is_topic = |name: &str| name.len() > 1 && name.starts_with('/') && !name.ends_with('/');
+    if !is_topic(from) || !is_topic(to) {
+        return Err("topics start with a slash and do not end with one".to_owned());
+    }
+    Ok((from.to_owned(), to.to_owned()))
 }
 
 /// Which robot, and what of it.
@@ -110,7 +248,8 @@ pub struct Record {
 )]
 struct Connection {
     /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
-    /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true
+    /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true. Or a Foxglove server:
+    /// foxglove://host:8765, ws://host:8765. Or a rosbridge server: rosbridge://host:9090
     #[arg(value_name = "URL")]
     url: String,
 
@@ -153,6 +292,20 @@ impl Live {
     }
 }
 
+#[cfg(feature = "live")]
+impl Play {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        playing::run(self, screen)
+    }
+}
+
+#[cfg(not(feature = "live"))]
+impl Play {
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.url))
+    }
+}
+
 #[cfg(not(feature = "live"))]
 impl Record {
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
@@ -190,7 +343,5 @@ pub enum Place {
 
 /// Whether a place is a running robot.
 pub fn is_robot(place: &std::path::Path) -> bool {
-    place
-        .to_str()
-        .is_some_and(|text| text.starts_with("zenoh://"))
+    place.to_str().is_some_and(crate::is_robot)
 }

@@ -2,58 +2,143 @@
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use asof_formats::Compression;
-use asof_live::{LiveError, RecordOptions, RecordReport, Recorder, TopicReport};
+use asof_live::{
+    LiveError, RecordOptions, RecordReport, Recorder, SplitOptions, TopicReport, part_path,
+};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::Record;
 use super::robot::{Session, TICK};
+use super::{Record, supervisor};
 use crate::cli::Outcome;
+use crate::cli::failure::Usage;
 use crate::cli::numbers::{bytes, counted, grouped};
 use crate::cli::place::quoted;
 use crate::cli::screen::{Screen, output};
 
 /// A slow disk is told of this often.
 const COMPLAINT: Duration = Duration::from_secs(1);
+/// A supervisor is told how it goes this often.
+const STATEMENT: Duration = Duration::from_secs(1);
 /// The status line is renewed this often.
 const NEWS: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     // Before anybody waits for a robot that may come much later.
-    check(&verb.output, verb.force)?;
+    let first = first_file(verb);
+    check(&first, verb.force && !verb.is_split())?;
+    check_prefixes(verb)?;
     let mut session = verb.connection.open(screen)?;
-    // Written in place from the start: whatever happens, what was recorded is where it was asked for.
-    let file = create(&verb.output, verb.force)?;
+    let others = verb
+        .others
+        .iter()
+        .map(|url| verb.connection.beside(url).open(screen))
+        .collect::<anyhow::Result<Vec<Session>>>()?;
     let mut options = RecordOptions {
         queue_bytes: verb.queue.saturating_mul(1 << 20),
+        tags: verb.tag.iter().cloned().collect(),
         ..RecordOptions::default()
     };
+    session
+        .profile(screen)
+        .clone_into(&mut options.writer.profile);
+    options.writer.level = verb.level;
     options.writer.compression = match verb.compression.as_str() {
         "none" => Compression::None,
         "lz4" => Compression::Lz4,
         _ => Compression::Zstd,
     };
-    let chooser = verb.connection.chooser();
-    let file = Straight {
-        file: BufWriter::with_capacity(1 << 17, file),
-        position: 0,
+    // Nobody is recorded until each has its prefix.
+    let nothing = |_: &asof_live::Publisher| false;
+    let mut recorder = if verb.is_split() {
+        let split = SplitOptions {
+            bytes: verb.split_size,
+            time: verb.split_time,
+            quota: verb.quota,
+        };
+        Recorder::create_parts(&session.robot, &verb.output, split, options, nothing)?
+    } else {
+        // Written in place from the start: whatever happens, what was recorded is where it was asked for.
+        let file = Straight {
+            file: BufWriter::with_capacity(1 << 17, create(&verb.output, verb.force)?),
+            position: 0,
+        };
+        Recorder::start(&session.robot, file, options, nothing)?
     };
-    let mut recorder = Recorder::start(&session.robot, file, options, chooser)?;
+    let robots = std::iter::once(&session).chain(&others);
+    for (robot, number) in robots.zip(0..) {
+        let prefix = verb.prefix.get(number).map_or("", String::as_str);
+        recorder.add_with_prefix(&robot.robot, prefix, verb.chooser());
+    }
     for key in &verb.connection.key {
         recorder.add_key(&session.robot, key)?;
     }
-    follow(&mut session, &recorder, verb, screen);
+    supervisor::tell("READY=1");
+    follow(&mut session, &recorder, verb, screen)?;
+    supervisor::tell("STOPPING=1");
     let elapsed = session.elapsed();
     let report = recorder.stop().map_err(|error| broken(verb, error))?;
     tell(verb, &report, elapsed, screen)
 }
 
-fn follow(session: &mut Session, recorder: &Recorder, verb: &Record, screen: &Screen) {
+/// The first file that is written.
+fn first_file(verb: &Record) -> PathBuf {
+    if verb.is_split() {
+        part_path(&verb.output, 0)
+    } else {
+        verb.output.clone()
+    }
+}
+
+/// Topics of several robots would be one without.
+fn check_prefixes(verb: &Record) -> anyhow::Result<()> {
+    let robots = verb.others.len() + 1;
+    let mut prefixes = verb.prefix.clone();
+    prefixes.sort();
+    prefixes.dedup();
+    let is_good = if robots == 1 {
+        verb.prefix.len() <= 1
+    } else {
+        verb.prefix.len() == robots && prefixes.len() == robots
+    };
+    if is_good {
+        return Ok(());
+    }
+    Err(Usage::error(format!(
+        "{} recorded, and there are {} different prefixes; give one --prefix for each, in the order of the addresses",
+        counted(robots as u64, "robot"),
+        prefixes.len(),
+    )))
+}
+
+impl Record {
+    fn is_split(&self) -> bool {
+        self.split_size.is_some() || self.split_time.is_some()
+    }
+
+    /// Whether a topic was asked for, and not excluded.
+    fn chooser(&self) -> impl Fn(&asof_live::Publisher) -> bool + Send + Sync + 'static {
+        let (wanted, excluded) = (self.connection.chooser(), self.exclude.clone());
+        move |publisher| {
+            let topic = &publisher.channel.topic;
+            let is_excluded = excluded.as_ref().is_some_and(|all| all.is_match(topic));
+            wanted(publisher) && !is_excluded
+        }
+    }
+}
+
+fn follow(
+    session: &mut Session,
+    recorder: &Recorder,
+    verb: &Record,
+    screen: &Screen,
+) -> anyhow::Result<()> {
+    let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
     let bar = screen.progress(0, "{msg}");
     let (mut told, mut complained, mut renewed) = (0, None::<Instant>, None::<Instant>);
     while session.is_open() && recorder.is_recording() {
@@ -70,12 +155,57 @@ fn follow(session: &mut Session, recorder: &Recorder, verb: &Record, screen: &Sc
             renewed = Some(Instant::now());
             show(&bar, &report, session.elapsed(), verb);
         }
+        if report.parts.deleted > deleted {
+            let more = counted(report.parts.deleted - deleted, "file");
+            deleted = report.parts.deleted;
+            bar.suspend(|| {
+                screen.note(format_args!(
+                    "{more} deleted, the oldest of this recording: more than --quota has room for"
+                ));
+            });
+        }
+        if stated.elapsed() >= STATEMENT {
+            stated = Instant::now();
+            supervisor::tell(&format!(
+                "WATCHDOG=1\nSTATUS={} of {}, {} dropped",
+                counted(report.written(), "message"),
+                counted(report.topics.len() as u64, "topic"),
+                grouped(report.dropped()),
+            ));
+        }
+        if verb.status.is_some_and(|often| printed.elapsed() >= often) {
+            printed = Instant::now();
+            let mut out = output();
+            writeln!(out, "{}", state(verb, &report, session.elapsed()))?;
+            out.flush()?;
+        }
     }
     bar.finish_and_clear();
+    Ok(())
+}
+
+/// How it goes, for programs; what was recorded in the end has `topics` too.
+fn state(verb: &Record, report: &RecordReport, elapsed: Duration) -> serde_json::Value {
+    json!({
+        "status": "recording", "path": verb.output, "size": size_of(verb, report),
+        "duration": elapsed.as_secs_f64(), "messages": report.written(), "dropped": report.dropped(),
+        "waiting_bytes": report.waiting_bytes, "files": report.parts.files,
+        "deleted_files": report.parts.deleted,
+    })
+}
+
+/// What the files have together.
+fn size_of(verb: &Record, report: &RecordReport) -> u64 {
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+    if verb.is_split() {
+        report.parts.files.iter().map(size).sum()
+    } else {
+        size(&verb.output)
+    }
 }
 
 fn show(bar: &ProgressBar, report: &RecordReport, elapsed: Duration, verb: &Record) {
-    let size = std::fs::metadata(&verb.output).map_or(0, |found| found.len());
+    let size = size_of(verb, report);
     bar.set_message(format!(
         "{:.1} s · {} · {} · {} in {} · {} waiting",
         elapsed.as_secs_f64(),
@@ -111,7 +241,7 @@ fn tell(
     elapsed: Duration,
     screen: &Screen,
 ) -> anyhow::Result<Outcome> {
-    let size = std::fs::metadata(&verb.output).map_or(0, |found| found.len());
+    let size = size_of(verb, report);
     let named = |is_meant: fn(&TopicReport) -> bool| -> Vec<&str> {
         let topics = report.topics.iter();
         let meant = topics.filter(|(_, topic)| is_meant(topic));
@@ -165,7 +295,8 @@ fn tell(
             })
             .collect();
         let summary = json!({
-            "path": verb.output, "size": size, "duration": elapsed.as_secs_f64(),
+            "status": "done", "path": verb.output, "size": size, "files": report.parts.files,
+            "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
             "messages": report.written(), "dropped": report.dropped(), "topics": topics,
         });
         writeln!(out, "{summary}")?;

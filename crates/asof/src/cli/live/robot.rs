@@ -42,6 +42,17 @@ struct Presence {
 }
 
 impl Connection {
+    /// The same of another robot.
+    pub fn beside(&self, url: &str) -> Connection {
+        Connection {
+            url: url.to_owned(),
+            topics: self.topics.clone(),
+            key: Vec::new(),
+            msg_path: self.msg_path.clone(),
+            duration: self.duration,
+        }
+    }
+
     /// Opens the session. The robot may come later.
     pub fn open(&self, screen: &Screen) -> anyhow::Result<Session> {
         let address: Address = self
@@ -53,11 +64,7 @@ impl Connection {
         let started = Instant::now();
         let robot = self.reach(&address, started, screen)?;
         robot.set_definitions(definitions);
-        let endpoints = if address.connect.is_empty() {
-            address.listen.join(", ")
-        } else {
-            address.connect.join(", ")
-        };
+        let endpoints = address.to_string();
         Ok(Session {
             robot,
             started,
@@ -82,12 +89,12 @@ impl Connection {
             let is_over = self
                 .duration
                 .is_some_and(|limit| started.elapsed() >= limit);
-            if address.mode != Mode::Client || is_over || INTERRUPTED.load(Ordering::Relaxed) {
+            let is_client = matches!(address, Address::Zenoh(zenoh) if zenoh.mode == Mode::Client);
+            if !is_client || is_over || INTERRUPTED.load(Ordering::Relaxed) {
                 return Err(error.into());
             }
             if !has_told {
-                let endpoints = address.connect.join(", ");
-                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"));
+                screen.note(format_args!("nobody answers at {address} yet; {UNTIL}"));
                 has_told = true;
             }
             std::thread::sleep(TICK);
@@ -107,6 +114,20 @@ impl Connection {
 }
 
 impl Session {
+    /// The profile of a recording. What is on Zenoh is of ROS 2; of others it is known with their topics, for which is
+    /// waited a moment.
+    pub fn profile(&mut self, screen: &Screen) -> &'static str {
+        if self.robot.zenoh().is_ok() {
+            return "ros2";
+        }
+        let until = Instant::now() + GRACE;
+        while self.is_open() && Instant::now() < until && self.robot.topics().is_empty() {
+            self.tell(screen);
+            self.wait(Instant::now() + TICK);
+        }
+        self.robot.profile()
+    }
+
     /// Whether to go on.
     pub fn is_open(&self) -> bool {
         !INTERRUPTED.load(Ordering::Relaxed)

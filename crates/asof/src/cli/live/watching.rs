@@ -46,7 +46,7 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
     }
     if watch.rates(now()).is_empty() {
         screen.note(
-            "no topic was seen; ROS 2 topics are found by rmw_zenoh's tokens, other keys are watched with --key",
+            "no topic was seen; on Zenoh, ROS 2 topics are found by their tokens, and other keys are watched with --key",
         );
     }
     Ok(Outcome::Done)

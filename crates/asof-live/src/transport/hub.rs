@@ -1,0 +1,190 @@
+//! Who wants the messages of which key, where one connection carries all of them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::Held;
+use crate::Sample;
+use crate::subscribe::Callback;
+
+/// Hands samples to those who subscribed to their key.
+///
+/// A peer sends what it has kept for late joiners once, to the connection. So the last message of each key is kept here
+/// for those who subscribe later on the same connection, within a budget.
+#[derive(Default)]
+pub(crate) struct Hub {
+    lanes: Mutex<Lanes>,
+    /// Grows with every change of what is wanted.
+    version: AtomicU64,
+    next: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lanes {
+    by_key: HashMap<String, Lane>,
+    /// Bytes of the last messages.
+    kept: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    callbacks: Vec<(u64, Callback)>,
+    last: Option<Sample>,
+}
+
+/// Bytes of last messages that are kept in all.
+const MOST_KEPT: u64 = 64 << 20;
+
+impl Hub {
+    /// Delivers what comes on a key, until what is returned is dropped.
+    pub fn subscribe(self: &Arc<Self>, key: &str, callback: &Callback) -> Held {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let last = {
+            let mut lanes = self.lanes.lock();
+            let lane = lanes.by_key.entry(key.to_owned()).or_default();
+            lane.callbacks.push((number, Arc::clone(callback)));
+            lane.last.clone()
+        };
+        self.version.fetch_add(1, Ordering::Release);
+        if let Some(sample) = last {
+            callback(sample);
+        }
+        Box::new(Ticket {
+            hub: Arc::downgrade(self),
+            key: key.to_owned(),
+            number,
+        })
+    }
+
+    /// Grows with every change of what is wanted.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub fn is_wanted(&self, key: &str) -> bool {
+        self.lanes.lock().by_key.contains_key(key)
+    }
+
+    /// Hands a sample on; without a lock while others do something with it.
+    pub fn deliver(&self, key: &str, sample: Sample) {
+        let callbacks: Vec<Callback> = {
+            let mut lanes = self.lanes.lock();
+            let kept = lanes.kept;
+            let Some(lane) = lanes.by_key.get_mut(key) else {
+                return;
+            };
+            let before = lane.last.take().map_or(0, |last| last.weight());
+            let weight = sample.weight();
+            let without = kept.saturating_sub(before);
+            let fits = without.saturating_add(weight) <= MOST_KEPT;
+            lane.last = fits.then(|| sample.clone());
+            let callbacks = lane.callbacks.iter().map(|(_, callback)| callback);
+            let callbacks = callbacks.cloned().collect();
+            lanes.kept = without + if fits { weight } else { 0 };
+            callbacks
+        };
+        if let Some((last, others)) = callbacks.split_last() {
+            for callback in others {
+                callback(sample.clone());
+            }
+            last(sample);
+        }
+    }
+
+    fn leave(&self, key: &str, number: u64) {
+        let mut lanes = self.lanes.lock();
+        if let Some(lane) = lanes.by_key.get_mut(key) {
+            lane.callbacks.retain(|(one, _)| *one != number);
+            if lane.callbacks.is_empty() {
+                let weight = lane.last.as_ref().map_or(0, Sample::weight);
+                lanes.by_key.remove(key);
+                lanes.kept = lanes.kept.saturating_sub(weight);
+            }
+        }
+        drop(lanes);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+struct Ticket {
+    hub: Weak<Hub>,
+    key: String,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.leave(&self.key, self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn sample(payload: Vec<u8>) -> Sample {
+        Sample::new(Arc::default(), Bytes::from(payload))
+    }
+
+    fn counter() -> (Arc<AtomicU64>, Callback) {
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&count);
+        let callback = move |_: Sample| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        (count, Arc::new(callback))
+    }
+
+    #[test]
+    fn whoever_subscribes_late_is_given_the_last_message() {
+        let hub = Arc::new(Hub::default());
+        let (early, callback) = counter();
+        let _early = hub.subscribe("/tf_static", &callback);
+        hub.deliver("/tf_static", sample(vec![1]));
+        let (late, callback) = counter();
+        let _late = hub.subscribe("/tf_static", &callback);
+        assert_eq!(early.load(Ordering::Relaxed), 1);
+        assert_eq!(late.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_key_is_wanted_for_as_long_as_somebody_holds_on_to_it() {
+        let hub = Arc::new(Hub::default());
+        let (_, callback) = counter();
+        let (one, two) = (
+            hub.subscribe("/a", &callback),
+            hub.subscribe("/a", &callback),
+        );
+        drop(one);
+        assert!(hub.is_wanted("/a"));
+        let before = hub.version();
+        drop(two);
+        assert!(!hub.is_wanted("/a"));
+        assert_ne!(hub.version(), before);
+    }
+
+    #[test]
+    fn last_messages_are_kept_within_a_budget_and_given_back() {
+        let hub = Arc::new(Hub::default());
+        let (count, callback) = counter();
+        let held: Vec<Held> = (0..4)
+            .map(|n| hub.subscribe(&format!("/{n}"), &callback))
+            .collect();
+        for round in 0..3 {
+            for n in 0..4 {
+                hub.deliver(&format!("/{n}"), sample(vec![round; 20 << 20]));
+            }
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 12, "all were delivered");
+        let kept = hub.lanes.lock().kept;
+        assert!((60 << 20..=MOST_KEPT).contains(&kept), "{kept}");
+        drop(held);
+        assert_eq!(hub.lanes.lock().kept, 0);
+    }
+}

@@ -1,0 +1,487 @@
+//! A rosbridge server as a robot, of ROS 1 or ROS 2.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use asof_core::{Channel, Problem, Schema};
+use asof_decode::{Decoder, Encoder, Projection};
+use asof_formats::Definitions;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use tungstenite::Message;
+
+use super::hub::Hub;
+use super::socket::{self, Caller, Conversation};
+use super::{Held, Losses, Transport};
+use crate::describe::Described;
+use crate::graph::{Graph, Origin};
+use crate::rosbridge::{self, Body, Fragments, Incoming};
+use crate::subscribe::Callback;
+use crate::{LiveError, Publisher, RobotInfo, Sample, SocketAddress};
+
+/// Topics that are followed; more than any robot has.
+const MOST_TOPICS: usize = 20_000;
+const MOST_STATUSES: usize = 20;
+const LONGEST_STATUS: usize = 500;
+/// There is no event for a new topic, so it is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// An answer that has not come by then will not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TOPICS: &str = "/rosapi/topics";
+const DEFINED: &str = "/rosapi/topics_and_raw_types";
+
+/// A rosbridge server.
+pub(crate) struct RosbridgeTransport {
+    caller: Caller,
+    hub: Arc<Hub>,
+    about: Arc<Mutex<About>>,
+    place: String,
+}
+
+/// What is known of the server.
+#[derive(Default)]
+struct About {
+    version: &'static str,
+    statuses: VecDeque<String>,
+    /// Messages that came as values and were encoded anew, by topic.
+    encoded: BTreeMap<String, u64>,
+    /// Messages that came as values and could not be encoded, by topic, with the first reason.
+    refused: BTreeMap<String, (u64, String)>,
+    has_no_rosapi: bool,
+}
+
+impl About {
+    fn note(&mut self, text: &str) {
+        if self.statuses.len() >= MOST_STATUSES {
+            self.statuses.pop_front();
+        }
+        self.statuses
+            .push_back(text.chars().take(LONGEST_STATUS).collect());
+    }
+}
+
+/// Starts a conversation with the server at an address, which may come later.
+pub(super) fn open(
+    address: &SocketAddress,
+    graph: &Arc<Graph>,
+) -> Result<RosbridgeTransport, LiveError> {
+    let (hub, about) = (Arc::new(Hub::default()), Arc::<Mutex<About>>::default());
+    let client = Client {
+        graph: Arc::downgrade(graph),
+        hub: Arc::clone(&hub),
+        about: Arc::clone(&about),
+        topics: HashMap::new(),
+        fragments: Fragments::default(),
+        calls: 0,
+        asked: None,
+        looked: None,
+        has_definitions: true,
+        has_new: false,
+        seen: None,
+    };
+    Ok(RosbridgeTransport {
+        caller: socket::call(address, client)?,
+        hub,
+        about,
+        place: address.to_string(),
+    })
+}
+
+impl Transport for RosbridgeTransport {
+    fn is_connected(&self) -> bool {
+        self.caller.0.is_connected()
+    }
+
+    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError> {
+        Ok(self.hub.subscribe(&publisher.key, &callback))
+    }
+
+    fn info(&self) -> RobotInfo {
+        let about = self.about.lock();
+        let mut details = BTreeMap::new();
+        if !about.version.is_empty() {
+            details.insert("version".to_owned(), about.version.to_owned());
+        }
+        for (topic, count) in &about.encoded {
+            let text = format!("{count} messages came as values and were encoded anew");
+            details.insert(topic.clone(), text);
+        }
+        RobotInfo {
+            name: "rosbridge".to_owned(),
+            details,
+            statuses: about.statuses.iter().cloned().collect(),
+            ..RobotInfo::default()
+        }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.caller.0.problems(&self.place);
+        let about = self.about.lock();
+        if about.has_no_rosapi {
+            let text = format!(
+                "{}: the server does not answer {TOPICS}, so its topics cannot be found; start rosapi beside rosbridge",
+                self.place
+            );
+            problems.push(super::incomplete(text));
+        }
+        for (topic, (count, reason)) in &about.refused {
+            let text = format!(
+                "{count} messages came as values and could not be encoded by their type: {reason}"
+            );
+            problems.push(super::incomplete(text).on_topic(topic));
+        }
+        problems
+    }
+}
+
+/// The client's side of a conversation.
+struct Client {
+    graph: Weak<Graph>,
+    hub: Arc<Hub>,
+    about: Arc<Mutex<About>>,
+    topics: HashMap<String, Offered>,
+    fragments: Fragments,
+    calls: u64,
+    /// The call that is under way: its number, what it asks, and since when.
+    asked: Option<(String, &'static str, Instant)>,
+    looked: Option<Instant>,
+    /// Whether the server tells definitions with its topics; those of older rosapi do not.
+    has_definitions: bool,
+    /// Whether there are topics whose definitions are to be asked for.
+    has_new: bool,
+    /// What was wanted, and how many topics there were, when it was last looked at.
+    seen: Option<(u64, usize)>,
+}
+
+/// A topic that the server has.
+struct Offered {
+    type_name: String,
+    key: String,
+    described: Arc<Described>,
+    is_subscribed: bool,
+    /// Made when the first message comes as values.
+    encoder: Option<Result<Encoder, String>>,
+}
+
+/// An answer of rosapi.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    topics: Vec<String>,
+    #[serde(default)]
+    types: Vec<String>,
+    #[serde(default)]
+    typedefs_full_text: Vec<String>,
+}
+
+impl Conversation for Client {
+    const SUBPROTOCOLS: Option<&'static str> = None;
+
+    fn opened(&mut self, _subprotocol: &str, _out: &mut Vec<Message>) {
+        self.has_definitions = true;
+        self.about.lock().has_no_rosapi = false;
+    }
+
+    fn text(&mut self, text: &str, _out: &mut Vec<Message>, losses: &Losses) -> bool {
+        self.take(Incoming::parse(text), losses)
+    }
+
+    fn binary(&mut self, bytes: Bytes, _out: &mut Vec<Message>, losses: &Losses) -> bool {
+        self.take(Incoming::parse_bytes(&bytes), losses)
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Message>) {
+        self.look(now, out);
+        self.subscribe(out);
+    }
+
+    fn closed(&mut self) {
+        let topics: Vec<String> = self.topics.keys().cloned().collect();
+        for topic in topics {
+            self.gone(&topic);
+        }
+        self.fragments.clear();
+        (self.asked, self.looked, self.seen) = (None, None, None);
+    }
+}
+
+impl Client {
+    /// Takes in what the server said; whether it was of the protocol.
+    fn take(&mut self, said: Result<Incoming, rosbridge::RosbridgeError>, losses: &Losses) -> bool {
+        match said {
+            Ok(Incoming::Publish { topic, body }) => self.published(&topic, body),
+            Ok(Incoming::ServiceResponse {
+                id,
+                values,
+                is_success,
+            }) => self.answered(&id, values, is_success, losses),
+            Ok(Incoming::Fragment {
+                id,
+                data,
+                number,
+                total,
+            }) => {
+                let mut given_up = 0;
+                let taken = self.fragments.take(&id, data, number, total, &mut given_up);
+                for _ in 0..given_up {
+                    Losses::count(&losses.malformed);
+                }
+                match taken {
+                    Ok(None) => {}
+                    // A fragment of a fragment is not looked into.
+                    Ok(Some(whole)) => match Incoming::parse(&whole) {
+                        Ok(Incoming::Fragment { .. }) => return false,
+                        whole => return self.take(whole, losses),
+                    },
+                    Err(error) => {
+                        tracing::debug!("{error}");
+                        return false;
+                    }
+                }
+            }
+            Ok(Incoming::Status { level, message }) => {
+                tracing::debug!("the server says ({level}): {message}");
+                if matches!(level.as_str(), "error" | "warning") {
+                    self.about.lock().note(&message);
+                }
+            }
+            Ok(Incoming::Other) => {}
+            Err(error) => {
+                tracing::debug!("{error}");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn published(&mut self, topic: &str, body: Body) {
+        let Some(offered) = self.topics.get_mut(topic) else {
+            return;
+        };
+        let (bytes, time) = match body {
+            Body::Raw { bytes, time } => (bytes, time),
+            Body::Values(values) => match offered.encoded(&values) {
+                Ok(bytes) => {
+                    let mut about = self.about.lock();
+                    let count = about.encoded.entry(topic.to_owned()).or_default();
+                    *count += 1;
+                    if *count == 1 {
+                        about.note(&format!(
+                            "messages of {topic} come as values; they are encoded anew by their type"
+                        ));
+                    }
+                    (bytes, None)
+                }
+                Err(reason) => {
+                    let mut about = self.about.lock();
+                    let entry = about.refused.entry(topic.to_owned());
+                    entry.or_insert((0, reason)).0 += 1;
+                    return;
+                }
+            },
+        };
+        let mut sample = Sample::of(&offered.described, Bytes::from(bytes));
+        sample.source = time;
+        self.hub.deliver(&offered.key, sample);
+    }
+
+    /// Asks for topics, now and then.
+    fn look(&mut self, now: Instant, out: &mut Vec<Message>) {
+        if let Some((_, service, since)) = &self.asked {
+            if now.duration_since(*since) < PATIENCE {
+                return;
+            }
+            let service = *service;
+            self.asked = None;
+            self.unanswered(service);
+        }
+        let is_due = self
+            .looked
+            .is_none_or(|last| now.duration_since(last) >= LOOK_EVERY);
+        if is_due {
+            self.looked = Some(now);
+            // What is new is asked for with its definitions; whether there is, without.
+            let is_news = (self.topics.is_empty() || self.has_new) && self.has_definitions;
+            self.call(if is_news { DEFINED } else { TOPICS }, now, out);
+        }
+    }
+
+    fn call(&mut self, service: &'static str, now: Instant, out: &mut Vec<Message>) {
+        self.calls += 1;
+        let id = format!("asof:{}", self.calls);
+        out.push(Message::Text(rosbridge::call_service(&id, service).into()));
+        self.asked = Some((id, service, now));
+    }
+
+    fn unanswered(&mut self, service: &'static str) {
+        if service == DEFINED {
+            self.has_definitions = false;
+        } else {
+            self.about.lock().has_no_rosapi = true;
+        }
+        self.looked = None;
+    }
+
+    fn answered(&mut self, id: &str, values: Value, is_success: bool, losses: &Losses) {
+        let Some((_, service, _)) = self.asked.take_if(|(asked, ..)| asked == id) else {
+            return;
+        };
+        let answer = match serde_json::from_value::<Answer>(values) {
+            Ok(answer) if is_success => answer,
+            _ => return self.unanswered(service),
+        };
+        self.about.lock().has_no_rosapi = false;
+        let is_new = |(topic, kind): (&String, &String)| {
+            let known = self.topics.get(topic);
+            known.is_none_or(|known| known.type_name != *kind)
+        };
+        let mut told = answer.topics.iter().zip(&answer.types);
+        if service == TOPICS && self.has_definitions && told.any(is_new) {
+            // Once more, with definitions.
+            let gone: Vec<String> = self.missing_in(&answer);
+            for topic in gone {
+                self.gone(&topic);
+            }
+            self.has_new = true;
+            self.looked = None;
+            return;
+        }
+        self.has_new = false;
+        for topic in self.missing_in(&answer) {
+            self.gone(&topic);
+        }
+        let texts = answer.typedefs_full_text.iter().map(Some);
+        let texts = texts.chain(std::iter::repeat(None));
+        for ((topic, kind), text) in answer.topics.iter().zip(&answer.types).zip(texts) {
+            self.offered(topic, kind, text.map_or("", String::as_str), losses);
+        }
+    }
+
+    fn missing_in(&self, answer: &Answer) -> Vec<String> {
+        let told: HashMap<&String, &String> = answer.topics.iter().zip(&answer.types).collect();
+        let topics = self.topics.iter();
+        let gone = topics.filter(|(topic, known)| told.get(topic) != Some(&&known.type_name));
+        gone.map(|(topic, _)| topic.clone()).collect()
+    }
+
+    fn offered(&mut self, topic: &str, type_name: &str, text: &str, losses: &Losses) {
+        if self.topics.contains_key(topic) || topic.is_empty() || type_name.is_empty() {
+            return;
+        }
+        if self.topics.len() >= MOST_TOPICS {
+            if Losses::count(&losses.crowded) {
+                tracing::warn!("there are more topics than are followed; the others are left out");
+            }
+            return;
+        }
+        let Some(graph) = self.graph.upgrade() else {
+            return;
+        };
+        let is_two = type_name.contains("/msg/");
+        self.about.lock().version = if is_two { "ROS 2" } else { "ROS 1" };
+        let key = format!("{topic} ({type_name})");
+        let described = graph.described(&key, |definitions| {
+            described(topic, type_name, text, definitions)
+        });
+        let publisher = Publisher {
+            node: String::new(),
+            key: key.clone(),
+            qos: None,
+            channel: described.known().channel,
+            described: Arc::clone(&described),
+            origin: Origin::Key,
+        };
+        graph.appeared(topic.to_owned(), publisher);
+        let offered = Offered {
+            type_name: type_name.to_owned(),
+            key,
+            described,
+            is_subscribed: false,
+            encoder: None,
+        };
+        self.topics.insert(topic.to_owned(), offered);
+    }
+
+    fn gone(&mut self, topic: &str) {
+        self.topics.remove(topic);
+        if let Some(graph) = self.graph.upgrade() {
+            graph.gone(topic);
+        }
+    }
+
+    /// Subscribes what is wanted and not subscribed, and the other way round.
+    fn subscribe(&mut self, out: &mut Vec<Message>) {
+        let current = Some((self.hub.version(), self.topics.len()));
+        if self.seen == current {
+            return;
+        }
+        self.seen = current;
+        let mut topics: Vec<(&String, &mut Offered)> = self.topics.iter_mut().collect();
+        // What is sent once and kept for late joiners comes first: everything else needs it.
+        topics.sort_by_key(|(topic, _)| (!topic.ends_with("tf_static"), (*topic).clone()));
+        for (topic, offered) in topics {
+            let is_wanted = self.hub.is_wanted(&offered.key);
+            if is_wanted == offered.is_subscribed {
+                continue;
+            }
+            offered.is_subscribed = is_wanted;
+            let id = format!("asof:{topic}");
+            let said = if is_wanted {
+                rosbridge::subscribe(&id, topic, &offered.type_name)
+            } else {
+                rosbridge::unsubscribe(&id, topic)
+            };
+            out.push(Message::Text(said.into()));
+        }
+    }
+}
+
+impl Offered {
+    fn encoded(&mut self, values: &Value) -> Result<Vec<u8>, String> {
+        let described = &self.described;
+        let make = || {
+            let channel = described.known().channel;
+            Encoder::new(&channel).map_err(|error| error.to_string())
+        };
+        match self.encoder.get_or_insert_with(make) {
+            Ok(encoder) => encoder.encode(values).map_err(|error| error.to_string()),
+            Err(reason) => Err(reason.clone()),
+        }
+    }
+}
+
+/// A topic with the definition that the server gave, if it is one; else one that is known here.
+fn described(topic: &str, type_name: &str, text: &str, definitions: &Definitions) -> Described {
+    let is_two = type_name.contains("/msg/");
+    let (encoding, language) = if is_two {
+        ("cdr", "ros2msg")
+    } else {
+        ("ros1", "ros1msg")
+    };
+    let channel = |schema: Schema| Channel {
+        topic: topic.to_owned(),
+        message_encoding: encoding.to_owned(),
+        schema: Some(Arc::new(schema)),
+        ..Channel::default()
+    };
+    let given = channel(Schema {
+        name: type_name.to_owned(),
+        encoding: language.to_owned(),
+        data: text.as_bytes().to_vec().into(),
+    });
+    let is_failure = text.starts_with("# failed to get");
+    if !is_failure && !text.is_empty() && Decoder::new(&given, &Projection::All, &[]).is_ok() {
+        return Described::complete(given);
+    }
+    if is_two {
+        return Described::ros2(topic, type_name.to_owned(), None, None, definitions);
+    }
+    Described::complete(channel(Schema {
+        name: type_name.to_owned(),
+        ..Schema::default()
+    }))
+}

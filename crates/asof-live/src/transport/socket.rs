@@ -1,0 +1,257 @@
+//! A WebSocket to a robot that is connected, kept alive, and connected anew for as long as somebody wants it.
+
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use asof_core::Problem;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tungstenite::client::IntoClientRequest;
+use tungstenite::http::HeaderValue;
+use tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, Message, WebSocket};
+
+use super::Losses;
+use crate::{LiveError, SocketAddress};
+
+/// A protocol on a WebSocket: it is told what comes, and says what goes out.
+pub(crate) trait Conversation: Send + 'static {
+    /// The subprotocols that are offered, best first, with commas.
+    const SUBPROTOCOLS: Option<&'static str>;
+
+    /// A connection is there.
+    fn opened(&mut self, subprotocol: &str, out: &mut Vec<Message>);
+    /// Text came. Whether it was of the protocol.
+    fn text(&mut self, text: &str, out: &mut Vec<Message>, losses: &Losses) -> bool;
+    /// Bytes came. Whether they were of the protocol.
+    fn binary(&mut self, bytes: Bytes, out: &mut Vec<Message>, losses: &Losses) -> bool;
+    /// Some time has passed.
+    fn tick(&mut self, now: Instant, out: &mut Vec<Message>);
+    /// The connection is gone.
+    fn closed(&mut self);
+}
+
+/// The connection's state, shared with those who ask for it.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    is_connected: AtomicBool,
+    is_over: AtomicBool,
+    /// Why there is no connection at the moment.
+    failure: Mutex<Option<String>>,
+    pub losses: Losses,
+}
+
+impl Line {
+    pub fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// What went wrong so far, and what is wrong now.
+    pub fn problems(&self, place: &str) -> Vec<Problem> {
+        let mut problems = self.losses.problems(place);
+        if let Some(reason) = &*self.failure.lock() {
+            let text =
+                format!("{place} cannot be talked to: {reason}; it is tried again and again");
+            problems.push(super::incomplete(text));
+        }
+        problems
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends the connection when it is dropped.
+pub(crate) struct Caller(pub Arc<Line>);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The largest message that is taken: more than any sensor's, and no more than a machine has room for.
+const MOST_BYTES: usize = 256 << 20;
+/// What a peer may have waiting to be sent to it.
+const MOST_UNSENT: usize = 16 << 20;
+/// So long is waited for a connection and its greeting.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How often there is a look at what should be said.
+const TICK: Duration = Duration::from_millis(5);
+/// A silent peer is asked for a sign of life after so long, and given up after the second.
+const SILENCE: Duration = Duration::from_secs(5);
+const GIVEN_UP: Duration = Duration::from_secs(15);
+/// The time between two tries grows from the first to the second.
+const RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// Keeps a conversation going on a thread of its own.
+pub(crate) fn call<C: Conversation>(
+    address: &SocketAddress,
+    conversation: C,
+) -> Result<Caller, LiveError> {
+    let line = Arc::new(Line::default());
+    let (shared, address) = (Arc::clone(&line), address.clone());
+    thread::Builder::new()
+        .name("asof-live socket".to_owned())
+        .spawn(move || keep_calling(&address, conversation, &shared))
+        .map_err(LiveError::Thread)?;
+    Ok(Caller(line))
+}
+
+fn keep_calling<C: Conversation>(address: &SocketAddress, mut conversation: C, line: &Line) {
+    let mut pause = RETRY;
+    while !line.is_over() {
+        match connect::<C>(address) {
+            Ok((socket, subprotocol)) => {
+                line.is_connected.store(true, Ordering::Relaxed);
+                *line.failure.lock() = None;
+                let began = Instant::now();
+                let end = converse(socket, &subprotocol, &mut conversation, line);
+                line.is_connected.store(false, Ordering::Relaxed);
+                conversation.closed();
+                if line.is_over() {
+                    return;
+                }
+                Losses::count(&line.losses.reconnects);
+                tracing::warn!("{address}: the connection is lost ({end}); trying again");
+                // A peer that hangs up at once is not called over and over.
+                if began.elapsed() > LONGEST_RETRY {
+                    pause = RETRY;
+                }
+            }
+            Err(reason) => {
+                let before = line.failure.lock().replace(reason.clone());
+                if before.is_none_or(|before| before != reason) {
+                    tracing::debug!("{address}: {reason}; trying again");
+                }
+            }
+        }
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !line.is_over() {
+            thread::sleep(TICK.min(pause));
+        }
+        pause = (pause * 2).min(LONGEST_RETRY);
+    }
+}
+
+fn connect<C: Conversation>(
+    address: &SocketAddress,
+) -> Result<(WebSocket<TcpStream>, String), String> {
+    let places = (address.host.as_str(), address.port).to_socket_addrs();
+    let places = places.map_err(|cause| format!("its name is not known: {cause}"))?;
+    let mut failed = "its name has no address".to_owned();
+    for place in places {
+        let stream = match TcpStream::connect_timeout(&place, CONNECT) {
+            Ok(stream) => stream,
+            Err(cause) => {
+                failed = cause.to_string();
+                continue;
+            }
+        };
+        let arranged = stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_read_timeout(Some(CONNECT)))
+            .and_then(|()| stream.set_write_timeout(Some(CONNECT)));
+        arranged.map_err(|cause| cause.to_string())?;
+        let mut request = address
+            .url()
+            .into_client_request()
+            .map_err(|cause| cause.to_string())?;
+        if let Some(offered) = C::SUBPROTOCOLS {
+            let headers = request.headers_mut();
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(offered));
+        }
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MOST_BYTES))
+            .max_frame_size(Some(MOST_BYTES))
+            .max_write_buffer_size(MOST_UNSENT);
+        let greeted = tungstenite::client::client_with_config(request, stream, Some(config));
+        let (socket, response) = greeted.map_err(|cause| cause.to_string())?;
+        let chosen = response.headers().get(SEC_WEBSOCKET_PROTOCOL);
+        let chosen = chosen.and_then(|value| value.to_str().ok());
+        return Ok((socket, chosen.unwrap_or_default().to_owned()));
+    }
+    Err(failed)
+}
+
+/// Talks until one side has had enough; why it ended.
+fn converse<C: Conversation>(
+    mut socket: WebSocket<TcpStream>,
+    subprotocol: &str,
+    conversation: &mut C,
+    line: &Line,
+) -> String {
+    if let Err(cause) = socket.get_ref().set_read_timeout(Some(TICK)) {
+        return cause.to_string();
+    }
+    let mut out = Vec::new();
+    conversation.opened(subprotocol, &mut out);
+    let (mut heard, mut asked) = (Instant::now(), Instant::now());
+    let mut ticked = Instant::now();
+    while !line.is_over() {
+        let mut is_of_it = true;
+        match socket.read() {
+            Ok(message) => {
+                heard = Instant::now();
+                match message {
+                    Message::Text(text) => {
+                        is_of_it = conversation.text(&text, &mut out, &line.losses);
+                    }
+                    Message::Binary(bytes) => {
+                        is_of_it = conversation.binary(bytes, &mut out, &line.losses);
+                    }
+                    Message::Close(_) => return "it said goodbye".to_owned(),
+                    Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+                }
+            }
+            Err(Error::Io(cause)) if is_timeout(cause.kind()) => {}
+            Err(Error::Capacity(cause)) => {
+                Losses::count(&line.losses.oversized);
+                return cause.to_string();
+            }
+            Err(Error::Utf8(cause)) => {
+                Losses::count(&line.losses.malformed);
+                return format!("its text is not UTF-8: {cause}");
+            }
+            Err(cause) => return cause.to_string(),
+        }
+        if !is_of_it && Losses::count(&line.losses.malformed) {
+            tracing::warn!("a message is not of the protocol; it is left out, as others will be");
+        }
+        let now = Instant::now();
+        if now.duration_since(ticked) >= TICK {
+            ticked = now;
+            conversation.tick(now, &mut out);
+        }
+        if now.duration_since(heard) > GIVEN_UP {
+            return "it does not answer any more".to_owned();
+        }
+        if now.duration_since(heard) > SILENCE && now.duration_since(asked) > SILENCE {
+            asked = now;
+            out.push(Message::Ping(Bytes::new()));
+        }
+        for message in out.drain(..) {
+            if let Err(cause) = socket.send(message) {
+                return cause.to_string();
+            }
+        }
+    }
+    // The peer should know; whether it still hears is no matter.
+    drop(socket.close(None));
+    drop(socket.flush());
+    "it is not needed any more".to_owned()
+}
+
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,516 @@
+//! Zenoh: topics by liveliness tokens, one subscriber for each exact key.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use asof_core::{Channel, Schema, Stamp};
+use parking_lot::Mutex;
+use zenoh::Wait;
+use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
+use zenoh::sample::SampleKind;
+use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
+
+use super::{Held, Transport};
+use crate::describe::{Described, PATIENCE};
+use crate::error::said;
+use crate::graph::{Graph, Origin};
+use crate::robot::now;
+use crate::ros::{
+    Attachment, BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosProfile, Reliability,
+    Token, TopicKey, described_schema, description_request, ros_type_name, tokens_of_domain,
+};
+use crate::sample::Payload;
+use crate::subscribe::Callback;
+use crate::{LiveError, Mode, Publisher, Sample, ZenohAddress};
+
+/// How long a client waits for its router, in milliseconds.
+const CLIENT_TIMEOUT: i64 = 2_000;
+
+/// Numbers for subscribers that are announced.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A Zenoh session, and the watch on its tokens.
+pub(crate) struct ZenohTransport {
+    pub session: zenoh::Session,
+    pub domain: u32,
+    /// Keep the watch on tokens alive.
+    _tokens: Vec<zenoh::pubsub::Subscriber<()>>,
+}
+
+enum Change {
+    Appeared(String),
+    Gone(String),
+}
+
+impl ZenohTransport {
+    pub fn open(address: &ZenohAddress, graph: &Arc<Graph>) -> Result<Self, LiveError> {
+        let session = zenoh::open(configuration(address)?)
+            .wait()
+            .map_err(|cause| LiveError::session(address, &cause))?;
+        let (changes, events) = mpsc::channel();
+        let mut expressions = vec![tokens_of_domain(address.domain)];
+        expressions.extend(BRIDGE_TOKENS.map(str::to_owned));
+        let tokens = expressions
+            .iter()
+            .map(|expression| watch_tokens(&session, expression, changes.clone()))
+            .collect::<Result<_, LiveError>>()?;
+        let directory = Directory {
+            session: session.clone(),
+            graph: Arc::downgrade(graph),
+            services: HashMap::new(),
+        };
+        // Subscriptions are made on a thread of their own: within the transport's callback they could wait for it.
+        thread::Builder::new()
+            .name("asof-live graph".to_owned())
+            .spawn(move || directory.follow(&events))
+            .map_err(LiveError::Thread)?;
+        Ok(ZenohTransport {
+            session,
+            domain: address.domain,
+            _tokens: tokens,
+        })
+    }
+
+    fn declare(&self, publisher: &Publisher, callback: Callback) -> zenoh::Result<Held> {
+        let described = Arc::clone(&publisher.described);
+        let on_sample = move |sample: zenoh::sample::Sample| {
+            receive(
+                &sample,
+                Sample::of(&described, Payload::default()),
+                &callback,
+            );
+        };
+        let builder = self
+            .session
+            .declare_subscriber(publisher.key.clone())
+            .callback(on_sample);
+        let qos = publisher.qos;
+        let Some(qos) = qos.filter(|qos| qos.durability == Durability::TransientLocal) else {
+            return Ok(Box::new(builder.wait()?));
+        };
+        let builder = builder.history(history(qos)).subscriber_detection();
+        // What a publisher has kept is asked for without a limit of time, as rmw_zenoh does.
+        let builder = builder.query_timeout(Duration::from_millis(u64::MAX));
+        Ok(if qos.reliability == Reliability::Reliable {
+            let recovery = RecoveryConfig::default().heartbeat();
+            Box::new(builder.recovery(recovery).wait()?)
+        } else {
+            Box::new(builder.wait()?)
+        })
+    }
+
+    /// Asks an older bridge for what it has kept of a topic.
+    fn ask_cache(&self, token: &BridgeToken, publisher: &Publisher, callback: Callback) {
+        let described = Arc::clone(&publisher.described);
+        let asked = self
+            .session
+            .get(token.cache_key())
+            // What was kept has the topic's own key.
+            .accept_replies(ReplyKeyExpr::Any)
+            .target(QueryTarget::All)
+            .consolidation(ConsolidationMode::None)
+            .timeout(PATIENCE)
+            .callback(move |reply| {
+                if let Ok(sample) = reply.result() {
+                    receive(
+                        sample,
+                        Sample::of(&described, Payload::default()),
+                        &callback,
+                    );
+                }
+            })
+            .wait();
+        if let Err(cause) = asked {
+            tracing::debug!("cannot ask what was kept of {}: {cause}", publisher.key);
+        }
+    }
+}
+
+impl Transport for ZenohTransport {
+    fn is_connected(&self) -> bool {
+        let info = self.session.info();
+        info.routers_zid().wait().next().is_some() || info.peers_zid().wait().next().is_some()
+    }
+
+    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError> {
+        let held = self
+            .declare(publisher, Arc::clone(&callback))
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot subscribe to {}", publisher.key),
+                cause: said(&cause),
+            })?;
+        let qos = publisher.qos.unwrap_or_default();
+        if let Origin::Bridge(token) = &publisher.origin
+            && qos.durability == Durability::TransientLocal
+        {
+            self.ask_cache(token, publisher, callback);
+        }
+        Ok(held)
+    }
+
+    /// Publishers of 2026 that can hand over buffers of graphics cards publish nothing that we could read, unless a
+    /// subscriber that cannot take such buffers says that it is there.
+    fn announce(&self, publisher: &Publisher) -> Option<Held> {
+        let Origin::Token(token, _) = &publisher.origin else {
+            return None;
+        };
+        token.topic.as_ref().filter(|topic| topic.has_buffers)?;
+        let session = self.session.zid().to_string();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let token = token.subscriber(&session, number)?;
+        match self.session.liveliness().declare_token(token).wait() {
+            Ok(token) => Some(Box::new(token)),
+            Err(cause) => {
+                tracing::warn!("cannot say that {} is listened to: {cause}", publisher.key);
+                None
+            }
+        }
+    }
+
+    fn subscribe_key(
+        &self,
+        key_expression: &str,
+        callback: Callback,
+        refused: &Arc<AtomicU64>,
+    ) -> Result<Held, LiveError> {
+        let channels: Mutex<RawChannels> = Mutex::default();
+        let refused = Arc::clone(refused);
+        let subscriber = self
+            .session
+            .declare_subscriber(key_expression.to_owned())
+            .callback(move |sample| {
+                let found = channels.lock().of(&sample);
+                match found {
+                    // A raw key says nothing of its type.
+                    Some(channel) => {
+                        receive(&sample, Sample::new(channel, Payload::default()), &callback);
+                    }
+                    None => refuse(&refused),
+                }
+            })
+            .wait()
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot subscribe to '{key_expression}'"),
+                cause: said(&cause),
+            })?;
+        Ok(Box::new(subscriber))
+    }
+
+    fn as_zenoh(&self) -> Option<&ZenohTransport> {
+        Some(self)
+    }
+}
+
+fn refuse(refused: &AtomicU64) {
+    if refused.fetch_add(1, Ordering::Relaxed) == 0 {
+        tracing::warn!(
+            "messages come on more than {MOST_KEYS} raw keys; those on further keys are left out and counted"
+        );
+    }
+}
+
+/// Makes publishers of tokens, and asks nodes for the types that are not known.
+struct Directory {
+    session: zenoh::Session,
+    graph: Weak<Graph>,
+    /// Type description services, by their tokens: of which node, and where they are asked.
+    services: HashMap<String, (Node, TopicKey)>,
+}
+
+/// A node: its session, and its name there.
+type Node = (String, String);
+
+impl Directory {
+    fn follow(mut self, events: &Receiver<Change>) {
+        while let Ok(change) = events.recv() {
+            let Some(graph) = self.graph.upgrade() else {
+                return;
+            };
+            match change {
+                Change::Gone(key) => {
+                    self.services.remove(&key);
+                    graph.gone(&key);
+                }
+                Change::Appeared(key) => self.appeared(&graph, key),
+            }
+        }
+    }
+
+    fn appeared(&mut self, graph: &Arc<Graph>, key: String) {
+        if key.starts_with("@/") || BridgeToken::is_older(&key) {
+            match BridgeToken::parse(&key) {
+                Ok(Some(token)) => bridged(graph, key, token),
+                // A subscriber, a service, an action, the bridge itself.
+                Ok(None) => {}
+                Err(error) => tracing::warn!("{error}; it is passed over"),
+            }
+            return;
+        }
+        let token = match Token::parse(&key) {
+            Ok(token) => token,
+            Err(error) => return tracing::warn!("{error}; it is passed over"),
+        };
+        if let Some(service) = token.description_key() {
+            let node = (token.session, token.node);
+            self.serve(graph, &node, &service);
+            self.services.insert(key, (node, service));
+        } else if let Some(topic) = token.topic_key() {
+            self.publish(graph, key, token, &topic);
+        }
+    }
+
+    fn publish(&self, graph: &Arc<Graph>, name: String, token: Token, topic: &TopicKey) {
+        let key = topic.to_string();
+        let qos = token.topic.as_ref().map(|topic| topic.qos);
+        let described = graph.described(&key, |definitions| {
+            let metadata = qos.map(|qos| ("rmw_zenoh_qos", qos.to_text()));
+            let type_name = ros_type_name(&topic.dds_type);
+            let hash = Some(topic.type_hash.as_str());
+            Described::ros2(&topic.topic, type_name, hash, metadata, definitions)
+        });
+        let known = described.known();
+        let is_same = |node: &Node| node.0 == token.session && node.1 == token.node;
+        let mut services = self.services.values();
+        let service = services
+            .find(|(node, _)| known.is_pending && is_same(node))
+            .map(|(_, service)| service.clone());
+        let publisher = Publisher {
+            node: token.node.clone(),
+            key,
+            qos,
+            channel: known.channel,
+            described: Arc::clone(&described),
+            origin: Origin::Token(Box::new(token), topic.clone()),
+        };
+        graph.appeared(name, publisher);
+        if let Some(service) = service {
+            self.ask(&service, topic, &described);
+        }
+    }
+
+    /// A type description service is there: asks it for the types of its node that are not known.
+    fn serve(&self, graph: &Graph, node: &Node, service: &TopicKey) {
+        for publisher in graph.publishers() {
+            if let Origin::Token(token, topic) = &publisher.origin
+                && token.session == node.0
+                && token.node == node.1
+                && publisher.described.is_pending()
+            {
+                self.ask(service, topic, &publisher.described);
+            }
+        }
+    }
+
+    /// Asks a node for the schema of a channel. The answer comes later, on a thread of the transport.
+    fn ask(&self, service: &TopicKey, key: &TopicKey, to: &Arc<Described>) {
+        let type_name = ros_type_name(&key.dds_type);
+        let attachment = Attachment {
+            sequence: 1,
+            source_timestamp: now(),
+            gid: self.session.zid().to_le_bytes(),
+        };
+        let (described, graph) = (Arc::clone(to), Weak::clone(&self.graph));
+        let (key, asked) = (key.clone(), type_name.clone());
+        let sent = self
+            .session
+            .get(service.to_string())
+            .payload(description_request(&type_name, &key.type_hash))
+            .attachment(attachment.to_bytes().to_vec())
+            .target(QueryTarget::All)
+            .consolidation(ConsolidationMode::None)
+            .timeout(PATIENCE)
+            .callback(move |reply| match schema_in(&reply, &asked) {
+                Ok(schema) => {
+                    if described.learn_if_pending(schema)
+                        && let Some(graph) = graph.upgrade()
+                    {
+                        graph.renew(&key.to_string());
+                    }
+                }
+                Err(cause) => tracing::debug!("{asked}: {cause}"),
+            })
+            .wait();
+        if let Err(cause) = sent {
+            tracing::debug!("cannot ask for the description of {type_name}: {cause}");
+        }
+    }
+}
+
+/// A publisher of DDS that a bridge publishes on a bare key.
+fn bridged(graph: &Arc<Graph>, name: String, token: BridgeToken) {
+    let described = graph.described(&token.key, |definitions| {
+        let metadata = Some(("bridge_qos", token.qos.to_text()));
+        let type_name = token.type_name.clone();
+        Described::ros2(&token.topic(), type_name, None, metadata, definitions)
+    });
+    let publisher = Publisher {
+        node: String::new(),
+        key: token.key.clone(),
+        qos: Some(token.qos),
+        channel: described.known().channel,
+        described,
+        origin: Origin::Bridge(token),
+    };
+    graph.appeared(name, publisher);
+}
+
+fn schema_in(reply: &zenoh::query::Reply, asked: &str) -> Result<Schema, DescriptionError> {
+    let unreadable = |cause: String| DescriptionError::Unreadable(cause);
+    let sample = reply
+        .result()
+        .map_err(|error| unreadable(format!("{error:?}")))?;
+    let schema = described_schema(&sample.payload().to_bytes())?;
+    if schema.name != asked {
+        return Err(unreadable(format!("it is of {} instead", schema.name)));
+    }
+    Ok(schema)
+}
+
+fn watch_tokens(
+    session: &zenoh::Session,
+    expression: &str,
+    changes: Sender<Change>,
+) -> Result<zenoh::pubsub::Subscriber<()>, LiveError> {
+    session
+        .liveliness()
+        .declare_subscriber(expression.to_owned())
+        // Those that are there already, too.
+        .history(true)
+        .callback(move |sample| {
+            let key = sample.key_expr().as_str().to_owned();
+            let change = match sample.kind() {
+                SampleKind::Put => Change::Appeared(key),
+                SampleKind::Delete => Change::Gone(key),
+            };
+            // Nobody listens any more when the session is being closed.
+            let _ = changes.send(change);
+        })
+        .wait()
+        .map_err(|cause| LiveError::Zenoh {
+            what: "cannot watch the robot's liveliness tokens".to_owned(),
+            cause: said(&cause),
+        })
+}
+
+fn history(qos: QosProfile) -> HistoryConfig {
+    HistoryConfig::default()
+        .detect_late_publishers()
+        .max_samples(qos.depth.max(1))
+}
+
+/// Fills in what a Zenoh sample says, and hands it on.
+fn receive(sample: &zenoh::sample::Sample, mut filled: Sample, callback: &Callback) {
+    if sample.kind() == SampleKind::Delete {
+        return;
+    }
+    let attachment = sample
+        .attachment()
+        .and_then(|bytes| Attachment::parse(&bytes.to_bytes()).ok());
+    filled.transport = sample
+        .timestamp()
+        .and_then(|time| Stamp::try_from(time.get_time().to_system_time()).ok());
+    filled.source = attachment.map(|attachment| attachment.source_timestamp);
+    filled.sequence = attachment.map(|attachment| attachment.sequence);
+    filled.publisher = attachment.map(|attachment| attachment.gid);
+    filled.payload = Payload::new(sample.payload());
+    callback(filled);
+}
+
+/// Raw keys that one subscription follows, and the bytes of their names; more than any robot has, and few enough that
+/// somebody who publishes on ever new keys does no harm.
+const MOST_KEYS: usize = 10_000;
+const MOST_KEY_BYTES: usize = 4 << 20;
+
+/// One channel for each key that an expression matches.
+#[derive(Default)]
+struct RawChannels {
+    by_key: HashMap<String, Arc<Channel>>,
+    bytes: usize,
+}
+
+impl RawChannels {
+    /// The channel of a message; `None` where there are too many.
+    fn of(&mut self, sample: &zenoh::sample::Sample) -> Option<Arc<Channel>> {
+        self.by_name(sample.key_expr().as_str(), || sample.encoding().to_string())
+    }
+
+    fn by_name(&mut self, key: &str, encoding: impl FnOnce() -> String) -> Option<Arc<Channel>> {
+        if let Some(channel) = self.by_key.get(key) {
+            return Some(Arc::clone(channel));
+        }
+        let encoding = encoding();
+        // The key is there twice: in the map and as the topic.
+        let bytes = self.bytes + 2 * key.len() + encoding.len();
+        if self.by_key.len() >= MOST_KEYS || bytes > MOST_KEY_BYTES {
+            return None;
+        }
+        self.bytes = bytes;
+        let channel = Arc::new(Channel {
+            topic: key.to_owned(),
+            message_encoding: encoding,
+            schema: None,
+            metadata: BTreeMap::new(),
+        });
+        self.by_key.insert(key.to_owned(), Arc::clone(&channel));
+        Some(channel)
+    }
+}
+
+fn configuration(address: &ZenohAddress) -> Result<zenoh::Config, LiveError> {
+    let mut config = zenoh::Config::default();
+    let list = |endpoints: &[String]| {
+        let quoted: Vec<_> = endpoints.iter().map(|e| format!("{e:?}")).collect();
+        format!("[{}]", quoted.join(","))
+    };
+    let is_client = address.mode == Mode::Client;
+    let timeout = if is_client { CLIENT_TIMEOUT } else { -1 };
+    let settings = [
+        ("mode", format!("{:?}", address.mode.name())),
+        ("connect/endpoints", list(&address.connect)),
+        ("listen/endpoints", list(&address.listen)),
+        // A robot that is not there yet, or goes away, is waited for in the background. A client has no session
+        // without its router: it waits a moment, and says so.
+        ("connect/timeout_ms", timeout.to_string()),
+        ("connect/exit_on_failure", is_client.to_string()),
+        ("scouting/multicast/enabled", address.multicast.to_string()),
+        ("timestamping/enabled", "true".to_owned()),
+    ];
+    for (name, value) in settings {
+        config
+            .insert_json5(name, &value)
+            .map_err(|cause| LiveError::Zenoh {
+                what: format!("cannot set {name} to {value}"),
+                cause: said(&cause),
+            })?;
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_keys_are_followed_up_to_a_number_and_a_size() {
+        let mut channels = RawChannels::default();
+        let name = |number: usize| format!("demo/{number}");
+        for number in 0..MOST_KEYS {
+            assert!(channels.by_name(&name(number), String::new).is_some());
+        }
+        assert!(channels.by_name("one/more", String::new).is_none());
+        let known = channels.by_name(&name(7), || panic!("it is known"));
+        assert_eq!(known.expect("followed").topic, "demo/7");
+
+        let mut channels = RawChannels::default();
+        let long = |number: usize| format!("{number}/{}", "x".repeat(60_000));
+        let taken =
+            (0..100).filter(|&number| channels.by_name(&long(number), String::new).is_some());
+        let taken = taken.count();
+        assert!((10..50).contains(&taken), "{taken} long keys");
+        assert!(channels.bytes <= MOST_KEY_BYTES);
+    }
+}
