@@ -102,7 +102,7 @@ assert len(found["topics"]) == TOPICS, len(found["topics"])
 print(f"{TOPICS} channels seen by a run of {time.monotonic() - began:.1f} s, two of which are spent listening")
 
 # A cloud of 5 MB ten times a second.
-cloud, count = Channel("/cloud", message_encoding="raw"), 60
+cloud, count = Channel("/cloud", message_encoding="raw", schema=Schema(name="Cloud", encoding="", data=b"")), 60
 recorder = subprocess.Popen([asof, "record", url, "-o", str(folder / "cloud.mcap"), "--topics", "/cloud", "--for", "10s", "--compression", "none"], stdout=subprocess.PIPE, text=True)
 time.sleep(2)
 for number in range(count):
