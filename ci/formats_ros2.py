@@ -32,12 +32,21 @@ def by_asof(path, convert):
     return messages, kept
 
 
+def with_own_types(reader):
+    """ROS 2's types, and those of a bag that ROS 2 does not have, by the bag's own definitions."""
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    own = {name: fields for name, fields in reader.typestore.fielddefs.items() if name not in store.fielddefs}
+    store.register(own)
+    return store
+
+
 def compare(path, convert):
     """How many messages became ROS 2, how many did not, and what is different, if anything."""
     found, kept = by_asof(path, convert)
     transcoded = {(topic, kind) for _, topic, kind, _ in found}
     wanted, converters, standard = [], {}, 0
     with AnyReader([path]) as reader:
+        store = with_own_types(reader)
         for connection, time, data in reader.messages():
             kind = RENAMED.get(connection.msgtype, connection.msgtype)
             standard += kind in ours.fielddefs
@@ -46,9 +55,9 @@ def compare(path, convert):
             if kind not in converters:
                 with contextlib.redirect_stdout(io.StringIO()):
                     converters[kind] = generate_message_converter(
-                        reader.typestore, ours, connection.msgtype, kind, {}, src_is2=False, dst_is2=True
+                        reader.typestore, store, connection.msgtype, kind, {}, src_is2=False, dst_is2=True
                     )
             wanted.append((time, connection.topic, kind, bytes(converters[kind](data))))
     faults = Counter(kind for _, _, kind, _ in (Counter(wanted) - Counter(found)).elements())
-    lacking = standard - len(found)
+    lacking = standard - sum(kind in ours.fielddefs for _, _, kind, _ in found)
     return len(found), kept, dict(faults), lacking
