@@ -1,5 +1,6 @@
 //! Reading ahead of the player, on a thread of its own.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -497,21 +498,32 @@ impl Worker<'_> {
 
     /// Takes what a source that grows has next.
     fn follow(&self, follow: &mut dyn Follow) -> Turn {
-        let (is_waited_for, was_caught_up) = {
-            let ahead = self.shared.lock();
-            (ahead.waiters > 0, ahead.is_caught_up)
-        };
+        let was_caught_up = self.shared.lock().is_caught_up;
         // What the source holds before it says that there is nothing new has been handed out, or is on other topics:
         // time passes up to there. Not asked for while messages come: they tell it themselves.
         let end = was_caught_up.then(|| self.cache.summary().range);
         let end = end.filter(|range| !range.is_empty());
-        let wait = if is_waited_for {
-            Duration::ZERO
-        } else {
-            A_WAIT
-        };
-        let next = follow.next(Instant::now() + wait);
-        let missed = follow.missed();
+        // A look first, without a wait: a source that has something new before every wait is over can be caught up
+        // with, too.
+        let next = follow.next(Instant::now());
+        let is_caught_up = matches!(next, Ok(Followed::CaughtUp));
+        let turn = self.take(next, follow.missed(), end);
+        if !is_caught_up || self.shared.lock().waiters > 0 {
+            return turn;
+        }
+        match follow.next(Instant::now() + A_WAIT) {
+            Ok(Followed::CaughtUp) => Turn::GoesOn,
+            next => self.take(next, follow.missed(), None),
+        }
+    }
+
+    /// Puts what a source that grows has told with what is ahead.
+    fn take(
+        &self,
+        next: Result<Followed, SourceError>,
+        missed: BTreeMap<String, u64>,
+        end: Option<TimeRange>,
+    ) -> Turn {
         let mut turn = Turn::GoesOn;
         self.put(|ahead| {
             if !missed.is_empty() {

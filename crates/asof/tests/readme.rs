@@ -5,7 +5,7 @@ mod common;
 use common::Folder;
 
 mod numbers {
-    include!("../examples/numbers.rs");
+    include!("readme/numbers.rs");
 
     pub fn run() -> Result<(), String> {
         main().map_err(|error| error.to_string())
@@ -13,7 +13,7 @@ mod numbers {
 }
 
 const README: &str = include_str!("../../../README.md");
-const EXAMPLE: &str = include_str!("../examples/numbers.rs");
+const EXAMPLE: &str = include_str!("readme/numbers.rs");
 
 /// The contents of the blocks of code, in order.
 fn blocks(text: &str) -> Vec<&str> {

@@ -103,7 +103,8 @@ impl Serve {
             screen.note("--topics is for running robots, and has no effect on recordings");
         }
         if self.serving.urdf.is_some() && has_robot {
-            let text = "--urdf is for recordings; a running robot says what it is on /robot_description";
+            let text =
+                "--urdf is for recordings; a running robot says what it is on /robot_description";
             return Err(Usage::error(text.to_owned()));
         }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
@@ -117,7 +118,8 @@ impl Serve {
             None
         } else {
             let files = self.places.iter().chain(&self.serving.urdf);
-            self.serving.disk(&files.cloned().collect::<Vec<_>>(), screen)
+            self.serving
+                .disk(&files.cloned().collect::<Vec<_>>(), screen)
         };
         let name = shown_name(&self.places[0]);
         let name = match self.places.len() {

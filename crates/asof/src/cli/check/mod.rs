@@ -40,6 +40,7 @@ use super::screen::{Screen, output};
 /// With --json, one object a line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
 /// outcome, message, failures: [{log_time, message}], count}].
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = "\
 Examples:
   asof check good.mcap --write -f expectations.toml
@@ -158,19 +159,16 @@ impl Check {
         let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
         let expectations = propose::propose(&*recording)?;
         let text = toml::to_string(&expectations).context("cannot write expectations as TOML")?;
-        match &self.file {
-            Some(path) => {
-                let new = NewFile::create(path, |_| self.force)?;
-                new.writer()?.write_all(text.as_bytes())?;
-                new.finish()?;
-                let what = counted(expectations.count() as u64, "expectation");
-                screen.note(format_args!("{what} in {}", path.display()));
-            }
-            None => {
-                let mut out = output();
-                out.write_all(text.as_bytes())?;
-                out.flush()?;
-            }
+        if let Some(path) = &self.file {
+            let new = NewFile::create(path, |_| self.force)?;
+            new.writer()?.write_all(text.as_bytes())?;
+            new.finish()?;
+            let what = counted(expectations.count() as u64, "expectation");
+            screen.note(format_args!("{what} in {}", path.display()));
+        } else {
+            let mut out = output();
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
         }
         let problems = &recording.summary().problems;
         tell_problems(problems, screen);

@@ -231,7 +231,9 @@ impl TopicSurvey {
             };
             let stats = self.fields.entry(path).or_default();
             let all = found.numbers().unwrap_or_default();
-            all.into_iter().for_each(|value| stats.see(value));
+            for value in all {
+                stats.see(value);
+            }
         }
         if self.frame.is_none()
             && let Ok(frames) =
