@@ -37,9 +37,9 @@ def rows(process):
 
 
 def same(row):
-    """A row without what two subscriptions cannot have in common."""
+    """A row without what two subscriptions cannot have in common: when it was received, and how long ago that was."""
     if isinstance(row, dict):
-        return {name: same(value) for name, value in row.items() if name != "log_time"}
+        return {name: same(value) for name, value in row.items() if name not in ("log_time", "age")}
     return row
 
 

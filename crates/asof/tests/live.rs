@@ -449,15 +449,16 @@ fn serve_shows_a_robot_and_ends_by_a_signal() {
             )
         })
         .expect("an address");
-    let summary = || {
+    let asked = |path: &str| {
         let mut stream = std::net::TcpStream::connect(&url).expect("connect");
-        let ask = format!("GET /api/summary HTTP/1.0\r\nhost: {url}\r\n\r\n");
+        let ask = format!("GET {path} HTTP/1.0\r\nhost: {url}\r\n\r\n");
         std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asked");
         let mut answer = String::new();
         Read::read_to_string(&mut stream, &mut answer).expect("answered");
         let body = answer.split("\r\n\r\n").nth(1).expect("a body");
         serde_json::from_str::<Value>(body).expect("JSON")
     };
+    let summary = || asked("/api/summary");
     eventually("messages that have left the window", || {
         summary()["window"]["left"].as_u64() > Some(0)
     });
@@ -465,6 +466,9 @@ fn serve_shows_a_robot_and_ends_by_a_signal() {
     assert_eq!(found["live"], true);
     assert_eq!(found["topics"][0]["topic"], "/chatter");
     assert_eq!(found["window"]["connected"], true);
+    // What is held, up to now: an answer without an end would never come.
+    let held = asked("/api/messages?topic=/chatter&start=0&limit=100000");
+    assert!(held.as_array().is_some_and(|held| !held.is_empty()));
     let (from, to) = (&found["window"]["from"], &found["window"]["to"]);
     let length = to.as_i64().expect("a time") - from.as_i64().expect("a time");
     assert!(length <= 2_000_000_000, "{length}");

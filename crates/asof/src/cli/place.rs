@@ -245,12 +245,22 @@ impl Opening {
         wanted: &Wanted,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            map: false,
-            map_pages: false,
-            ..options_with(self.definitions(screen)?)
-        };
+        let options = unmapped_with(self.definitions(screen)?);
         self.open_with(places, wanted, options, screen)
+    }
+
+    /// The same for a server, which asks for what there is, again and again, and follows what comes.
+    pub fn open_served(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        let options = unmapped_with(self.definitions(screen)?);
+        match self.listen(places, wanted, &options, screen)? {
+            Some(robot) => Ok(Box::new(robot.looked_at())),
+            None => self.files.open_with(places, options, screen),
+        }
     }
 
     fn open_with(
@@ -397,6 +407,14 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "give a time, such as 10, 500ms, 30s, 5m or 1h".to_owned())
+}
+
+fn unmapped_with(definitions: Definitions) -> OpenOptions {
+    OpenOptions {
+        map: false,
+        map_pages: false,
+        ..options_with(definitions)
+    }
 }
 
 fn options_with(definitions: Definitions) -> OpenOptions {

@@ -112,7 +112,7 @@ impl Serve {
         let wanted = Wanted::chosen(self.topics.clone())
             .within(self.serving.cache_bytes())
             .at_once();
-        let recording = self.opening.open_unmapped(&self.places, &wanted, screen)?;
+        let recording = self.opening.open_served(&self.places, &wanted, screen)?;
         let disk = if has_robot {
             self.serving.note_nothing_is_kept(screen);
             None
@@ -248,11 +248,17 @@ impl Serving {
         };
         let server = start(&options)?;
         let label = screen.palette().title;
+        let (url, foxglove) = (server.url(), server.foxglove_url());
+        let greeting = format!(
+            "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\nCtrl-C ends it.\n"
+        );
         let mut out = output();
-        writeln!(out, "{label}Open{label:#} {}", server.url())?;
-        writeln!(out, "Foxglove and Lichtblick: {}", server.foxglove_url())?;
-        writeln!(out, "Ctrl-C ends it.")?;
-        out.flush()?;
+        let said = out.write_all(greeting.as_bytes());
+        match said.and_then(|()| out.flush()) {
+            // The server goes on for those who read its address and closed the pipe.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            said => said?,
+        }
         drop(out);
         if !server.address().ip().is_loopback() {
             screen.warning(format_args!(

@@ -35,6 +35,10 @@ impl Listening {
         self
     }
 
+    pub fn looked_at(self) -> Self {
+        self
+    }
+
     pub fn listen_until(&self, _time: Option<When>) -> Stamp {
         match self.0 {}
     }

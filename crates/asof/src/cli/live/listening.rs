@@ -47,6 +47,8 @@ struct Shared {
     missed: Mutex<BTreeMap<String, u64>>,
     /// Whether nothing more is waited for.
     is_over: AtomicBool,
+    /// Whether reading ends with what is held, rather than when it is time to stop.
+    reads_held: AtomicBool,
 }
 
 /// Opens robots, and waits until the topics that are meant are there.
@@ -87,6 +89,7 @@ pub fn listen(
         screen: screen.clone(),
         missed: Mutex::default(),
         is_over: AtomicBool::new(false),
+        reads_held: AtomicBool::new(false),
     }));
     listening.discover(wanted);
     for session in listening.0.sessions.lock().iter_mut() {
@@ -160,6 +163,12 @@ impl Listening {
     /// The same, with what was heard already.
     pub fn listened_already(self) -> Self {
         self.over()
+    }
+
+    /// The same as it goes on, for those who read what is held and follow what comes.
+    pub fn looked_at(self) -> Self {
+        self.0.reads_held.store(true, Ordering::Relaxed);
+        self
     }
 
     fn over(self) -> Self {
@@ -282,8 +291,12 @@ impl Source for Listening {
         Arc::new(summary)
     }
 
-    /// What is held, and what is heard from now on; what was heard, once that is over.
+    /// What is held, and what is heard from now on; what was heard, once that is over; what is held alone, where it is
+    /// looked at.
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        if self.0.reads_held.load(Ordering::Relaxed) {
+            return self.0.source.read(query);
+        }
         if self.0.is_over.load(Ordering::Relaxed) {
             // What still comes is none of it.
             let end = query.range.end.min(Stamp::now());
