@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use asof_core::{Batch, Batches, Query, SourceError};
 
-use crate::fetch::A_STALL;
 use crate::shared::Shared;
 
 /// A read of the source that is passed on as it is.
@@ -40,9 +39,7 @@ impl Around {
         let waited = start.elapsed();
         let mut state = shared.state();
         let counters = &mut state.counters;
-        counters.source_reads += u64::from(is_new);
-        counters.stalled += waited;
-        counters.stalls += u64::from(waited >= A_STALL);
+        counters.add_wait(is_new, waited);
         if let Some(Ok(batch)) = &next {
             let count = batch.len() as u64;
             counters.source_messages += count;

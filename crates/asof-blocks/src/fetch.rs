@@ -1,7 +1,7 @@
 //! One read of the source, which any number of readers share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
@@ -25,9 +25,6 @@ pub(crate) struct Fetch {
     origin: Origin,
     progress: Mutex<Progress>,
 }
-
-/// A source that takes longer than this for a batch has made its reader wait.
-pub(crate) const A_STALL: Duration = Duration::from_millis(1);
 
 /// Where a fetch reads.
 pub(crate) enum Origin {
@@ -309,9 +306,7 @@ impl Fetch {
         let waited = start.elapsed();
         let mut state = shared.state();
         let counters = &mut state.counters;
-        counters.source_reads += u64::from(is_new);
-        counters.stalled += waited;
-        counters.stalls += u64::from(waited >= A_STALL);
+        counters.add_wait(is_new, waited);
         if let (Origin::Source(_), Some(Ok(batch))) = (&self.origin, &next) {
             counters.source_messages += batch.len() as u64;
         }

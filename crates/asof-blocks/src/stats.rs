@@ -79,7 +79,17 @@ pub(crate) struct Counters {
     bytes_by_class: [u64; HeadClass::ALL.len()],
 }
 
+/// A source that takes longer than this for a batch has made its reader wait.
+const A_STALL: Duration = Duration::from_millis(1);
+
 impl Counters {
+    /// Counts a wait for the source's next batch, and whether reading began with it.
+    pub fn add_wait(&mut self, is_new: bool, waited: Duration) {
+        self.source_reads += u64::from(is_new);
+        self.stalled += waited;
+        self.stalls += u64::from(waited >= A_STALL);
+    }
+
     pub fn add_block(&mut self, class: HeadClass, bytes: u64) {
         self.bytes_by_class[class as usize] += bytes;
     }

@@ -372,7 +372,6 @@ impl Graph {
     }
 
     // In place, the error is written once, where the caller wants it.
-    #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn explain_edge(&self, edge: &Edge, t: i64, miss: Miss) -> LookupError {
         let parent = self.frames.at(edge.parent()).name.clone();

@@ -196,10 +196,7 @@ impl Opening {
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = options_with(self.definitions(screen)?);
-        match self.listen(places, wanted, &options, screen)? {
-            Some(robot) => Ok(Box::new(robot.listened())),
-            None => self.files.open_with(places, options, screen),
-        }
+        self.open_as(live::Listening::listened, places, wanted, options, screen)
     }
 
     /// Opens places to look at them as of a time: without one, the end of a recording, or now.
@@ -257,12 +254,10 @@ impl Opening {
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
         let options = unmapped_with(self.definitions(screen)?);
-        match self.listen(places, wanted, &options, screen)? {
-            Some(robot) => Ok(Box::new(robot.looked_at())),
-            None => self.files.open_with(places, options, screen),
-        }
+        self.open_as(live::Listening::looked_at, places, wanted, options, screen)
     }
 
+    /// Opens places; running robots are read from front to back until it is time to stop.
     fn open_with(
         &self,
         places: &[PathBuf],
@@ -270,8 +265,20 @@ impl Opening {
         options: OpenOptions,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
+        self.open_as(|robot| robot, places, wanted, options, screen)
+    }
+
+    /// Opens places; `how` says what a running robot is to its reader.
+    fn open_as(
+        &self,
+        how: fn(live::Listening) -> live::Listening,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        options: OpenOptions,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
         match self.listen(places, wanted, &options, screen)? {
-            Some(robot) => Ok(Box::new(robot)),
+            Some(robot) => Ok(Box::new(how(robot))),
             None => self.files.open_with(places, options, screen),
         }
     }
@@ -353,11 +360,7 @@ impl FileOpening {
         places: &[PathBuf],
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            map: false,
-            map_pages: false,
-            ..options_with(self.definitions(screen)?)
-        };
+        let options = unmapped_with(self.definitions(screen)?);
         self.open_with(places, options, screen)
     }
 
