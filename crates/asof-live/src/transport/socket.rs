@@ -48,7 +48,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub fn is_connected(&self) -> bool {
-        self.is_connected.load(Ordering::Relaxed)
+        self.is_connected.load(Ordering::Acquire)
     }
 
     /// What went wrong so far, and what is wrong now.
@@ -110,12 +110,13 @@ fn keep_calling<C: Conversation>(address: &SocketAddress, mut conversation: C, l
     while !line.is_over() {
         match connect::<C>(address) {
             Ok((socket, subprotocol)) => {
-                line.is_connected.store(true, Ordering::Relaxed);
                 *line.failure.lock() = None;
+                line.is_connected.store(true, Ordering::Release);
                 let began = Instant::now();
                 let end = converse(socket, &subprotocol, &mut conversation, line);
-                line.is_connected.store(false, Ordering::Relaxed);
+                // What the peer offered is gone before the connection is said to be: who sees the second sees the first.
                 conversation.closed();
+                line.is_connected.store(false, Ordering::Release);
                 if line.is_over() {
                     return;
                 }
