@@ -31,10 +31,24 @@ pub const SET_BACK: &str = "the robot's clock was set back: what comes now belon
 
 /// Running robots that are listened to, as one with the recordings beside them.
 ///
-/// Reading it yields messages as they come, until Ctrl-C or the end of `--for`; once it was
-/// [listened to](Listening::listened), what was heard.
-#[derive(Clone)]
-pub struct Listening(Arc<Shared>);
+/// A read of it includes what comes meanwhile, until Ctrl-C or the end of `--for`, so that a verb that reads a recording
+/// from front to back does so with a robot; once it was [listened to](Listening::listened), or where it is
+/// [looked at](Listening::looked_at), a read ends with what is held.
+pub struct Listening {
+    shared: Arc<Shared>,
+    reading: Reading,
+}
+
+/// What a read of robots ends with.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// The verb.
+    Verb,
+    /// What is held when it is asked for.
+    Held,
+    /// What came until this time.
+    Heard(Stamp),
+}
 
 struct Shared {
     robots: Vec<Arc<LiveSource>>,
@@ -47,8 +61,6 @@ struct Shared {
     missed: Mutex<BTreeMap<String, u64>>,
     /// Whether nothing more is waited for.
     is_over: AtomicBool,
-    /// Whether reading ends with what is held, rather than when it is time to stop.
-    reads_held: AtomicBool,
 }
 
 /// Opens robots, and waits until the topics that are meant are there.
@@ -82,17 +94,19 @@ pub fn listen(
     } else {
         Box::new(Merged::new(parts))
     };
-    let listening = Listening(Arc::new(Shared {
-        robots,
-        source,
-        sessions: Mutex::new(sessions),
-        screen: screen.clone(),
-        missed: Mutex::default(),
-        is_over: AtomicBool::new(false),
-        reads_held: AtomicBool::new(false),
-    }));
+    let listening = Listening {
+        shared: Arc::new(Shared {
+            robots,
+            source,
+            sessions: Mutex::new(sessions),
+            screen: screen.clone(),
+            missed: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }),
+        reading: Reading::Verb,
+    };
     listening.discover(wanted);
-    for session in listening.0.sessions.lock().iter_mut() {
+    for session in listening.shared.sessions.lock().iter_mut() {
         session.begin();
     }
     Ok(listening)
@@ -129,7 +143,7 @@ fn connect(
 impl Listening {
     /// Waits for topics; for those that were named without an end, until it is time to stop.
     fn discover(&self, wanted: &Wanted) {
-        let shared = &self.0;
+        let shared = &self.shared;
         let started = Instant::now();
         let needs_names = !wanted.names().is_empty();
         while !wanted.patience.is_zero() && shared.is_open() {
@@ -155,8 +169,8 @@ impl Listening {
 
     /// The same after some time: what was heard, and nothing more.
     pub fn listened(self) -> Self {
-        let until = Instant::now() + self.0.limit().unwrap_or(LOOK);
-        self.0.wait(until);
+        let until = Instant::now() + self.shared.limit().unwrap_or(LOOK);
+        self.shared.wait(until);
         self.over()
     }
 
@@ -167,23 +181,25 @@ impl Listening {
 
     /// The same as it goes on, for those who read what is held and follow what comes.
     pub fn looked_at(self) -> Self {
-        self.0.reads_held.store(true, Ordering::Relaxed);
-        self
+        let reading = Reading::Held;
+        Listening { reading, ..self }
     }
 
     fn over(self) -> Self {
-        self.0.is_over.store(true, Ordering::Relaxed);
-        if self.0.source.summary().channels.is_empty() {
-            self.0.screen.note(
+        let shared = &self.shared;
+        shared.is_over.store(true, Ordering::Relaxed);
+        if shared.source.summary().channels.is_empty() {
+            shared.screen.note(
                 "no topic was seen; on Zenoh, ROS 2 topics are found by their tokens, and other keys are heard with --key",
             );
         }
-        self
+        let reading = Reading::Heard(Stamp::now());
+        Listening { reading, ..self }
     }
 
     /// Listens for as long as it takes to know what was there at a time: without one, now.
     pub fn listen_until(&self, time: Option<When>) -> Stamp {
-        let shared = &self.0;
+        let shared = &self.shared;
         let patience = Instant::now() + shared.limit().unwrap_or(LOOK);
         match time {
             None => {
@@ -216,8 +232,8 @@ impl Listening {
 
     fn following(&self, query: &Query) -> Result<Ending, SourceError> {
         Ok(Ending {
-            shared: Arc::clone(&self.0),
-            follow: self.0.source.follow(query)?,
+            shared: Arc::clone(&self.shared),
+            follow: self.shared.source.follow(query)?,
             ended: None,
         })
     }
@@ -274,8 +290,8 @@ impl Shared {
 
 impl Source for Listening {
     fn summary(&self) -> Arc<Summary> {
-        let summary = self.0.source.summary();
-        let missed = self.0.missed.lock();
+        let summary = self.shared.source.summary();
+        let missed = self.shared.missed.lock();
         if missed.is_empty() {
             return summary;
         }
@@ -291,23 +307,21 @@ impl Source for Listening {
         Arc::new(summary)
     }
 
-    /// What is held, and what is heard from now on; what was heard, once that is over; what is held alone, where it is
-    /// looked at.
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        if self.0.reads_held.load(Ordering::Relaxed) {
-            return self.0.source.read(query);
-        }
-        if self.0.is_over.load(Ordering::Relaxed) {
-            // What still comes is none of it.
-            let end = query.range.end.min(Stamp::now());
-            let query = Query {
-                range: TimeRange::new(query.range.start, end),
-                ..query.clone()
-            };
-            return self.0.source.read(&query);
+        match self.reading {
+            Reading::Held => return self.shared.source.read(query),
+            Reading::Heard(until) => {
+                let end = query.range.end.min(until);
+                let query = Query {
+                    range: TimeRange::new(query.range.start, end),
+                    ..query.clone()
+                };
+                return self.shared.source.read(&query);
+            }
+            Reading::Verb => {}
         }
         let mut heard = self.following(query)?;
-        let screen = self.0.screen.clone();
+        let screen = self.shared.screen.clone();
         Ok(Box::new(std::iter::from_fn(move || {
             loop {
                 match heard.next(Instant::now() + TICK) {
@@ -322,11 +336,11 @@ impl Source for Listening {
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.0.source.backfill(topics, at)
+        self.shared.source.backfill(topics, at)
     }
 
     fn growth(&self) -> Growth {
-        self.0.source.growth()
+        self.shared.source.growth()
     }
 
     /// It ends when it is time to stop.
@@ -337,19 +351,19 @@ impl Source for Listening {
 
 impl Recording for Listening {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.0.source.attachment(entry)
+        self.shared.source.attachment(entry)
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.0.source.metadata(entry)
+        self.shared.source.metadata(entry)
     }
 
     fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.0.source.hidden(topics)
+        self.shared.source.hidden(topics)
     }
 
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.0.source.check(progress)
+        self.shared.source.check(progress)
     }
 }
 
