@@ -10,12 +10,19 @@ use bytes::Bytes;
 /// takes; a buffer that comes back is warm.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
-    free: Mutex<Vec<Vec<u8>>>,
+    inner: Mutex<Inner>,
 }
 
-/// What the pool may keep while nobody uses it: about as much as a reader has in flight, so that buffers come and
-/// go without the allocator, which keeps more of what it is given back than it is asked for again.
-const KEPT_BUFFERS: usize = 8;
+#[derive(Debug, Default)]
+struct Inner {
+    free: Vec<Vec<u8>>,
+    /// What readers at work have in flight beyond [`KEPT_BYTES`].
+    expected: usize,
+}
+
+/// What the pool may keep while nobody uses it: about as much as a reader of few threads has in flight, so that buffers
+/// come and go without the allocator, which keeps more of what it is given back than it is asked for again.
+const KEPT_BUFFERS: usize = 16;
 const KEPT_BYTES: usize = 24 << 20;
 /// Buffers are made of steps of this: chunks of about one size fit into each other's.
 const STEP: usize = 1 << 20;
@@ -33,7 +40,7 @@ impl BufferPool {
 
     /// The smallest that fits; among equals the one that came back last.
     fn take_free(&self, len: usize) -> Option<Vec<u8>> {
-        let mut free = self.lock();
+        let free = &mut self.lock().free;
         let fitting = free
             .iter()
             .enumerate()
@@ -54,23 +61,61 @@ impl BufferPool {
     }
 
     pub fn give_back(&self, buffer: Vec<u8>) {
+        let mut inner = self.lock();
+        inner.free.push(buffer);
+        let leaving = inner.surplus();
         // They leave when nobody waits for the pool any longer: the system takes its time for large ones.
+        drop(inner);
+        drop(leaving);
+    }
+
+    /// Keeps so many bytes more for as long as a reader has that much in flight: what its threads give back, they are
+    /// about to ask for again.
+    pub fn expect(self: &Arc<Self>, bytes: usize) -> Expected {
+        let bytes = bytes.saturating_sub(KEPT_BYTES);
+        self.lock().expected += bytes;
+        Expected {
+            pool: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// What is beyond what may be kept. The small ones go first: they are made again most easily, and fit the fewest.
+    fn surplus(&mut self) -> Vec<Vec<u8>> {
+        let free = &mut self.free;
+        let most = KEPT_BYTES.saturating_add(self.expected);
         let mut leaving = Vec::new();
-        let mut free = self.lock();
-        free.push(buffer);
-        // The small ones go first: they are made again most easily, and fit the fewest.
-        while free.len() > KEPT_BUFFERS || free.iter().map(Vec::len).sum::<usize>() > KEPT_BYTES {
+        while free.len() > KEPT_BUFFERS || free.iter().map(Vec::len).sum::<usize>() > most {
             let smallest = (0..free.len()).min_by_key(|&at| free[at].len());
             match smallest {
                 Some(at) => leaving.push(free.swap_remove(at)),
                 None => break,
             }
         }
-        drop(free);
+        leaving
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+/// Room in a pool for what a reader has in flight.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pool: Arc<BufferPool>,
+    bytes: usize,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        let mut inner = self.pool.lock();
+        inner.expected -= self.bytes;
+        let leaving = inner.surplus();
+        drop(inner);
+        drop(leaving);
     }
 }
 
@@ -108,5 +153,26 @@ mod tests {
         drop(slice);
         let again = pool.take(50);
         assert_eq!(again.as_ptr(), address);
+    }
+
+    #[test]
+    fn what_a_reader_expects_is_kept_until_it_is_done() {
+        let pool = Arc::new(BufferPool::default());
+        let kept = || pool.lock().free.iter().map(Vec::len).sum::<usize>();
+        let fill = || {
+            let buffers: Vec<_> = (0..10).map(|_| pool.take(7 << 20)).collect();
+            for buffer in buffers {
+                pool.give_back(buffer);
+            }
+        };
+        fill();
+        assert!(kept() <= KEPT_BYTES);
+        let first = pool.expect(64 << 20);
+        fill();
+        assert!(kept() > 48 << 20, "{}", kept());
+        drop(pool.expect(64 << 20));
+        assert!(kept() > 48 << 20, "another is at work still");
+        drop(first);
+        assert!(kept() <= KEPT_BYTES);
     }
 }

@@ -241,6 +241,10 @@ impl Sections for BagShared {
         self.load_section(section, wanted)
     }
 
+    fn buffers(&self) -> Option<&Arc<BufferPool>> {
+        Some(&self.pool)
+    }
+
     fn channels(&self) -> Arc<[Arc<Channel>]> {
         Arc::clone(&self.table().channels)
     }

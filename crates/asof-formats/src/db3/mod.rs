@@ -210,6 +210,10 @@ impl Sections for Db3Shared {
         self.load_section(section, wanted)
     }
 
+    fn buffers(&self) -> Option<&Arc<BufferPool>> {
+        Some(&self.pool)
+    }
+
     fn channels(&self) -> Arc<[Arc<Channel>]> {
         Arc::clone(&self.channels)
     }

@@ -263,6 +263,10 @@ impl Sections for McapShared {
         self.bytes_of(section).map(|bytes| vec![bytes])
     }
 
+    fn buffers(&self) -> Option<&Arc<BufferPool>> {
+        Some(&self.pool)
+    }
+
     fn channels(&self) -> Arc<[Arc<Channel>]> {
         Arc::clone(&self.table().channels)
     }

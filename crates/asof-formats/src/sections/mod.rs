@@ -13,6 +13,7 @@ use std::sync::Arc;
 use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
+use crate::buffers::BufferPool;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use read::deepest_overlap;
 use read::{InFileOrder, Reader};
@@ -56,6 +57,11 @@ pub(crate) trait Sections: Send + Sync {
     /// The buffers that [`load`](Sections::load) gives for the same question, once more.
     fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
         self.load(section, wanted).map(|loaded| loaded.buffers)
+    }
+
+    /// Where the buffers of its sections come from, and go back to.
+    fn buffers(&self) -> Option<&Arc<BufferPool>> {
+        None
     }
 
     /// The channels known by now. Only ever grows.

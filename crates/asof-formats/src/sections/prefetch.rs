@@ -8,6 +8,7 @@ use asof_core::SourceError;
 use bytes::Bytes;
 
 use super::{Loaded, Sections, Wanted};
+use crate::buffers::Expected;
 use crate::cores::start_elsewhere;
 
 /// Loads the sections of a plan, in the plan's order, on other threads where that pays.
@@ -20,11 +21,15 @@ use crate::cores::start_elsewhere;
 /// loaded and not yet taken. Dropping it stops the threads after the section that each is at.
 pub(crate) struct Prefetch {
     shared: Arc<Shared>,
+    /// Buffers that come back are kept for as long as this reads.
+    _expected: Option<Expected>,
 }
 
-/// What may lie loaded and not yet taken: so much for each thread, and in all.
-const BYTES_AHEAD: u64 = 4 << 20;
-const BYTES_AHEAD_AT_MOST: u64 = 16 << 20;
+/// What may lie loaded and not yet taken, or be in the making: so much for each thread, and in all. A chunk of pictures
+/// or clouds has four megabytes and more. With less room than one for each thread, threads wait for the reader, however
+/// many cores there are.
+const BYTES_AHEAD: u64 = 8 << 20;
+const BYTES_AHEAD_AT_MOST: u64 = 64 << 20;
 /// Plans shorter than this are not worth a thread.
 const WORTH_A_THREAD: usize = 3;
 
@@ -64,6 +69,11 @@ impl Prefetch {
         } else {
             file.threads().min(plan.len())
         };
+        let bytes_ahead_at_most = (threads as u64 * BYTES_AHEAD).min(BYTES_AHEAD_AT_MOST);
+        // One of the largest is with who asked, beside what is ahead.
+        let in_flight = bytes_ahead_at_most + BYTES_AHEAD;
+        let pool = file.buffers().filter(|_| threads > 1);
+        let expected = pool.map(|pool| pool.expect(in_flight as usize));
         let shared = Arc::new(Shared {
             file: Arc::clone(file),
             wanted,
@@ -71,7 +81,7 @@ impl Prefetch {
             state: Mutex::default(),
             room: Condvar::new(),
             ready: Condvar::new(),
-            bytes_ahead_at_most: (threads as u64 * BYTES_AHEAD).min(BYTES_AHEAD_AT_MOST),
+            bytes_ahead_at_most,
         });
         for _ in 1..threads {
             // One that starts when all is over finds nothing to hold on to, and nobody waits for it.
@@ -84,7 +94,10 @@ impl Prefetch {
                 Err(_) => break,
             }
         }
-        Prefetch { shared }
+        Prefetch {
+            shared,
+            _expected: expected,
+        }
     }
 
     /// The next section of the plan; `None` when all were taken.
@@ -327,6 +340,69 @@ mod tests {
         });
         assert_eq!(found.len(), 60);
         assert!(furthest <= 2, "{furthest} ahead");
+    }
+
+    /// Sections of pictures: each is loaded only once so many others are being loaded beside it, or after a while.
+    struct Together {
+        bytes: u64,
+        at_once: Mutex<(usize, usize)>,
+        changed: Condvar,
+    }
+
+    impl Sections for Together {
+        fn name(&self) -> &'static str {
+            "together"
+        }
+
+        fn threads(&self) -> usize {
+            8
+        }
+
+        fn range_of(&self, _: usize) -> TimeRange {
+            TimeRange::ALL
+        }
+
+        fn expected_bytes(&self, _: usize) -> u64 {
+            self.bytes
+        }
+
+        fn section_count(&self) -> usize {
+            24
+        }
+
+        fn may_hold(&self, _: usize, _: &Wanted) -> bool {
+            true
+        }
+
+        fn load(&self, _: usize, _: &Wanted) -> Result<Loaded, SourceError> {
+            let mut at_once = self.at_once.lock().unwrap();
+            at_once.0 += 1;
+            at_once.1 = at_once.1.max(at_once.0);
+            self.changed.notify_all();
+            let is_alone = |at_once: &mut (usize, usize)| at_once.1 < 8;
+            let patience = Duration::from_secs(20);
+            let waited = self.changed.wait_timeout_while(at_once, patience, is_alone);
+            waited.unwrap().0.0 -= 1;
+            Ok(Loaded::default())
+        }
+
+        fn channels(&self) -> Arc<[Arc<Channel>]> {
+            Arc::default()
+        }
+    }
+
+    #[test]
+    fn every_thread_has_a_chunk_of_pictures_to_work_on() {
+        let file = Arc::new(Together {
+            bytes: 6 << 20,
+            at_once: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let sections: Arc<dyn Sections> = Arc::<Together>::clone(&file);
+        let wanted = Wanted::new(Topics::All, TimeRange::ALL, &[]);
+        let mut prefetch = Prefetch::new(&sections, wanted, (0..24).collect());
+        while prefetch.next().is_some() {}
+        assert_eq!(file.at_once.lock().unwrap().1, 8);
     }
 
     #[test]
