@@ -2,6 +2,7 @@
 
 mod fronts;
 mod lz4_front;
+mod lz4_whole;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -65,6 +66,11 @@ pub(crate) fn decompress(
         "lz4" => {
             if let Some(refused) = beyond(limits, data, declared) {
                 return refused;
+            }
+            if declared <= likely_size(data)
+                && let Some(bytes) = lz4_at_once(data, declared as usize, pool)
+            {
+                return Decompressed { bytes, fault: None };
             }
             let reader = lz4_flex::frame::FrameDecoder::new(&data[..]);
             let found = in_steps(reader, data, declared, limits, pool);
@@ -152,6 +158,16 @@ fn zstd_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<
             .ok()
     });
     if written == Some(declared) {
+        return Some(pool.seal(buffer, declared));
+    }
+    pool.give_back(buffer);
+    None
+}
+
+/// The same for LZ4.
+fn lz4_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<Bytes> {
+    let mut buffer = pool.take(declared);
+    if lz4_whole::fill(data, &mut buffer[..declared]).is_some() {
         return Some(pool.seal(buffer, declared));
     }
     pool.give_back(buffer);

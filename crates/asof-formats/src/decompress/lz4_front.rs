@@ -111,7 +111,7 @@ fn take_u8(rest: &mut &[u8]) -> Option<u8> {
     Some(first)
 }
 
-fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+pub(super) fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     let (&front, behind) = rest.split_first_chunk()?;
     *rest = behind;
     Some(u32::from_le_bytes(front))
