@@ -3,7 +3,7 @@
 use asof_core::{Problem, ProblemKind};
 
 /// Collects problems, each once, and counts those beyond what is worth listing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Problems {
     listed: Vec<Problem>,
     omitted: u64,

@@ -352,6 +352,9 @@ pub struct Plain {
     /// What large pieces are read into. Handed back to the system and asked for again, they would leave holes
     /// that the process keeps.
     pool: Arc<BufferPool>,
+    /// How much was read, over all fronts of the file.
+    #[cfg(test)]
+    read: Arc<AtomicUsize>,
 }
 
 impl Plain {
@@ -366,7 +369,14 @@ impl Plain {
             size: file.metadata()?.len(),
             file,
             pool: Arc::default(),
+            #[cfg(test)]
+            read: Arc::default(),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read.load(Relaxed) as u64
     }
 
     /// Whether a path still leads to this file.
@@ -388,6 +398,8 @@ impl Plain {
             file: self.file.try_clone()?,
             size,
             pool: Arc::clone(&self.pool),
+            #[cfg(test)]
+            read: Arc::clone(&self.read),
         })
     }
 
@@ -428,6 +440,8 @@ impl Storage for Plain {
         };
         // Fewer where someone cut the file after it was opened.
         let filled = fill_at(&self.file, &mut bytes[..len], start)?;
+        #[cfg(test)]
+        self.read.fetch_add(filled, Relaxed);
         if is_large {
             return Ok(self.pool.seal(bytes, filled));
         }

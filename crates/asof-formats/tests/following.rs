@@ -177,3 +177,44 @@ fn a_file_that_was_closed_is_finished_wherever_it_went() {
     assert!(!found.is_empty());
     assert_eq!(end, Some(FollowEnd::Complete));
 }
+
+#[test]
+fn a_file_that_grew_is_what_a_new_look_at_it_finds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    let kinds = [
+        small_chunks(),
+        // Nothing but the chunks themselves says what is in them.
+        small_chunks().emit_message_indexes(false),
+        small_chunks().use_chunks(false),
+    ];
+    for options in kinds {
+        let bytes = demo_file(0.4, options);
+        for piece in [20_011, 150_001] {
+            let mut file = File::create(&path).expect("creates");
+            let grown = open(&path);
+            for part in bytes.chunks(piece) {
+                file.write_all(part).expect("writes");
+                let (grown_summary, new) = (grown.summary(), open(&path));
+                let new_summary = new.summary();
+                assert_eq!(grown_summary.messages, new_summary.messages);
+                assert_eq!(grown_summary.range, new_summary.range);
+                assert_eq!(grown_summary.problems, new_summary.problems);
+                assert_eq!(grown_summary.metadata, new_summary.metadata);
+                let counts = |summary: &asof_core::Summary| {
+                    let entries = summary.channels.iter();
+                    let mut all: Vec<_> = entries
+                        .map(|entry| (entry.channel.topic.clone(), entry.messages))
+                        .collect();
+                    all.sort();
+                    all
+                };
+                assert_eq!(counts(&grown_summary), counts(&new_summary));
+                if part.len() > 100_000 {
+                    let all = Query::all();
+                    assert_eq!(messages(&grown, &all), messages(&new, &all));
+                }
+            }
+        }
+    }
+}

@@ -51,7 +51,7 @@ impl ById {
 ///
 /// The first definition under a number counts. A repetition must agree with it; one that does not is a
 /// problem, and is passed over.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Definitions {
     channels: Vec<Arc<Channel>>,
     ids: Vec<u16>,

@@ -92,6 +92,20 @@ pub(crate) struct ByChannel {
 }
 
 impl Directory {
+    /// The same, with what was derived from it to be made anew.
+    pub fn copy(&self) -> Self {
+        Directory {
+            sections: self.sections.clone(),
+            attachments: self.attachments.clone(),
+            metadata: self.metadata.clone(),
+            private: self.private.clone(),
+            profile: self.profile.clone(),
+            library: self.library.clone(),
+            doubts: self.doubts.clone(),
+            by_channel: OnceLock::new(),
+        }
+    }
+
     /// Puts the sections into file order. Call once, when all are known.
     pub fn arrange(&mut self) {
         self.sections.sort_by_key(|section| section.offset);

@@ -42,7 +42,7 @@ pub(super) struct McapFollower {
 }
 
 /// A run of messages outside of chunks is given out at about this size.
-const RUN_BYTES: u64 = 1 << 20;
+pub(super) const RUN_BYTES: u64 = 1 << 20;
 
 /// What the record at hand is.
 enum Next {
@@ -180,14 +180,20 @@ impl McapFollower {
 
     fn chunk(&mut self, header: RecordHeader) -> Result<Next, SourceError> {
         let body = self.get(header.body(), header.len)?;
-        let parsed = ChunkHeader::parse(&body).filter(|chunk| chunk.is_plausible(header.len));
-        let Some(chunk) = parsed else {
+        // What may follow the data within the record, and how much, is for later versions to say.
+        let Some(chunk) = ChunkHeader::parse(&body) else {
             self.report(header, "a chunk's lengths do not agree; it is left out");
             self.at = header.end();
             return Ok(Next::Done);
         };
-        let start = chunk.len() as usize;
-        let data = body.slice(start..start + chunk.compressed_size as usize);
+        let start = chunk.len().min(header.len);
+        let end = start.saturating_add(chunk.compressed_size);
+        if end > header.len {
+            let (there, all) = (header.len - start, chunk.compressed_size);
+            let message = format!("chunk: {there} of its {all} compressed bytes are there");
+            self.report(header, &message);
+        }
+        let data = body.slice(start as usize..end.min(header.len) as usize);
         let found = decompress(
             &chunk.compression,
             &data,

@@ -13,9 +13,11 @@ use asof_core::{
 use bytes::Bytes;
 use mcap::records::op;
 
-use super::follow::{McapFollower, whole_record};
+use super::follow::{McapFollower, RUN_BYTES, whole_record};
 use super::open::MAGIC_LEN;
-use super::{McapCounters, McapFile, McapOptions};
+use super::record::RecordHeader;
+use super::walked::Walked;
+use super::{McapCounters, McapFile, McapOptions, McapShared};
 use crate::problems::Problems;
 use crate::recording::{HiddenRecords, Progress, Recording};
 use crate::sections;
@@ -63,6 +65,12 @@ struct State {
     whole: Option<Arc<McapFile>>,
     /// How much of the file `whole` is of.
     opened: u64,
+    /// What was found in the part that will not become anything else.
+    walked: Walked,
+    /// Where that part ends by now: at the last record that more may still belong to.
+    settled: u64,
+    /// Whether that record is a message, which others may follow in one run.
+    is_run: bool,
     is_finished: bool,
 }
 
@@ -90,6 +98,9 @@ impl GrowingMcapFile {
                 end: 0,
                 whole: None,
                 opened: 0,
+                walked: Walked::start(),
+                settled: MAGIC_LEN,
+                is_run: false,
                 is_finished: false,
             }),
             problems: Arc::default(),
@@ -115,7 +126,12 @@ impl GrowingMcapFile {
                 offset: 0,
                 cause,
             })?;
-            let file = McapFile::from_storage(Box::new(front), self.options.clone())?;
+            let (front, options) = (Box::new(front), self.options.clone());
+            let file = if state.is_finished {
+                McapFile::from_storage(front, options)?
+            } else {
+                state.go_on(front, options)?
+            };
             state.whole = Some(Arc::new(file));
             state.opened = size;
         }
@@ -172,17 +188,42 @@ impl State {
             }
         }
         while self.end > 0
-            && let Some(header) = whole_record(storage, self.end)?
+            && let Some(header) = whole_record(&self.storage, self.end)?
         {
             if header.opcode == op::FOOTER {
                 // The magic behind it is the last thing that is written.
+                let storage: &dyn Storage = &self.storage;
                 let magic = storage.get(header.end(), MAGIC_LEN)?;
                 self.is_finished = magic == mcap::MAGIC;
                 break;
             }
+            self.settle_before(header);
             self.end = header.end();
         }
         Ok(())
+    }
+
+    /// Takes note of what a record completes: everything before it, unless both are of one chunk or one run.
+    fn settle_before(&mut self, header: RecordHeader) {
+        let is_message = header.opcode == op::MESSAGE;
+        let goes_on = is_message && self.is_run && header.offset - self.settled < RUN_BYTES;
+        if !goes_on && header.opcode != op::MESSAGE_INDEX {
+            self.settled = header.offset;
+        }
+        self.is_run = is_message;
+    }
+
+    /// The file up to `end`, of which only what is new is walked.
+    fn go_on(&mut self, front: Box<Plain>, options: McapOptions) -> Result<McapFile, SourceError> {
+        if let Some(before) = &self.whole {
+            // What reading has met since is not met again by a walk.
+            self.walked
+                .keep_problems(before.summary().problems.iter().cloned());
+        }
+        let shared = McapShared::open_grown(front, options, &mut self.walked, self.settled)?;
+        Ok(McapFile {
+            shared: Arc::new(shared),
+        })
     }
 
     /// Whether a problem is only that the rest was not written yet.
@@ -385,5 +426,73 @@ impl Follow for FollowGrowing {
             }
             std::thread::sleep(left.min(PAUSE));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asof_core::{Channel, Message};
+
+    use super::*;
+    use crate::{Compression, McapWriter, McapWriterOptions};
+
+    /// A recorder that has written so many chunks, each with a message on every topic.
+    fn write(
+        writer: &mut McapWriter<std::io::BufWriter<std::fs::File>>,
+        channels: &[Arc<Channel>],
+        second: i64,
+    ) {
+        let at = Stamp::from_nanos(second * 1_000_000_000);
+        for channel in channels {
+            let message = Message {
+                channel: Arc::clone(channel),
+                log_time: at,
+                publish_time: at,
+                sequence: second as u32,
+                payload: vec![7; 500].into(),
+            };
+            writer.write(&message).expect("written");
+        }
+        writer.tick(Stamp::MAX).expect("written");
+        writer.flush().expect("flushed");
+    }
+
+    #[test]
+    fn a_look_at_what_was_added_reads_no_more_in_a_long_file_than_in_a_short_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        let options = McapWriterOptions {
+            compression: Compression::Zstd,
+            chunk_age: Some(Duration::from_nanos(1)),
+            ..McapWriterOptions::default()
+        };
+        let mut writer = McapWriter::create(&path, options).expect("creates");
+        writer.flush().expect("flushed");
+        let channel = |number: usize| {
+            Arc::new(Channel {
+                topic: format!("/{number}"),
+                ..Channel::default()
+            })
+        };
+        let channels: Vec<_> = (0..20).map(channel).collect();
+        let file = GrowingMcapFile::open(&path, McapOptions::default()).expect("opens");
+        let read = || file.state.lock().expect("no panic").storage.read_bytes();
+        let mut looks = Vec::new();
+        for second in 1..=200 {
+            write(&mut writer, &channels, second);
+            let before = read();
+            let summary = file.summary();
+            looks.push(read() - before);
+            assert_eq!(summary.messages, Some(20 * second as u64));
+            assert_eq!(summary.chunks, second as u64);
+            assert_eq!(summary.range.end, Stamp::from_nanos(second * 1_000_000_000));
+            assert_eq!(summary.problems, []);
+        }
+        let most = |looks: &[u64]| looks.iter().max().copied().unwrap_or(0);
+        let (early, late) = (most(&looks[5..15]), most(&looks[190..]));
+        assert!(
+            early > 0 && late < early + early / 10,
+            "{early}, then {late} bytes"
+        );
     }
 }

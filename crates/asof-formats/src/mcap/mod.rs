@@ -15,6 +15,7 @@ mod outline;
 mod record;
 mod recording;
 mod scan;
+mod walked;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,7 @@ use crate::storage::{Mapped, Storage, map_file};
 use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind};
 use hidden::HiddenPlaces;
+use walked::Walked;
 
 pub use copy::{Copied, CopyError};
 pub use growing::GrowingMcapFile;
@@ -190,6 +192,9 @@ pub(crate) struct McapShared {
     refused_from: u64,
 }
 
+/// Messages by the file's channel numbers.
+type Counts = BTreeMap<u16, u64>;
+
 #[derive(Default)]
 struct Counters {
     chunks: AtomicU64,
@@ -280,12 +285,53 @@ impl McapShared {
             is_trusted,
         } = open::open(&*storage)?;
         let scan::Scan {
+            directory,
+            definitions,
+            problems,
+            counts,
+            ..
+        } = scan;
+        let walked = Walked {
+            at: storage.size(),
+            directory,
+            definitions,
+            problems,
+            counts,
+            searched: 0,
+        };
+        let (mut file, mut counts) = Self::of_walk(storage, options, walked, statistics);
+        let is_trusted = is_trusted && file.refused_from == u64::MAX;
+        if is_trusted {
+            file.distrust_partial_indexes();
+        } else {
+            for (channel, messages) in file
+                .look_into_untold()?
+                .into_iter()
+                .flat_map(|(_, all)| all)
+            {
+                *counts.entry(channel).or_default() += messages;
+            }
+        }
+        file.find_missing_channels(0)?;
+        file.settle();
+        file.summarize(is_trusted, &counts);
+        Ok(file)
+    }
+
+    /// A file by what a walk, or its own summary, has found; and the messages that were counted so far.
+    fn of_walk(
+        storage: Box<dyn Storage>,
+        options: McapOptions,
+        walked: Walked,
+        statistics: Option<Statistics>,
+    ) -> (Self, Counts) {
+        let Walked {
             mut directory,
             definitions,
             mut problems,
-            mut counts,
+            counts,
             ..
-        } = scan;
+        } = walked;
         directory.arrange();
         let (limits, size) = (&options.limits, storage.size());
         let refused_from = limits.first_beyond(size, directory.decompressed(limits));
@@ -296,8 +342,7 @@ impl McapShared {
             );
             problems.push(Problem::at(ProblemKind::BadChunk, place, message));
         }
-        let is_trusted = is_trusted && refused_from.is_none();
-        let mut file = McapShared {
+        let file = McapShared {
             directory,
             definitions: RwLock::new(definitions),
             report: Report::new(problems),
@@ -312,22 +357,13 @@ impl McapShared {
             statistics,
             storage,
         };
-        file.complete(&mut counts, is_trusted)?;
-        file.summarize(is_trusted, &counts);
-        Ok(file)
+        (file, counts)
     }
 
-    /// Looks into the chunks that nothing tells about, and for channels that nothing has defined yet.
-    fn complete(
-        &mut self,
-        counts: &mut BTreeMap<u16, u64>,
-        has_statistics: bool,
-    ) -> Result<(), SourceError> {
-        if has_statistics {
-            self.distrust_partial_indexes();
-        }
-        let sections = self.directory.sections.len();
-        for index in (0..sections).filter(|_| !has_statistics) {
+    /// Looks into the chunks that nothing tells about; how many messages of which channels are in each.
+    fn look_into_untold(&mut self) -> Result<Vec<(usize, Counts)>, SourceError> {
+        let mut found = Vec::new();
+        for index in 0..self.directory.sections.len() {
             if self.directory.sections[index].contents != Contents::Unknown {
                 continue;
             }
@@ -335,16 +371,17 @@ impl McapShared {
             let section = &mut self.directory.sections[index];
             section.range = glance.range;
             section.contents = Contents::Listed(glance.counts.keys().copied().collect());
-            for (channel, messages) in glance.counts {
-                *counts.entry(channel).or_default() += messages;
-            }
+            found.push((index, glance.counts));
         }
-        self.find_missing_channels()?;
+        Ok(found)
+    }
+
+    /// Defines what still waits for its schema without it.
+    fn settle(&self) {
         let unsettled = self.definitions_mut().settle();
         for problem in unsettled {
             self.report(problem);
         }
-        Ok(())
     }
 
     /// Where the statistics count messages on a channel that no chunk's index names, the indexes are not believed.
@@ -389,10 +426,11 @@ impl McapShared {
     }
 
     /// Where indexes name channels that the summary does not define, or the summary names schemas that it
-    /// does not repeat, or counts more channels than it repeats, their definitions lie in the chunks.
-    fn find_missing_channels(&self) -> Result<(), SourceError> {
+    /// does not repeat, or counts more channels than it repeats, their definitions lie in the chunks. The first
+    /// `searched` sections were searched before. Whether all others had to be.
+    fn find_missing_channels(&self, searched: usize) -> Result<bool, SourceError> {
         let mut counts_unknown = self.counts_unknown();
-        for index in 0..self.directory.sections.len() {
+        for index in searched..self.directory.sections.len() {
             let is_untold = self.directory.sections[index].contents == Contents::Unknown;
             if (is_untold && counts_unknown) || self.names_unknown(index) {
                 self.glance(index)?;
@@ -400,10 +438,12 @@ impl McapShared {
             }
         }
         // A definition may also lie in a chunk that has no message of its channel.
-        if (0..self.directory.sections.len()).any(|index| self.names_unknown(index)) {
-            self.harvest_all()?;
+        let is_missing =
+            (searched..self.directory.sections.len()).any(|index| self.names_unknown(index));
+        if is_missing {
+            self.harvest(searched)?;
         }
-        Ok(())
+        Ok(is_missing)
     }
 
     /// Whether a section's index names a channel that nobody has defined yet, or some channel's schema is to be found.
@@ -429,6 +469,13 @@ impl McapShared {
 
     /// Searches every section for definitions, once.
     fn harvest_all(&self) -> Result<(), SourceError> {
+        self.harvest(0)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Searches every section from the first that was not searched before, once.
+    fn harvest(&self, searched: usize) -> Result<(), SourceError> {
         let mut is_harvested = self
             .is_harvested
             .lock()
@@ -436,12 +483,8 @@ impl McapShared {
         if *is_harvested {
             return Ok(());
         }
-        for index in 0..self.directory.sections.len() {
+        for index in searched..self.directory.sections.len() {
             self.glance(index)?;
-        }
-        let unsettled = self.definitions_mut().settle();
-        for problem in unsettled {
-            self.report(problem);
         }
         *is_harvested = true;
         Ok(())

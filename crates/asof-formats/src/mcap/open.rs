@@ -111,17 +111,17 @@ fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
         .checked_sub(MAGIC_LEN + FOOTER_LEN + HEADER_LEN)
         .filter(|&at| at >= MAGIC_LEN);
     let Some(footer_offset) = footer_offset else {
-        return Err(no_footer(size));
+        return Err(Setback::Scan(no_footer(size)));
     };
     let tail = storage.get(footer_offset, HEADER_LEN + FOOTER_LEN + MAGIC_LEN)?;
     let header = RecordHeader::parse(footer_offset, &tail);
     let is_footer =
         header.is_some_and(|header| header.opcode == op::FOOTER && header.len == FOOTER_LEN);
     if !is_footer || !tail.ends_with(mcap::MAGIC) {
-        return Err(no_footer(size));
+        return Err(Setback::Scan(no_footer(size)));
     }
     let Ok(Record::Footer(footer)) = parse(op::FOOTER, &tail[HEADER_LEN as usize..]) else {
-        return Err(no_footer(size));
+        return Err(Setback::Scan(no_footer(size)));
     };
     if footer.summary_start == 0 {
         return Ok(None);
@@ -153,12 +153,13 @@ fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
     parse_summary(footer.summary_start, &section).map(Some)
 }
 
-fn no_footer(size: u64) -> Setback {
-    Setback::Scan(Problem::at(
+/// What is wrong with a file of this size that nobody has closed.
+pub(super) fn no_footer(size: u64) -> Problem {
+    Problem::at(
         ProblemKind::Truncated,
         size,
         "the file has no footer at its end: it was cut, or never closed; the file was walked instead",
-    ))
+    )
 }
 
 fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {

@@ -17,6 +17,7 @@ use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
     RecordHeader, name_of, parse,
 };
+use super::walked::Walked;
 use crate::Storage;
 use crate::problems::Problems;
 
@@ -73,6 +74,17 @@ impl<'a> Scan<'a> {
             indexes: None,
             data_end: None,
             saw_footer: false,
+        }
+    }
+
+    /// Goes on after what another walk has found.
+    pub fn after(storage: &'a dyn Storage, walked: &Walked) -> Self {
+        Scan {
+            directory: walked.directory.copy(),
+            definitions: walked.definitions.clone(),
+            problems: walked.problems.clone(),
+            counts: walked.counts.clone(),
+            ..Scan::new(storage)
         }
     }
 
