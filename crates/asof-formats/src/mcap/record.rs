@@ -71,6 +71,21 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    fn skip_text(&mut self) -> Option<()> {
+        let len = self.u32()?;
+        self.bytes(len as usize).map(drop)
+    }
+
+    /// Steps over the texts of a map, which says how many bytes they take.
+    fn skip_texts(&mut self) -> Option<()> {
+        let len = self.u32()? as usize;
+        let end = self.0.len().checked_sub(len)?;
+        while self.0.len() > end {
+            self.skip_text()?;
+        }
+        Some(())
+    }
+
     pub fn text(&mut self) -> Option<&'a str> {
         let len = self.u32()?;
         std::str::from_utf8(self.bytes(len as usize)?).ok()
@@ -219,7 +234,32 @@ pub(crate) fn parse(opcode: u8, body: &[u8]) -> Result<Record<'_>, mcap::McapErr
             "attachments have a parser of their own",
         )));
     }
+    if !lengths_fit(opcode, body) {
+        return Err(mcap::McapError::Io(io::Error::other(
+            "a length in it reaches past its end",
+        )));
+    }
     mcap::parse_record(opcode, body)
+}
+
+/// Whether the texts of a record end within it. The crate makes room for a text before it looks whether there is one: a
+/// few bytes would take gigabytes.
+fn lengths_fit(opcode: u8, body: &[u8]) -> bool {
+    let (fixed, texts, has_map) = match opcode {
+        op::HEADER => (0, 2, false),
+        op::SCHEMA => (2, 2, false),
+        op::CHANNEL => (4, 2, true),
+        op::METADATA => (0, 1, true),
+        op::ATTACHMENT_INDEX => (40, 2, false),
+        op::METADATA_INDEX => (16, 1, false),
+        _ => return true,
+    };
+    let mut fields = Fields(body);
+    let mut is_whole = fields.bytes(fixed).is_some();
+    for _ in 0..texts {
+        is_whole = is_whole && fields.skip_text().is_some();
+    }
+    is_whole && (!has_map || fields.skip_texts().is_some())
 }
 
 /// What a person calls a record.
