@@ -123,19 +123,24 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
             "export run.mcap -o parquet",
             "export run.mcap -o csv --format csv",
             "export run.mcap -o ndjson --format ndjson",
+            "export run.mcap -o without --without raw",
+            "JOIN --anchor /good --with BAD --json",
+            "JOIN --anchor BAD --with /good",
+            "JOIN --anchor BAD --with /good --csv",
+            "JOIN --anchor BAD --with /good -o joined.parquet",
+            "doctor run.mcap",
             "doctor run.mcap --decode",
-            "doctor run.mcap --decode --json",
         ] {
+            let verb = &verb.replace("JOIN", "join run.mcap --on log");
+            let verb = &verb.replace("BAD", &bad.topic);
             let output = folder.output(verb);
             let told = [output.stdout, output.stderr].concat();
             let told = String::from_utf8_lossy(&told).into_owned();
             let topic = &bad.topic;
             assert_eq!(output.status.code(), Some(3), "{verb} of {topic}: {told}");
-            let count = if verb.starts_with("at ") {
-                "1 message"
-            } else {
-                "2 messages"
-            };
+            // As of one time there is one message, and one is nearest to the only anchor.
+            let is_single = verb.starts_with("at ") || verb.contains("--anchor /good");
+            let count = if is_single { "1 message" } else { "2 messages" };
             assert!(told.contains(count), "{verb} of {topic}: {told}");
         }
         // Without decoding there is nothing wrong with the file, and that is said.
@@ -144,21 +149,24 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
         assert_eq!(folder.exit_code("doctor run.mcap --no-decode"), 0);
         assert_eq!(folder.exit_code("cat run.mcap --raw"), 0);
     }
-    // What is broken is a problem of the file; what asof has no decoder for is not, but is told.
-    for (bad, code) in [
-        (&broken, 3),
-        (&unreadable, 3),
-        (&unknown, 0),
-        (&undefined, 0),
+    // What is broken is a problem of the file; what asof has no decoder for is told beside them.
+    for (bad, is_problem) in [
+        (&broken, true),
+        (&unreadable, true),
+        (&unknown, false),
+        (&undefined, false),
     ] {
         let folder = folder_with(&[(bad, cdr(&[9])), (bad, cdr(&[9]))]);
-        let topic = &bad.topic;
-        assert_eq!(folder.exit_code("doctor run.mcap"), code, "{topic}");
         let said = folder.stdout("doctor run.mcap");
         assert!(said.contains("2 messages cannot be decoded"), "{said}");
         assert!(said.contains("2 not decoded"), "{said}");
         let said = folder.stdout("doctor run.mcap --json");
-        assert!(said.contains(r#""undecoded":2"#), "{said}");
+        let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(said["healthy"], false, "{said}");
+        assert_eq!(said["undecoded"], 2, "{said}");
+        let lists = ["problems", "unknown"].map(|name| said[name].as_array().map(Vec::len));
+        let expected = if is_problem { [1, 0] } else { [0, 1] };
+        assert_eq!(lists, expected.map(Some), "{said}");
     }
 }
 

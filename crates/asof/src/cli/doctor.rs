@@ -22,9 +22,11 @@ use super::screen::{Palette, Screen, output};
 ///
 /// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked, and every message is decoded:
 /// schemas that cannot be read and payloads that do not fit them are problems too, with a count for each topic. Messages
-/// in an encoding that asof does not know, or of a type that is nowhere defined, are counted and are not a problem of the
-/// file; with --decode they are. With --no-decode the file is checked and what its messages say is not, which is faster.
-/// The exit code is 0 for a healthy recording and 3 for a damaged one. Several are checked one after the other.
+/// in an encoding that asof does not know, or of a type that is nowhere defined, are counted: nothing speaks against the
+/// file, but nobody has looked at what they say. With --no-decode the file is checked and what its messages say is not,
+/// which is faster.
+/// The exit code is 0 for a healthy recording, and 3 for one that is damaged or has messages that stay undecoded. Several
+/// are checked one after the other.
 ///
 /// A running robot is listened to for two seconds, or --for longer: topics with several types, types that nobody
 /// defines, clocks that are set back and messages that are too much to be kept are told.
@@ -47,12 +49,12 @@ pub struct Doctor {
     #[command(flatten)]
     opening: Opening,
 
-    /// Take messages that asof has no decoder for as a problem, too
-    #[arg(long, conflicts_with = "no_decode")]
+    /// Decode every message too, which is the default
+    #[arg(long, overrides_with = "no_decode")]
     decode: bool,
 
     /// Check the file, and not what its messages say
-    #[arg(long)]
+    #[arg(long, overrides_with = "decode")]
     no_decode: bool,
 
     /// Print JSON
@@ -68,7 +70,7 @@ struct Diagnosis {
     messages: u64,
     /// Messages that can be read and not decoded; `None` where that was not tried.
     undecoded: Option<u64>,
-    /// Those of them that there is no decoder for, unless that is a problem.
+    /// Those of them that there is no decoder for.
     unknown: Vec<Unknown>,
     #[serde(serialize_with = "problems_as_json")]
     problems: Vec<Problem>,
@@ -114,7 +116,7 @@ impl Doctor {
         bar.finish_and_clear();
         let mut diagnosis = diagnosis(place, &*file, problems?)?;
         if !self.no_decode {
-            diagnosis.decode(&*file, self.decode)?;
+            diagnosis.decode(&*file)?;
         }
         let mut out = output();
         if self.json {
@@ -124,7 +126,11 @@ impl Doctor {
             print(&mut out, place, &diagnosis, screen.palette())?;
         }
         out.flush()?;
-        Ok(Outcome::of(&diagnosis.problems))
+        Ok(if diagnosis.healthy {
+            Outcome::Done
+        } else {
+            Outcome::Damaged
+        })
     }
 }
 
@@ -153,9 +159,8 @@ fn diagnosis(
 }
 
 impl Diagnosis {
-    /// Decodes every message, and adds what cannot be decoded to the problems; what there is no decoder for only where
-    /// one `must` be there.
-    fn decode(&mut self, file: &dyn Recording, must: bool) -> anyhow::Result<()> {
+    /// Decodes every message, and adds those that cannot be to the problems, or to the unknown.
+    fn decode(&mut self, file: &dyn Recording) -> anyhow::Result<()> {
         let options = TableOptions {
             layers: Layers::standard().only("reflection"),
             ..TableOptions::default()
@@ -165,15 +170,15 @@ impl Diagnosis {
             batch?;
         }
         let reports = tables.report();
-        let undecoded = reports.iter().map(|report| self.take_note(report, must));
-        self.undecoded = Some(undecoded.sum());
+        let undecoded = reports.iter().map(|report| self.take_note(report)).sum();
+        self.undecoded = Some(undecoded);
         self.check_unused_schemas(file);
-        self.healthy = self.problems.is_empty();
+        self.healthy = self.problems.is_empty() && undecoded == 0;
         Ok(())
     }
 
     /// Adds what is wrong with a channel's messages; how many of them could not be decoded.
-    fn take_note(&mut self, report: &ChannelReport, must: bool) -> u64 {
+    fn take_note(&mut self, report: &ChannelReport) -> u64 {
         let channel = &report.assignment.channel;
         let (count, reason) = match report.failures.first() {
             Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
@@ -185,7 +190,7 @@ impl Diagnosis {
             None => return 0,
         };
         let is_unknown = report.assignment.layer.is_none() && schema_fault(channel).is_none();
-        if is_unknown && !must {
+        if is_unknown {
             self.unknown.push(Unknown {
                 topic: channel.topic.clone(),
                 messages: count,
@@ -256,16 +261,18 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
     let messages = counted(found.messages, "message");
     if found.healthy {
         let decoded = match found.undecoded {
-            Some(0) => String::new(),
-            Some(count) => format!("; {count} not decoded, and what they say is not checked"),
-            None => "; their payloads were not decoded, and what they say is not checked".into(),
+            Some(_) => "",
+            None => "; their payloads were not decoded, and what they say is not checked",
         };
         return writeln!(
             out,
             "{good}healthy{good:#}: {messages}, and nothing wrong was found{decoded}"
         );
     }
-    let problems = counted(found.problems.len() as u64, "problem");
+    let problems = match found.problems.len() as u64 {
+        0 => "nothing else wrong was found".to_owned(),
+        count => counted(count, "problem"),
+    };
     let undecoded = found.undecoded.filter(|&count| count > 0);
     let undecoded = undecoded.map_or(String::new(), |count| format!(", {count} not decoded"));
     let verdict = if found.is_damaged {
@@ -277,10 +284,7 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         out,
         "{bad}{verdict}{bad:#}: {problems}; {messages} can be read{undecoded}"
     )?;
-    if !found.is_damaged {
-        return Ok(());
-    }
-    if is_robot(place) {
+    if !found.is_damaged || is_robot(place) {
         return Ok(());
     }
     let (from, to) = (quoted(place), quoted(&beside(place, "recovered")));

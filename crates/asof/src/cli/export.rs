@@ -273,9 +273,20 @@ impl Export {
             }
             if report.assignment.layer.is_none() {
                 let what = counted(report.messages, "message");
-                screen.note(format_args!(
-                    "{what} on {topic} left out: no chosen layer takes them"
-                ));
+                let declined = report.assignment.declined.iter();
+                let mut declined = declined.filter(|(layer, _)| &**layer == "reflection");
+                match declined.next() {
+                    // It would have decoded them if it could.
+                    Some((_, reason)) => {
+                        has_damage = true;
+                        screen.warning(format_args!(
+                            "{what} on {topic} not decoded, and left out: {reason}"
+                        ));
+                    }
+                    None => screen.note(format_args!(
+                        "{what} on {topic} left out: no chosen layer takes them"
+                    )),
+                }
             }
             if report.assignment.layer.as_deref() == Some("raw") && !wants_bytes {
                 has_damage = true;

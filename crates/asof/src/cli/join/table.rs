@@ -56,6 +56,7 @@ struct Side {
     offsets: Vec<Option<i64>>,
     decoded: u32,
     failed: u64,
+    /// Without a decoder, why there is none; `None` if none of its fields was asked for.
     first_failure: Option<String>,
 }
 
@@ -187,7 +188,7 @@ impl Side {
             places: Vec::new(),
             offsets: Vec::new(),
             decoded: 0,
-            failed: u64::from(failure.is_some()),
+            failed: 0,
             first_failure: failure,
         }
     }
@@ -214,7 +215,10 @@ impl Side {
     }
 
     fn decode(&mut self, item: &Item) -> Option<u32> {
-        let decoder = self.decoder.as_mut()?;
+        let Some(decoder) = self.decoder.as_mut() else {
+            self.failed += u64::from(self.first_failure.is_some());
+            return None;
+        };
         if !self
             .channel
             .as_ref()
