@@ -44,7 +44,7 @@ mod writing;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -142,18 +142,18 @@ impl From<Outcome> for ExitCode {
 }
 
 /// The command line, when something else than the system gave it.
-static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
+static GIVEN: Mutex<Option<Vec<OsString>>> = Mutex::new(None);
 
 /// The words of the command line, the program's own name first.
 fn words() -> Vec<OsString> {
-    let given = GIVEN.get().cloned();
+    let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     given.unwrap_or_else(|| std::env::args_os().collect())
 }
 
-/// Does what these words say, the program's own name first. For programs that carry the command within them; the words of
-/// the first call count.
+/// Does what these words say, the program's own name first. For programs that carry the command within them. One call
+/// after the other: verbs share the process's output, and its signals.
 pub fn main_with(words: Vec<OsString>) -> ExitCode {
-    GIVEN.get_or_init(|| words);
+    *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     main()
 }
 
