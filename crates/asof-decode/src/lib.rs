@@ -39,6 +39,7 @@ mod layout;
 mod model;
 mod numbers;
 mod path;
+mod picture;
 mod print;
 mod record;
 mod recycle;
@@ -51,6 +52,7 @@ mod survey;
 mod tables;
 mod topic;
 mod typed;
+mod video;
 mod wire;
 
 pub use columns::Payload;
@@ -67,6 +69,7 @@ pub use model::{
 };
 pub use numbers::{is_number, number_at, numbers};
 pub use path::{FieldPath, PathColumn, PathError, PathPart};
+pub use picture::{Picture, PictureError, picture_type};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
 pub use stamps::stamps_of;
@@ -74,6 +77,7 @@ pub use survey::Survey;
 pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};
 pub use topic::{TopicBatches, TopicOptions, TopicTable};
 pub use typed::{Messages, Stamped, Typed, TypedError, bytes, messages};
+pub use video::VideoCodec;
 
 /// Arrow as this crate uses it, so that those who read its batches have the same version.
 pub mod arrow {

@@ -267,8 +267,15 @@ pub(crate) const ALL: &[Archetype] = &[
     ),
     archetype(
         "CompressedVideo",
-        &["foxglove/CompressedVideo"],
-        &[FRAME, same("format", &["format"]), same("data", &["data"])],
+        &[
+            "foxglove/CompressedVideo",
+            "ffmpeg_image_transport_msgs/FFMPEGPacket",
+        ],
+        &[
+            FRAME,
+            same("format", &["format", "encoding"]),
+            same("data", &["data"]),
+        ],
     ),
     archetype(
         "Audio",
