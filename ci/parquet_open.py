@@ -86,6 +86,27 @@ def check_rows(folder):
     return tables
 
 
+def check_times(folder):
+    """Times that DuckDB can reckon with, and the same nanoseconds as those in UTC."""
+    connection = duckdb.connect()
+    odom = folder / "duckdb/odom.parquet"
+    expect(pq.read_schema(odom).field("log_time").type == pa.timestamp("ns"), "--time-zone none has a zone")
+    expect("pose.pose.position.x" in pq.read_schema(odom).names, "--flatten has no column for a position")
+    first, last, gap, buckets = connection.execute(
+        "SELECT epoch_ns(min(log_time)), epoch_ns(max(log_time)), max(log_time) - min(log_time), "
+        f"count(DISTINCT time_bucket(INTERVAL 1 second, log_time)) FROM '{odom}' WHERE log_time > TIMESTAMP_NS '2000-01-01'"
+    ).fetchone()
+    times = pq.read_table(folder / "reflection/odom.parquet")["log_time"].cast(pa.int64()).to_pylist()
+    expect((first, last) == (min(times), max(times)), "other nanoseconds without a zone")
+    expect(abs(gap.total_seconds() - (last - first) / 1e9) < 1e-5 and buckets >= 3, f"{gap} and {buckets} buckets in DuckDB")
+    try:
+        connection.execute(f"SELECT max(log_time) - min(log_time) FROM '{folder / 'reflection/odom.parquet'}'").fetchone()
+        print("parquet-open: this DuckDB subtracts times in UTC, too: --time-zone none is not needed for it")
+    except duckdb.BinderException:
+        pass
+
+
 folder = pathlib.Path(sys.argv[1])
 check_types(folder)
+check_times(folder)
 print(f"parquet-open: {check_rows(folder)} tables open in pyarrow {pa.__version__} and DuckDB {duckdb.__version__}, rows and types as expected")

@@ -17,6 +17,8 @@ type Listener = (shown: Shown) => void;
 interface Subscription {
   topic: string;
   form: Form;
+  /** The field that colours points. */
+  color?: string;
   listeners: Set<Listener>;
   last?: Shown;
 }
@@ -45,7 +47,7 @@ export class Connection {
     socket.onopen = () => {
       this.wait = 250;
       this.tell("connected", true);
-      for (const { topic, form } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form });
+      for (const { topic, form, color } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form, color });
       if (this.framesWanted > 0) this.send({ op: "frames", on: true });
       // A robot that was followed is followed again.
       if (this.summary?.live && !this.state.following) this.send({ op: "pause" });
@@ -74,6 +76,11 @@ export class Connection {
     if (state !== "playing" || speed === null || this.state.following) return t;
     const ahead = Math.min(performance.now() - this.stateAt, 100) * 1e6 * speed;
     return Math.min(t + ahead, this.summary?.duration ?? t);
+  }
+
+  /** Tells people something that the page itself has found. */
+  report(text: string): void {
+    this.tell("error", text);
   }
 
   /** What is said in one go goes out in one go: the server reads for all of it at once. */
@@ -146,6 +153,14 @@ export class Connection {
         this.send({ op: "unsubscribe", topic, form });
       }
     };
+  }
+
+  /** Has the points of a topic coloured by another field; by what they have themselves without one. */
+  colorBy(topic: string, color: string | undefined): void {
+    const known = this.subscriptions.get(`points ${topic}`);
+    if (!known || known.color === color) return;
+    known.color = color;
+    this.send({ op: "subscribe", topic, form: "points", color });
   }
 
   frames(listener: (frames: Told["frames"]) => void): () => void {

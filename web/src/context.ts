@@ -1,3 +1,4 @@
+import type { Annotations } from "./annotations";
 import type { Connection } from "./connection";
 import type { Clock } from "./format";
 import type { Summary } from "./types";
@@ -8,6 +9,8 @@ export interface Context {
   summary: Summary;
   view: View;
   clock: () => Clock;
+  /** What was noted about the recording. */
+  annotations?: Annotations;
   /** Adds a panel beside those that are there. */
   add: (panel: PanelSpec) => void;
   /** Keeps the layout, after a panel has changed its settings. */

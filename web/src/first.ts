@@ -40,8 +40,15 @@ export function panelFor(topic: Topic): PanelSpec {
   }
 }
 
+/** What the frames of a topic's recording start with, where several are kept apart: `before/`. */
+export function framePrefix(summary: Summary, topic: string): string {
+  const own = summary.prefixes?.find((prefix) => topic.startsWith(`${prefix}/`));
+  return own ? `${own.slice(1)}/` : "";
+}
+
 /** A first layout, by what the recording holds. */
 export function first(summary: Summary): Tree | undefined {
+  if ((summary.prefixes?.length ?? 0) > 1) return beside(summary, summary.prefixes as string[]);
   const has = (...roles: string[]) => summary.topics.filter((topic) => roles.includes(topic.role ?? "") && topic.messages !== 0);
   const space = has(...SPACE);
   const panels: PanelSpec[] = has("image").slice(0, 2).map((topic) => ({ kind: "image", topic: topic.topic }));
@@ -59,6 +66,25 @@ export function first(summary: Summary): Tree | undefined {
   for (const other of others.slice(0, Math.max(0, enough - panels.length))) panels.push({ kind: "raw", topic: other.topic });
   if (panels.length === 0 && space.length === 0) return undefined;
   return arranged(panels, space.length > 0);
+}
+
+/** Several recordings: what lies in space and what is plotted together, everything else side by side. */
+function beside(summary: Summary, prefixes: string[]): Tree | undefined {
+  const parts = prefixes.map((prefix) => ({ ...summary, prefixes: [], topics: summary.topics.filter(({ topic }) => topic.startsWith(`${prefix}/`)) }));
+  const fields = parts.flatMap((part) => (firstPlot(part)?.fields ?? []).slice(0, 2));
+  const hasSpace = summary.topics.some(({ role, messages }) => SPACE.includes(role ?? "") && messages !== 0);
+  const together: PanelSpec[] = [...(hasSpace ? [{ kind: "scene" }] : []), ...(fields.length > 0 ? [{ kind: "plot", fields }] : [])];
+  const each = parts.flatMap((part) => {
+    const one = ["image", "map", "log"].map((kind) => part.topics.map(panelFor).find((panel) => panel.kind === kind)).find(Boolean);
+    return one ? [one] : [];
+  });
+  const rows = [inRow(together), inRow(each)].filter((row) => row !== undefined);
+  return rows.length === 2 ? { split: "column", share: 0.55, first: rows[0], second: rows[1] } : rows[0];
+}
+
+function inRow(panels: PanelSpec[]): Tree | undefined {
+  if (panels.length <= 1) return panels[0];
+  return { split: "row", share: 1 / panels.length, first: panels[0], second: inRow(panels.slice(1)) as Tree };
 }
 
 function arranged(panels: PanelSpec[], hasSpace: boolean): Tree | undefined {

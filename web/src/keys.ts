@@ -1,5 +1,6 @@
 import type { Context } from "./context";
 import { h } from "./dom";
+import type { Layout } from "./layout";
 
 interface Key {
   keys: string[];
@@ -9,7 +10,7 @@ interface Key {
 }
 
 /** The keys of the page; `?` shows them. */
-export function listenToKeys(context: Context): void {
+export function listenToKeys(context: Context, layout: Layout): void {
   const { connection } = context;
   const by = (event: KeyboardEvent) => (event.shiftKey ? 1e10 : 1e9);
   const keys: Key[] = [
@@ -22,11 +23,18 @@ export function listenToKeys(context: Context): void {
     { keys: ["End"], shown: "end", does: context.summary.live ? "To the newest" : "To the end", act: () => connection.toEnd() },
     { keys: ["t"], shown: "t", does: "Show or hide the topics", act: () => document.body.classList.toggle("no-topics") },
     { keys: ["/"], shown: "/", does: "Search the topics", act: () => search() },
+    { keys: ["m"], shown: "m", does: "Mark this moment with a text", act: () => context.annotations?.write() },
     { keys: ["?"], shown: "?", does: "Show these keys", act: () => showKeys(keys) },
+    { keys: [], shown: "ctrl z", does: "Undo a change of the layout; with shift, redo it", act: () => undefined },
   ];
   addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+    const isText = /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !isText) {
+      event.preventDefault();
+      return event.shiftKey ? layout.redo() : layout.undo();
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isText) return;
     const found = keys.find((one) => one.keys.includes(event.key));
     if (!found) return;
     event.preventDefault();

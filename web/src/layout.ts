@@ -2,9 +2,13 @@ import type { Context, Panel, PanelSpec } from "./context";
 import { button, empty, h } from "./dom";
 import { type Split, type Tree, first } from "./first";
 import { allKinds, entryOf } from "./registry";
+import { store, stored } from "./stored";
 
 // Every file there registers one kind of panel.
 import.meta.glob("./panels/*.ts", { eager: true });
+
+/** So many changes can be undone. */
+const MOST_UNDONE = 100;
 
 /** The grid of panels: splits of splits, each as large as a person wants it. */
 export class Layout {
@@ -13,18 +17,65 @@ export class Layout {
   private panels = new Map<PanelSpec, Panel>();
   /** Whether a person has made it what it is: then nothing else changes it. */
   private isOwn = false;
+  /** Layouts as they were, and those that were undone. */
+  private past: string[] = [];
+  private undone: string[] = [];
+  private savedAt = -Infinity;
 
   constructor(
     private context: Context,
     private key: string,
+    given?: Tree,
   ) {
     context.add = (spec) => this.add(spec);
     context.save = () => this.save();
-    const kept = this.load();
+    const kept = given && isTree(given) ? given : this.load();
     this.isOwn = kept !== undefined;
     this.tree = kept ?? first(context.summary);
     this.draw();
+    this.past = [this.text()];
     context.connection.on("topics", () => this.suggest());
+  }
+
+  /** The layout as it is now, with everything that was set in its panels. */
+  current(): Tree | undefined {
+    const kept = (tree: Tree): Tree =>
+      "split" in tree
+        ? { ...tree, first: kept(tree.first), second: kept(tree.second) }
+        : (this.panels.get(tree)?.spec() ?? tree);
+    return this.tree && kept(this.tree);
+  }
+
+  /** Shows another layout; whether it is one. */
+  apply(tree: Tree): boolean {
+    if (!isTree(tree)) return false;
+    this.tree = tree;
+    this.draw();
+    this.save();
+    return true;
+  }
+
+  undo(): void {
+    if (this.past.length < 2) return;
+    this.undone.push(this.past.pop() as string);
+    this.restore(this.past[this.past.length - 1]);
+  }
+
+  redo(): void {
+    const next = this.undone.pop();
+    if (next === undefined) return;
+    this.past.push(next);
+    this.restore(next);
+  }
+
+  private restore(text: string): void {
+    this.tree = (JSON.parse(text) as Tree | null) ?? undefined;
+    this.draw();
+    store(this.key, text);
+  }
+
+  private text(): string {
+    return JSON.stringify(this.current() ?? null);
   }
 
   reset(): void {
@@ -226,20 +277,22 @@ export class Layout {
 
   private save(): void {
     this.isOwn = true;
-    const kept = (tree: Tree): Tree =>
-      "split" in tree
-        ? { ...tree, first: kept(tree.first), second: kept(tree.second) }
-        : (this.panels.get(tree)?.spec() ?? tree);
-    try {
-      localStorage.setItem(this.key, JSON.stringify(this.tree ? kept(this.tree) : null));
-    } catch {
-      // A browser that keeps nothing shows the first layout next time.
-    }
+    const text = this.text();
+    const last = this.past[this.past.length - 1];
+    if (text === last) return;
+    // What is dragged is one change, however many steps it takes.
+    const isSame = performance.now() - this.savedAt < 700 && shapeOf(JSON.parse(text)) === shapeOf(JSON.parse(last ?? "null"));
+    if (isSame && this.past.length > 1) this.past.pop();
+    this.savedAt = performance.now();
+    this.past.push(text);
+    if (this.past.length > MOST_UNDONE) this.past.shift();
+    this.undone = [];
+    store(this.key, text);
   }
 
   private load(): Tree | undefined {
     try {
-      const text = localStorage.getItem(this.key);
+      const text = stored(this.key);
       const tree = text ? (JSON.parse(text) as Tree | null) : undefined;
       return tree && isTree(tree) ? tree : undefined;
     } catch {

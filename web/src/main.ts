@@ -1,10 +1,14 @@
+import { Annotations } from "./annotations";
 import { Connection } from "./connection";
 import { View, type Context } from "./context";
 import { controls } from "./controls";
 import { empty, h } from "./dom";
+import { Files } from "./files";
 import type { Clock } from "./format";
 import { listenToKeys } from "./keys";
+import type { Tree } from "./first";
 import { Layout } from "./layout";
+import { Layouts, layoutOf, linkedLayout } from "./layouts";
 import { followRobot } from "./live";
 import { link } from "./link";
 import { applyTheme, stored, store } from "./stored";
@@ -26,14 +30,14 @@ let isBuilt: string | undefined;
 connection.on("hello", (summary) => {
   // The server may have come back with another recording.
   const key = `${summary.name} ${summary.start}`;
-  if (isBuilt === undefined) build(summary);
+  if (isBuilt === undefined) void linkedLayout().then((linked) => build(summary, linked));
   else if (isBuilt !== key) location.reload();
   isBuilt = key;
 });
 connection.connect();
 
 /** Puts the page together, once it is known what there is to show. */
-function build(summary: Summary): void {
+function build(summary: Summary, linked: Tree | undefined): void {
   document.title = `${summary.name.split("/").pop()} · asof`;
   let clock = (stored("asof-clock") as Clock | undefined) ?? "relative";
   const setClock = (next: Clock) => {
@@ -49,17 +53,23 @@ function build(summary: Summary): void {
     add: () => undefined,
     save: () => undefined,
   };
+  context.annotations = new Annotations(context);
+  const files = new Files(context);
   const line = timeline(context);
   const sidebar = topicList(context, line.onDensity);
-  const layout = new Layout(context, `asof-layout ${summary.name} ${summary.live ? "live" : summary.start}`);
+  const layout = layoutFor(context);
+  // What was there before is an undo away.
+  if (linked && !layout.apply(linked)) connection.report("The layout in this link is not one that this page knows.");
   const address = link(context);
   const playing = controls(context, setClock);
-  const top = topBar(context, layout, address);
+  const layouts = new Layouts(layout, () => summary.topics, () => `t=${(connection.position() / 1e9).toFixed(3)}`);
+  const top = topBar(context, { layout, layouts, link: address, files });
   const damaged = "It is damaged; see the problems above. `asof recover` saves what can be saved.";
-  const middle =
-    summary.is_empty && !summary.live
-      ? h("main", { class: "grid" }, empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It was opened without trouble, but nothing was recorded into it."))
-      : layout.element;
+  const none =
+    summary.name === ""
+      ? empty("No recording is open", "Drop one onto this page, or press Open.")
+      : empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It was opened without trouble, but nothing was recorded into it.");
+  const middle = summary.is_empty && !summary.live ? h("main", { class: "grid" }, none) : layout.element;
   app.replaceChildren(...top.elements, h("div", { class: "middle" }, sidebar, middle), h("footer", { class: "bottom" }, playing.element, line.element), top.errors);
   if (innerWidth < 900) document.body.classList.add("no-topics");
   addEventListener("asof-clock", line.redraw);
@@ -70,8 +80,28 @@ function build(summary: Summary): void {
     requestAnimationFrame(draw);
   };
   draw();
-  listenToKeys(context);
+  listenToKeys(context, layout);
   if (summary.is_empty || (summary.live && !location.hash)) return;
   const isLinked = address.go();
   connection.send({ op: isLinked ? "pause" : "play" });
+}
+
+/** The layout of the server's file, where it has one, before what this browser has kept, before one that is made up. */
+function layoutFor(context: Context): Layout {
+  const { summary } = context;
+  const key = `asof-layout ${summary.name} ${summary.live ? "live" : summary.start}`;
+  if (!summary.layout) return new Layout(context, key);
+  // What was changed of a file's layout is kept for as long as the file stays as it is.
+  const own = `${key} ${hash(JSON.stringify(summary.layout))}`;
+  const { tree, left } = layoutOf(summary.layout, summary.topics);
+  const told = left.length > 0 ? `Of the layout was left out: ${[...new Set(left)].join(", ")}.` : "";
+  if (told) queueMicrotask(() => connection.report(told));
+  return new Layout(context, own, stored(own) === undefined ? tree : undefined);
+}
+
+/** A number for a text, to tell it from others. */
+function hash(text: string): number {
+  let value = 0;
+  for (let at = 0; at < text.length; at++) value = (Math.imul(value, 31) + text.charCodeAt(at)) | 0;
+  return value;
 }

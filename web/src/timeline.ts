@@ -65,6 +65,7 @@ class Timeline {
       this.element.setAttribute("aria-valuetext", time(connection.state.t, this.context.clock(), summary.start));
       this.picture.redraw();
     });
+    this.context.annotations?.on(() => this.picture.redraw());
     let shown = view.from;
     view.on(() => {
       this.element.setAttribute("aria-valuemin", (view.from / 1e9).toFixed(3));
@@ -92,6 +93,7 @@ class Timeline {
       context2d.fillStyle = color("window");
       context2d.fillRect(x(view.start), 0, Math.max(x(view.end) - x(view.start), 2), bottom);
     }
+    this.drawNotes(context2d, bottom, x);
     this.drawTicks(context2d, width, bottom, x);
     if (this.hover !== undefined) {
       context2d.fillStyle = color("faint");
@@ -113,6 +115,17 @@ class Timeline {
     // What is held is told as parts of the whole recording.
     const held = summary.window ? [[x(summary.window.from), width]] : this.loaded.map(([from, to]) => [x(from * summary.duration), x(to * summary.duration)]);
     for (const [from, to] of held) context2d.fillRect(from, bottom, Math.max(to - from, 1), 4);
+  }
+
+  /** A flag for each moment that was marked, a bar for each stretch. */
+  private drawNotes(context2d: CanvasRenderingContext2D, bottom: number, x: (t: number) => number): void {
+    context2d.fillStyle = color("note");
+    for (const { start, end } of this.context.annotations?.notes ?? []) {
+      context2d.globalAlpha = 0.35;
+      context2d.fillRect(x(start), 0, Math.max(x(end) - x(start), 1.5), bottom);
+      context2d.globalAlpha = 1;
+      context2d.fillRect(x(start), 0, Math.max(x(end) - x(start), 6), 4);
+    }
   }
 
   private drawTicks(context2d: CanvasRenderingContext2D, width: number, bottom: number, x: (t: number) => number): void {
@@ -143,7 +156,10 @@ class Timeline {
     if (this.hover === undefined) return;
     const t = this.context.view.from + this.hover * this.span();
     const topics = this.mostOf(t);
-    this.tip.textContent = time(t, this.context.clock(), this.context.summary.start) + (topics ? ` · ${topics}` : "");
+    const near = this.span() * 0.004;
+    const notes = (this.context.annotations?.notes ?? []).filter(({ start, end }) => t >= start - near && t <= end + near).map(({ text }) => text);
+    const texts = [time(t, this.context.clock(), this.context.summary.start), ...notes.slice(0, 2).map((text) => `“${text.slice(0, 60)}”`), topics];
+    this.tip.textContent = texts.filter(Boolean).join(" · ");
   }
 
   /** Dragging goes to the time below the pointer; playing goes on where it is let go. */

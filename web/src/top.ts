@@ -1,13 +1,15 @@
 import type { Context } from "./context";
 import { button, h } from "./dom";
+import type { Files } from "./files";
 import { bytes, count, span } from "./format";
 import type { Layout } from "./layout";
+import type { Layouts } from "./layouts";
 import type { Link } from "./link";
 import { applyTheme, store } from "./stored";
 import type { Problem } from "./types";
 
 /** The bar at the top: what is open, what is wrong with it, and what can be done with the page. */
-export function topBar(context: Context, layout: Layout, link: Link) {
+export function topBar(context: Context, { layout, layouts, link, files }: { layout: Layout; layouts: Layouts; link: Link; files: Files }) {
   const { connection, summary } = context;
   const facts = h("span", { class: "facts" });
   const tellFacts = () => {
@@ -34,6 +36,9 @@ export function topBar(context: Context, layout: Layout, link: Link) {
     facts,
     chip,
     h("span", { class: "space" }),
+    files.canOpen ? h("button", { class: "plain text", title: "Open recordings of this machine", onclick: () => files.choose() }, "Open") : null,
+    button("undo", "Undo a change of the layout (ctrl z)", () => layout.undo()),
+    h("button", { class: "plain text", onclick: () => layouts.open() }, "Layouts"),
     h("button", { class: "plain text", onclick: () => layout.reset() }, "Reset layout"),
     h("button", { class: "plain text", "aria-label": "Keys (?)", title: "Keys (?)", onclick: () => dispatchEvent(new KeyboardEvent("keydown", { key: "?" })) }, "?"),
     share,

@@ -51,6 +51,13 @@ export interface Summary {
   topics: Topic[];
   frame_topics: string[];
   problems: Problem[];
+  /** A layout that the server was given, in JSON, and where tiles of maps come from. */
+  layout?: unknown;
+  tiles?: string | null;
+  /** What the topics of several recordings start with, where they are kept apart. */
+  prefixes?: string[];
+  /** What a person can change. */
+  changes?: { annotations: boolean; trouble: string | null; open: boolean; most_bytes: number };
   live: boolean;
   window: Window | null;
   version: string;

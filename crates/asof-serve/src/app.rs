@@ -12,9 +12,11 @@ use asof_decode::Archetype;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use crate::changes::Changes;
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
 use crate::options::{Limits, ServeOptions};
+use crate::policy::PageOptions;
 use crate::record::plot_of;
 use crate::series::Looks;
 use crate::tracks::Tracks;
@@ -34,8 +36,13 @@ pub(crate) struct App {
     pub looks: Looks,
     pub tracks: Tracks,
     pub limits: Limits,
+    /// What the topics of several robots start with.
+    prefixes: Vec<String>,
     /// Folders whose files viewers may fetch.
     pub assets: Vec<PathBuf>,
+    pub changes: Changes,
+    /// The layout that the page starts with, and where it gets tiles of maps from.
+    pub page: PageOptions,
     pub guard: Guard,
     pub refusals: Refusals,
     /// What waits to be sent.
@@ -69,7 +76,13 @@ pub(crate) struct Together {
 const OTHERS_AT_LEAST: u64 = 64 << 20;
 
 impl App {
-    pub fn new(source: Arc<dyn Source>, name: &str, guard: Guard, options: &ServeOptions) -> Self {
+    pub fn new(
+        source: Arc<dyn Source>,
+        name: &str,
+        guard: Guard,
+        changes: Changes,
+        options: &ServeOptions,
+    ) -> Self {
         let limits = options.limits.clone();
         // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
         let others = (options.cache_bytes / 4).max(OTHERS_AT_LEAST);
@@ -96,11 +109,18 @@ impl App {
             } else {
                 stretches(&cache)
             },
-            frames: Frames::new(&cache),
+            frames: Frames::new(&cache, &options.robots),
             looks: Looks::new(&cache, limits.series_bytes / 2, is_live),
             tracks: Tracks::new(&cache, start, limits.series_bytes / 2, is_live),
             is_live,
+            prefixes: options
+                .robots
+                .iter()
+                .map(|robot| robot.prefix.clone())
+                .collect(),
             assets: options.assets.clone(),
+            changes,
+            page: PageOptions::of(options),
             guard,
             refusals: Refusals::default(),
             waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
@@ -155,9 +175,13 @@ impl App {
             "compression": summary.compression,
             "topics": topics(&summary),
             "frame_topics": self.frames.topics(),
+            "prefixes": self.prefixes,
             "attachments": summary.attachments.iter().map(attachment).collect::<Vec<_>>(),
             "metadata": summary.metadata.iter().map(|entry| &entry.name).collect::<Vec<_>>(),
             "problems": problems(&summary),
+            "changes": self.changes.summary(),
+            "layout": self.page.layout,
+            "tiles": self.page.tiles,
             "live": self.is_live,
             "window": self.window(&summary),
             "version": env!("CARGO_PKG_VERSION"),
@@ -311,7 +335,7 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
     let name = channel.type_name().trim_end_matches('_');
     let has_frame = name.ends_with("Stamped") || name.ends_with("InFrame");
     Some(match archetype.name {
-        "Image" | "CompressedImage" => "image",
+        "Image" | "CompressedImage" | "CompressedVideo" => "image",
         "LaserScan" | "PointCloud" => "points",
         "OccupancyGrid" => "grid",
         "Odometry" => "pose",

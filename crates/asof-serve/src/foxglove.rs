@@ -14,6 +14,8 @@ mod channels;
 mod graph;
 mod parameters;
 
+pub(crate) use parameters::values_as_of as parameters_as_of;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! Where the frames were, at any time of a source, in bounded memory.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,17 +12,48 @@ use asof_tf::{
 use nalgebra::Isometry3;
 use serde::Serialize;
 
-/// The transforms of a source, with those that its robot's description and joint states make.
+/// The frames of a source: of one robot as a rule, of several where its topics have prefixes.
+///
+/// Frames of several have the prefix in their names. Where two of them call the root of their trees the same, it is the
+/// same place: two recordings of one world lie in one picture.
+pub(crate) struct Frames(Vec<RobotFrames>);
+
+/// The transforms of a robot, with those that its description and joint states make.
 ///
 /// A recording with few transforms is read once. Of one with many, a buffer holds a stretch of time and what
 /// came shortly before it; a handful of them is kept. Those of a source that grows go into one buffer as they come; when its
 /// clock is set back, that starts anew.
-pub(crate) struct Frames {
+struct RobotFrames {
+    robot: Robot,
     cache: BlockCache,
     /// Whether one buffer holds all.
     is_small: bool,
     buffers: Mutex<Vec<(i64, Arc<TransformBuffer>)>>,
     live: Option<Mutex<LiveFrames>>,
+}
+
+/// Some topics of a source, which are those of one robot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Robot {
+    /// What its topics start with: `/before`, or nothing.
+    pub prefix: String,
+    /// How far its own clock is behind that of the log, in nanoseconds: what was recorded is shown later than it was.
+    pub behind: i64,
+}
+
+impl Robot {
+    fn owns(&self, topic: &str) -> bool {
+        let rest = topic.strip_prefix(&self.prefix);
+        rest.is_some_and(|rest| self.prefix.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The name of one of its frames among those of all.
+    fn named(&self, frame: &str) -> String {
+        match self.prefix.trim_start_matches('/') {
+            "" => frame.to_owned(),
+            prefix => format!("{prefix}/{frame}"),
+        }
+    }
 }
 
 struct LiveFrames {
@@ -69,17 +101,124 @@ const CLOCKS_AGREE: u64 = 2_000_000_000;
 const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
-    pub fn new(cache: &BlockCache) -> Self {
+    pub fn new(cache: &BlockCache, robots: &[Robot]) -> Self {
+        let robots = match robots {
+            [] => vec![Robot::default()],
+            robots => robots.to_vec(),
+        };
+        let robots = robots
+            .into_iter()
+            .map(|robot| RobotFrames::new(cache, robot));
+        Frames(robots.collect())
+    }
+
+    /// The topics that transforms come on.
+    pub fn topics(&self) -> Vec<String> {
+        let mut topics: Vec<String> = self.0.iter().flat_map(RobotFrames::topics).collect();
+        topics.sort();
+        topics
+    }
+
+    /// How often the frames have started anew, because the clock of the source was set back.
+    pub fn restarts(&self) -> u64 {
+        self.0.iter().map(RobotFrames::restarts).sum()
+    }
+
+    /// Takes in what has come since. Static transforms are said once: they must not leave unheard.
+    pub fn catch_up(&self) {
+        self.0.iter().for_each(RobotFrames::catch_up);
+    }
+
+    /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
+    pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
+        let mut all: Vec<EdgeAt> = Vec::new();
+        let mut roots: Vec<(String, String)> = Vec::new();
+        for robot in &self.0 {
+            let edges = robot.at(at);
+            if self.0.len() > 1 {
+                for root in roots_of(&edges) {
+                    let own = robot.robot.named(root);
+                    match roots.iter().find(|(name, _)| name == root) {
+                        Some((_, first)) => all.push(same_place(first, &own)),
+                        None => roots.push((root.to_owned(), own)),
+                    }
+                }
+            }
+            all.extend(edges.into_iter().map(|edge| EdgeAt {
+                parent: robot.robot.named(&edge.parent),
+                child: robot.robot.named(&edge.child),
+                ..edge
+            }));
+        }
+        all
+    }
+
+    /// The name of a frame that a message on a topic speaks of.
+    pub fn named(&self, topic: &str, frame: &str) -> String {
+        match self.of(topic) {
+            Some(robot) if !frame.is_empty() => robot.robot.named(frame),
+            _ => frame.to_owned(),
+        }
+    }
+
+    /// The root of the tree that `frame`, as a message on `topic` calls it, is in, and where `frame` was in it at `stamp`;
+    /// `logged` is when that was said.
+    pub fn in_root(
+        &self,
+        topic: &str,
+        frame: &str,
+        stamp: Stamp,
+        logged: Stamp,
+    ) -> Option<(String, Pose)> {
+        let own = self.of(topic)?;
+        let (root, pose) = own.in_root(frame, stamp, logged)?;
+        // The first that calls its root so has the place of all others.
+        let first = self.0.iter().find(|robot| {
+            std::ptr::eq(*robot, own) || roots_of(&robot.at(logged)).contains(&root.as_str())
+        });
+        Some((first.unwrap_or(own).robot.named(&root), pose))
+    }
+
+    fn of(&self, topic: &str) -> Option<&RobotFrames> {
+        self.0.iter().find(|robot| robot.robot.owns(topic))
+    }
+}
+
+/// The frames that are in no other.
+fn roots_of(edges: &[EdgeAt]) -> Vec<&str> {
+    let children: HashSet<&str> = edges.iter().map(|edge| edge.child.as_str()).collect();
+    let mut roots: Vec<&str> = edges.iter().map(|edge| edge.parent.as_str()).collect();
+    roots.retain(|parent| !children.contains(parent));
+    roots.sort_unstable();
+    roots.dedup();
+    roots
+}
+
+/// One frame exactly where another is.
+fn same_place(parent: &str, child: &str) -> EdgeAt {
+    EdgeAt {
+        parent: parent.to_owned(),
+        child: child.to_owned(),
+        is_static: true,
+        pose: Some([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]),
+        hz: 0.0,
+    }
+}
+
+impl RobotFrames {
+    fn new(cache: &BlockCache, robot: Robot) -> Self {
         let summary = cache.summary();
         let topics = transform_topics(&summary);
         let of_frames = summary
             .channels
             .iter()
-            .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok());
+            .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok())
+            .filter(|entry| robot.owns(&entry.channel.topic));
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
         let window = summary.recent.as_ref().and_then(|recent| recent.age);
         let live = || Mutex::new(LiveFrames::new(window));
-        Frames {
+        RobotFrames {
+            robot,
             cache: cache.clone(),
             // Transforms lie all over a recording: to read those of all of it is to read all of it.
             is_small: messages.is_some_and(|messages| messages <= SMALL)
@@ -89,26 +228,24 @@ impl Frames {
         }
     }
 
-    /// The topics that transforms come on.
-    pub fn topics(&self) -> Vec<String> {
-        transform_topics(&self.cache.summary())
+    fn topics(&self) -> Vec<String> {
+        let mut topics = transform_topics(&self.cache.summary());
+        topics.retain(|topic| self.robot.owns(topic));
+        topics
     }
 
-    /// How often the frames have started anew, because the clock of the source was set back.
-    pub fn restarts(&self) -> u64 {
+    fn restarts(&self) -> u64 {
         let live = self.live.as_ref().map(lock);
         live.map_or(0, |live| live.restarts)
     }
 
-    /// Takes in what has come since. Static transforms are said once: they must not leave unheard.
-    pub fn catch_up(&self) {
+    fn catch_up(&self) {
         if let Some(live) = &self.live {
             lock(live).catch_up(&self.cache);
         }
     }
 
-    /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
-    pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
+    fn at(&self, at: Stamp) -> Vec<EdgeAt> {
         let (buffer, behind) = self.buffer(at);
         let at = at.plus_nanos(-behind);
         let edges = buffer.edges().into_iter().map(|edge| {
@@ -130,8 +267,7 @@ impl Frames {
         edges.collect()
     }
 
-    /// The root of the tree that `frame` is in, and where `frame` was in it at `stamp`; `logged` is when that was said.
-    pub fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
+    fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
         let (buffer, behind) = self.buffer(logged);
         let logged = logged.plus_nanos(-behind);
         // A clock that is far off says nothing about the recording's time.
@@ -159,7 +295,7 @@ impl Frames {
             live.catch_up(&self.cache);
             return (Arc::new(live.loader.buffer().clone()), live.behind);
         }
-        (self.buffer_of(at), 0)
+        (self.buffer_of(at), self.robot.behind)
     }
 
     fn buffer_of(&self, at: Stamp) -> Arc<TransformBuffer> {

@@ -238,19 +238,20 @@ impl Guard {
         };
         let origin = origin.to_str().map_err(|_| Refusal::Origin)?;
         let origin = origin.to_ascii_lowercase();
-        let host = headers
-            .get(header::HOST)
-            .and_then(|host| host.to_str().ok());
-        let is_own = host.is_some_and(|host| {
-            let host = host.to_ascii_lowercase();
-            origin.strip_prefix("http://") == Some(&host)
-                || origin.strip_prefix("https://") == Some(&host)
-        });
-        if is_own || self.origins.contains(&origin) {
+        if is_own(&origin, headers) || self.origins.contains(&origin) {
             Ok(())
         } else {
             Err(Refusal::Origin)
         }
+    }
+
+    /// Whether a request that has been checked may change something: from a page it must be the server's own, whatever
+    /// other pages may look.
+    pub fn may_change(headers: &HeaderMap) -> bool {
+        headers.get_all(header::ORIGIN).iter().all(|origin| {
+            let origin = origin.to_str().unwrap_or_default();
+            is_own(&origin.to_ascii_lowercase(), headers)
+        })
     }
 
     fn check_token(&self, headers: &HeaderMap, uri: &Uri) -> Result<Credential, Refusal> {
@@ -296,6 +297,18 @@ fn check_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
     }
 }
 
+/// Whether an origin is the address that the request itself is for.
+fn is_own(origin: &str, headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    host.is_some_and(|host| {
+        let host = host.to_ascii_lowercase();
+        origin.strip_prefix("http://") == Some(&host)
+            || origin.strip_prefix("https://") == Some(&host)
+    })
+}
+
 /// Takes as long for a wrong token as for the right one.
 fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len()
@@ -322,6 +335,23 @@ mod tests {
             (name, value.parse().expect("a value"))
         };
         pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn only_the_servers_own_page_may_change_something() {
+        let own = [
+            ("host", "localhost:8765"),
+            ("origin", "http://localhost:8765"),
+        ];
+        assert!(Guard::may_change(&headers(&own)));
+        assert!(Guard::may_change(&headers(&[("host", "localhost:8765")])));
+        // It may look, and no more.
+        let other = [
+            ("host", "localhost:8765"),
+            ("origin", "https://app.example"),
+        ];
+        assert!(check(&other).is_ok());
+        assert!(!Guard::may_change(&headers(&other)));
     }
 
     fn check(pairs: &[(&str, &str)]) -> Result<Credential, Refusal> {

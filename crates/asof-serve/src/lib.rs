@@ -3,7 +3,8 @@
 //! A [`Server`] opens a port on this machine and shows one source there: a page with a timeline, plots,
 //! pictures and a 3D view at `/`, an API of its own under `/api` and `/ws` (described in `API.md`), and
 //! Foxglove's WebSocket protocol for whoever speaks it. One block cache holds what was read, for all clients;
-//! each has a player of its own. Nothing is ever written to the source.
+//! each has a player of its own. Nothing is ever written to the source; what people note about it goes into a file beside it,
+//! where [`ServeOptions::annotations`] names one.
 //!
 //! A source that [grows](asof_core::Growth) is served the same way: clients see what it holds, follow what comes, and look
 //! back.
@@ -32,8 +33,10 @@
 
 #![forbid(unsafe_code)]
 
+mod annotations;
 mod app;
 mod assets;
+mod changes;
 mod client;
 mod foxglove;
 mod frames;
@@ -41,6 +44,7 @@ mod guard;
 mod options;
 mod outbox;
 mod page;
+mod policy;
 mod record;
 mod routes;
 mod series;
@@ -49,9 +53,13 @@ mod session;
 mod show;
 mod stream;
 mod tracks;
+mod video;
 mod waiting;
 mod wire;
 
+pub use annotations::{Annotation, AnnotationError, Annotations};
 pub use asof_blocks::{DiskOptions, fingerprint_of_file};
+pub use changes::Opener;
+pub use frames::Robot;
 pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
 pub use server::Server;

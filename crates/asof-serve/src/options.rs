@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
+use crate::frames::Robot;
+
 /// How a [`Server`](crate::Server) is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
@@ -21,6 +23,16 @@ pub struct ServeOptions {
     pub origins: Vec<String>,
     /// Folders whose files viewers may fetch: meshes of a robot's description. None by default.
     pub assets: Vec<PathBuf>,
+    /// Robots of which the source has the topics, each under a prefix of its own. Without any, all topics are one robot's.
+    pub robots: Vec<Robot>,
+    /// The file that people's notes about the recording are kept in, see [`Annotations`](crate::Annotations). Without it none
+    /// can be made.
+    pub annotations: Option<PathBuf>,
+    /// A layout for the page, as the page saves it, or as Foxglove and Lichtblick do: JSON. Without it the page makes its own.
+    pub layout: Option<String>,
+    /// Where the page gets tiles of maps from: an address with `{z}`, `{x}` and `{y}`. Without it nothing is fetched from
+    /// anywhere.
+    pub tiles: Option<String>,
     /// Bytes for what was read: three quarters for the block cache, the rest (64 MB at least) for what a few
     /// players have read ahead and what waits to be sent.
     pub cache_bytes: u64,
@@ -54,6 +66,8 @@ pub struct Limits {
     pub series_bytes: usize,
     /// The largest answer to one request, in bytes.
     pub answer_bytes: usize,
+    /// The bytes of the files that can be opened from the page at once: they are copied to a temporary folder.
+    pub opened_bytes: u64,
     /// The largest file that a viewer can fetch, in bytes.
     pub asset_bytes: usize,
     /// A client that takes nothing for so long is left alone: nothing is played for it, and it has to go where there is no
@@ -74,6 +88,7 @@ impl Default for Limits {
             waiting_bytes: 256 << 20,
             series_bytes: 64 << 20,
             answer_bytes: 8 << 20,
+            opened_bytes: 4 << 30,
             asset_bytes: 64 << 20,
             stalled_after: Duration::from_secs(3),
             dropped_after: Duration::from_mins(1),
@@ -93,6 +108,10 @@ impl Default for ServeOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             assets: Vec::new(),
+            robots: Vec::new(),
+            annotations: None,
+            layout: None,
+            tiles: None,
             cache_bytes: 600_000_000,
             start: None,
             disk: None,
@@ -117,6 +136,16 @@ pub enum ServeError {
     /// The system refused something else.
     #[error("cannot start the server: {0}")]
     System(#[from] std::io::Error),
+    /// Tiles cannot be fetched from there.
+    #[error(
+        "'{address}' is not an address of tiles: {reason}; give one such as https://tile.example.org/{{z}}/{{x}}/{{y}}.png"
+    )]
+    Tiles {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// No random bytes for a token.
     #[error("cannot make a token: {0}; give one yourself")]
     Random(String),

@@ -12,20 +12,22 @@ use axum::extract::{Query, Request, State, WebSocketUpgrade};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::{App, problems};
-use crate::guard::{Credential, Refusal};
+use crate::foxglove::parameters_as_of;
+use crate::guard::{Credential, Guard, Refusal};
+use crate::policy::POLICY;
 use crate::record::fields_of;
 use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show};
 use crate::tracks::Track;
 use crate::waiting::Connection;
-use crate::{assets, foxglove, page, session};
+use crate::{assets, changes, foxglove, page, session, video};
 
 type Shared = State<Arc<App>>;
 
@@ -47,6 +49,12 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/api/rows", get(rows))
         .route("/api/states", get(states))
         .route("/api/asset", get(asset))
+        .route("/api/video", get(video_packets))
+        .route("/api/parameters", get(parameters))
+        .route(changes::PATHS[0], get(annotations).post(changes::add))
+        .route(changes::PATHS[1], post(changes::remove))
+        .route(changes::PATHS[2], post(changes::upload))
+        .route(changes::PATHS[3], post(changes::open))
         .fallback(files)
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(app),
@@ -63,6 +71,9 @@ async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
     for (name, value) in SAFE_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    if let Some(policy) = &app.page.policy {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy.clone());
+    }
     response
 }
 
@@ -76,7 +87,11 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
         // The path alone: what is in the query may be a secret that is nearly right.
         Err(refusal) => return refused(app, refusal, request.uri().path()),
     };
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+    let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
+    let may_change = request.method() == Method::POST
+        && changes::PATHS.contains(&request.uri().path())
+        && Guard::may_change(request.headers());
+    if !is_reading && !may_change {
         return refused(app, Refusal::Malformed, request.method().as_str());
     }
     let is_upgrade = request.headers().contains_key(header::UPGRADE);
@@ -88,10 +103,7 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
 }
 
 pub(crate) const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    ),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -295,6 +307,8 @@ struct OneMessage {
     #[serde(default)]
     t: i64,
     form: Option<Form>,
+    /// The field that colours points.
+    color: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -397,7 +411,9 @@ async fn message(
             return Err(format!("there is no message on {} by then", asked.topic));
         };
         let mut decoders = Decoders::default();
-        let shown = app.show(&mut decoders).show(&message.to_message(), form);
+        let mut show = app.show(&mut decoders);
+        show.color = asked.color.as_deref();
+        let shown = show.show(&message.to_message(), form);
         if form == Form::Json {
             return Ok(Answer::json_text(shown.text()));
         }
@@ -611,6 +627,48 @@ async fn states(
     with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
+/// What people have noted.
+async fn annotations(State(app): Shared, Extension(connection): Connected) -> Response {
+    answered(&app, &connection, |app| {
+        Ok(Answer::json(&changes::list(app)))
+    })
+    .await
+}
+
+/// The parameters that held at a time, where they were logged.
+async fn parameters(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<AtTime>,
+) -> Response {
+    let work = move |app: &App| {
+        let known = parameters_as_of(app, app.absolute(asked.t))?;
+        Ok(Answer::json(&json!(known)))
+    };
+    answered(&app, &connection, work).await
+}
+
+#[derive(Deserialize)]
+struct OfVideo {
+    topic: String,
+    #[serde(default)]
+    t: i64,
+    after: Option<i64>,
+}
+
+/// What a decoder of video needs to show a topic as of a time.
+async fn video_packets(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfVideo>,
+) -> Response {
+    let work = move |app: &App| {
+        let shown = video::packets(app, &asked.topic, asked.t, asked.after)?;
+        Ok(Answer::binary(shown.to_bytes()))
+    };
+    answered(&app, &connection, work).await
+}
+
 #[derive(Deserialize)]
 struct OfAsset {
     uri: String,
@@ -635,6 +693,7 @@ impl App {
             decoders,
             frames: &self.frames,
             start: self.start,
+            color: None,
         }
     }
 }

@@ -15,8 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
+use crate::changes::{Changes, Opener};
 use crate::guard::{Guard, Refusal};
 use crate::options::{ServeError, ServeOptions};
+use crate::policy::check_tiles;
 use crate::routes;
 use crate::stream::WatchedStream;
 
@@ -57,6 +59,23 @@ impl Server {
         name: &str,
         options: &ServeOptions,
     ) -> Result<Self, ServeError> {
+        Self::start_with(source, name, options, None)
+    }
+
+    /// The same; files that a person drops onto the page are opened by `opener`. They are taken where only this machine can
+    /// connect, and nowhere else.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        source: Arc<dyn Source>,
+        name: &str,
+        options: &ServeOptions,
+        opener: Option<Arc<dyn Opener>>,
+    ) -> Result<Self, ServeError> {
+        if let Some(tiles) = &options.tiles {
+            check_tiles(tiles)?;
+        }
         let listener = bind(options)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -67,7 +86,13 @@ impl Server {
         };
         let guard = Guard::new(address, token, &options.hosts, &options.origins);
         let connections = options.limits.connections;
-        let app = Arc::new(App::new(source, name, guard, options));
+        let changes = Changes::new(
+            options.annotations.as_deref(),
+            opener,
+            options.limits.opened_bytes,
+            address.ip().is_loopback(),
+        );
+        let app = Arc::new(App::new(source, name, guard, changes, options));
         let runtime = Builder::new_multi_thread()
             .thread_name("asof-serve")
             .enable_all()

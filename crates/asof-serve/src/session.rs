@@ -54,6 +54,8 @@ enum Command {
         /// Every message, not only the latest.
         #[serde(default)]
         every: bool,
+        /// The field that colours points.
+        color: Option<String>,
     },
     Unsubscribe {
         topic: String,
@@ -104,6 +106,8 @@ struct Session {
 struct Subscription {
     key: Key,
     every: bool,
+    /// The field that colours points.
+    color: Option<String>,
 }
 
 /// Serves one page until it goes.
@@ -231,7 +235,12 @@ impl Session {
                 self.player.set_loop(on);
             }
             Command::Step { by, back } => tokio::task::block_in_place(|| self.step(by, back)),
-            Command::Subscribe { topic, form, every } => self.subscribe(&topic, form, every),
+            Command::Subscribe {
+                topic,
+                form,
+                every,
+                color,
+            } => self.subscribe(&topic, form, every, color),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
@@ -298,14 +307,14 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, topic: &str, form: Form, every: bool) {
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool, color: Option<String>) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
         let is_new_topic = !self.player.topics().contains(topic);
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
-        let subscription = Subscription { key, every };
+        let subscription = Subscription { key, every, color };
         self.subscriptions
             .insert((topic.to_owned(), form), subscription);
         if is_new_topic {
@@ -525,11 +534,18 @@ impl Session {
             } else {
                 subscription.key.clone()
             };
+            let color = subscription.color.clone();
             // Asked for before the frame is made: many clients make theirs at once.
             let Some(room) = self.outbox.room(topic, message.payload.len()) else {
                 continue;
             };
-            let frame = frame_of(&self.app, &mut self.decoders, message, form);
+            let frame = frame_of(
+                &self.app,
+                &mut self.decoders,
+                message,
+                form,
+                color.as_deref(),
+            );
             self.outbox.push(key, topic, frame, room);
         }
     }
@@ -627,8 +643,16 @@ fn commands(text: &str) -> Result<Vec<Command>, serde_json::Error> {
 }
 
 /// Text for JSON, bytes for everything else.
-fn frame_of(app: &App, decoders: &mut Decoders, message: &Message, form: Form) -> Frame {
-    let shown = app.show(decoders).show(message, form);
+fn frame_of(
+    app: &App,
+    decoders: &mut Decoders,
+    message: &Message,
+    form: Form,
+    color: Option<&str>,
+) -> Frame {
+    let mut show = app.show(decoders);
+    show.color = color;
+    let shown = show.show(message, form);
     if form == Form::Json || shown.body.is_empty() {
         Frame::Text(shown.text().into())
     } else {

@@ -380,3 +380,120 @@ fn problems_of_a_damaged_recording_are_told() {
     let hello = client.find_op("hello");
     assert_eq!(hello["summary"]["problems"], problems);
 }
+
+#[test]
+fn points_are_coloured_by_the_field_that_is_chosen() {
+    let fields = json!([
+        { "name": "x", "offset": 0, "type": 7 }, { "name": "y", "offset": 4, "type": 7 },
+        { "name": "z", "offset": 8, "type": 7 }, { "name": "ring", "offset": 12, "type": 1 },
+        { "name": "intensity", "offset": 13, "type": 1 },
+    ]);
+    let mut data = [1.0_f32, 2.0, 3.0].map(f32::to_le_bytes).concat();
+    data.extend([7, 200]);
+    let cloud = json!({
+        "frame_id": "map", "point_stride": 14, "fields": fields, "data": data,
+        "pose": { "position": { "x": 0, "y": 0, "z": 0 }, "orientation": { "x": 0, "y": 0, "z": 0, "w": 1 } },
+    });
+    let schema = asof_core::Schema {
+        name: "foxglove.PointCloud".to_owned(),
+        encoding: "jsonschema".to_owned(),
+        data: "{}".into(),
+    };
+    let channel = asof_core::Channel {
+        schema: Some(schema.into()),
+        ..(*common::json_channel("/cloud")).clone()
+    };
+    let message = common::logged(&channel.into(), 0, cloud.to_string());
+    let served = common::serve(Tape::new([message]), &options());
+    let value = |color: &str| {
+        let answer = served.get(&format!("/api/message?topic=/cloud&form=points{color}"));
+        let bytes = answer.body;
+        let last = bytes.last_chunk::<4>().expect("a value");
+        f32::from_le_bytes(*last)
+    };
+    assert_eq!(value("").to_bits(), 200.0_f32.to_bits());
+    assert_eq!(value("&color=ring").to_bits(), 7.0_f32.to_bits());
+    // A field that is not there changes nothing.
+    assert_eq!(value("&color=none").to_bits(), 200.0_f32.to_bits());
+}
+
+#[test]
+fn video_comes_from_the_last_packet_that_a_decoder_can_start_with() {
+    let schema = asof_core::Schema {
+        name: "foxglove.CompressedVideo".to_owned(),
+        encoding: "jsonschema".to_owned(),
+        data: "{}".into(),
+    };
+    let channel: std::sync::Arc<_> = asof_core::Channel {
+        schema: Some(schema.into()),
+        ..(*common::json_channel("/video")).clone()
+    }
+    .into();
+    let set = [0, 0, 0, 1, 0x67, 0x64, 0, 0x1f, 0xac];
+    let key = [0, 0, 0, 1, 0x65, 0x88];
+    let later = |number: u8| vec![0, 0, 0, 1, 0x41, number];
+    // Parameters stand alone before the second key frame, as some cameras send them.
+    let packets: Vec<Vec<u8>> = vec![
+        [&set[..], &key].concat(),
+        later(1),
+        set.to_vec(),
+        key.to_vec(),
+        later(2),
+        later(3),
+    ];
+    let messages = packets.iter().zip(0..).map(|(packet, at)| {
+        let data = json!({ "format": "h264", "data": packet }).to_string();
+        common::logged(&channel, at * SECOND, data)
+    });
+    let served = common::serve(Tape::new(messages.collect::<Vec<_>>()), &options());
+    let asked = |t: i64, after: &str| {
+        let answer = served.get(&format!("/api/video?topic=/video&t={}{after}", t * SECOND));
+        let len = u32::from_le_bytes(*answer.body.first_chunk::<4>().expect("a length")) as usize;
+        let head: serde_json::Value =
+            serde_json::from_slice(&answer.body[4..4 + len]).expect("JSON");
+        (head, answer.body[4 + len..].to_vec())
+    };
+    let (head, body) = asked(5, "");
+    assert_eq!(
+        (&head["anew"], &head["codec"]),
+        (&json!(true), &json!("avc1.64001f"))
+    );
+    let times: Vec<i64> = head["packets"]
+        .as_array()
+        .expect("packets")
+        .iter()
+        .map(|one| one["t"].as_i64().expect("t") / SECOND)
+        .collect();
+    assert_eq!(times, [3, 4, 5]);
+    assert_eq!(body, packets[2..].concat());
+    // The parameters go with the picture that they are for.
+    assert_eq!(head["packets"][0]["size"], set.len() + key.len());
+    let (head, body) = asked(5, &format!("&after={}", 4 * SECOND));
+    assert_eq!((&head["anew"], body), (&json!(false), packets[5].clone()));
+    // What was shown lies before another start: a decoder starts there.
+    let (head, _) = asked(4, &format!("&after={SECOND}"));
+    assert_eq!(head["anew"], true);
+    assert_eq!(
+        asked(5, &format!("&after={}", 5 * SECOND)).0["packets"],
+        json!([])
+    );
+    assert_eq!(served.get("/api/video?topic=/none&t=0").status, 400);
+}
+
+#[test]
+fn the_policy_of_the_page_lets_it_fetch_tiles_from_where_it_was_told_alone() {
+    let mut with = options();
+    with.tiles = Some("https://tile.example.org/{z}/{x}/{y}.png".to_owned());
+    let served = demo_with(1, asof_demo::Encoding::Cdr, &with);
+    let page = served.get("/").head.to_lowercase();
+    assert!(
+        page.contains("img-src https://tile.example.org 'self'"),
+        "{page}"
+    );
+    assert_eq!(
+        served.get("/api/summary").json()["tiles"],
+        with.tiles.expect("tiles")
+    );
+    let page = demo(1).get("/").head.to_lowercase();
+    assert!(page.contains("img-src 'self' blob: data:;"), "{page}");
+}

@@ -2,12 +2,13 @@ import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { canvas, color, empty, h } from "../dom";
 import { register } from "../registry";
+import { Tiles } from "../tiles";
 
 const METRES = 111_320;
 /** A time, a latitude, a longitude. */
 type Fix = [number, number, number];
 
-/** Where the robot was on the earth: the track alone, nothing is fetched from elsewhere. */
+/** Where the robot was on the earth: the track alone, and a map under it where a server of tiles was named. */
 class Track {
   readonly element: HTMLElement;
   private rows: Fix[] = [];
@@ -16,6 +17,7 @@ class Track {
   private note: HTMLElement;
   private picture: ReturnType<typeof canvas>;
   private stops: (() => void)[];
+  private tiles?: Tiles;
 
   constructor(
     private context: Context,
@@ -24,6 +26,7 @@ class Track {
     this.picture = canvas(`Track of ${topic}`, (context2d, width, height) => this.draw(context2d, width, height));
     this.note = h("div", { class: "overlay" }, empty("Reading the track", topic));
     this.element = h("div", { class: "body map" }, this.picture.element, this.note);
+    if (context.summary.tiles) this.tiles = new Tiles(context.summary.tiles, () => this.picture.redraw());
     this.navigate();
     void this.read();
     const ticking = context.summary.live ? window.setInterval(() => document.hidden || void this.read(), 2000) : 0;
@@ -80,7 +83,11 @@ class Track {
     const x = (longitude: number) => width / 2 + this.offset[0] + (longitude - middle[0]) * shrink * METRES * scale;
     const y = (latitude: number) => height / 2 + this.offset[1] - (latitude - middle[1]) * METRES * scale;
     const step = 10 ** Math.ceil(Math.log10(60 / scale));
-    this.drawGrid(context2d, width, height, step * scale);
+    if (this.tiles) {
+      const seen = (at: number, up: number) => [middle[0] + (at - width / 2 - this.offset[0]) / (shrink * METRES * scale), middle[1] - (up - height / 2 - this.offset[1]) / (METRES * scale)];
+      const [[west, north], [east, south]] = [seen(0, 0), seen(width, height)];
+      this.tiles.draw(context2d, { west, east, south, north }, scale, x, y);
+    } else this.drawGrid(context2d, width, height, step * scale);
     context2d.strokeStyle = color("accent");
     context2d.lineWidth = 2;
     context2d.lineJoin = "round";
@@ -94,7 +101,7 @@ class Track {
     context2d.fill();
     context2d.fillStyle = color("text");
     context2d.font = "12px system-ui, sans-serif";
-    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°`, 10, height - 12);
+    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°${this.tiles ? ` · map: ${this.tiles.host}` : ""}`, 10, height - 12);
     context2d.fillRect(width - step * scale - 14, height - 12, step * scale, 2);
     context2d.textAlign = "right";
     context2d.fillText(step >= 1000 ? `${step / 1000} km` : `${step} m`, width - 14, height - 18);

@@ -4,8 +4,10 @@ import { Tail, columns } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { navigate } from "../context";
 import { SERIES, button, color, empty, h } from "../dom";
+import { type Expression, parse } from "../expression";
 import { FIELD_MIME } from "../first";
 import { number, ticks, time } from "../format";
+import { type Line, computed, slope, statistics, svgOf, zigzag } from "../lines";
 import { register } from "../registry";
 
 interface PlotField {
@@ -17,13 +19,8 @@ interface PlotField {
   derivative?: boolean;
   /** Whether it is drawn on the axis to the right. */
   right?: boolean;
-}
-
-/** What is known of one field: least and greatest per column, over a stretch of time. */
-interface Line {
-  least: Float64Array;
-  most: Float64Array;
-  error?: string;
+  /** Whether the path is a formula over the other lines, which are called a, b, c and so on. */
+  formula?: boolean;
 }
 
 /** Fields over time: all of the recording at first sight, finer when one looks closer. */
@@ -47,6 +44,8 @@ class Plot {
   /** How the range of values is stretched: by the wheel with the shift key. */
   private stretch = { factor: 1, middle: 0.5 };
   private stops: (() => void)[] = [];
+  /** What is drawn of what is seen: the least, the greatest and the mean, where a person wants it. */
+  private figures = h("table", { class: "figures", hidden: true });
 
   constructor(
     private context: Context,
@@ -54,7 +53,7 @@ class Plot {
   ) {
     this.fields = [...((spec.fields as PlotField[] | undefined) ?? [])];
     this.span = { start: 0, end: context.summary.duration, count: 0 };
-    this.element = h("div", { class: "body plot" }, this.legend, this.area, this.note);
+    this.element = h("div", { class: "body plot" }, this.legend, this.figures, this.area, this.note);
     this.listen();
     this.fetchAll();
   }
@@ -72,10 +71,74 @@ class Plot {
     if (canvas) save(canvas.toDataURL("image/png"), "plot.png");
   }
 
+  /** What is drawn, as lines that can be printed at any size. */
+  saveVector(): void {
+    const { plot } = this;
+    if (!plot) return;
+    const [x, ...all] = plot.data;
+    const drawn = all.map((y, index) => ({ name: this.nameOf(this.fields[index]), color: this.colorOf(index), x: x as number[], y: y as (number | null)[] }));
+    const { view } = this.context;
+    const text = svgOf(drawn, [view.start / 1e9, view.end / 1e9], [plot.scales.y.min ?? 0, plot.scales.y.max ?? 1]);
+    save(URL.createObjectURL(new Blob([text], { type: "image/svg+xml" })), "plot.svg");
+  }
+
+  /** Shows or hides the figures of what is seen. */
+  toggleFigures(): void {
+    this.figures.hidden = !this.figures.hidden;
+    this.showFigures();
+  }
+
+  /** Asks for a formula, and adds its line. */
+  addFormula(): void {
+    const input = h("input", { type: "text", placeholder: "sqrt(a^2 + b^2)", "aria-label": "Formula over the lines a, b, c …" });
+    const error = h("span", { class: "faint", role: "status" });
+    const form = h("form", { class: "along formula" }, input, h("button", { class: "plain text", type: "submit" }, "Add"), error);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      try {
+        const missing = parse(input.value).names.filter((name) => !(name in this.letters()));
+        if (missing.length > 0) throw new Error(`there is no line ${missing.join(", ")}`);
+        form.remove();
+        this.change([...this.fields, { topic: "", path: input.value, formula: true }]);
+      } catch (reason) {
+        error.textContent = (reason as Error).message;
+      }
+    });
+    this.element.querySelector(".formula")?.remove();
+    this.legend.after(form);
+    input.focus();
+  }
+
+  /** The lines that formulas can use, by the letters that they have there. */
+  private letters(): Record<string, number> {
+    const own = this.fields.flatMap((field, index) => (field.formula ? [] : [index]));
+    return Object.fromEntries(own.slice(0, 26).map((index, at) => [String.fromCharCode(97 + at), index]));
+  }
+
+  /** Works out the lines of formulas from the others. */
+  private compute(): void {
+    const letters = this.letters();
+    this.fields.forEach((field, index) => {
+      if (!field.formula) return;
+      const none = () => new Float64Array(this.span.count).fill(NaN);
+      try {
+        const formula: Expression = parse(field.path);
+        const lines = Object.fromEntries(formula.names.map((name) => [name, this.lines[letters[name]] ?? { least: none(), most: none() }]));
+        this.lines[index] = computed(formula.of, lines, this.span.count);
+      } catch (error) {
+        this.lines[index] = { least: none(), most: none(), error: (error as Error).message };
+      }
+    });
+  }
+
+  private nameOf(field: PlotField): string {
+    return field.formula ? field.path : `${field.topic}.${field.path}`;
+  }
+
   /** The columns that are drawn, as a table: the time, then the least and the greatest of each field. */
   saveTable(): void {
     const { start, end, count } = this.span;
-    const names = this.fields.flatMap(({ topic, path }) => [`"${topic}.${path} min"`, `"${topic}.${path} max"`]);
+    const names = this.fields.map((field) => this.nameOf(field).replaceAll('"', "'")).flatMap((name) => [`"${name} min"`, `"${name} max"`]);
     const rows = Array.from({ length: count }, (_, column) => {
       const t = (start + ((column + 0.5) * (end - start + 1)) / count) / 1e9;
       return [t, ...this.lines.flatMap((line) => [line.least[column], line.most[column]])].map((value) => (Number.isNaN(value) ? "" : String(value))).join(",");
@@ -147,6 +210,7 @@ class Plot {
   private data(): uPlot.AlignedData {
     const { start, end, count } = this.span;
     const width = (end - start + 1) / Math.max(count, 1);
+    this.compute();
     const x = new Float64Array(count * 2);
     for (let column = 0; column < count; column++) x[2 * column] = x[2 * column + 1] = (start + (column + 0.5) * width) / 1e9;
     const y = this.lines.map((line, index) => (this.fields[index]?.derivative ? slope(line, width / 1e9, count) : zigzag(line, count)));
@@ -214,7 +278,10 @@ class Plot {
   }
 
   private legendEntry(field: PlotField, index: number): HTMLElement {
-    const name = this.fields.every((one) => one.topic === this.fields[0].topic) ? field.path : `${field.topic}.${field.path}`;
+    const isAlone = this.fields.every((one) => one.formula || one.topic === this.fields[0].topic);
+    const name = isAlone ? field.path : this.nameOf(field);
+    const hasFormula = this.fields.some((one) => one.formula);
+    const letter = hasFormula ? Object.entries(this.letters()).find(([, at]) => at === index)?.[0] : undefined;
     const tint = h("input", { type: "color", value: this.colorOf(index), "aria-label": `Colour of ${field.path}`, title: "Colour" });
     tint.addEventListener("change", () => this.change(this.fields.map((one) => (one === field ? { ...one, color: tint.value } : one))));
     const flag = (key: "derivative" | "right", text: string, label: string) => {
@@ -223,9 +290,9 @@ class Plot {
     };
     return h(
       "span",
-      { class: "legend-entry", title: `${field.topic}.${field.path}` },
+      { class: "legend-entry", title: this.nameOf(field) },
       tint,
-      h("span", { class: "path" }, field.derivative ? `d/dt ${name}` : name),
+      h("span", { class: "path" }, `${letter ? `${letter} = ` : ""}${field.derivative ? "d/dt " : ""}${name}`),
       h("b", { class: "now" }),
       flag("derivative", "d/dt", "d/dt, the rate of change"),
       flag("right", "⇥", "On the axis to the right"),
@@ -256,8 +323,18 @@ class Plot {
           element.textContent = number(Number(((line.most[at] + line.least[at]) / 2).toPrecision(6)));
           break;
         }
-      if (line) element.title = statistics(line, this.span, this.context.view);
     });
+    this.showFigures();
+  }
+
+  private showFigures(): void {
+    if (this.figures.hidden) return;
+    const cell = (value: number) => h("td", {}, number(Number(value.toPrecision(6))));
+    const rows = this.fields.flatMap((field, index) => {
+      const found = this.lines[index] && statistics(this.lines[index], this.span, this.context.view);
+      return found ? [h("tr", {}, h("th", { scope: "row" }, field.path), cell(found.least), cell(found.most), cell(found.mean))] : [];
+    });
+    this.figures.replaceChildren(h("thead", {}, h("tr", {}, ...["in view", "min", "max", "mean"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows));
   }
 
   private columnCount(): number {
@@ -267,16 +344,17 @@ class Plot {
   private async followAll(): Promise<void> {
     const { view, summary } = this.context;
     if (this.fields.length === 0 || summary.is_empty) return;
-    if (this.tails.length === 0) this.tails = this.fields.map(({ topic, path }) => new Tail("series", { topic, path }, 2));
+    if (this.tails.length === 0) this.tails = this.fields.filter((field) => !field.formula).map(({ topic, path }) => new Tail("series", { topic, path }, 2));
     const own = this.tails;
     const width = Math.max(Math.ceil((view.end - view.start) / this.columnCount()), 1);
     const [first, last] = [Math.floor(view.start / width), Math.floor(view.end / width)];
     const came = await Promise.all(own.map((tail) => tail.refresh(view.start, view.end, width, this.abort.signal)));
     if (own !== this.tails || !came.some(Boolean)) return;
-    this.lines = own.map((tail) => {
+    const read = own.map((tail) => {
       const of = (lane: number) => Float64Array.from({ length: last - first + 1 }, (_, column) => tail.at(first + column)?.[lane] ?? NaN);
       return { least: of(0), most: of(1), error: tail.error };
     });
+    this.lines = this.fields.map((field) => (field.formula ? { least: new Float64Array(0), most: new Float64Array(0) } : (read.shift() as Line)));
     this.span = { start: first * width, end: (last + 1) * width - 1, count: last - first + 1 };
     this.redraw();
   }
@@ -296,7 +374,8 @@ class Plot {
     const margin = view.isWhole() ? 0 : (view.end - view.start) * 0.25;
     const next = { start: Math.max(0, Math.round(view.start - margin)), end: Math.min(summary.duration, Math.round(view.end + margin)), count };
     const fresh: Line[] = this.fields.map(() => ({ least: new Float64Array(count).fill(NaN), most: new Float64Array(count).fill(NaN) }));
-    this.fields.forEach(({ topic, path }, index) => {
+    this.fields.forEach(({ topic, path, formula }, index) => {
+      if (formula) return;
       const line = fresh[index];
       const take = (first: number, [least, most]: Float64Array[]) => {
         if (signal.aborted) return;
@@ -307,6 +386,7 @@ class Plot {
       };
       const read = async () => {
         await this.context.connection.first();
+        if (signal.aborted) return;
         line.error = await columns("series", { topic, path, start: next.start, end: next.end, columns: count }, 2, take, signal);
         if (line.error && !signal.aborted) {
           [this.lines, this.span] = [fresh, next];
@@ -333,49 +413,6 @@ class Plot {
   }
 }
 
-/** The least and the greatest of each column, the nearer end first, so that a line does not go to and fro where it rises. */
-function zigzag(line: Line, count: number): (number | null)[] {
-  const values: (number | null)[] = new Array(count * 2);
-  let last = 0;
-  for (let column = 0; column < count; column++) {
-    const [low, high] = [line.least[column], line.most[column]];
-    const isThere = !Number.isNaN(low);
-    const up = Math.abs(low - last) <= Math.abs(high - last);
-    values[2 * column] = isThere ? (up ? low : high) : null;
-    values[2 * column + 1] = isThere ? (up ? high : low) : null;
-    if (isThere) last = up ? high : low;
-  }
-  return values;
-}
-
-/** The rate of change from column to column, per second. */
-function slope(line: Line, width: number, count: number): (number | null)[] {
-  const values: (number | null)[] = new Array(count * 2).fill(null);
-  let before: [number, number] | undefined;
-  for (let column = 0; column < count; column++) {
-    const middle = (line.least[column] + line.most[column]) / 2;
-    if (Number.isNaN(middle)) continue;
-    if (before) values[2 * column] = values[2 * column + 1] = (middle - before[1]) / ((column - before[0]) * width);
-    before = [column, middle];
-  }
-  return values;
-}
-
-/** The least, the greatest and the mean of what is seen. */
-function statistics(line: Line, span: { start: number; end: number; count: number }, view: { start: number; end: number }): string {
-  const width = (span.end - span.start + 1) / Math.max(span.count, 1);
-  let [least, most, sum, columns] = [Infinity, -Infinity, 0, 0];
-  for (let column = 0; column < span.count; column++) {
-    const t = span.start + column * width;
-    if (t + width < view.start || t > view.end || Number.isNaN(line.least[column])) continue;
-    least = Math.min(least, line.least[column]);
-    most = Math.max(most, line.most[column]);
-    sum += (line.least[column] + line.most[column]) / 2;
-    columns++;
-  }
-  return columns === 0 ? "" : `in view: min ${number(least)}, max ${number(most)}, mean ${number(sum / columns)}`;
-}
-
 function save(address: string, name: string): void {
   h("a", { href: address, download: name }).click();
 }
@@ -384,9 +421,12 @@ function plotPanel(context: Context, spec: PanelSpec): Panel {
   const plot = new Plot(context, spec);
   return {
     element: plot.element,
-    title: [...new Set(plot.fields.map((field) => field.topic))].join(", "),
+    title: [...new Set(plot.fields.map((field) => field.topic))].filter(Boolean).join(", "),
     controls: [
+      h("button", { class: "plain text", title: "Add a formula over the lines", "aria-label": "Add a formula", onclick: () => plot.addFormula() }, "ƒ"),
+      h("button", { class: "plain text", title: "Least, greatest and mean of what is seen", "aria-label": "Figures of what is seen", onclick: () => plot.toggleFigures() }, "Σ"),
       h("button", { class: "plain text", title: "Save as a picture", onclick: () => plot.savePicture() }, "PNG"),
+      h("button", { class: "plain text", title: "Save as a drawing", onclick: () => plot.saveVector() }, "SVG"),
       h("button", { class: "plain text", title: "Save as a table", onclick: () => plot.saveTable() }, "CSV"),
     ],
     spec: () => ({ kind: "plot", fields: plot.fields }),

@@ -29,6 +29,8 @@ export interface Host {
   /** Something is to be drawn, or said, anew. */
   changed: () => void;
   isLive: boolean;
+  /** What the frames of this topic start with. */
+  prefix: string;
   /** Resolves when what is read first has been. */
   first: () => Promise<void>;
 }
@@ -50,6 +52,8 @@ export class Layer {
   left = "";
   /** How much of the last message is drawn. */
   drawn = 0;
+  /** The fields that points can be coloured by. */
+  fields: string[] = [];
   private parts: Part[] = [];
   private markers = new Map<string, Marker & { born: number }>();
   private trail?: Part;
@@ -200,6 +204,7 @@ export class Layer {
     if (!decay) this.drop(() => true);
     this.add(cloud, frame, placed);
     this.drawn = Number(shown.count ?? 0);
+    this.fields = (shown.fields as string[] | undefined) ?? [];
     const [seen, thinned] = [Number(shown.seen ?? 0), Number(shown.thinned ?? 0)];
     if (thinned > 0) this.left = `${thinned.toLocaleString("en")} of ${seen.toLocaleString("en")} points`;
   }
@@ -208,7 +213,7 @@ export class Layer {
     const pose = posesAt(columns, "position", "orientation")(0);
     this.show(arrowOf(pose, this.host.arrowSize() * (this.settings.size ?? 1), this.tint()), frame);
     const child = plain(columns.texts("child_frame")[0]);
-    if (child) this.host.frames.say(frame, child, pose);
+    if (child) this.host.frames.say(frame, this.host.prefix + child, pose);
     if (this.trail) this.trail.frame ||= frame;
   }
 
@@ -224,7 +229,7 @@ export class Layer {
     for (const { removed, added } of isScene ? sceneOf(columns) : markersOf(columns)) {
       if (removed === "all") this.markers.clear();
       else for (const key of [...this.markers.keys()]) if (removed(key)) this.markers.delete(key);
-      for (const one of added) this.markers.set(one.key, { ...one, born: this.t });
+      for (const one of added) this.markers.set(one.key, { ...one, frame: one.frame && this.host.prefix + one.frame, born: this.t });
     }
     this.drawMarkers();
   }

@@ -61,12 +61,13 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
     select.addEventListener("change", () => set({ [key]: select.value } as Partial<LayerSettings>));
     return h("label", {}, label, select);
   };
+  const others = (view.layers.get(name)?.fields ?? []).filter((field) => !["x", "y", "z"].includes(field)).map((field): [string, string] => [`field ${field}`, field]);
   const tint = h("input", { type: "color", value: now.color ?? view.colorOf(name), "aria-label": `Colour of ${name}` });
   tint.addEventListener("input", () => set({ color: tint.value }));
   const fields: Record<string, HTMLElement[]> = {
     frames: [choice("names", "by", [["flat", "hidden"], ["value", "shown"]])],
     points: [
-      choice("colour by", "by", [["value", "intensity or rgb"], ["x", "x"], ["y", "y"], ["z", "z"], ["flat", "one colour"]]),
+      choice("colour by", "by", [["value", "intensity or rgb"], ["x", "x"], ["y", "y"], ["z", "z"], ...others, ["flat", "one colour"]]),
       h("label", {}, "colour", tint), number("size", "size", 0.5), number("from", "least", 0.1), number("to", "most", 0.1), number("decay (s)", "decay", 0.5),
     ],
     grid: [choice("colours", "palette", [["map", "map"], ["costmap", "costmap"]])],

@@ -3,7 +3,7 @@ import type { Shown } from "../types";
 import { matrixOf } from "./frames";
 
 /** How points are painted: by what the server sends with them (intensity, colour), by where they are, or all the same. */
-export type PointColor = "value" | "x" | "y" | "z" | "flat";
+export type PointColor = "value" | "x" | "y" | "z" | "flat" | `field ${string}`;
 
 const STEPS = 256;
 /** Blue for the least, red for the most. */

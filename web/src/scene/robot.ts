@@ -15,7 +15,12 @@ export class Robot {
   private links = new Map<string, three.Group>();
   private joints = new Map<string, Joint>();
 
-  constructor(text: string, private changed: () => void) {
+  /** `prefix` is what its frames start with, where there are several robots. */
+  constructor(
+    text: string,
+    private prefix: string,
+    private changed: () => void,
+  ) {
     const document = new DOMParser().parseFromString(text, "text/xml");
     const robot = document.querySelector("robot");
     if (!robot || document.querySelector("parsererror")) throw new Error("the robot's description is not a URDF");
@@ -34,7 +39,7 @@ export class Robot {
     const known = new Map<string, Placed | undefined>();
     const find = (link: string, depth: number): Placed | undefined => {
       if (known.has(link)) return known.get(link);
-      let found = frames.poses.get(link);
+      let found = frames.poses.get(this.prefix + link);
       const joint = this.joints.get(link);
       if (!found && joint && depth < 200) {
         const above = find(joint.parent, depth + 1);

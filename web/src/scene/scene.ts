@@ -2,6 +2,7 @@ import * as three from "three";
 import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
 import type { Context, Panel, PanelSpec } from "../context";
 import { SERIES, color, empty, h } from "../dom";
+import { framePrefix } from "../first";
 import type { Topic } from "../types";
 import { Columns } from "../columns";
 import { type Extent, extentOf, look } from "./fit";
@@ -93,6 +94,7 @@ export class SceneView {
   /** Takes other settings for a topic, and keeps them. */
   change(name: string, settings: LayerSettings): void {
     this.settings[name] = settings;
+    this.context.connection.colorBy(name, fieldOf(settings));
     const layer = this.layers.get(name);
     if (layer) {
       layer.settings = settings;
@@ -197,18 +199,18 @@ export class SceneView {
     // What was given on the command line is meant instead of what was recorded.
     const description = descriptions.find((topic) => topic.topic.startsWith("/urdf/")) ?? descriptions[0];
     if (description && !this.layerStops.has("the robot"))
-      this.layerStops.set("the robot", connection.subscribe(description.topic, "columns", (shown) => this.describe(new Columns(shown).texts("value")[0], shown.error)));
+      this.layerStops.set("the robot", connection.subscribe(description.topic, "columns", (shown) => this.describe(new Columns(shown).texts("value")[0], framePrefix(summary, description.topic), shown.error)));
     this.list.draw();
   }
 
-  private describe(text: string | undefined, error?: string): void {
+  private describe(text: string | undefined, prefix: string, error?: string): void {
     if (error) this.robotError = error;
     if (!text || this.robots.userData.text === text) return;
     this.robots.userData.text = text;
     this.robots.clear();
     this.robotError = "";
     try {
-      this.robot = new Robot(text, () => {
+      this.robot = new Robot(text, prefix, () => {
         this.list.draw();
         this.touch();
       });
@@ -238,6 +240,7 @@ export class SceneView {
         tell();
       },
       isLive: this.context.summary.live,
+      prefix: framePrefix(this.context.summary, topic.topic),
       first: () => this.context.connection.first(),
     };
     const layer = new Layer(topic, this.colorOf(topic.topic), this.settings[topic.topic] ?? {}, host);
@@ -255,6 +258,7 @@ export class SceneView {
       if (layer.hasContent()) this.arrive(topic.topic);
     });
     this.layerStops.set(topic.topic, stop);
+    this.context.connection.colorBy(topic.topic, fieldOf(this.settings[topic.topic]));
   }
 
   private remove(name: string): void {
@@ -449,6 +453,11 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     element.replaceChildren(empty("No 3D here", "This browser has no WebGL; turn on hardware acceleration, or use another one."));
     return { element, title: "", spec: () => spec, dispose: () => undefined };
   }
+}
+
+/** The field that a person wants points to be coloured by. */
+function fieldOf(settings: LayerSettings | undefined): string | undefined {
+  return settings?.by?.startsWith("field ") ? settings.by.slice(6) : undefined;
 }
 
 /** Whether the processor stands in for a graphics card. */

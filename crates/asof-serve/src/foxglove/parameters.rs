@@ -30,6 +30,14 @@ pub(super) fn topics(summary: &Summary) -> Vec<String> {
 
 /// The parameters as of a time, or those of them that are named; each as the protocol has it.
 pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<ParameterValue>, String> {
+    let is_wanted = |name: &String| names.is_empty() || names.contains(name);
+    let known = values_as_of(app, at)?;
+    let told = known.into_iter().filter(|(name, _)| is_wanted(name));
+    Ok(told.map(|(name, value)| told_as(&name, &value)).collect())
+}
+
+/// The parameters as of a time, by their names.
+pub(crate) fn values_as_of(app: &App, at: Stamp) -> Result<BTreeMap<String, Value>, String> {
     let query = Query::topics(topics(&app.cache.summary()));
     let query = query.between(TimeRange::new(Stamp::MIN, at));
     let mut decoders = Decoders::default();
@@ -45,9 +53,7 @@ pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<Parame
         left -= 1;
         left > 0 && known.len() < MOST_PARAMETERS
     })?;
-    let is_wanted = |name: &String| names.is_empty() || names.contains(name);
-    let told = known.into_iter().filter(|(name, _)| is_wanted(name));
-    Ok(told.map(|(name, value)| told_as(&name, &value)).collect())
+    Ok(known)
 }
 
 /// How parameters are told.

@@ -54,6 +54,8 @@ pub(crate) struct Show<'a> {
     pub frames: &'a Frames,
     /// Times are counted from here.
     pub start: Stamp,
+    /// The field that colours points, where somebody has chosen one.
+    pub color: Option<&'a str>,
 }
 
 /// JSON beyond this is cut short where it is only looked at.
@@ -116,7 +118,7 @@ impl Show<'_> {
 
     fn points(&mut self, message: &Message) -> Result<Shown, String> {
         let record = self.meaning(message)?;
-        let mut shown = points::show(&record)?;
+        let mut shown = points::show(&record, self.color)?;
         self.place(&record, message, &mut shown);
         Ok(shown)
     }
@@ -146,7 +148,9 @@ impl Show<'_> {
         let frame = frame_of(record).unwrap_or_default();
         let stamp = record.stamp().filter(|&stamp| stamp != Stamp::EPOCH);
         let stamp = stamp.unwrap_or(message.log_time);
-        let placed = self.frames.in_root(&frame, stamp, message.log_time);
+        let topic = &message.channel.topic;
+        let placed = self.frames.in_root(topic, &frame, stamp, message.log_time);
+        let frame = self.frames.named(topic, &frame);
         if let Some(head) = shown.head.as_object_mut() {
             head.insert("frame".into(), frame.into());
             if let Some((root, pose)) = placed {

@@ -10,11 +10,13 @@ use asof_decode::{Record, numbers};
 const MOST_POINTS: usize = 500_000;
 
 /// `count` points as `x, y, z` in float32, then what colours them: float32 (`value`), or four bytes (`rgba`).
-pub(super) fn show(record: &Record) -> Result<Shown, String> {
+///
+/// What colours a cloud is its field of that name, where one is chosen and there; else its colour, its intensity, or its height.
+pub(super) fn show(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
     if record.items("ranges").is_some() {
         return scan(record);
     }
-    cloud(record)
+    cloud(record, chosen)
 }
 
 fn scan(record: &Record) -> Result<Shown, String> {
@@ -146,7 +148,7 @@ impl Channel {
     }
 }
 
-fn cloud(record: &Record) -> Result<Shown, String> {
+fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
     let data = record.bytes("data").ok_or("it has no field 'data'")?;
     let step = record
         .number("point_step")
@@ -161,8 +163,11 @@ fn cloud(record: &Record) -> Result<Shown, String> {
     let [Some(x), Some(y), Some(z)] = axes else {
         return Err("its points have no x, y and z".to_owned());
     };
+    let chosen = chosen.and_then(channel);
     let color = channel("rgb").or_else(|| channel("rgba"));
+    let color = color.filter(|_| chosen.is_none());
     let strength = channel("intensity").or_else(|| channel("reflectivity"));
+    let strength = chosen.or(strength);
     let is_big = record.number("is_bigendian") == Some(1.0);
     let total = data.len() / step;
     let thin = total.div_ceil(MOST_POINTS).max(1);
@@ -192,6 +197,7 @@ fn cloud(record: &Record) -> Result<Shown, String> {
         "thinned": total - total.div_ceil(thin),
         "color": if color.is_some() { "rgba" } else { "value" },
         "local_pose": pose_of(record),
+        "fields": channels.iter().map(|(name, _)| name).collect::<Vec<_>>(),
     });
     let mut body = floats(places);
     if color.is_some() {

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
+use super::annotated::Annotated;
 use super::bag_metadata::{place_beside, write_beside};
 use super::failure::Usage;
 use super::names::hint;
@@ -29,6 +30,8 @@ use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_form
 /// Messages of ROS 1 stay as they are. With --to ros2 they become what ROS 2 would have recorded: standard types are as
 /// ROS 2 defines them, and for a robot's own types its definitions are written in ROS 2's language. A type that differs
 /// from its namesake in ROS 2 stays, and is told of.
+///
+/// What was noted in the page about a recording, in run.mcap.annotations.json beside it, becomes metadata of the new file.
 ///
 /// With --json, one object: places, output, size, start, end (nanoseconds since the epoch; null without
 /// messages), messages, latched, transcoded, kept (types that stayed, with their count and the reason),
@@ -161,6 +164,7 @@ impl Convert {
         let recording =
             self.opening
                 .open_once(&self.places, &wanted, definitions.clone(), screen)?;
+        let recording = Annotated::over(recording, &self.places, screen);
         let options = ConvertOptions {
             definitions,
             ..self.options(&*recording, screen)

@@ -23,23 +23,31 @@ use super::line_files::LineFiles;
 use super::memory;
 use super::newfile::NewFile;
 use super::numbers::{bytes, counted};
+use super::pictures;
 use super::place::{Opening, Wanted};
 use super::screen::Screen;
 use super::select::Select;
+use super::shaped::{Shape, TimeZone};
 use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
 
-/// Write one table per topic: Parquet, Arrow, CSV or JSON lines
+/// Write one table per topic: Parquet, Arrow, CSV or JSON lines; or its pictures
 ///
 /// Each topic becomes a file in the folder, named after it. A file appears when it is complete. Parquet and
 /// Arrow keep the message's nesting and its types; CSV spreads structs over columns.
 ///
 /// With --file-tables, what the file says about itself becomes tables as well: _recording, _channels,
 /// _statistics, _metadata, _attachments (with their contents, up to 64 MB each).
+///
+/// With --format images, each picture is a file named by its log time in a folder of its topic: as it was compressed,
+/// raw ones as PNG. With --format video, each topic is a film: packets of video as they are, in an .mp4 where ffmpeg is
+/// there and as a bare stream where it is not; pictures are encoded by ffmpeg.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof export run.mcap -o tables --format parquet
   asof export run.mcap -o poses --format csv --topics /odom --fields pose.pose.position,header.stamp
+  asof export run.mcap -o tables --flatten --time-zone none
+  asof export run.mcap -o pictures --format images --topics /camera/image
   asof export zenoh://192.168.1.5:7447 -o tables --for 30s")]
 pub struct Export {
     /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
@@ -69,6 +77,15 @@ pub struct Export {
     #[arg(long, value_enum, value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
     times: Vec<TimeColumn>,
 
+    /// What times say of their zone, in Parquet and Arrow. DuckDB 2 can neither subtract nor compare its TIMESTAMPTZ_NS,
+    /// which is what it reads nanoseconds in UTC as
+    #[arg(long, value_enum, value_name = "ZONE", default_value_t)]
+    time_zone: TimeZone,
+
+    /// Spread structs over columns in Parquet and Arrow too: pose.position.x instead of a struct pose
+    #[arg(long)]
+    flatten: bool,
+
     /// What the columns are: the message's own fields, or those of what it means
     #[arg(long, value_enum, default_value_t)]
     layer: Layer,
@@ -92,6 +109,8 @@ enum Format {
     Arrow,
     Csv,
     Ndjson,
+    Images,
+    Video,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -127,6 +146,8 @@ impl Format {
             Format::Arrow => "arrow",
             Format::Csv => "csv",
             Format::Ndjson => "ndjson",
+            Format::Images => "png",
+            Format::Video => "mp4",
         }
     }
 }
@@ -156,6 +177,8 @@ impl Export {
                 self.tables(layers, &*file, &query, screen, &progress)?
             }
             Format::Csv | Format::Ndjson => self.lines(&*file, &query, screen, &progress)?,
+            Format::Images => self.pictures(pictures::Kind::Images, &*file, &query, screen)?,
+            Format::Video => self.pictures(pictures::Kind::Video, &*file, &query, screen)?,
         };
         progress.finish_and_clear();
         let problems = &file.summary().problems;
@@ -177,6 +200,20 @@ impl Export {
             Layer::Semantic => chosen,
             Layer::Raw => chosen.without("semantic").without("reflection"),
         };
+        let is_seen = matches!(self.format, Format::Images | Format::Video);
+        let is_table = matches!(self.format, Format::Parquet | Format::Arrow);
+        if !is_table && (self.flatten || self.time_zone != TimeZone::Utc) {
+            return Err(Usage::error(
+                "--flatten and --time-zone are for --format parquet and arrow; CSV has no structs, and its times no zone",
+            ));
+        }
+        if is_seen
+            && (self.file_tables || !self.fields.is_empty() || self.layer != Layer::Reflection)
+        {
+            return Err(Usage::error(
+                "pictures and films have no columns: leave out --fields, --layer and --file-tables",
+            ));
+        }
         let is_of_messages = !layers.names().is_empty();
         let is_lines = matches!(self.format, Format::Csv | Format::Ndjson);
         if is_lines && (self.file_tables || !is_of_messages) {
@@ -254,8 +291,10 @@ impl Export {
         };
         let mut tables = Tables::read(file, query, options)?;
         let mut writers = TableFiles::default();
+        let shape = self.shape();
         for batch in &mut tables {
-            let batch = batch?;
+            let mut batch = batch?;
+            batch.batch = shape.of(batch.batch)?;
             progress.inc(batch.batch.num_rows() as u64);
             let start = |topic: &str, batch: &RecordBatch| self.new_table(topic, batch, &mut names);
             writers.write(batch, start, screen)?;
@@ -327,6 +366,7 @@ impl Export {
                 *has_damage = true;
                 screen.warning(format_args!("{layer}: {reason}"));
             }
+            let batch = self.shape().of(batch)?;
             let table = match &mut current {
                 Some((name, table)) if name == layer => table,
                 _ => {
@@ -373,6 +413,31 @@ impl Export {
         Ok(decoders.tell(screen))
     }
 
+    fn shape(&self) -> Shape {
+        Shape {
+            flatten: self.flatten,
+            zone: self.time_zone,
+        }
+    }
+
+    fn pictures(
+        &self,
+        kind: pictures::Kind,
+        file: &dyn Recording,
+        query: &Query,
+        screen: &Screen,
+    ) -> anyhow::Result<bool> {
+        let total = file.summary().messages.unwrap_or(0);
+        let progress = screen.progress(total, "{bar:30} {pos} pictures  {elapsed}");
+        let place = pictures::Place {
+            folder: &self.output,
+            force: self.force,
+        };
+        let has_damage = pictures::export(kind, &place, file, query, screen, &progress);
+        progress.finish_and_clear();
+        has_damage
+    }
+
     fn tell(&self, files: u64, screen: &Screen) {
         let size: u64 = std::fs::read_dir(&self.output)
             .into_iter()
@@ -390,7 +455,7 @@ impl Export {
     }
 }
 
-fn make_folder(folder: &Path) -> anyhow::Result<()> {
+pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).map_err(|error| {
         let reason = match error.kind() {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in its way".into(),
@@ -409,12 +474,12 @@ fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
 
 /// The names of the files that were started.
 #[derive(Default)]
-struct Names(HashSet<String>);
+pub struct Names(HashSet<String>);
 
 impl Names {
     /// The name of a topic's file, without its extension: slashes become points, and what no file name may have
     /// an underscore. Topics that differ in nothing else, and a second table of one, have a number behind it.
-    fn of(&mut self, topic: &str) -> String {
+    pub fn of(&mut self, topic: &str) -> String {
         let mut name: String = topic
             .trim_start_matches('/')
             .chars()

@@ -1,10 +1,12 @@
 //! The command line: one file per verb, and what they share.
 
+mod annotated;
 mod at;
 mod bag_metadata;
 mod cat;
 mod check;
 mod chosen;
+mod compare;
 mod completions;
 mod convert;
 mod csv;
@@ -12,10 +14,13 @@ mod decoded;
 mod demo;
 mod description;
 mod doctor;
+mod dropped;
 mod escaped;
 mod export;
 mod failure;
+mod ffmpeg;
 mod fields;
+mod find;
 mod info;
 mod join;
 mod layers;
@@ -23,17 +28,21 @@ mod line_files;
 mod lines;
 mod live;
 mod memory;
+mod moved;
 mod names;
 mod newfile;
 mod numbers;
+mod pictures;
 mod place;
 mod plain_columns;
+mod poses;
 mod pretty;
 mod recover;
 mod report;
 mod screen;
 mod select;
 mod serve;
+mod shaped;
 mod signals;
 mod split;
 mod sql;
@@ -94,6 +103,7 @@ enum Verb {
     At(at::At),
     Join(join::Join),
     Export(export::Export),
+    Find(find::Find),
     Doctor(doctor::Doctor),
     Check(check::Check),
     Diff(check::Diff),
@@ -174,6 +184,7 @@ pub fn main() -> ExitCode {
         Verb::At(at) => at.run(&screen),
         Verb::Join(join) => join.run(&screen),
         Verb::Export(export) => export.run(&screen),
+        Verb::Find(find) => find.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Check(check) => check.run(&screen),
         Verb::Diff(diff) => diff.run(&screen),

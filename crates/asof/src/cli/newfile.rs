@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::place::quoted;
 use super::signals;
@@ -57,6 +57,11 @@ impl NewFile {
             target,
             replaces: found.is_some(),
         })
+    }
+
+    /// Where it is written until it is finished, for other programs.
+    pub fn path(&self) -> &Path {
+        self.temporary.path()
     }
 
     /// Where to write.
@@ -179,9 +184,18 @@ pub fn clean_up_on_interrupt() {
 /// Takes away every file that is not finished, before the program ends at once.
 pub fn remove_unfinished() {
     for path in unfinished().drain(..) {
-        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
     }
     asof_formats::remove_temporary_files();
+}
+
+/// A folder for files that nobody needs when the program ends, however it does.
+pub fn temporary_folder() -> io::Result<TempDir> {
+    clean_up_on_interrupt();
+    let mut known = unfinished();
+    let made = tempfile::Builder::new().prefix("asof-").tempdir()?;
+    known.push(made.path().to_owned());
+    Ok(made)
 }
 
 /// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.

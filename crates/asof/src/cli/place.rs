@@ -490,6 +490,11 @@ pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
     open_one(place, &OpenOptions::default())
 }
 
+/// Opens one place without mapping anything of it.
+pub fn open_unmapped(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
+    open_one(place, &unmapped_with(Definitions::standard()))
+}
+
 /// Opens a place, with an error that a person can act upon.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {

@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
-use asof_serve::{DEFAULT_PORT, DiskOptions, ServeError, ServeOptions, Server};
+use asof_formats::{McapFile, McapWriter, McapWriterOptions};
+use asof_serve::{Annotations, DEFAULT_PORT, DiskOptions, Robot, ServeError, ServeOptions, Server};
 use clap::Args;
 
 use super::Outcome;
+use super::compare::Compare;
 use super::description::described;
+use super::dropped::Dropped;
 use super::failure::Usage;
 use super::live::is_robot;
 use super::memory;
@@ -27,7 +30,8 @@ use super::signals;
 ///
 /// Opens recordings of any size at once, several as one. Of a running robot it shows what comes, and keeps the
 /// last minutes to look back at. Only this machine can connect, unless --listen names
-/// another address; whoever connects then needs the token in the address that is printed. Nothing is written.
+/// another address; whoever connects then needs the token in the address that is printed. Nothing is written but what you
+/// note in the page: run.mcap.annotations.json beside run.mcap, which `asof convert` takes along.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
@@ -37,11 +41,16 @@ Examples:
   asof serve run.mcap
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
   asof serve zenoh://192.168.1.5:7447 --window 10m
+  asof serve before.mcap after.mcap --prefix before,after --align start
   asof serve yesterday.mcap zenoh://192.168.1.5:7447")]
 pub struct Serve {
-    /// Recordings: files, folders; and running robots: zenoh://host:port. Several are shown as one
-    #[arg(value_name = "PLACE", required = true)]
+    /// Recordings: files, folders; and running robots: zenoh://host:port. Several are shown as one. Without any, the page
+    /// waits for a file to be dropped onto it
+    #[arg(value_name = "PLACE")]
     places: Vec<PathBuf>,
+
+    #[command(flatten)]
+    compare: Compare,
 
     #[command(flatten)]
     opening: Opening,
@@ -91,6 +100,15 @@ pub struct Serving {
     #[arg(long = "package", visible_alias = "assets", value_name = "DIR")]
     assets: Vec<PathBuf>,
 
+    /// Show maps under positions of GPS, with tiles of this server: https://tile.example.org/{z}/{x}/{y}.png. The page
+    /// fetches them, so that server learns where the robot was; without this, nothing is fetched from anywhere
+    #[arg(long, value_name = "URL")]
+    tiles: Option<String>,
+
+    /// Start with this layout: a file that the page has saved, or a layout of Foxglove or Lichtblick
+    #[arg(long, value_name = "FILE")]
+    layout: Option<PathBuf>,
+
     /// The robot's description, where the recording has none on /robot_description
     #[arg(long, value_name = "FILE")]
     urdf: Option<PathBuf>,
@@ -107,12 +125,16 @@ impl Serve {
                 "--urdf is for recordings; a running robot says what it is on /robot_description";
             return Err(Usage::error(text.to_owned()));
         }
+        if self.compare.is_wanted() && (has_robot || self.places.is_empty()) {
+            let text = "--prefix and --align are for recordings, and need some";
+            return Err(Usage::error(text.to_owned()));
+        }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
         // A robot may come later, and the page shows when it does.
         let wanted = Wanted::chosen(self.topics.clone())
             .within(self.serving.cache_bytes())
             .at_once();
-        let recording = self.opening.open_served(&self.places, &wanted, screen)?;
+        let (recording, robots) = self.open(&wanted, screen)?;
         let disk = if has_robot {
             self.serving.note_nothing_is_kept(screen);
             None
@@ -121,14 +143,65 @@ impl Serve {
             self.serving
                 .disk(&files.cloned().collect::<Vec<_>>(), screen)
         };
-        let name = shown_name(&self.places[0]);
-        let name = match self.places.len() {
-            1 => name,
-            count => format!("{name} and {} more", count - 1),
+        let name = self.places.first().map(|place| shown_name(place));
+        let name = match (name, self.places.len()) {
+            (Some(name), 1) => name,
+            (Some(name), count) => format!("{name} and {} more", count - 1),
+            // The page knows by this that nothing is open.
+            (None, _) => String::new(),
+        };
+        let kept = Kept {
+            disk,
+            robots,
+            annotations: self.annotations(),
         };
         self.serving
-            .serve_kept(recording, &name, disk, &interrupt, screen)
+            .serve_kept(recording, &name, kept, &interrupt, screen)
     }
+
+    /// What is shown, and the robots that are told apart in it.
+    fn open(
+        &self,
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<(Box<dyn asof_formats::Recording>, Vec<Robot>)> {
+        if self.places.is_empty() {
+            return Ok((nothing()?, Vec::new()));
+        }
+        if !self.compare.is_wanted() {
+            let recording = self.opening.open_served(&self.places, wanted, screen)?;
+            return Ok((recording, Vec::new()));
+        }
+        let compared = self.compare.open(&self.places, |place| {
+            self.opening
+                .open_served(std::slice::from_ref(place), wanted, screen)
+        })?;
+        Ok((compared.recording, compared.robots))
+    }
+
+    /// Where notes are kept: beside a recording that is one file on this machine.
+    fn annotations(&self) -> Option<PathBuf> {
+        let [place] = self.places.as_slice() else {
+            return None;
+        };
+        place.is_file().then(|| Annotations::beside(place))
+    }
+}
+
+/// A recording without anything in it.
+fn nothing() -> anyhow::Result<Box<dyn asof_formats::Recording>> {
+    let out = std::io::Cursor::new(Vec::new());
+    let writer = McapWriter::new(out, McapWriterOptions::default())?;
+    let bytes = writer.finish()?.into_inner();
+    Ok(Box::new(McapFile::from_bytes("nothing".to_owned(), bytes)?))
+}
+
+/// What is served beside the messages, and where what was read or noted is kept.
+#[derive(Default)]
+struct Kept {
+    disk: Option<DiskOptions>,
+    robots: Vec<Robot>,
+    annotations: Option<PathBuf>,
 }
 
 impl Serving {
@@ -139,7 +212,7 @@ impl Serving {
         name: &str,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
-        self.serve_kept(source, name, None, &Interrupt::default(), screen)
+        self.serve_kept(source, name, Kept::default(), &Interrupt::default(), screen)
     }
 
     /// Where what was read of these places is kept; nowhere if their versions cannot be told apart.
@@ -162,7 +235,7 @@ impl Serving {
         &self,
         source: Box<dyn asof_formats::Recording>,
         name: &str,
-        disk: Option<DiskOptions>,
+        kept: Kept,
         interrupt: &Interrupt,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
@@ -185,11 +258,14 @@ impl Serving {
         let mut end = End::of(&source, is_growing)?;
         let server = self.start(screen, |options| {
             let options = ServeOptions {
-                disk,
+                disk: kept.disk,
+                robots: kept.robots,
+                annotations: kept.annotations,
                 start,
                 ..options.clone()
             };
-            Server::start(source, name, &options)
+            let opener = Arc::new(Dropped::new(&options));
+            Server::start_with(source, name, &options, Some(opener))
         })?;
         let code = loop {
             if end.has_come()? {
@@ -243,6 +319,8 @@ impl Serving {
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             assets: self.assets.clone(),
+            layout: self.layout.as_deref().map(layout_in).transpose()?,
+            tiles: self.tiles.clone(),
             cache_bytes: self.cache_bytes(),
             ..defaults
         };
@@ -272,6 +350,31 @@ impl Serving {
         Ok(server)
     }
 }
+
+/// The text of a layout, if it is one.
+fn layout_in(file: &Path) -> anyhow::Result<String> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    if text.len() > MOST_LAYOUT {
+        let text = format!(
+            "--layout {shown}: it has {} bytes, and a layout has {MOST_LAYOUT} at most",
+            text.len()
+        );
+        return Err(Usage::error(text));
+    }
+    match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(serde_json::Value::Object(_)) => Ok(text),
+        Ok(_) => Err(Usage::error(format!(
+            "--layout {shown}: it is JSON, but not a layout"
+        ))),
+        Err(error) => Err(Usage::error(format!(
+            "--layout {shown}: it is not JSON: {error}"
+        ))),
+    }
+}
+
+/// A layout is sent to every page.
+const MOST_LAYOUT: usize = 1 << 20;
 
 /// What people call a recording: its own name, without the folders that it lies in, or what is secret in an address.
 fn shown_name(place: &Path) -> String {

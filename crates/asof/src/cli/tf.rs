@@ -13,7 +13,9 @@ use serde::Serialize;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
-use super::place::{Opening, Wanted};
+use super::names::hint;
+use super::place::{Opening, Wanted, quoted};
+use super::poses;
 use super::screen::{Screen, output};
 use super::select::{Patterns, TopicChoice};
 use super::tf_follow;
@@ -42,6 +44,7 @@ const FRAMES_NAMED: usize = 10;
 Examples:
   asof tf run.mcap
   asof tf run.mcap --from map --to base_link --every 10ms --format tum
+  asof tf run.mcap --pose-topic /odom --format kitti
   asof tf zenoh://192.168.1.5:7447 --from map --to base_link --at -3s
   asof tf zenoh://192.168.1.5:7447 --from map --to base_link --follow
   asof tf zenoh://192.168.1.5:7447 --monitor --for 30s")]
@@ -70,8 +73,13 @@ pub struct Tf {
     at: Option<When>,
 
     /// A whole trajectory, a pose every so often: 10ms, 1s
-    #[arg(long, value_name = "STEP", value_parser = parse_step, requires = "from", conflicts_with = "at")]
+    #[arg(long, value_name = "STEP", value_parser = parse_step, group = "trajectory", requires = "from", conflicts_with = "at")]
     every: Option<i64>,
+
+    /// The poses of a topic as a trajectory, each at its own stamp, in the frame that they were measured in: Odometry,
+    /// PoseStamped, PoseWithCovarianceStamped, PoseInFrame
+    #[arg(long, value_name = "TOPIC", group = "trajectory", conflicts_with_all = ["from", "to", "follow", "monitor", "json", "tree", "dot", "mermaid", "yaml", "draw"])]
+    pose_topic: Option<String>,
 
     /// Go on: print the transform again whenever a second has passed by its stamps, or what --every says; of a running
     /// robot until Ctrl-C or the end of --for
@@ -83,15 +91,30 @@ pub struct Tf {
     monitor: bool,
 
     /// How the trajectory is written: csv, tum, kitti
-    #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "every")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "csv",
+        requires = "trajectory"
+    )]
     format: TrajectoryFormat,
 
     /// Only poses at or after this time
-    #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "every")]
+    #[arg(
+        long,
+        value_name = "T",
+        allow_hyphen_values = true,
+        requires = "trajectory"
+    )]
     start: Option<When>,
 
     /// Only poses at or before this time
-    #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "every")]
+    #[arg(
+        long,
+        value_name = "T",
+        allow_hyphen_values = true,
+        requires = "trajectory"
+    )]
     end: Option<When>,
 
     #[command(flatten)]
@@ -172,6 +195,9 @@ impl Tf {
             return Err(Usage::error(
                 "--every prints a trajectory, and JSON is not one of its formats; leave out --json, or add --follow",
             ));
+        }
+        if let Some(topic) = &self.pose_topic {
+            return self.poses(topic, screen);
         }
         let patterns = self.choice.patterns();
         let wanted = Wanted::those(move |channel| {
@@ -259,6 +285,27 @@ impl Tf {
             }
         }
         Ok(outcome)
+    }
+
+    /// Writes what a topic says of where the robot was.
+    fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
+        let wanted = Wanted::named([&topic.to_owned()]);
+        let file = self.opening.look_at(&self.places, &wanted, screen)?;
+        let summary = file.summary();
+        let known = summary.topics();
+        if !known.contains(&topic) {
+            let listing = || format!("`asof info {}` lists the topics", quoted(&self.places[0]));
+            let hint = hint(topic, known.iter().copied()).unwrap_or_else(listing);
+            return Err(Usage::error(format!("there is no topic '{topic}'; {hint}")));
+        }
+        let edge = |when: Option<When>, other: Stamp| {
+            when.map_or(other, |when| when.resolve(summary.range))
+        };
+        let range = TimeRange::new(edge(self.start, Stamp::MIN), edge(self.end, Stamp::MAX));
+        poses::write(&*file, topic, range, self.format, screen)?;
+        let problems = &file.summary().problems;
+        tell_problems(problems, screen);
+        Ok(Outcome::of(problems))
     }
 
     /// Goes on with what comes, of a robot until it is time to stop.

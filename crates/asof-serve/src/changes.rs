@@ -1,0 +1,267 @@
+//! What a person changes from the page: notes about the recording, and files to look at. Nothing else is ever written.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use asof_core::TimeRange;
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::annotations::Annotations;
+use crate::app::App;
+
+/// Where something can be changed: notes added and removed, files taken and opened.
+pub(crate) const PATHS: [&str; 4] = [
+    "/api/annotations",
+    "/api/annotations/remove",
+    "/api/files",
+    "/api/files/open",
+];
+
+/// Opens files that a person has dropped onto the page.
+pub trait Opener: Send + Sync {
+    /// Where the files of a look can be written, and the look's number; a new one where none is named.
+    ///
+    /// # Errors
+    /// When there is no such look, or no room for another, in words for that person.
+    fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), String>;
+
+    /// Shows the files of a look, in the order in which they were named; the address to look at them.
+    ///
+    /// # Errors
+    /// When they cannot be opened, in words for that person.
+    fn open(&self, look: u64) -> Result<String, String>;
+}
+
+/// What can be changed.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// The notes, and where they are kept; `None` where there is no place for them.
+    notes: Option<Mutex<Annotations>>,
+    opener: Option<Arc<dyn Opener>>,
+    /// The most bytes that may be sent for one look.
+    most_bytes: u64,
+    /// Whether only this machine can connect.
+    is_local: bool,
+    /// Why there are no notes.
+    trouble: Option<String>,
+}
+
+impl Changes {
+    pub fn new(
+        file: Option<&Path>,
+        opener: Option<Arc<dyn Opener>>,
+        most_bytes: u64,
+        is_local: bool,
+    ) -> Self {
+        let (notes, trouble) = match file.map(Annotations::read) {
+            Some(Ok(notes)) => (Some(Mutex::new(notes)), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+            None => (None, None),
+        };
+        Changes {
+            notes,
+            opener,
+            most_bytes,
+            is_local,
+            trouble,
+        }
+    }
+
+    /// What the page is told of it.
+    pub fn summary(&self) -> Value {
+        json!({
+            "annotations": self.notes.is_some(),
+            "trouble": self.trouble,
+            "open": self.opener.is_some() && self.is_local,
+            "most_bytes": self.most_bytes,
+        })
+    }
+
+    fn opener(&self) -> Result<Arc<dyn Opener>, String> {
+        if !self.is_local {
+            return Err(
+                "files are taken from this machine alone: the server listens to others, too"
+                    .to_owned(),
+            );
+        }
+        let none = "this server opens no files of the page's";
+        self.opener.clone().ok_or_else(|| none.to_owned())
+    }
+
+    fn notes(&self) -> Result<MutexGuard<'_, Annotations>, String> {
+        let notes = self.notes.as_ref().ok_or_else(|| {
+            let none = "annotations are kept beside a recording that is one file on this machine";
+            self.trouble.clone().unwrap_or_else(|| none.to_owned())
+        })?;
+        Ok(notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// All notes, in the times of the recording.
+pub(crate) fn list(app: &App) -> Value {
+    let Ok(notes) = app.changes.notes() else {
+        return json!([]);
+    };
+    let one = |note: &crate::Annotation| {
+        json!({
+            "id": note.id, "start": app.relative(note.range.start), "end": app.relative(note.range.end), "text": note.text,
+        })
+    };
+    notes.all().iter().map(one).collect()
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NewNote {
+    start: i64,
+    end: Option<i64>,
+    text: String,
+}
+
+/// Adds a note; all of them then.
+pub(crate) async fn add(State(app): State<Arc<App>>, Query(note): Query<NewNote>) -> Response {
+    changed(&app, |notes| {
+        let start = app.absolute(note.start);
+        let end = app.absolute(note.end.unwrap_or(note.start));
+        notes.add(TimeRange::new(start.min(end), start.max(end)), &note.text)
+    })
+}
+
+#[derive(Deserialize)]
+pub(crate) struct OldNote {
+    id: u64,
+}
+
+/// Takes a note away; all that are left then.
+pub(crate) async fn remove(State(app): State<Arc<App>>, Query(note): Query<OldNote>) -> Response {
+    changed(&app, |notes| notes.remove(note.id))
+}
+
+fn changed<T>(
+    app: &App,
+    change: impl FnOnce(&mut Annotations) -> Result<T, crate::AnnotationError>,
+) -> Response {
+    let changed = tokio::task::block_in_place(|| {
+        let mut notes = app.changes.notes()?;
+        change(&mut notes)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    });
+    match changed {
+        Ok(()) => json_of(&list(app)),
+        Err(error) => wrong(&error),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NewFile {
+    name: String,
+    /// The look that it is for, as the first file of it was answered.
+    look: Option<u64>,
+}
+
+/// Takes a file, a part at a time, into a temporary folder.
+pub(crate) async fn upload(
+    State(app): State<Arc<App>>,
+    Query(asked): Query<NewFile>,
+    request: Request,
+) -> Response {
+    let opener = match app.changes.opener() {
+        Ok(opener) => opener,
+        Err(error) => return wrong(&error),
+    };
+    let Some(name) = plain_name(&asked.name) else {
+        return wrong("a file needs a name without a folder in it");
+    };
+    let (look, folder) = match opener.folder(asked.look) {
+        Ok(found) => found,
+        Err(error) => return wrong(&error),
+    };
+    let most = app.changes.most_bytes;
+    match take(&folder, &name, request.into_body(), most).await {
+        Ok(()) => json_of(&json!({ "look": look })),
+        Err(error) => wrong(&error),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NewLook {
+    look: u64,
+}
+
+/// Shows the files that have been taken.
+pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLook>) -> Response {
+    let opener = match app.changes.opener() {
+        Ok(opener) => opener,
+        Err(error) => return wrong(&error),
+    };
+    match tokio::task::spawn_blocking(move || opener.open(asked.look)).await {
+        Ok(Ok(address)) => json_of(&json!({ "url": address })),
+        Ok(Err(error)) => wrong(&error),
+        Err(error) => wrong(&format!("opening failed: {error}")),
+    }
+}
+
+/// Writes what comes to a new file of a folder, which may hold so many bytes with it.
+async fn take(folder: &Path, name: &str, body: Body, most: u64) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{name} cannot be kept: {error}");
+    let there = tokio::task::block_in_place(|| bytes_in(folder)).map_err(failed)?;
+    let path = folder.join(name);
+    let mut file = std::fs::File::create_new(&path).map_err(failed)?;
+    let mut left = most.saturating_sub(there);
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let written = match part {
+            Ok(part) if part.len() as u64 > left => Err(format!(
+                "{name} is too large: files are copied to this machine's temporary folder, up to {most} bytes; open it with `asof serve` instead"
+            )),
+            Ok(part) => {
+                left -= part.len() as u64;
+                tokio::task::block_in_place(|| file.write_all(&part)).map_err(failed)
+            }
+            Err(error) => Err(format!("{name} did not come whole: {error}")),
+        };
+        if let Err(error) = written {
+            drop(file);
+            drop(std::fs::remove_file(&path));
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn bytes_in(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes)
+}
+
+/// A file's name, if it is nothing more than that.
+fn plain_name(name: &str) -> Option<String> {
+    let mut parts = Path::new(name).components();
+    let is_plain = matches!(
+        (parts.next(), parts.next()),
+        (Some(std::path::Component::Normal(_)), None)
+    );
+    let is_word = |c: char| !c.is_control() && !matches!(c, '/' | '\\' | ':');
+    (is_plain && name.len() <= 200 && name.chars().all(is_word)).then(|| name.to_owned())
+}
+
+fn json_of(value: &Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, value.to_string()).into_response()
+}
+
+fn wrong(text: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let error = json!({ "error": text });
+    (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response()
+}

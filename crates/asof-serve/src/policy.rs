@@ -1,0 +1,110 @@
+//! What the page is told to show, and what a browser lets it do.
+
+use axum::http::HeaderValue;
+use serde_json::Value;
+
+use crate::options::{ServeError, ServeOptions};
+
+/// What a browser lets the page do: nothing beyond this server.
+pub(crate) const POLICY: &str = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// What the page is told to show.
+pub(crate) struct PageOptions {
+    /// The layout that it starts with: JSON, or a text that is none.
+    pub layout: Value,
+    /// Where it gets tiles of maps from.
+    pub tiles: Option<String>,
+    /// What a browser lets it do; `None` where that is [`POLICY`].
+    pub policy: Option<HeaderValue>,
+}
+
+impl PageOptions {
+    pub fn of(options: &ServeOptions) -> Self {
+        let layout = options.layout.as_deref().map_or(Value::Null, |text| {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+        });
+        let origin = options
+            .tiles
+            .as_deref()
+            .and_then(|tiles| origin_of(tiles).ok());
+        let policy = origin.and_then(|origin| {
+            let more = format!("img-src {origin} ");
+            HeaderValue::from_str(&POLICY.replacen("img-src ", &more, 1)).ok()
+        });
+        PageOptions {
+            layout,
+            tiles: policy.as_ref().and(options.tiles.clone()),
+            policy,
+        }
+    }
+}
+
+/// Refuses an address that no tile can come from.
+pub(crate) fn check_tiles(address: &str) -> Result<(), ServeError> {
+    let wrong = |reason| ServeError::Tiles {
+        address: address.to_owned(),
+        reason,
+    };
+    if !["{z}", "{x}", "{y}"]
+        .iter()
+        .all(|part| address.contains(part))
+    {
+        return Err(wrong("it lacks {z}, {x} or {y}"));
+    }
+    origin_of(address).map(drop).map_err(wrong)
+}
+
+/// The scheme, host and port of an address, as a policy names them.
+fn origin_of(address: &str) -> Result<&str, &'static str> {
+    let start = ["https://", "http://"]
+        .iter()
+        .find(|scheme| address.starts_with(**scheme))
+        .ok_or("it starts with neither https:// nor http://")?
+        .len();
+    let end = address[start..]
+        .find(['/', '?', '#'])
+        .map_or(address.len(), |at| start + at);
+    let host = &address[start..end];
+    // Whatever else is there would be another word of the policy.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    if host.is_empty() || !host.chars().all(is_plain) {
+        return Err("its host is not a name");
+    }
+    Ok(&address[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_add_their_host_to_the_policy_and_nothing_else() {
+        let options = ServeOptions {
+            tiles: Some("https://tile.example.org:8443/{z}/{x}/{y}.png?key=1".to_owned()),
+            ..ServeOptions::default()
+        };
+        let page = PageOptions::of(&options);
+        let policy = page.policy.expect("a policy");
+        let wanted = POLICY.replace(
+            "img-src 'self'",
+            "img-src https://tile.example.org:8443 'self'",
+        );
+        assert_eq!(policy, wanted);
+        assert!(PageOptions::of(&ServeOptions::default()).policy.is_none());
+    }
+
+    #[test]
+    fn an_address_that_would_change_the_policy_is_refused() {
+        for address in [
+            "https://a.example; script-src *//{z}/{x}/{y}",
+            "https://*/{z}/{x}/{y}",
+            "https://me@a.example/{z}/{x}/{y}",
+            "ftp://a.example/{z}/{x}/{y}",
+            "https:///{z}/{x}/{y}",
+            "https://a.example/{z}/{x}",
+        ] {
+            assert!(check_tiles(address).is_err(), "{address}");
+        }
+        assert!(check_tiles("http://127.0.0.1:8000/{z}/{x}/{y}.png").is_ok());
+    }
+}

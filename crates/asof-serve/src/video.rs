@@ -1,0 +1,96 @@
+//! Packets of video that belong to a moment: from the last one that a decoder can start with.
+
+use asof_core::Message;
+use asof_decode::{Decoders, VideoCodec};
+use serde_json::json;
+
+use crate::app::App;
+use crate::show::Shown;
+
+/// So many packets are looked through for one to start with; each look is as many times as long as the one before.
+const LOOKS: [usize; 4] = [32, 128, 512, 2048];
+/// So many bytes of packets are sent at once.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The packets of a topic that a decoder needs to show it as of `t`. One that has shown everything up to `after` is told
+/// what came since; where that is `None`, or too long ago, it starts anew.
+pub(crate) fn packets(app: &App, topic: &str, t: i64, after: Option<i64>) -> Result<Shown, String> {
+    let mut decoders = Decoders::default();
+    for count in LOOKS {
+        let known = app.cache.last_n(topic, app.absolute(t), count);
+        let known = known.map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        // From the newest back to one to start with, or to what has been shown.
+        for message in known.iter().rev() {
+            let at = app.relative(message.log_time);
+            if after.is_some_and(|after| at <= after) {
+                return answer(app, found, false);
+            }
+            let packet = Packet::of(&mut decoders, &message.to_message())?;
+            let is_key = packet.codec.is_key(&packet.data);
+            found.push((at, packet));
+            if is_key {
+                return answer(app, found, true);
+            }
+        }
+        let is_all = known.len() < count;
+        if is_all && found.is_empty() {
+            return Err(format!("there is no picture on {topic} by then"));
+        }
+        if is_all {
+            break;
+        }
+    }
+    Err(format!(
+        "no packet on {topic} up to then is one that a decoder can start with; go on in the recording"
+    ))
+}
+
+struct Packet {
+    codec: VideoCodec,
+    data: Vec<u8>,
+}
+
+impl Packet {
+    fn of(decoders: &mut Decoders, message: &Message) -> Result<Self, String> {
+        let record = decoders.meaning(message);
+        let record = record.map_err(|error| error.to_string())?;
+        let format = record.text("format").ok_or("it has no field 'format'")?;
+        let codec = VideoCodec::named(&format)
+            .ok_or_else(|| format!("video in the format '{format}' is not known"))?;
+        let data = record.bytes("data").ok_or("it has no field 'data'")?;
+        Ok(Packet { codec, data })
+    }
+}
+
+/// The packets in order, each with the time of its message. What holds no picture goes with the next that does.
+fn answer(app: &App, mut found: Vec<(i64, Packet)>, starts_anew: bool) -> Result<Shown, String> {
+    found.reverse();
+    let bytes: usize = found.iter().map(|(_, packet)| packet.data.len()).sum();
+    let most = MOST_BYTES.min(app.limits.waiting_bytes / 2);
+    if bytes > most {
+        return Err(format!(
+            "the packets since the last one that a decoder can start with have {bytes} bytes, and {most} may be sent"
+        ));
+    }
+    let first = found.first().map(|(_, packet)| packet);
+    let codec = first.and_then(|packet| packet.codec.parameter_text(&packet.data));
+    let name = first.map(|packet| packet.codec.name());
+    let mut packets = Vec::new();
+    let mut body = Vec::with_capacity(bytes);
+    let mut start = 0;
+    for (at, packet) in &found {
+        body.extend(&packet.data);
+        if packet.codec.has_picture(&packet.data) {
+            packets.push(json!({ "t": at, "at": start, "size": body.len() - start }));
+            start = body.len();
+        }
+    }
+    body.truncate(start);
+    let head = json!({ "anew": starts_anew, "codec": codec, "name": name, "packets": packets });
+    Ok(Shown {
+        head,
+        data: None,
+        body,
+    })
+}

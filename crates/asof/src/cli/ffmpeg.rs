@@ -1,0 +1,289 @@
+//! One topic's pictures as a film: the packets of video as they are, or through `ffmpeg` where it is there.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, anyhow};
+use asof_core::Stamp;
+use asof_decode::VideoCodec;
+
+use super::newfile::NewFile;
+use super::pictures::{Seen, Taken};
+use super::screen::Screen;
+
+/// A film in the making.
+pub struct Film {
+    /// Where it goes, without an extension.
+    path: PathBuf,
+    rate: f64,
+    way: Way,
+}
+
+enum Way {
+    /// Packets, one after the other.
+    Packets(Packets),
+    /// Pictures of one kind, encoded by ffmpeg as they come.
+    Pictures {
+        encoder: Child,
+        extension: &'static str,
+        new: NewFile,
+    },
+}
+
+struct Packets {
+    codec: VideoCodec,
+    new: NewFile,
+    out: BufWriter<File>,
+    start: Stamp,
+    count: u64,
+}
+
+impl Film {
+    /// Starts a film with what comes first in it.
+    pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> anyhow::Result<Self> {
+        let way = match first {
+            Seen::Packet(_, codec) => {
+                let new = NewFile::create(&with(path, stream_extension(*codec)), |_| force)?;
+                let mut out = new.writer()?;
+                if let Some(sign) = ivf_sign(*codec) {
+                    out.write_all(&ivf_head(sign))?;
+                }
+                Way::Packets(Packets {
+                    codec: *codec,
+                    new,
+                    out,
+                    start: Stamp::MIN,
+                    count: 0,
+                })
+            }
+            Seen::Picture(_, extension) => Way::encoder(path, extension, rate, force)?,
+            Seen::Scaled(_) => Way::encoder(path, "png", rate, force)?,
+        };
+        Ok(Film {
+            path: path.to_owned(),
+            rate,
+            way,
+        })
+    }
+
+    /// Adds what comes next.
+    pub fn take(&mut self, seen: &Seen, at: Stamp) -> anyhow::Result<Taken> {
+        let cannot = || format!("cannot write the film {}", self.path.display());
+        match (&mut self.way, seen) {
+            (Way::Packets(packets), Seen::Packet(data, codec)) if *codec == packets.codec => {
+                packets.take(data, at).with_context(cannot)?;
+            }
+            (
+                Way::Pictures {
+                    extension, encoder, ..
+                },
+                Seen::Picture(bytes, own),
+            ) if own == extension => {
+                feed(encoder, bytes)?;
+            }
+            (
+                Way::Pictures {
+                    extension: "png",
+                    encoder,
+                    ..
+                },
+                Seen::Scaled(bytes),
+            ) => {
+                feed(encoder, bytes)?;
+            }
+            _ => {
+                let reason = "it is not encoded as the first one is";
+                return Ok(Taken::Failed(reason.to_owned()));
+            }
+        }
+        Ok(Taken::Written)
+    }
+
+    /// Puts the film where it belongs; where that is.
+    pub fn finish(self, force: bool, screen: &Screen) -> anyhow::Result<PathBuf> {
+        match self.way {
+            Way::Packets(packets) => {
+                let stream = with(&self.path, stream_extension(packets.codec));
+                packets.finish()?;
+                if !has_ffmpeg() {
+                    screen.note(format_args!(
+                        "ffmpeg is not here: {} is the bare stream, without times; with ffmpeg it becomes an .mp4",
+                        stream.display()
+                    ));
+                    return Ok(stream);
+                }
+                let film = with(&self.path, "mp4");
+                remux(&stream, &film, self.rate, force)?;
+                std::fs::remove_file(&stream)
+                    .with_context(|| format!("cannot remove {}", stream.display()))?;
+                Ok(film)
+            }
+            Way::Pictures { encoder, new, .. } => {
+                end(encoder)?;
+                new.finish()?;
+                Ok(with(&self.path, "mp4"))
+            }
+        }
+    }
+}
+
+impl Way {
+    fn encoder(
+        path: &Path,
+        extension: &'static str,
+        rate: f64,
+        force: bool,
+    ) -> anyhow::Result<Self> {
+        if !has_ffmpeg() {
+            return Err(anyhow!(
+                "pictures become a film by ffmpeg, which is not here; install it, or write them one by one: --format images"
+            ));
+        }
+        let codec = match extension {
+            "jpg" => "mjpeg",
+            other => other,
+        };
+        let new = NewFile::create(&with(path, "mp4"), |_| force)?;
+        let encoder = ffmpeg()
+            .args(["-f", "image2pipe", "-framerate", &rate.to_string()])
+            .args(["-c:v", codec, "-i", "-"])
+            // H.264 wants an even number of rows and columns.
+            .args([
+                "-vf",
+                "pad=ceil(iw/2)*2:ceil(ih/2)*2",
+                "-pix_fmt",
+                "yuv420p",
+            ])
+            .args(["-f", "mp4", "-y"])
+            .arg(new.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("cannot start ffmpeg")?;
+        Ok(Way::Pictures {
+            encoder,
+            extension,
+            new,
+        })
+    }
+}
+
+impl Packets {
+    fn take(&mut self, data: &[u8], at: Stamp) -> std::io::Result<()> {
+        if self.count == 0 {
+            self.start = at;
+        }
+        self.count += 1;
+        if ivf_sign(self.codec).is_some() {
+            let micros = at.since(self.start).max(0) as u64 / 1000;
+            self.out.write_all(&(data.len() as u32).to_le_bytes())?;
+            self.out.write_all(&micros.to_le_bytes())?;
+        }
+        self.out.write_all(data)
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.out.flush()?;
+        drop(self.out);
+        self.new.finish()
+    }
+}
+
+fn with(path: &Path, extension: &str) -> PathBuf {
+    // A topic's name may have a point in it, which starts no extension.
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
+fn stream_extension(codec: VideoCodec) -> &'static str {
+    match codec {
+        VideoCodec::H264 => "h264",
+        VideoCodec::H265 => "h265",
+        VideoCodec::Vp9 | VideoCodec::Av1 => "ivf",
+    }
+}
+
+fn ivf_sign(codec: VideoCodec) -> Option<[u8; 4]> {
+    match codec {
+        VideoCodec::Vp9 => Some(*b"VP90"),
+        VideoCodec::Av1 => Some(*b"AV01"),
+        VideoCodec::H264 | VideoCodec::H265 => None,
+    }
+}
+
+/// The head of an IVF file whose times are microseconds. Sizes are in the stream itself.
+fn ivf_head(sign: [u8; 4]) -> Vec<u8> {
+    let mut head = b"DKIF\0\0\x20\0".to_vec();
+    head.extend(sign);
+    head.extend([0; 4]);
+    head.extend(1_000_000_u32.to_le_bytes());
+    head.extend(1_u32.to_le_bytes());
+    head.extend([0; 8]);
+    head
+}
+
+fn ffmpeg() -> Command {
+    let mut command = Command::new("ffmpeg");
+    command
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
+}
+
+fn has_ffmpeg() -> bool {
+    let asked = Command::new("ffmpeg")
+        .arg("-version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    asked.is_ok_and(|status| status.success())
+}
+
+/// Puts a stream into a container, its pictures as far apart as they are on average.
+fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<()> {
+    let new = NewFile::create(film, |_| force)?;
+    let mut command = ffmpeg();
+    if stream
+        .extension()
+        .is_none_or(|extension| extension != "ivf")
+    {
+        command.args(["-framerate", &rate.to_string()]);
+    }
+    let status = command
+        .arg("-i")
+        .arg(stream)
+        .args(["-c", "copy", "-f", "mp4", "-y"])
+        .arg(new.path())
+        .status()
+        .context("cannot start ffmpeg")?;
+    if !status.success() {
+        return Err(anyhow!(
+            "ffmpeg could not put {} into a container; the stream is still there",
+            stream.display()
+        ));
+    }
+    new.finish()
+}
+
+fn feed(encoder: &mut Child, bytes: &[u8]) -> anyhow::Result<()> {
+    let written = match &mut encoder.stdin {
+        Some(input) => input.write_all(bytes),
+        None => Ok(()),
+    };
+    written.map_err(|_| anyhow!("ffmpeg ended before the last picture; what it said is above"))
+}
+
+fn end(mut encoder: Child) -> anyhow::Result<()> {
+    drop(encoder.stdin.take());
+    let status = encoder.wait().context("cannot wait for ffmpeg")?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(anyhow!("ffmpeg could not encode the film ({status})"))
+    }
+}

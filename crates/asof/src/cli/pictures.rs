@@ -1,0 +1,318 @@
+//! `asof export --format images` and `--format video`.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use asof_core::{Channel, Message, Query, Topics};
+use asof_decode::{Archetype, Decoders, Picture, Record, VideoCodec, picture_type};
+use asof_formats::Recording;
+use indicatif::ProgressBar;
+
+use super::export::{Names, make_folder};
+use super::failure::Usage;
+use super::ffmpeg::Film;
+use super::newfile::NewFile;
+use super::numbers::counted;
+use super::screen::Screen;
+
+/// What is made of pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file for each picture.
+    Images,
+    /// A file for each topic.
+    Video,
+}
+
+/// Where pictures are written, and whether over others.
+pub struct Place<'a> {
+    pub folder: &'a Path,
+    pub force: bool,
+}
+
+/// Writes the pictures of a recording; whether some of them could not be.
+pub fn export(
+    kind: Kind,
+    place: &Place<'_>,
+    file: &dyn Recording,
+    query: &Query,
+    screen: &Screen,
+    progress: &ProgressBar,
+) -> anyhow::Result<bool> {
+    let summary = file.summary();
+    let channels = summary.channels.iter().map(|entry| &entry.channel);
+    let meant = channels.filter(|channel| query.topics.contains(&channel.topic));
+    let topics: Vec<&str> = meant
+        .filter(|channel| is_seen(channel))
+        .map(|channel| channel.topic.as_str())
+        .collect();
+    if topics.is_empty() {
+        return Err(Usage::error(
+            "there are no pictures and no video among these topics; `asof info` lists them with their types",
+        ));
+    }
+    let query = Query {
+        topics: Topics::named(topics),
+        range: query.range,
+    };
+    let mut decoders = Decoders::default();
+    let mut names = Names::default();
+    let mut all: BTreeMap<String, Topic> = BTreeMap::new();
+    for batch in file.read(&query)? {
+        let batch = batch?;
+        for message in batch.iter() {
+            let message = message.to_message();
+            let topic = all.entry(message.channel.topic.clone()).or_insert_with(|| {
+                let path = place.folder.join(names.of(&message.channel.topic));
+                Topic::new(path, rate_of(&summary, &message.channel))
+            });
+            let seen = decoders.meaning(&message);
+            let seen = seen.map_err(|error| error.to_string());
+            let taken = match seen.and_then(|record| Seen::of(&record)) {
+                Ok(seen) => topic.take(kind, seen, &message, place)?,
+                Err(error) => Taken::Failed(error),
+            };
+            topic.count(&message, taken);
+        }
+        progress.inc(batch.len() as u64);
+    }
+    let mut has_damage = false;
+    for (name, topic) in all {
+        has_damage |= topic.finish(&name, place, screen)?;
+    }
+    Ok(has_damage)
+}
+
+/// Whether a channel has pictures.
+fn is_seen(channel: &Channel) -> bool {
+    let archetype = Archetype::of(channel.type_name());
+    archetype.is_some_and(|archetype| {
+        matches!(
+            archetype.name,
+            "Image" | "CompressedImage" | "CompressedVideo"
+        )
+    })
+}
+
+/// Pictures in a second, by the recording's own counts.
+fn rate_of(summary: &asof_core::Summary, channel: &Channel) -> f64 {
+    let seconds = summary.range.duration_nanos() as f64 * 1e-9;
+    let own = summary.channels.iter();
+    let own = own.filter(|entry| entry.channel.topic == channel.topic);
+    let messages: Option<u64> = own.map(|entry| entry.messages).sum();
+    match messages {
+        Some(messages) if messages > 1 && seconds > 0.0 => {
+            ((messages - 1) as f64 / seconds).clamp(0.1, 1000.0)
+        }
+        _ => 30.0,
+    }
+}
+
+/// What a message shows.
+pub enum Seen {
+    /// A picture as a file has it, with the extension of such files.
+    Picture(Vec<u8>, &'static str),
+    /// Numbers that were scaled to be seen.
+    Scaled(Vec<u8>),
+    /// A packet of video.
+    Packet(Vec<u8>, VideoCodec),
+}
+
+impl Seen {
+    fn of(record: &Record) -> Result<Self, String> {
+        let Some(format) = record.text("format") else {
+            let picture = Picture::of(record).map_err(|error| error.to_string())?;
+            let bytes = png(&picture).map_err(|error| error.to_string())?;
+            return Ok(if picture.is_scaled() && picture.values().is_none() {
+                Seen::Scaled(bytes)
+            } else {
+                Seen::Picture(bytes, "png")
+            });
+        };
+        let data = record.bytes("data").ok_or("it has no field 'data'")?;
+        if let Some(kind) = picture_type(&data) {
+            let extension = kind.trim_start_matches("image/");
+            let extension = if extension == "jpeg" {
+                "jpg"
+            } else {
+                extension
+            };
+            return Ok(Seen::Picture(data, extension));
+        }
+        match VideoCodec::named(&format) {
+            Some(codec) => Ok(Seen::Packet(data, codec)),
+            None => Err(format!(
+                "pictures in the format '{format}' are not known; `asof export --layer raw` writes them as they are"
+            )),
+        }
+    }
+}
+
+/// A picture as PNG: depths with all their 16 bits, everything else in colours of eight.
+fn png(picture: &Picture) -> Result<Vec<u8>, png::EncodingError> {
+    let mut out = Vec::new();
+    let size = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
+    let mut encoder = png::Encoder::new(&mut out, size(picture.width), size(picture.height));
+    encoder.set_compression(png::Compression::Fast);
+    let pixels: Vec<u8> = if let Some(values) = picture.values() {
+        encoder.set_color(png::ColorType::Grayscale);
+        encoder.set_depth(png::BitDepth::Sixteen);
+        values.into_iter().flat_map(u16::to_be_bytes).collect()
+    } else {
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let rgba = picture.rgba(1);
+        rgba.chunks_exact(4)
+            .flat_map(|four| [four[0], four[1], four[2]])
+            .collect()
+    };
+    encoder.write_header()?.write_image_data(&pixels)?;
+    Ok(out)
+}
+
+/// What became of a message.
+pub enum Taken {
+    Written,
+    /// It comes before the first that a decoder can start with.
+    Early,
+    Failed(String),
+}
+
+/// What is being written of one topic.
+struct Topic {
+    /// Its folder, or its file without an extension.
+    path: PathBuf,
+    rate: f64,
+    film: Option<Film>,
+    written: u64,
+    scaled: u64,
+    /// Packets before the first that a decoder can start with.
+    early: u64,
+    /// Messages that have no picture, and why the first of them has none.
+    failed: Option<(u64, String)>,
+    last: Option<(i64, u64)>,
+}
+
+impl Topic {
+    fn new(path: PathBuf, rate: f64) -> Self {
+        Topic {
+            path,
+            rate,
+            film: None,
+            written: 0,
+            scaled: 0,
+            early: 0,
+            failed: None,
+            last: None,
+        }
+    }
+
+    /// Writes what a message shows.
+    fn take(
+        &mut self,
+        kind: Kind,
+        seen: Seen,
+        message: &Message,
+        place: &Place<'_>,
+    ) -> anyhow::Result<Taken> {
+        if matches!(seen, Seen::Scaled(_)) {
+            self.scaled += 1;
+        }
+        let (bytes, extension) = match (kind, seen) {
+            (Kind::Images, Seen::Picture(bytes, extension)) => (bytes, extension),
+            (Kind::Images, Seen::Scaled(bytes)) => (bytes, "png"),
+            (Kind::Images, Seen::Packet(..)) => {
+                let reason = "it is video; `--format video` writes it";
+                return Ok(Taken::Failed(reason.to_owned()));
+            }
+            (Kind::Video, seen) => return self.take_for_film(&seen, message, place),
+        };
+        if self.written == 0 {
+            make_folder(&self.path)?;
+        }
+        let nanos = message.log_time.nanos();
+        // Several may have been logged at once.
+        let number = match self.last {
+            Some((at, number)) if at == nanos => number + 1,
+            _ => 1,
+        };
+        self.last = Some((nanos, number));
+        let name = match number {
+            1 => format!("{nanos}.{extension}"),
+            _ => format!("{nanos}-{number}.{extension}"),
+        };
+        let path = self.path.join(name);
+        let new = NewFile::create(&path, |_| place.force)?;
+        let mut out = new.writer()?;
+        let cannot = || format!("cannot write {}", path.display());
+        out.write_all(&bytes).with_context(cannot)?;
+        out.flush().with_context(cannot)?;
+        drop(out);
+        new.finish()?;
+        Ok(Taken::Written)
+    }
+
+    fn take_for_film(
+        &mut self,
+        seen: &Seen,
+        message: &Message,
+        place: &Place<'_>,
+    ) -> anyhow::Result<Taken> {
+        if self.film.is_none() {
+            if let Seen::Packet(data, codec) = seen
+                && !codec.is_key(data)
+            {
+                return Ok(Taken::Early);
+            }
+            self.film = Some(Film::start(&self.path, seen, self.rate, place.force)?);
+        }
+        match &mut self.film {
+            Some(film) => film.take(seen, message.log_time),
+            None => Err(anyhow!("there is no film")),
+        }
+    }
+
+    fn count(&mut self, message: &Message, taken: Taken) {
+        match taken {
+            Taken::Written => self.written += 1,
+            Taken::Early => self.early += 1,
+            Taken::Failed(error) => {
+                let first = || (0, format!("at {}, {error}", message.log_time));
+                self.failed.get_or_insert_with(first).0 += 1;
+            }
+        }
+    }
+
+    /// Puts everything where it belongs and says what there is; whether something could not be written.
+    fn finish(self, name: &str, place: &Place<'_>, screen: &Screen) -> anyhow::Result<bool> {
+        let path = match self.film {
+            Some(film) => film.finish(place.force, screen)?,
+            None => self.path,
+        };
+        if self.written > 0 {
+            let pictures = counted(self.written, "picture");
+            screen.note(format_args!("{pictures} on {name} in {}", path.display()));
+        }
+        if self.scaled > 0 {
+            screen.note(format_args!(
+                "{} on {name} hold numbers without a colour: each is scaled to what is in it; --format parquet keeps them",
+                counted(self.scaled, "picture")
+            ));
+        }
+        if self.early > 0 {
+            screen.note(format_args!(
+                "{} on {name} left out: they come before the first that a decoder can start with",
+                counted(self.early, "packet")
+            ));
+        }
+        if let Some((count, first)) = &self.failed {
+            screen.warning(format_args!(
+                "{} on {name} not written; the first: {first}",
+                counted(*count, "message")
+            ));
+        }
+        Ok(self.failed.is_some())
+    }
+}

@@ -1,0 +1,147 @@
+//! `asof tf --pose-topic`: where a topic says that the robot was, as a trajectory.
+
+use std::io::Write as _;
+
+use anyhow::anyhow;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use asof_core::{Query, Source, Stamp, TimeRange};
+use asof_decode::{Layers, TableOptions, Tables};
+use asof_tf::TrajectoryFormat;
+use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
+
+use super::numbers::counted;
+use super::screen::{Screen, output};
+
+/// A rotation whose length is nearer to one than this stays as it was written.
+const NEAR: f64 = 1e-6;
+
+/// Writes every pose of a topic, at the time that it says it was measured at; at its log time where it says none.
+pub fn write(
+    source: &dyn Source,
+    topic: &str,
+    range: TimeRange,
+    format: TrajectoryFormat,
+    screen: &Screen,
+) -> anyhow::Result<()> {
+    let options = TableOptions {
+        layers: Layers::standard().without("raw").without("reflection"),
+        ..TableOptions::default()
+    };
+    let mut tables = Tables::read(source, &Query::topics([topic]), options)?;
+    let mut out = output();
+    let (mut written, mut turned, mut empty) = (0_u64, 0_u64, 0_u64);
+    for batch in &mut tables {
+        let batch = batch?.batch;
+        let Some(poses) = Poses::of(&batch) else {
+            return Err(anyhow!(
+                "{topic} has no poses: it needs a position and an orientation, as Odometry, PoseStamped and PoseInFrame have"
+            ));
+        };
+        if written == 0 {
+            out.write_all(format.header().as_bytes())?;
+        }
+        for row in 0..batch.num_rows() {
+            let Some((stamp, pose, is_turned)) = poses.at(row) else {
+                empty += 1;
+                continue;
+            };
+            if !range.contains(stamp) {
+                continue;
+            }
+            turned += u64::from(!is_turned);
+            written += 1;
+            out.write_all(format.line(stamp, &pose).as_bytes())?;
+        }
+    }
+    out.flush()?;
+    for report in tables.report() {
+        if let Some((at, error)) = report.failures.first() {
+            let what = counted(report.failed, "message");
+            screen.warning(format_args!(
+                "{what} on {topic} not decoded; the first: at {at}, {error}"
+            ));
+        }
+        if report.assignment.layer.is_none() {
+            let name = report.assignment.channel.type_name();
+            return Err(anyhow!("{topic} has no poses: its type is {name}"));
+        }
+    }
+    if turned > 0 {
+        let what = counted(turned, "pose");
+        screen.note(format_args!(
+            "{what} on {topic} without a rotation: written as not turned"
+        ));
+    }
+    if empty > 0 {
+        let what = counted(empty, "message");
+        screen.note(format_args!(
+            "{what} on {topic} without a position: left out"
+        ));
+    }
+    Ok(())
+}
+
+/// The columns of poses.
+struct Poses<'a> {
+    batch: &'a RecordBatch,
+    position: &'a ArrayRef,
+    orientation: &'a ArrayRef,
+}
+
+impl<'a> Poses<'a> {
+    fn of(batch: &'a RecordBatch) -> Option<Self> {
+        let column = |name: &str, width: i32| {
+            let column = batch.column_by_name(name)?;
+            let list = column.as_fixed_size_list_opt()?;
+            let is_right = list.value_length() == width
+                && list.values().as_primitive_opt::<Float64Type>().is_some();
+            is_right.then_some(column)
+        };
+        Some(Poses {
+            batch,
+            position: column("position", 3)?,
+            orientation: column("orientation", 4)?,
+        })
+    }
+
+    /// When and where it was, and whether it says how it was turned; `None` where it says nothing.
+    fn at(&self, row: usize) -> Option<(Stamp, Isometry3<f64>, bool)> {
+        let [x, y, z] = numbers(self.position, row)?;
+        let place = Translation3::new(x, y, z);
+        let turn = numbers(self.orientation, row).map(|[x, y, z, w]| Quaternion::new(w, x, y, z));
+        let turn = turn.filter(|turn| turn.norm().is_finite() && turn.norm() > NEAR);
+        let rotation = match turn {
+            Some(turn) if (turn.norm() - 1.0).abs() < NEAR => UnitQuaternion::new_unchecked(turn),
+            Some(turn) => UnitQuaternion::new_normalize(turn),
+            None => UnitQuaternion::identity(),
+        };
+        let pose = Isometry3::from_parts(place, rotation);
+        Some((self.stamp(row)?, pose, turn.is_some()))
+    }
+
+    fn stamp(&self, row: usize) -> Option<Stamp> {
+        let of = |name: &str| {
+            let times = self.batch.column_by_name(name)?;
+            let times = times.as_primitive_opt::<TimestampNanosecondType>()?;
+            times
+                .is_valid(row)
+                .then(|| Stamp::from_nanos(times.value(row)))
+        };
+        let said = of("stamp").filter(|&stamp| stamp != Stamp::EPOCH);
+        said.or_else(|| of("log_time"))
+    }
+}
+
+/// The numbers of a vector, if all of them are some.
+fn numbers<const N: usize>(column: &ArrayRef, row: usize) -> Option<[f64; N]> {
+    let list = column.as_fixed_size_list();
+    if list.is_null(row) {
+        return None;
+    }
+    let values = list.value(row);
+    let values = values.as_primitive::<Float64Type>();
+    let all: [f64; N] = values.values().get(..N)?.try_into().ok()?;
+    all.iter().all(|one| one.is_finite()).then_some(all)
+}

@@ -1,0 +1,252 @@
+//! `asof export --format images` and `--format video`, the shapes of tables, and poses as trajectories.
+
+mod common;
+
+use std::fs::{self, File};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_schema::{DataType, TimeUnit};
+use asof::formats::{McapWriter, McapWriterOptions};
+use asof::{Channel, Message, Schema, Stamp};
+use common::{Folder, asof};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+fn channel(topic: &str, name: &str) -> Arc<Channel> {
+    let schema = Schema {
+        name: name.to_owned(),
+        encoding: "jsonschema".to_owned(),
+        data: "{}".into(),
+    };
+    Arc::new(Channel {
+        topic: topic.to_owned(),
+        message_encoding: "json".to_owned(),
+        schema: Some(Arc::new(schema)),
+        ..Channel::default()
+    })
+}
+
+/// A folder with `run.mcap`, which has these messages, a second apart.
+fn folder_with(messages: &[(&Arc<Channel>, String)]) -> Folder {
+    let folder = Folder::empty();
+    let options = McapWriterOptions::default();
+    let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("create");
+    for (second, (channel, payload)) in messages.iter().enumerate() {
+        let at = Stamp::from_nanos((second as i64 + 1) * 1_000_000_000);
+        let message = Message {
+            channel: Arc::clone(channel),
+            log_time: at,
+            publish_time: at,
+            sequence: 0,
+            payload: payload.clone().into(),
+        };
+        writer.write(&message).expect("write");
+    }
+    writer.finish().expect("finish");
+    folder
+}
+
+fn names_in(folder: &Folder, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder.path(name)).expect("a folder");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("entry")
+                .file_name()
+                .into_string()
+                .expect("name")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn pictures_are_written_as_they_were_compressed() {
+    let folder = Folder::with_demo();
+    assert_eq!(
+        folder.exit_code("export run.mcap -o out --format images"),
+        0
+    );
+    let names = names_in(&folder, "out/camera.image");
+    assert_eq!(names.len(), 10);
+    let is_jpeg = |name: &String| name.rsplit('.').next() == Some("jpg");
+    assert!(names.iter().all(is_jpeg), "{names:?}");
+    let picture = folder.read(&format!("out/camera.image/{}", names[0]));
+    assert_eq!(picture[..2], [0xff, 0xd8]);
+    // They are not written over without being asked.
+    assert_eq!(
+        folder.exit_code("export run.mcap -o out --format images"),
+        1
+    );
+    assert_eq!(
+        folder.exit_code("export run.mcap -o out --format images --force"),
+        0
+    );
+}
+
+#[test]
+fn raw_pictures_become_png_with_their_own_values() {
+    let camera = channel("/raw", "sensor_msgs/Image");
+    let depth = channel("/depth", "sensor_msgs/Image");
+    let broken = r#"{"width":9,"height":9,"encoding":"rgb8","step":27,"data":[1,2,3]}"#;
+    let folder = folder_with(&[
+        (
+            &camera,
+            r#"{"width":2,"height":1,"encoding":"bgr8","step":6,"data":[1,2,3,4,5,6]}"#.to_owned(),
+        ),
+        (
+            &depth,
+            r#"{"width":1,"height":2,"encoding":"16UC1","step":2,"data":[232,3,1,0]}"#.to_owned(),
+        ),
+        (&camera, broken.to_owned()),
+    ]);
+    let told = folder.run("export run.mcap -o out --format images");
+    assert!(told.contains("1 message on /raw not written"), "{told}");
+    assert!(told.contains("exit 3"), "{told}");
+    let pixels = |name: &str| {
+        let bytes = folder.read(name);
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
+            .read_info()
+            .expect("PNG");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
+        let info = reader.next_frame(&mut pixels).expect("pixels");
+        (info.width, info.height, info.bit_depth, pixels)
+    };
+    let rgb = (2, 1, png::BitDepth::Eight, vec![3, 2, 1, 6, 5, 4]);
+    assert_eq!(pixels("out/raw/1000000000.png"), rgb);
+    let millimetres = (1, 2, png::BitDepth::Sixteen, vec![3, 232, 0, 1]);
+    assert_eq!(pixels("out/depth/2000000000.png"), millimetres);
+}
+
+#[test]
+fn video_is_its_stream_from_the_first_packet_that_can_be_started_with() {
+    let video = channel("/video", "foxglove.CompressedVideo");
+    // A picture that nobody can start with, then parameters with one, then another.
+    let packets = ["AAAAAUGa", "AAAAAWdkAB+sAAAAAWjuAAAAAWWI", "AAAAAUGb"];
+    let message = |data: &str| format!(r#"{{"format":"h264","data":"{data}"}}"#);
+    let messages: Vec<(&Arc<Channel>, String)> =
+        packets.iter().map(|data| (&video, message(data))).collect();
+    let folder = folder_with(&messages);
+    // Without ffmpeg, whatever there is on this machine.
+    let output = asof()
+        .args(["export", "run.mcap", "-o", "out", "--format", "video"])
+        .env("PATH", folder.path(""))
+        .current_dir(folder.path(""))
+        .output()
+        .expect("asof runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("ffmpeg is not here"), "{told}");
+    assert!(told.contains("1 packet on /video left out"), "{told}");
+    let stream = folder.read("out/video.h264");
+    let wanted =
+        b"\0\0\0\x01\x67\x64\0\x1f\xac\0\0\0\x01\x68\xee\0\0\0\x01\x65\x88\0\0\0\x01\x41\x9b";
+    assert_eq!(stream, wanted);
+}
+
+#[test]
+fn a_film_of_pictures_says_that_it_needs_ffmpeg() {
+    let folder = Folder::with_demo();
+    let output = asof()
+        .args(["export", "run.mcap", "-o", "out", "--format", "video"])
+        .env("PATH", folder.path(""))
+        .current_dir(folder.path(""))
+        .output()
+        .expect("asof runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("--format images"), "{told}");
+}
+
+#[test]
+fn what_has_no_pictures_says_so() {
+    let folder = Folder::with_demo();
+    let line = "export run.mcap -o out --format images --topics /odom";
+    let told = folder.run(line);
+    assert!(
+        told.contains("no pictures") && told.contains("exit 2"),
+        "{told}"
+    );
+    for line in [
+        "export run.mcap -o out --format images --fields data",
+        "export run.mcap -o out --format csv --flatten",
+        "export run.mcap -o out --format ndjson --time-zone none",
+    ] {
+        assert_eq!(folder.exit_code(line), 2, "{line}");
+    }
+}
+
+#[test]
+fn tables_are_flat_and_without_a_zone_where_that_is_wanted() {
+    let folder = Folder::with_demo();
+    let line = "export run.mcap -o out --topics /odom --flatten --time-zone none";
+    assert_eq!(folder.exit_code(line), 0);
+    let file = File::open(folder.path("out/odom.parquet")).expect("a table");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet");
+    let schema = Arc::clone(reader.schema());
+    let kind = |name: &str| {
+        schema
+            .field_with_name(name)
+            .map(|field| field.data_type().clone())
+    };
+    let bare = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    assert_eq!(kind("log_time").expect("log_time"), bare);
+    assert_eq!(kind("pose.pose.position.x").expect("x"), DataType::Float64);
+    assert!(
+        !schema
+            .fields()
+            .iter()
+            .any(|field| matches!(field.data_type(), DataType::Struct(_)))
+    );
+    let batch = reader
+        .build()
+        .expect("a reader")
+        .next()
+        .expect("rows")
+        .expect("rows");
+    let x = batch.column_by_name("pose.pose.position.x").expect("x");
+    assert_eq!(x.len(), 50);
+    let x = x.as_primitive::<arrow_array::types::Float64Type>();
+    assert!(x.values().iter().any(|x| x.fract().abs() > 1e-6));
+}
+
+#[test]
+fn poses_of_a_topic_become_a_trajectory() {
+    let folder = Folder::with_demo();
+    let tum = folder.stdout("tf run.mcap --pose-topic /odom --format tum");
+    assert_eq!(tum.lines().count(), 50);
+    // What a topic says is what the table of it says.
+    assert_eq!(
+        folder.exit_code("export run.mcap -o out --format csv --topics /odom"),
+        0
+    );
+    let table = String::from_utf8(folder.read("out/odom.csv")).expect("text");
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().expect("names").split(',').collect();
+    let at = |name: &str| names.iter().position(|one| *one == name).expect(name);
+    let (x, w) = (at("pose.pose.position.x"), at("pose.pose.orientation.w"));
+    for (line, row) in tum.lines().zip(lines) {
+        let pose: Vec<f64> = line
+            .split(' ')
+            .map(|one| one.parse().expect("a number"))
+            .collect();
+        // Lists are quoted, and stand behind.
+        let row: Vec<&str> = row.split(',').collect();
+        let number = |at: usize| row[at].parse::<f64>().expect("a number");
+        assert_eq!((pose[1], pose[7]), (number(x), number(w)), "{line}");
+    }
+    let kitti = folder.stdout("tf run.mcap --pose-topic /odom --format kitti --end +0.5s");
+    assert!((20..30).contains(&kitti.lines().count()), "{kitti}");
+    assert!(kitti.lines().all(|line| line.split(' ').count() == 12));
+    let wrong = folder.run("tf run.mcap --pose-topic /odmo --format tum");
+    assert!(wrong.contains("did you mean '/odom'?"), "{wrong}");
+    assert!(wrong.contains("exit 2"), "{wrong}");
+    let wrong = folder.run("tf run.mcap --pose-topic /imu --format tum");
+    assert!(
+        wrong.contains("has no poses") && wrong.contains("exit 1"),
+        "{wrong}"
+    );
+    let line = "tf run.mcap --pose-topic /odom --from odom --to base_link";
+    assert_eq!(folder.exit_code(line), 2);
+}

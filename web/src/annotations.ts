@@ -1,0 +1,79 @@
+import type { Context } from "./context";
+import { h } from "./dom";
+
+/** A text about a moment or a stretch. */
+export interface Note {
+  id: number;
+  start: number;
+  end: number;
+  text: string;
+}
+
+type Listener = (notes: Note[]) => void;
+
+/** What people have noted about the recording, kept in a file beside it. */
+export class Annotations {
+  notes: Note[] = [];
+  readonly canChange: boolean;
+  private listeners = new Set<Listener>();
+
+  constructor(private context: Context) {
+    this.canChange = Boolean(context.summary.changes?.annotations);
+    if (this.canChange) void this.ask("", {}, "GET").catch(() => undefined);
+  }
+
+  on(listener: Listener): () => void {
+    this.listeners.add(listener);
+    listener(this.notes);
+    return () => this.listeners.delete(listener);
+  }
+
+  add(start: number, end: number, text: string): Promise<void> {
+    return this.ask("", { start: Math.round(start), end: Math.round(end), text }, "POST");
+  }
+
+  remove(id: number): Promise<void> {
+    return this.ask("/remove", { id }, "POST");
+  }
+
+  /** Asks for a text about where it stands, or about what is seen of the time. */
+  write(): void {
+    const { connection, view } = this.context;
+    document.querySelector("dialog.note-dialog")?.remove();
+    const at = connection.position();
+    const text = h("input", { type: "text", "aria-label": "Text of the annotation", placeholder: "What happened?", maxlength: 4000 });
+    const stretch = h("input", { type: "checkbox" });
+    const error = h("p", { class: "faint", role: "status" });
+    const form = h(
+      "form",
+      { class: "along" },
+      text,
+      h("label", { class: "along" }, stretch, "for all that plots show"),
+      h("button", { class: "text", type: "submit" }, "Mark"),
+    );
+    if (view.isWhole()) stretch.disabled = true;
+    const dialog = h("dialog", { class: "keys note-dialog", "aria-label": "Mark this moment" }, h("h2", {}, "Mark this moment"), form, error, h("button", { class: "text", onclick: () => dialog.close() }, "Close"));
+    if (!this.canChange) error.textContent = this.context.summary.changes?.trouble ?? "Annotations are kept beside a recording that is one file on this machine; this one is not.";
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const [start, end] = stretch.checked ? [view.start, view.end] : [at, at];
+      this.add(start, end, text.value).then(
+        () => dialog.close(),
+        (reason: Error) => (error.textContent = reason.message),
+      );
+    });
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+    text.focus();
+  }
+
+  private async ask(path: string, parameters: Record<string, string | number>, method: string): Promise<void> {
+    const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
+    const response = await fetch(`/api/annotations${path}?${query}`, { method });
+    const answer = (await response.json()) as Note[] | { error: string };
+    if (!Array.isArray(answer)) throw new Error(answer.error);
+    this.notes = answer;
+    for (const listener of this.listeners) listener(answer);
+  }
+}

@@ -1,0 +1,169 @@
+import { h } from "./dom";
+import type { Tree } from "./first";
+import { fromForeign, isForeign, type Imported } from "./foreign";
+import type { Layout } from "./layout";
+import { stored, store } from "./stored";
+import type { Topic } from "./types";
+
+const KEY = "asof-layouts";
+/** A layout in an address is no longer than browsers and programs for mail take. */
+const LONGEST_LINK = 8000;
+
+/** A layout as a file has it. */
+interface LayoutFile {
+  asof_layout: 1;
+  name: string;
+  tree: Tree;
+}
+
+/** A layout out of JSON: this page's own, or one of another program. */
+export function layoutOf(value: unknown, topics: Topic[]): Imported {
+  if (value && typeof value === "object") {
+    if (isForeign(value)) return fromForeign(value, topics);
+    if ("tree" in value) return { tree: (value as LayoutFile).tree, left: [] };
+  }
+  return { tree: undefined, left: ["all of it: this is not a layout"] };
+}
+
+/** The layout that an address carries, if it does. */
+export async function linkedLayout(): Promise<Tree | undefined> {
+  const packed = new URLSearchParams(location.hash.slice(1)).get("layout");
+  if (!packed) return undefined;
+  try {
+    const bytes = Uint8Array.from(atob(packed.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return JSON.parse(await new Response(stream).text()) as Tree;
+  } catch {
+    return undefined;
+  }
+}
+
+async function packed(tree: Tree): Promise<string> {
+  const stream = new Blob([JSON.stringify(tree)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function named(): Record<string, Tree> {
+  try {
+    return JSON.parse(stored(KEY) ?? "{}") as Record<string, Tree>;
+  } catch {
+    return {};
+  }
+}
+
+/** The layouts that have a name, in a dialog: to choose, save, share and forget them. */
+export class Layouts {
+  private note = h("p", { class: "faint", role: "status" });
+  private list = h("ul", { class: "layouts" });
+
+  constructor(
+    private layout: Layout,
+    private topics: () => Topic[],
+    private moment: () => string,
+  ) {}
+
+  open(): void {
+    document.querySelector("dialog.layouts-dialog")?.remove();
+    const name = h("input", { type: "text", placeholder: "Name", "aria-label": "Name of the layout", maxlength: 80 });
+    const save = h("form", { class: "along" }, name, h("button", { class: "text", type: "submit" }, "Save as"));
+    save.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (name.value.trim()) this.keep(name.value.trim());
+    });
+    const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "A layout in a file" });
+    file.addEventListener("change", () => file.files?.[0] && void this.read(file.files[0]));
+    const dialog = h(
+      "dialog",
+      { class: "keys layouts-dialog", "aria-label": "Layouts" },
+      h("h2", {}, "Layouts"),
+      this.list,
+      save,
+      h("label", { class: "along" }, "Open a file of asof, Foxglove or Lichtblick", file),
+      this.note,
+      h(
+        "div",
+        { class: "along" },
+        h("button", { class: "text", onclick: () => this.download() }, "Save to a file"),
+        h("button", { class: "text", onclick: () => void this.copyLink() }, "Copy a link with it"),
+        h("button", { class: "text", onclick: () => this.layout.reset() }, "Reset"),
+        h("button", { class: "text", onclick: () => dialog.close() }, "Close"),
+      ),
+    );
+    dialog.addEventListener("close", () => dialog.remove());
+    this.note.textContent = "";
+    this.draw();
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  /** Shows a layout out of JSON, and says what of it has no place here. */
+  take(value: unknown): boolean {
+    const { tree, left } = layoutOf(value, this.topics());
+    const isShown = tree !== undefined && this.layout.apply(tree);
+    const missing = left.length > 0 ? `Left out: ${[...new Set(left)].join(", ")}.` : "";
+    this.note.textContent = isShown ? `Shown. ${missing}` : `This file cannot be shown. ${missing}`;
+    return isShown;
+  }
+
+  private draw(): void {
+    const entries = Object.entries(named()).sort(([a], [b]) => a.localeCompare(b));
+    this.list.replaceChildren(
+      ...entries.map(([name, tree]) =>
+        h(
+          "li",
+          { class: "along" },
+          h("button", { class: "plain text", onclick: () => this.layout.apply(structuredClone(tree)) }, name),
+          h("button", { class: "plain text", "aria-label": `Forget ${name}`, title: "Forget", onclick: () => this.forget(name) }, "✕"),
+        ),
+      ),
+      ...(entries.length === 0 ? [h("li", { class: "faint" }, "None has a name yet.")] : []),
+    );
+  }
+
+  private keep(name: string): void {
+    const tree = this.layout.current();
+    if (!tree) return;
+    store(KEY, JSON.stringify({ ...named(), [name]: tree }));
+    this.note.textContent = `Saved as ${name}, in this browser.`;
+    this.draw();
+  }
+
+  private forget(name: string): void {
+    const { [name]: _gone, ...others } = named();
+    store(KEY, JSON.stringify(others));
+    this.draw();
+  }
+
+  private async read(file: File): Promise<void> {
+    try {
+      this.take(JSON.parse(await file.text()));
+    } catch (error) {
+      this.note.textContent = `${file.name} is not JSON: ${(error as Error).message}`;
+    }
+  }
+
+  private download(): void {
+    const tree = this.layout.current();
+    if (!tree) return;
+    const content: LayoutFile = { asof_layout: 1, name: "layout", tree };
+    const address = URL.createObjectURL(new Blob([JSON.stringify(content, null, 2)], { type: "application/json" }));
+    h("a", { href: address, download: "layout.json" }).click();
+    URL.revokeObjectURL(address);
+  }
+
+  private async copyLink(): Promise<void> {
+    const tree = this.layout.current();
+    if (!tree) return;
+    const part = await packed(tree);
+    if (part.length > LONGEST_LINK) return void (this.note.textContent = "This layout is too long for a link; save it to a file.");
+    const address = `${location.origin}${location.pathname}#${this.moment()}&layout=${part}`;
+    this.note.textContent = "The link is copied.";
+    try {
+      await navigator.clipboard.writeText(address);
+    } catch {
+      this.note.replaceChildren("Copy this link: ", h("a", { href: address }, "link"));
+    }
+    this.note.dataset.link = address;
+  }
+}

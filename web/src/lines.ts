@@ -1,0 +1,110 @@
+import { number, ticks } from "./format";
+
+/** What is known of one field: least and greatest per column, over a stretch of time. */
+export interface Line {
+  least: Float64Array;
+  most: Float64Array;
+  error?: string;
+}
+
+export interface Stretch {
+  start: number;
+  end: number;
+  count: number;
+}
+
+/** The least and the greatest of each column, the nearer end first, so that a line does not go to and fro where it rises. */
+export function zigzag(line: Line, count: number): (number | null)[] {
+  const values: (number | null)[] = new Array(count * 2);
+  let last = 0;
+  for (let column = 0; column < count; column++) {
+    const [low, high] = [line.least[column], line.most[column]];
+    const isThere = !Number.isNaN(low);
+    const up = Math.abs(low - last) <= Math.abs(high - last);
+    values[2 * column] = isThere ? (up ? low : high) : null;
+    values[2 * column + 1] = isThere ? (up ? high : low) : null;
+    if (isThere) last = up ? high : low;
+  }
+  return values;
+}
+
+/** The rate of change from column to column, per second. */
+export function slope(line: Line, width: number, count: number): (number | null)[] {
+  const values: (number | null)[] = new Array(count * 2).fill(null);
+  let before: [number, number] | undefined;
+  for (let column = 0; column < count; column++) {
+    const middle = (line.least[column] + line.most[column]) / 2;
+    if (Number.isNaN(middle)) continue;
+    if (before) values[2 * column] = values[2 * column + 1] = (middle - before[1]) / ((column - before[0]) * width);
+    before = [column, middle];
+  }
+  return values;
+}
+
+/** A line of what a formula makes of others, column by column; where one of them has nothing, the last that it had. */
+export function computed(of: (values: Record<string, number>) => number, lines: Record<string, Line>, count: number): Line {
+  const least = new Float64Array(count).fill(NaN);
+  const last: Record<string, number> = {};
+  const entries = Object.entries(lines);
+  for (let column = 0; column < count; column++) {
+    let isNew = false;
+    for (const [name, line] of entries) {
+      const middle = (line.least[column] + line.most[column]) / 2;
+      if (Number.isNaN(middle)) continue;
+      last[name] = middle;
+      isNew = true;
+    }
+    if (isNew && entries.every(([name]) => name in last)) least[column] = of(last);
+  }
+  return { least, most: least };
+}
+
+/** The least, the greatest and the mean of what is seen. */
+export function statistics(line: Line, span: Stretch, view: { start: number; end: number }): { least: number; most: number; mean: number } | undefined {
+  const width = (span.end - span.start + 1) / Math.max(span.count, 1);
+  let [least, most, sum, columns] = [Infinity, -Infinity, 0, 0];
+  for (let column = 0; column < span.count; column++) {
+    const t = span.start + column * width;
+    if (t + width < view.start || t > view.end || Number.isNaN(line.least[column])) continue;
+    least = Math.min(least, line.least[column]);
+    most = Math.max(most, line.most[column]);
+    sum += (line.least[column] + line.most[column]) / 2;
+    columns++;
+  }
+  return columns === 0 ? undefined : { least, most, mean: sum / columns };
+}
+
+export interface Drawn {
+  name: string;
+  color: string;
+  x: ArrayLike<number>;
+  y: ArrayLike<number | null>;
+}
+
+/** Lines as a picture of lines: it can be printed at any size, and changed. */
+export function svgOf(drawn: Drawn[], x: [number, number], y: [number, number]): string {
+  const [width, height, left, bottom] = [960, 480, 64, 32];
+  const at = (value: number) => left + ((value - x[0]) / (x[1] - x[0])) * (width - left - 10);
+  const up = (value: number) => height - bottom - ((value - y[0]) / (y[1] - y[0])) * (height - bottom - 10 - 18 * drawn.length);
+  const path = ({ x: xs, y: ys, color }: Drawn) => {
+    let d = "";
+    let isDown = false;
+    for (let index = 0; index < xs.length; index++) {
+      const value = ys[index];
+      if (value === null || !Number.isFinite(value) || xs[index] < x[0] || xs[index] > x[1]) continue;
+      d += `${isDown ? "L" : "M"}${at(xs[index]).toFixed(1)} ${up(value).toFixed(1)}`;
+      isDown = true;
+    }
+    return `<path d="${d}" fill="none" stroke="${escaped(color)}" stroke-width="1.5"/>`;
+  };
+  const marks = ticks(x[0] * 1e9, x[1] * 1e9, 8).at.map((t) => t / 1e9);
+  const axis = marks.map((t) => `<text x="${at(t).toFixed(1)}" y="${height - 12}" text-anchor="middle">${number(Number(t.toPrecision(6)))}</text>`);
+  const values = Array.from({ length: 6 }, (_, index) => y[0] + ((y[1] - y[0]) * index) / 5);
+  const rows = values.map((one) => `<path d="M${left} ${up(one).toFixed(1)}H${width - 10}" stroke="#ccc"/><text x="${left - 6}" y="${(up(one) + 4).toFixed(1)}" text-anchor="end">${number(Number(one.toPrecision(4)))}</text>`);
+  const legend = drawn.map(({ name, color }, index) => `<text x="${left}" y="${16 + 18 * index}" fill="${escaped(color)}">${escaped(name)}</text>`);
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>${[...rows, ...axis, ...drawn.map(path), ...legend].join("")}</svg>`;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+}
