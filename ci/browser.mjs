@@ -7,6 +7,9 @@ import path from "node:path";
 import readline from "node:readline";
 import { chromium } from "playwright-core";
 import { createRequire } from "node:module";
+import { files } from "./browser_files.mjs";
+import { makeLarge, playHeavy } from "./browser_times.mjs";
+import { panels } from "./browser_panels.mjs";
 import { mcap } from "./mcap.mjs";
 
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -258,6 +261,8 @@ await step("the address names the moment after a seek by key and by click, and a
   await until("the start", async () => (await position(page)) === 0);
   await page.keyboard.press("ArrowRight");
   await until("a second", async () => Math.abs((await position(page)) - 1) < 0.01);
+  // The server has heard of it, too.
+  await until("a second in the address", async () => Math.abs((await moment()) - 1) < 0.01);
   await page.keyboard.press("ArrowRight");
   await until("two seconds", async () => Math.abs((await moment()) - 2) < 0.05);
   const box = await page.locator(".timeline").boundingBox();
@@ -439,6 +444,9 @@ await step("a constant is plotted around itself", async () => {
   await flat.close();
 });
 
+await files({ step, until, open, serve, barriers, path_of, position, hues });
+await panels({ demo, step, until, open, serve, barriers, path_of, pixels, hues });
+
 /** A file in the tests' own folder. */
 function path_of(name) {
   return path.join(ASOF_FOLDER, name);
@@ -574,8 +582,9 @@ if (wants("--pictures")) {
 }
 
 if (wants("--times") || wants("--only-times")) {
-  if (process.env.ASOF_LARGE) {
-    const large = path.resolve(process.env.ASOF_LARGE);
+  await playHeavy({ open, serve, until, path_of, position });
+  {
+    const large = process.env.ASOF_LARGE ? path.resolve(process.env.ASOF_LARGE) : makeLarge(path_of, 2e9);
     const taken = (...words) => {
       const began = performance.now();
       execFileSync(ASOF_BIN, words, { stdio: "ignore" });
@@ -594,6 +603,7 @@ if (wants("--times") || wants("--only-times")) {
     console.log(`time: first 3D frame of the large recording ${seen.frames.toFixed(2)} s, asof tf ${tf.toFixed(2)} s: ${(seen.frames / tf).toFixed(2)}x`);
     console.log(`time: first log lines of the large recording ${seen.log.toFixed(2)} s, asof cat --topics /rosout ${log.toFixed(2)} s: ${(seen.log / log).toFixed(2)}x`);
     await view.close();
+    fs.rmSync(path_of("large.mcap"), { force: true });
   }
   for (const round of [1, 2, 3]) {
     const { url, began } = await serve("demo", "-o", `time-${round}.mcap`, "--serve");

@@ -1,21 +1,31 @@
-// As much of an MCAP writer as a test needs: messages in JSON, in the plainest file that there is.
+// As much of an MCAP writer as a test needs: messages in JSON, or as they are given, in the plainest file that there is.
 
-/** The bytes of a file with these messages: `{ topic, type, schema, t, data }`, `t` in nanoseconds. */
-export function mcap(messages) {
+/**
+ * The bytes of a file with these messages: `{ topic, type, schema, t, data }`, `t` in nanoseconds. A message that has a
+ * `payload` instead is in CDR, and its schema a text of ROS 2. With `write`, each part is handed to it as it is made: a file
+ * can be larger than what is held.
+ */
+export function mcap(messages, write) {
   const topics = [...new Set(messages.map((message) => message.topic))];
   const channels = topics.map((topic, index) => {
-    const { type, schema } = messages.find((message) => message.topic === topic);
+    const { type, schema, payload } = messages.find((message) => message.topic === topic);
+    const described = payload ? [text("ros2msg"), text(schema)] : [text("jsonschema"), text(JSON.stringify(schema))];
     return [
-      record(3, u16(index + 1), text(type), text("jsonschema"), sized(Buffer.from(JSON.stringify(schema)))),
-      record(4, u16(index + 1), u16(index + 1), text(topic), text("json"), u32(0)),
+      record(3, u16(index + 1), text(type), ...described),
+      record(4, u16(index + 1), u16(index + 1), text(topic), text(payload ? "cdr" : "json"), u32(0)),
     ];
   });
-  const said = messages.map(({ topic, t, data }) => {
+  const said = ({ topic, t, data, payload }) => {
     const channel = u16(topics.indexOf(topic) + 1);
-    return record(5, channel, u32(0), u64(t), u64(t), Buffer.from(JSON.stringify(data)));
-  });
+    return record(5, channel, u32(0), u64(t), u64(t), payload ?? Buffer.from(JSON.stringify(data)));
+  };
   const magic = Buffer.from("\x89MCAP0\r\n", "latin1");
-  return Buffer.concat([magic, record(1, text(""), text("")), ...channels.flat(), ...said, record(15, u32(0)), record(2, u64(0), u64(0), u32(0)), magic]);
+  const parts = [];
+  const put = write ?? ((part) => parts.push(part));
+  [magic, record(1, text(""), text("")), ...channels.flat()].forEach((part) => put(part));
+  for (const message of messages) put(said(message));
+  [record(15, u32(0)), record(2, u64(0), u64(0), u32(0)), magic].forEach((part) => put(part));
+  return Buffer.concat(parts);
 }
 
 const record = (opcode, ...parts) => {

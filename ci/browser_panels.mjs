@@ -1,0 +1,296 @@
+// Layouts that are kept, shared and taken over; plots, tables, maps and video. Each step is one fact.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import http from "node:http";
+import { film } from "./h264.mjs";
+import { mcap } from "./mcap.mjs";
+
+const schema = { type: "object" };
+
+/** A layout as Foxglove saves it: two panels that are known here, one that is not, and a tab. */
+const FOREIGN = {
+  configById: {
+    "3D!a": { followTf: "base_link", topics: { "/scan": { visible: false } } },
+    "Plot!b": { paths: [{ value: "/odom.twist.twist.linear.x", enabled: true, color: "#00ff00" }, { value: "/imu.angular_velocity.z.@derivative", enabled: true }, { value: "/imu.angular_velocity.x.@abs", enabled: true }] },
+    "Teleop!c": {},
+    "Tab!d": { activeTabIdx: 0, tabs: [{ title: "one", layout: "RawMessages!e" }, { title: "two", layout: "Gauge!f" }] },
+    "RawMessages!e": { topicPath: "/odom.pose" },
+  },
+  layout: { first: "3D!a", second: { first: "Plot!b", second: { first: "Tab!d", second: "Teleop!c", direction: "row" }, direction: "column", splitPercentage: 60 }, direction: "row", splitPercentage: 40 },
+};
+
+export async function panels(tools) {
+  const { demo, open, path_of } = tools;
+  fs.writeFileSync(path_of("foreign.json"), JSON.stringify(FOREIGN));
+  const view = await open(`${demo.url}#t=2`);
+  await view.page.locator(".panel").first().waitFor();
+  await layouts(tools, view.page);
+  await plots(tools, view.page);
+  await tools.step("nothing was complained about with all these panels", async () => assert.deepEqual(view.complaints, []));
+  await view.close();
+  await givenLayout(tools);
+  await parameters(tools);
+  await space(tools);
+  await tiles(tools);
+  await video(tools);
+}
+
+const kinds = (page) => page.locator(".panel").evaluateAll((all) => all.map((one) => one.dataset.kind));
+
+async function layouts({ step, until, open, barriers, path_of }, page) {
+  await step("a layout is saved under a name, and comes back; a change is undone and redone", async () => {
+    const first = await kinds(page);
+    await page.getByRole("button", { name: "Layouts" }).click();
+    const dialog = page.getByRole("dialog", { name: "Layouts" });
+    await dialog.getByLabel("Name of the layout").fill("mine");
+    await dialog.getByRole("button", { name: "Save as" }).click();
+    await dialog.getByRole("button", { name: "mine", exact: true }).waitFor();
+    assert.deepEqual(await barriers(page), []);
+    await dialog.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("button", { name: "Close Log" }).click();
+    const fewer = await kinds(page);
+    assert.equal(fewer.length, first.length - 1);
+    await page.keyboard.press("Control+z");
+    await until("it is undone", async () => (await kinds(page)).join() === first.join());
+    await page.keyboard.press("Control+Shift+Z");
+    await until("it is redone", async () => (await kinds(page)).join() === fewer.join());
+    await page.getByRole("button", { name: "Layouts" }).click();
+    await dialog.getByRole("button", { name: "mine", exact: true }).click();
+    await until("mine", async () => (await kinds(page)).join() === first.join());
+  });
+  await step("a link carries a layout to another browser", async () => {
+    const dialog = page.getByRole("dialog", { name: "Layouts" });
+    await dialog.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("button", { name: "Close Log" }).click();
+    const own = await kinds(page);
+    await page.getByRole("button", { name: "Layouts" }).click();
+    await dialog.getByRole("button", { name: "Copy a link with it" }).click();
+    await until("a link", async () => Boolean(await dialog.getByRole("status").getAttribute("data-link")));
+    const link = await dialog.getByRole("status").getAttribute("data-link");
+    const other = await open(link);
+    await until("the same panels", async () => (await kinds(other.page)).join() === own.join());
+    await other.page.reload();
+    await until("they stay", async () => (await kinds(other.page)).join() === own.join());
+    assert.deepEqual(other.complaints, []);
+    await other.close();
+  });
+  await step("a layout of Foxglove is taken over as far as there are such panels, and the rest is named", async () => {
+    const dialog = page.getByRole("dialog", { name: "Layouts" });
+    await dialog.getByLabel("A layout in a file").setInputFiles(path_of("foreign.json"));
+    await until("its panels", async () => (await kinds(page)).join() === "scene,plot,raw");
+    const said = await dialog.getByRole("status").innerText();
+    for (const word of ["the panel Teleop", "the tab two", "@abs"]) assert.ok(said.includes(word), said);
+    await dialog.getByRole("button", { name: "Close" }).click();
+    const legend = page.locator(".panel[data-kind=plot] .legend");
+    await until("its lines", async () => /twist\.twist\.linear\.x[^]*d\/dt[^]*angular_velocity\.z/.test(await legend.innerText()));
+    assert.equal(await page.locator(".panel[data-kind=raw] select.title").inputValue(), "/odom");
+    assert.equal(await page.locator('.layer[data-name="/scan"] input').isChecked(), false);
+  });
+  await step("a file that is not a layout changes nothing, and says so", async () => {
+    const before = await kinds(page);
+    fs.writeFileSync(path_of("broken.json"), '{"tree": {"split": "row", "first": 7}}');
+    await page.getByRole("button", { name: "Layouts" }).click();
+    const dialog = page.getByRole("dialog", { name: "Layouts" });
+    await dialog.getByLabel("A layout in a file").setInputFiles(path_of("broken.json"));
+    await dialog.getByText("This file cannot be shown").waitFor();
+    await dialog.getByRole("button", { name: "Close" }).click();
+    assert.deepEqual(await kinds(page), before);
+  });
+}
+
+async function plots({ step, until, barriers, pixels }, page) {
+  const plot = page.locator(".panel[data-kind=plot]");
+  await step("a formula over the lines of a plot is drawn, and what is wrong with one is said", async () => {
+    await plot.getByRole("button", { name: "Add a formula" }).click();
+    const input = plot.getByLabel(/^Formula/);
+    await input.fill("sqrt(a^2 + ");
+    await plot.getByRole("button", { name: "Add", exact: true }).click();
+    await plot.getByText("ends too early").waitFor();
+    await input.fill("q + 1");
+    await plot.getByRole("button", { name: "Add", exact: true }).click();
+    await plot.getByText("there is no line q").waitFor();
+    await input.fill("2*a + 10");
+    await plot.getByRole("button", { name: "Add", exact: true }).click();
+    const value = async (name) => Number((await plot.locator(".legend-entry", { hasText: name }).first().locator(".now").innerText()) || NaN);
+    await until("its value", async () => Math.abs((await value("2*a + 10")) - (2 * (await value("a = /odom")) + 10)) < 1e-3);
+  });
+  await step("the figures of what is seen are those of the line", async () => {
+    await plot.getByRole("button", { name: "Figures of what is seen" }).click();
+    const row = plot.locator(".figures tr", { hasText: "2*a + 10" }).locator("td");
+    await until("three figures", async () => (await row.count()) === 3);
+    const [least, most, mean] = (await row.allInnerTexts()).map(Number);
+    assert.ok(least <= mean && mean <= most && least > 8, `${least} ${mean} ${most}`);
+  });
+  await step("a plot is saved as a drawing, a picture and a table", async () => {
+    for (const [name, start] of [["SVG", /^<svg .*<path d="M/s], ["PNG", /^.PNG/s], ["CSV", /^time,/]]) {
+      const [download] = await Promise.all([page.waitForEvent("download"), plot.getByRole("button", { name }).click()]);
+      const content = fs.readFileSync(await download.path(), "latin1");
+      assert.match(content, start, name);
+    }
+  });
+  await step("a field is drawn over another", async () => {
+    await plot.getByLabel("Kind of panel").selectOption("xy");
+    const xy = page.locator(".panel[data-kind=xy]");
+    await xy.locator("canvas").waitFor();
+    await until("it is drawn", async () => !/^(none|0*)$/.test(await pixels(page, ".panel[data-kind=xy] canvas")));
+    assert.match(await xy.locator(".legend").innerText(), /→ \/odom/);
+  });
+  await step("a table has a row for each message, and a click goes there", async () => {
+    await page.locator(".panel[data-kind=raw]").getByLabel("Kind of panel").selectOption("table");
+    const table = page.locator(".panel[data-kind=table]");
+    await table.locator("tbody tr").nth(20).waitFor();
+    assert.match(await table.locator("thead").innerText(), /pose\.pose\.position\.x/);
+    assert.deepEqual(await barriers(page), []);
+    await table.locator("tbody tr").nth(20).getByRole("button").click();
+    await until("it is there", async () => {
+      const t = Number(await page.locator(".timeline").getAttribute("aria-valuenow"));
+      return t < 1.95 && t > 1;
+    });
+  });
+}
+
+async function givenLayout({ step, until, open, serve }) {
+  await step("the server can be given a layout", async () => {
+    const { url } = await serve("serve", "asof-demo.mcap", "--layout", "foreign.json");
+    const given = await open(url);
+    await until("its panels", async () => (await kinds(given.page)).join() === "scene,plot,raw");
+    await given.page.locator(".toast", { hasText: "Of the layout was left out: " }).waitFor({ state: "attached" });
+    await given.page.getByRole("button", { name: "Close Message" }).click();
+    await given.page.reload();
+    await until("a change is kept", async () => (await kinds(given.page)).join() === "scene,plot");
+    assert.deepEqual(given.complaints, []);
+    await given.close();
+  });
+}
+
+async function parameters({ step, until, open, serve, path_of }) {
+  await step("parameters are those of the moment", async () => {
+    const set = (t, value) => ({ topic: "/parameter_events", type: "rcl_interfaces/msg/ParameterEvent", schema, t, data: { node: "/planner", new_parameters: [], changed_parameters: [{ name: "speed", value: { type: 3, double_value: value } }], deleted_parameters: [] } });
+    fs.writeFileSync(path_of("parameters.mcap"), mcap([set(1e9, 0.5), set(3e9, 1.5)]));
+    const { url } = await serve("serve", "parameters.mcap");
+    const view = await open(`${url}#t=0.5`);
+    await view.page.locator(".panel").first().getByLabel("Kind of panel").selectOption("parameters");
+    const row = view.page.locator(".panel[data-kind=parameters] tr", { hasText: "/planner.speed" });
+    await until("as it was", async () => (await row.count()) === 1 && /0\.5/.test(await row.innerText()));
+    await view.page.evaluate(() => (location.hash = "t=2"));
+    await until("as it is later", async () => /1\.5/.test(await row.innerText()));
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
+async function space({ step, until, open, serve, path_of, hues }) {
+  await step("points are coloured by any of their fields, and a click in 3D shows the message of what is there", async () => {
+    const count = 4000;
+    const data = Buffer.alloc(count * 13);
+    for (let at = 0; at < count; at++) {
+      const angle = (at / count) * Math.PI * 2;
+      [Math.cos(angle) * 4, Math.sin(angle) * 4, 0].forEach((value, axis) => data.writeFloatLE(value, at * 13 + axis * 4));
+      data[at * 13 + 12] = at % 2;
+    }
+    const fields = [["x", 0, 7], ["y", 4, 7], ["z", 8, 7], ["ring", 12, 1]].map(([name, offset, type]) => ({ name, offset, type }));
+    const cloud = (t) => ({ topic: "/ring", type: "foxglove.PointCloud", schema, t, data: { frame_id: "map", pose: { position: { x: 0, y: 0, z: 0 }, orientation: { x: 0, y: 0, z: 0, w: 1 } }, point_stride: 13, fields, data: data.toString("base64") } });
+    const box = { header: { frame_id: "map" }, ns: "b", id: 1, type: 1, pose: { position: { x: 0, y: 0, z: 0 }, orientation: { x: 0, y: 0, z: 0, w: 1 } }, scale: { x: 4, y: 4, z: 4 }, color: { r: 0, g: 1, b: 0, a: 1 } };
+    fs.writeFileSync(path_of("ring.mcap"), mcap([1e9, 2e9].flatMap((t) => [cloud(t), { topic: "/box", type: "visualization_msgs/Marker", schema, t, data: box }])));
+    const { url } = await serve("serve", "ring.mcap");
+    const view = await open(`${url}#t=1`);
+    await until("all points", async () => (await view.page.locator('.layer[data-name="/ring"]').getAttribute("data-drawn")) === String(count));
+    const seen = () => hues(view.page, ".scene canvas");
+    await until("they are of one colour", async () => (await seen()).red === 0 && (await seen()).green > 20);
+    await view.page.getByRole("button", { name: "Settings of /ring" }).click();
+    await view.page.getByLabel("size of /ring").fill("6");
+    await view.page.getByLabel("colour by of /ring").selectOption("field ring");
+    await until("one ring is red, the other is blue", async () => (await seen()).red > 20 && (await seen()).blue > 20);
+    const area = await view.page.locator(".scene canvas").boundingBox();
+    await view.page.mouse.click(area.x + area.width / 2, area.y + area.height / 2);
+    const message = view.page.locator(".panel[data-kind=raw]");
+    await message.waitFor();
+    assert.equal(await message.locator("select.title").inputValue(), "/box");
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
+async function tiles({ step, until, open, serve, path_of }) {
+  const fix = (t) => ({ topic: "/fix", type: "sensor_msgs/NavSatFix", schema, t: t * 1e9, data: { header: { frame_id: "gps" }, latitude: 48.1 + t * 1e-4, longitude: 11.5 + t * 1e-4, altitude: 500 } });
+  await step("a map is fetched from the server that was named, and from nowhere without one", async () => {
+    fs.writeFileSync(path_of("gps.mcap"), mcap([1, 2, 3, 4].map(fix)));
+    const green = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="256" height="256"><rect width="256" height="256" fill="#00c800"/></svg>');
+    const asked = [];
+    const server = http.createServer((request, response) => {
+      asked.push([request.url, request.headers.referer]);
+      response.writeHead(200, { "content-type": "image/svg+xml" });
+      response.end(green);
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address();
+    const plain = await serve("serve", "gps.mcap");
+    const without = await open(`${plain.url}#t=1`);
+    const others = [];
+    without.page.on("request", (request) => !request.url().startsWith(plain.url) && /^http/.test(request.url()) && others.push(request.url()));
+    await without.page.locator(".panel[data-kind=map] canvas").waitFor();
+    await without.page.waitForTimeout(500);
+    assert.deepEqual([others, asked], [[], []]);
+    await without.close();
+    const { url } = await serve("serve", "gps.mcap", "--tiles", `http://127.0.0.1:${port}/{z}/{x}/{y}.png`);
+    const view = await open(`${url}#t=1`);
+    await until("tiles are asked for", async () => asked.some(([path]) => /^\/\d+\/\d+\/\d+\.png$/.test(path)));
+    // The drawing holds what came from elsewhere, so it can be looked at from outside alone.
+    const green_pixels = async () => {
+      const shot = (await view.page.locator(".panel[data-kind=map] canvas").screenshot()).toString("base64");
+      return view.page.evaluate(async (shot) => {
+        const image = new Image();
+        image.src = `data:image/png;base64,${shot}`;
+        await image.decode();
+        const context = new OffscreenCanvas(64, 64).getContext("2d");
+        context.drawImage(image, 0, 0, 64, 64);
+        const { data } = context.getImageData(0, 0, 64, 64);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) if (data[at + 1] > 100 && data[at] < 80 && data[at + 2] < 80) count++;
+        return count;
+      }, shot);
+    };
+    await until("the map is under the track", async () => (await green_pixels()) > 2000);
+    assert.ok(asked.every(([, referer]) => referer === undefined), "it is not told where it is shown");
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+    server.close();
+  });
+}
+
+async function video({ step, until, open, serve, path_of, hues }) {
+  const packets = film(40, 16);
+  const packet = (type, field) => (data, at) => ({ topic: "/video", type, schema, t: 1e9 + at * 1e8, data: { timestamp: { sec: 1, nsec: 0 }, frame_id: "camera", data: data.toString("base64"), [field]: "h264" } });
+  for (const [type, field] of [["foxglove.CompressedVideo", "format"], ["ffmpeg_image_transport_msgs/msg/FFMPEGPacket", "encoding"]])
+    await step(`video (${type}) is shown at any moment, as all packets since the last key frame make it`, async () => {
+      fs.writeFileSync(path_of("video.mcap"), mcap(packets.map(packet(type, field))));
+      const { url } = await serve("serve", "video.mcap");
+      const view = await open(`${url}#t=0`);
+      /** So many of the 16 blocks are red. */
+      const red = async () => Math.round(((await hues(view.page, ".picture")).red / 65536) * 16);
+      const seek = (t) => view.page.evaluate((t) => (location.hash = `t=${t}`), t);
+      await until("the first picture", async () => (await hues(view.page, ".picture")).blue > 60000);
+      for (const [t, wanted] of [[0.5, 5], [1.5, 15], [1.6, 0], [2.2, 6], [0.3, 3], [3.9, 7]]) {
+        await seek(t);
+        await until(`${wanted} red blocks at ${t} s`, async () => (await red()) === wanted);
+      }
+      await seek(0);
+      await until("the start", async () => (await red()) === 0);
+      await view.page.keyboard.press("Space");
+      await until("it plays on to its end", async () => (await red()) === 7, 20000);
+      assert.deepEqual(view.complaints, []);
+      await view.close();
+    });
+  await step("video that the browser lacks the codec for, or that has no key frame, says so", async () => {
+    const odd = { ...packet("foxglove.CompressedVideo", "format")(Buffer.from([0, 0, 0, 1, 0x42, 1, 1, 1, 0x60, 0, 0, 3, 0, 0x90, 0, 0, 3, 0, 0, 3, 0, 0x5d, 0, 0, 1, 0x26, 1]), 0) };
+    odd.data.format = "h265";
+    const headless = { ...packet("foxglove.CompressedVideo", "format")(packets[3], 0), topic: "/headless" };
+    fs.writeFileSync(path_of("odd.mcap"), mcap([odd, headless]));
+    const { url } = await serve("serve", "odd.mcap");
+    const view = await open(`${url}#t=0`);
+    await view.page.getByText(/cannot decode H\.265 \(hev1\.1\.6\.L93\.90\)|This video cannot be decoded/).waitFor();
+    await view.page.getByText("one that a decoder can start with").waitFor();
+    await view.close();
+  });
+}
+
