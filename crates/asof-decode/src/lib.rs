@@ -36,6 +36,7 @@ mod encoder;
 mod error;
 mod layers;
 mod layout;
+mod log_level;
 mod model;
 mod numbers;
 mod path;
@@ -64,6 +65,7 @@ pub use layers::{
     Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
 };
 pub use layout::Projection;
+pub use log_level::{LogLevel, LogLevelError};
 pub use model::{
     Case, Constant, Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct,
 };
