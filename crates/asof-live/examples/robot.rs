@@ -74,13 +74,13 @@ fn declare(robot: &Robot, number: usize, channel: &Channel) -> zenoh::Result<Dec
     let is_latched = ["/tf_static", "/map"].contains(&channel.topic.as_str());
     let kept = CacheConfig::default().max_samples(1);
     let builder = robot
-        .session()
+        .zenoh()?
         .declare_publisher(key.to_string())
         .cache(kept);
     let publisher = builder.publisher_detection().wait()?;
     let token = format!(
         "@ros2_lv/0/{}/0/{number}/MP/%/%/robot/{}/{}/{NO_HASH}/{}",
-        robot.session().zid(),
+        robot.zenoh()?.zid(),
         channel.topic.replace('/', "%"),
         key.dds_type,
         if is_latched {
@@ -89,6 +89,6 @@ fn declare(robot: &Robot, number: usize, channel: &Channel) -> zenoh::Result<Dec
             "::,:,:,:,,"
         },
     );
-    let token = robot.session().liveliness().declare_token(token).wait()?;
+    let token = robot.zenoh()?.liveliness().declare_token(token).wait()?;
     Ok((publisher, token))
 }

@@ -1,14 +1,20 @@
-//! Where a robot is: `zenoh://host:port?mode=client&domain=0`, `foxglove://host:port`, `rosbridge://host:port`.
+//! Where a robot is: `zenoh://host:port?mode=client&domain=0`, `foxglove://host:port`, `rosbridge://host:port`,
+//! `dds://?domain=0`.
+
+mod dds;
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
+
+pub use dds::DdsAddress;
 
 /// Where a robot is, and how to speak to it.
 ///
 /// - `zenoh://host:7447`: a robot on Zenoh; see [`ZenohAddress`].
 /// - `foxglove://host:8765`, or `ws://host:8765`: a Foxglove WebSocket server; see [`SocketAddress`].
 /// - `rosbridge://host:9090`: a rosbridge server, of ROS 1 or ROS 2.
+/// - `dds://?domain=0`: robots on DDS, found by themselves; see [`DdsAddress`].
 ///
 /// ```
 /// use asof_live::Address;
@@ -26,6 +32,8 @@ pub enum Address {
     Foxglove(SocketAddress),
     /// A rosbridge server.
     Rosbridge(SocketAddress),
+    /// A domain of DDS. Opening it needs the feature `dds`.
+    Dds(DdsAddress),
 }
 
 impl FromStr for Address {
@@ -37,6 +45,7 @@ impl FromStr for Address {
             Some("zenoh") => Ok(Address::Zenoh(text.parse()?)),
             Some("foxglove" | "ws") => Ok(Address::Foxglove(SocketAddress::parse(text, 8765)?)),
             Some("rosbridge") => Ok(Address::Rosbridge(SocketAddress::parse(text, 9090)?)),
+            Some("dds") => Ok(Address::Dds(text.parse()?)),
             _ => Err(AddressError::Scheme(text.to_owned())),
         }
     }
@@ -48,6 +57,7 @@ impl fmt::Display for Address {
             Address::Zenoh(address) => address.fmt(f),
             Address::Foxglove(address) => write!(f, "foxglove://{address}"),
             Address::Rosbridge(address) => write!(f, "rosbridge://{address}"),
+            Address::Dds(address) => address.fmt(f),
         }
     }
 }
@@ -176,7 +186,7 @@ impl Mode {
 pub enum AddressError {
     /// It starts with something else.
     #[error(
-        "'{0}' is not an address of a robot: it should look like zenoh://host:7447, foxglove://host:8765 (or ws://) or rosbridge://host:9090"
+        "'{0}' is not an address of a robot: it should look like zenoh://host:7447, foxglove://host:8765 (or ws://), rosbridge://host:9090 or dds://?domain=0"
     )]
     Scheme(String),
     /// A host is none.
@@ -194,6 +204,12 @@ pub enum AddressError {
         "'{0}' is not understood: parameters are mode=peer|client|router, domain=N, listen=tcp/host:port, multicast=true|false"
     )]
     Parameter(String),
+    /// A part of an address of DDS is not one.
+    #[error(
+        "'{0}' is not understood: an address on DDS is dds://?domain=N with N from 0 to 232, or dds://INTERFACE?domain=N with the \
+         name or number of a network interface of this machine"
+    )]
+    Dds(String),
 }
 
 const ROUTER: &str = "tcp/localhost:7447";

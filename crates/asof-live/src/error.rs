@@ -17,6 +17,19 @@ pub enum LiveError {
         /// What Zenoh said.
         cause: String,
     },
+    /// DDS refused.
+    #[error("{what}: {cause}")]
+    Dds {
+        /// What was tried.
+        what: String,
+        /// What DDS said.
+        cause: String,
+    },
+    /// An address on DDS, in a build without it.
+    #[error(
+        "this build does not speak DDS: build it with the feature `dds` (cargo build --features dds)"
+    )]
+    WithoutDds,
     /// Raw keys are asked for where there are none.
     #[error(
         "'{key}' cannot be subscribed: raw keys are Zenoh's, and this robot is not reached by Zenoh; name topics instead"

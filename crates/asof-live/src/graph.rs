@@ -33,6 +33,9 @@ pub(crate) enum Origin {
     Token(Box<Token>, TopicKey),
     /// A token of a bridge from DDS to Zenoh.
     Bridge(BridgeToken),
+    /// A topic on DDS.
+    #[cfg(feature = "dds")]
+    Dds(Arc<crate::transport::DdsTopic>),
     /// Its key is all there is.
     Key,
 }

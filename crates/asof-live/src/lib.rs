@@ -3,7 +3,7 @@
 //! [`connect`] opens a session, a [`Robot`]: its topics are discovered, [`Robot::create_window`] keeps the newest
 //! messages of one, [`Robot::recent`] those of all as a `Source` that is read and followed like a recording, and a
 //! [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` and `zenoh-bridge-ros2dds` do (module [`ros`]) or on
-//! plain keys; or they have a Foxglove server, or a rosbridge server (module [`rosbridge`]).
+//! plain keys; or they have a Foxglove server, or a rosbridge server (module [`rosbridge`]); or they are on DDS, with the feature `dds`.
 //!
 //! ```no_run
 //! use asof_live::{Sample, connect};
@@ -24,36 +24,43 @@
 
 mod address;
 mod describe;
+mod durable;
 mod error;
 mod graph;
 mod parts;
 mod publish;
+mod queue;
 mod record;
 mod robot;
 pub mod ros;
 pub mod rosbridge;
 mod sample;
+mod snapshot;
 mod source;
 mod subscribe;
 mod transforms;
 mod transport;
+mod trigger;
 mod typed;
 mod watch;
 mod window;
 
 use std::time::{Duration, Instant};
 
-pub use address::{Address, AddressError, Mode, SocketAddress, ZenohAddress};
+pub use address::{Address, AddressError, DdsAddress, Mode, SocketAddress, ZenohAddress};
+pub use durable::DurableFile;
 pub use error::LiveError;
 pub use graph::Publisher;
 pub use parts::{PartsReport, SplitOptions, part_path};
 pub use publish::{PublisherOptions, TopicPublisher};
-pub use record::{RecordOptions, RecordReport, Recorder, Tags, TopicReport};
+pub use record::{Priorities, RecordOptions, RecordReport, Recorder, Tags, TopicReport};
 pub use robot::{Robot, RobotInfo, Topic};
 pub use sample::{Payload, Sample};
+pub use snapshot::{SnapshotOptions, SnapshotReport};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
 pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
+pub use trigger::{Comparison, Trigger, TriggerError};
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, WindowBuilder};
 

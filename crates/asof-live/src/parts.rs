@@ -10,6 +10,7 @@ use asof_core::{Message, Stamp};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
+use crate::DurableFile;
 use crate::record::Tags;
 
 /// Where a recorder's messages go.
@@ -17,6 +18,10 @@ pub(crate) trait Sink: Send {
     fn write(&mut self, message: &Message) -> Result<(), McapWriteError>;
     /// A named set of text.
     fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError>;
+    /// Something happened that snapshots are written for.
+    fn trigger(&mut self, _reason: &str, _at: Stamp) -> Result<(), McapWriteError> {
+        Ok(())
+    }
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError>;
     fn finish(self: Box<Self>) -> Result<(), McapWriteError>;
 }
@@ -95,7 +100,7 @@ pub(crate) struct Parts {
 }
 
 struct Open {
-    writer: McapWriter<BufWriter<File>>,
+    writer: McapWriter<BufWriter<DurableFile>>,
     path: PathBuf,
     start: Option<Stamp>,
 }
@@ -127,7 +132,7 @@ impl Parts {
         let path = part_path(&self.path, self.next);
         self.next += 1;
         // What is there is never replaced: it may be the only recording of something.
-        let file = File::create_new(&path)?;
+        let file = DurableFile::new(File::create_new(&path)?)?;
         let file = BufWriter::with_capacity(1 << 17, file);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
         if !self.tags.is_empty() {

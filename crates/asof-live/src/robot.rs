@@ -7,10 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use asof_core::{Problem, ProblemKind, Stamp};
 use asof_formats::Definitions;
+use parking_lot::RwLock;
 use zenoh::Wait;
 
 use crate::error::said;
 use crate::graph::Graph;
+use crate::ros::QosOverride;
 use crate::subscribe::Subscription;
 use crate::transport::{self, Transport};
 use crate::{Address, LiveError, Publisher, Sample};
@@ -27,6 +29,20 @@ pub struct Robot {
 pub(crate) struct Inner {
     pub(crate) graph: Arc<Graph>,
     pub(crate) transport: Box<dyn Transport>,
+    overrides: RwLock<Option<Overrides>>,
+}
+
+/// What is asked of topics instead of what they offer.
+type Overrides = Box<dyn Fn(&str) -> QosOverride + Send + Sync>;
+
+impl Inner {
+    /// What is asked of a topic instead of what it offers.
+    pub(crate) fn asked_of(&self, topic: &str) -> QosOverride {
+        let overrides = self.overrides.read();
+        overrides
+            .as_ref()
+            .map_or_else(QosOverride::default, |of| of(topic))
+    }
 }
 
 /// A topic of the robot.
@@ -79,7 +95,11 @@ impl Robot {
     pub fn open(address: &Address) -> Result<Self, LiveError> {
         let graph = Arc::new(Graph::default());
         let transport = transport::open(address, &graph)?;
-        let inner = Arc::new(Inner { graph, transport });
+        let inner = Arc::new(Inner {
+            graph,
+            transport,
+            overrides: RwLock::default(),
+        });
         Ok(Robot { inner })
     }
 
@@ -89,6 +109,11 @@ impl Robot {
         self.inner.graph.set_definitions(definitions);
     }
 
+    /// Asks topics, by their names, for another quality of service than they offer. For subscriptions that are made later.
+    pub fn set_qos_overrides(&self, of: impl Fn(&str) -> QosOverride + Send + Sync + 'static) {
+        *self.inner.overrides.write() = Some(Box::new(of));
+    }
+
     /// Whether anybody is there: a router, another peer, a server.
     pub fn is_connected(&self) -> bool {
         self.inner.transport.is_connected()
@@ -96,8 +121,7 @@ impl Robot {
 
     /// The ROS domain; 0 where the transport has none.
     pub fn domain(&self) -> u32 {
-        let zenoh = self.inner.transport.as_zenoh();
-        zenoh.map_or(0, |zenoh| zenoh.domain)
+        self.inner.transport.domain()
     }
 
     /// What the robot says of itself.
@@ -225,14 +249,6 @@ impl Robot {
     pub fn zenoh(&self) -> Result<&zenoh::Session, LiveError> {
         let zenoh = self.inner.transport.as_zenoh();
         zenoh.map(|zenoh| &zenoh.session).ok_or(LiveError::NotZenoh)
-    }
-
-    /// Zenoh's own session, where the address is known to be Zenoh's.
-    ///
-    /// # Panics
-    /// When the robot is not reached by Zenoh; [`Robot::zenoh`] says so instead.
-    pub fn session(&self) -> &zenoh::Session {
-        self.zenoh().expect("a robot that is reached by Zenoh")
     }
 }
 

@@ -111,6 +111,20 @@ impl Sample {
         asof_window::header_stamp(&self.payload.head()?)
     }
 
+    /// The time that a message of a robot's clock shows, whichever ROS it is of; `None` where it is not one.
+    pub(crate) fn clock(&self) -> Option<Stamp> {
+        match self.channel.type_name() {
+            "rosgraph_msgs/msg/Clock" => asof_window::header_stamp(&self.payload.head()?),
+            "rosgraph_msgs/Clock" => {
+                let bytes = self.payload.bytes();
+                let time: &[u8; 8] = bytes.first_chunk()?;
+                // ROS 1 has the same eight bytes, without the head that says how they are read.
+                asof_window::header_stamp(&[&[0, 1, 0, 0], &time[..]].concat())
+            }
+            _ => None,
+        }
+    }
+
     /// The bytes that keeping this sample keeps alive.
     pub fn weight(&self) -> u64 {
         self.payload.weight() + size_of::<Sample>() as u64

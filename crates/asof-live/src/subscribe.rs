@@ -99,10 +99,9 @@ impl Interest for Topics {
         if keys.contains_key(key) {
             return;
         }
-        match robot
-            .transport
-            .subscribe(publisher, Arc::clone(&self.callback))
-        {
+        let asked = robot.asked_of(&publisher.channel.topic);
+        let callback = Arc::clone(&self.callback);
+        match robot.transport.subscribe(publisher, asked, callback) {
             Ok(held) => {
                 keys.insert(key.clone(), held);
             }

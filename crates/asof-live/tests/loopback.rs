@@ -36,7 +36,7 @@ fn pair() -> (Robot, Robot) {
 }
 
 fn token(robot: &Robot, number: u32, topic: &str, qos: &str) -> zenoh::liveliness::LivelinessToken {
-    let session = robot.session();
+    let session = robot.zenoh().expect("on Zenoh");
     let topic = topic.replace('/', "%");
     let key = format!(
         "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/{topic}/{IMU}/{HASH}/{qos}",
@@ -63,7 +63,11 @@ fn imu(seconds: u32) -> Vec<u8> {
 
 /// Until what is put on a topic reaches a subscriber elsewhere.
 fn until_heard(robot: &Robot, topic: &str) {
-    let publisher = robot.session().declare_publisher(key(topic)).wait();
+    let publisher = robot
+        .zenoh()
+        .expect("on Zenoh")
+        .declare_publisher(key(topic))
+        .wait();
     let publisher = publisher.expect("a publisher");
     eventually("a subscriber", || {
         let status = publisher.matching_status().wait();
@@ -78,7 +82,8 @@ fn publish(robot: &Robot, topic: &str, sequence: i64, payload: Vec<u8>) {
         gid: [9; 16],
     };
     robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .put(key(topic), payload)
         .attachment(attachment.to_bytes().to_vec())
         // A burst must not be thinned out on a busy machine.
@@ -159,7 +164,8 @@ fn a_raw_key_is_indexed_by_the_transports_time_and_missing_stamps_are_counted() 
 fn a_late_joiner_gets_the_history_of_a_transient_local_topic() {
     let (robot, observer) = pair();
     let latched = robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .declare_publisher(key("/map"))
         .cache(CacheConfig::default().max_samples(3))
         .publisher_detection()
@@ -292,7 +298,12 @@ fn windows_go_on_when_a_router_goes_away_and_comes_back() {
         std::thread::sleep(Duration::from_millis(20));
         !window.is_empty()
     });
-    router.session().close().wait().expect("closed");
+    router
+        .zenoh()
+        .expect("on Zenoh")
+        .close()
+        .wait()
+        .expect("closed");
     drop(router);
     let mut again = None;
     eventually("the port to be free again", || {
@@ -331,7 +342,8 @@ fn a_publisher_that_hands_over_buffers_is_told_that_somebody_listens() {
     let listeners = |topic: &str| {
         let wanted = format!("@ros2_lv/0/*/*/*/MS/**/%{topic}/**");
         let replies = robot
-            .session()
+            .zenoh()
+            .expect("on Zenoh")
             .liveliness()
             .get(wanted)
             .wait()
@@ -358,7 +370,7 @@ fn a_publisher_that_hands_over_buffers_is_told_that_somebody_listens() {
 fn a_type_that_is_defined_otherwise_on_the_robot_is_not_read_wrongly() {
     let (robot, observer) = pair();
     let other = HASH.replace("7d9a", "0000");
-    let session = robot.session();
+    let session = robot.zenoh().expect("on Zenoh");
     let token = format!(
         "@ros2_lv/0/{}/0/1/MP/%/%/driver/%imu/{IMU}/{other}/::,:,:,:,,",
         session.zid()
@@ -409,7 +421,8 @@ fn a_robot_is_a_source_that_keeps_its_promises_while_it_grows() {
             sent += 1;
             publish(&robot, "/imu/data", sent, imu(sent as u32));
             robot
-                .session()
+                .zenoh()
+                .expect("on Zenoh")
                 .put("demo/talker", vec![7; 40_000])
                 .congestion_control(CongestionControl::Block)
                 .wait()
@@ -534,8 +547,15 @@ fn a_window_of_structs_is_held_against_the_type_and_filled_with_what_comes() {
 #[test]
 fn a_bridged_robot_is_discovered_by_its_tokens_and_heard_on_bare_keys() {
     let (robot, observer) = pair();
-    let zid = robot.session().zid();
-    let declare = |text: String| robot.session().liveliness().declare_token(text).wait();
+    let zid = robot.zenoh().expect("on Zenoh").zid();
+    let declare = |text: String| {
+        robot
+            .zenoh()
+            .expect("on Zenoh")
+            .liveliness()
+            .declare_token(text)
+            .wait()
+    };
     let _bridge = declare(format!("@/{zid}/@ros2_lv")).expect("a token");
     let _imu = declare(format!(
         "@/{zid}/@ros2_lv/MP/imu§data/sensor_msgs§msg§Imu/:1:0:0,10"
@@ -548,7 +568,8 @@ fn a_bridged_robot_is_discovered_by_its_tokens_and_heard_on_bare_keys() {
     ));
     // What an older bridge has kept is asked for where it says.
     let kept = robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .declare_queryable(format!("@/{zid}/@ros2_pub_cache/tf_static"))
         .callback(|query| {
             let reply = query.reply("tf_static", imu(3)).wait();
@@ -571,7 +592,11 @@ fn a_bridged_robot_is_discovered_by_its_tokens_and_heard_on_bare_keys() {
             .is_some_and(|schema| !schema.data.is_empty())
     );
     eventually("what was kept", || source.stats().messages == 1);
-    let publisher = robot.session().declare_publisher("imu/data").wait();
+    let publisher = robot
+        .zenoh()
+        .expect("on Zenoh")
+        .declare_publisher("imu/data")
+        .wait();
     let publisher = publisher.expect("a publisher");
     eventually("a subscriber", || {
         let status = publisher.matching_status().wait();
@@ -584,9 +609,14 @@ fn a_bridged_robot_is_discovered_by_its_tokens_and_heard_on_bare_keys() {
 #[test]
 fn a_topic_with_and_without_a_bridge_is_recorded_once() {
     let (robot, observer) = pair();
-    let zid = robot.session().zid();
+    let zid = robot.zenoh().expect("on Zenoh").zid();
     let bridged = format!("@/{zid}/@ros2_lv/MP/imu§data/sensor_msgs§msg§Imu/:1:0:0,10");
-    let bridged = robot.session().liveliness().declare_token(bridged).wait();
+    let bridged = robot
+        .zenoh()
+        .expect("on Zenoh")
+        .liveliness()
+        .declare_token(bridged)
+        .wait();
     let _bridged = bridged.expect("a token");
     let source = observer
         .recent(&RecentOptions::default())

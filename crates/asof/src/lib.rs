@@ -73,7 +73,7 @@ pub use asof_window as window;
 /// as far as it can be read; [`Summary::problems`] says what is wrong with it.
 ///
 /// A running robot is `zenoh://host:port`, or a Foxglove server `foxglove://host:port` (`ws://host:port` is the same), or
-/// a rosbridge server `rosbridge://host:port`, with the feature `live`: a source that [grows](Source::growth) and holds
+/// a rosbridge server `rosbridge://host:port`, with the feature `live`; or `dds://?domain=0`, with the feature `dds`: a source that [grows](Source::growth) and holds
 /// the last five minutes, up to 600 MB. It is asked, read and followed in the same words; `live::connect` offers more.
 ///
 /// # Errors
@@ -88,7 +88,7 @@ pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> 
 }
 
 /// The schemes of addresses of running robots.
-const ROBOTS: [&str; 4] = ["zenoh", "foxglove", "ws", "rosbridge"];
+const ROBOTS: [&str; 5] = ["zenoh", "foxglove", "ws", "rosbridge", "dds"];
 
 /// Whether a place is the address of a running robot, rather than a recording. It may still be wrong in its other parts,
 /// and a robot of a kind that this build cannot listen to.

@@ -71,7 +71,10 @@ impl Talking {
                         source_timestamp: (number as i64).into(),
                         gid: [7; 16],
                     };
-                    let put = voice.session().put(key.clone(), words(number));
+                    let put = voice
+                        .zenoh()
+                        .expect("on Zenoh")
+                        .put(key.clone(), words(number));
                     let _ = put.attachment(attachment.to_bytes().to_vec()).wait();
                 }
                 count.store(number, Ordering::Relaxed);
@@ -105,7 +108,7 @@ impl Drop for Talking {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = self.robot.session().close().wait();
+        let _ = self.robot.zenoh().expect("on Zenoh").close().wait();
     }
 }
 
@@ -116,7 +119,7 @@ fn token(
     topic: &str,
     kind: &str,
 ) -> zenoh::liveliness::LivelinessToken {
-    let session = robot.session();
+    let session = robot.zenoh().expect("on Zenoh");
     let key = format!(
         "@ros2_lv/0/{}/0/{number}/{entity}/%/%/driver/{topic}/{kind}/{}/::,:,:,:,,",
         session.zid(),
@@ -409,7 +412,7 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
         cdr.extend((large.len() as u32 + 1).to_le_bytes());
         cdr.extend(large.bytes());
         cdr.push(0);
-        let put = robot.session().put(key.clone(), cdr);
+        let put = robot.zenoh().expect("on Zenoh").put(key.clone(), cdr);
         put.wait().expect("published");
         let said = run.err.so_far();
         said.contains("the disk is slower than the robot")
@@ -557,7 +560,8 @@ fn a_type_that_only_its_node_knows_is_described_by_it() {
     let answers = description(&[("text", 17)]);
     let _queryable = robot
         .robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .declare_queryable(format!("0{service}/{GET_TYPE_DESCRIPTION}/{HASH}"))
         .complete(true)
         .callback(move |query| {
@@ -627,7 +631,14 @@ fn messages_that_are_none_are_said_and_never_end_it() {
     let _token = token(&robot, 1, "MP", "%chatter", STRING);
     // Tokens that are none, too.
     let odd = ["@ros2_lv/0/x", "@ros2_lv/0/a/b/c/MP/%/%/n/%t/a::b/h/9:9:9"];
-    let _odd = odd.map(|key| robot.session().liveliness().declare_token(key).wait());
+    let _odd = odd.map(|key| {
+        robot
+            .zenoh()
+            .expect("on Zenoh")
+            .liveliness()
+            .declare_token(key)
+            .wait()
+    });
     let folder = Folder::empty();
     let run = Run::new(
         &folder,
@@ -638,7 +649,7 @@ fn messages_that_are_none_are_said_and_never_end_it() {
     let mut rounds_since = 0;
     eventually("a recording of some rounds", || {
         // No attachment, one that is garbage, and bytes that are no CDR.
-        let put = |payload: Vec<u8>| robot.session().put(key.clone(), payload);
+        let put = |payload: Vec<u8>| robot.zenoh().expect("on Zenoh").put(key.clone(), payload);
         put(words(1)).wait().expect("published");
         put(words(2))
             .attachment(vec![1, 2, 3])

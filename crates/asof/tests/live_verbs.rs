@@ -40,7 +40,7 @@ impl Moving {
             .iter()
             .enumerate()
             .map(|(number, topic)| {
-                let session = robot.session();
+                let session = robot.zenoh().expect("on Zenoh");
                 let key = format!(
                     "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/%{topic}/{STRING}/{HASH}/::,:,:,:,,",
                     session.zid()
@@ -83,7 +83,7 @@ impl Drop for Moving {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = self.robot.session().close().wait();
+        let _ = self.robot.zenoh().expect("on Zenoh").close().wait();
     }
 }
 
@@ -99,7 +99,8 @@ fn say(robot: &Robot, topic: &str, number: i64) {
         gid: [7; 16],
     };
     let put = robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .put(format!("0/{topic}/{STRING}/{HASH}"), cdr);
     let _ = put.attachment(attachment.to_bytes().to_vec()).wait();
 }

@@ -1,10 +1,11 @@
 //! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments, type descriptions; and
-//! how `zenoh-bridge-ros2dds` does.
+//! how `zenoh-bridge-ros2dds` does; how ROS 2 names things on DDS.
 //!
 //! Nothing here touches a session: text and bytes in, values out, so that all of it can be tested and fuzzed.
 
 mod attachment;
 mod bridge;
+mod dds;
 mod description;
 mod hash;
 mod key;
@@ -13,12 +14,15 @@ mod token;
 
 pub use attachment::{Attachment, AttachmentError};
 pub use bridge::{BRIDGE_TOKENS, BridgeToken};
+pub use dds::{
+    DISCOVERY_TOPIC, DISCOVERY_TYPE, Guid, ParticipantEntities, announced_type_hash, ros_topic_name,
+};
 pub use description::{
     DescriptionError, GET_TYPE_DESCRIPTION, described_schema, description_request,
 };
 pub use hash::type_hash;
 pub(crate) use hash::{differs, starts_with_header};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
-pub use qos::{Durability, History, QosError, QosProfile, Reliability};
+pub use qos::{Durability, History, QosError, QosOverride, QosProfile, Reliability};
 pub(crate) use token::publisher_token;
 pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

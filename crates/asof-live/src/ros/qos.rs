@@ -1,5 +1,7 @@
 //! Quality of service, as a liveliness token carries it.
 
+use std::str::FromStr;
+
 /// The quality of service of a publisher or subscriber, as far as a receiver needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QosProfile {
@@ -38,6 +40,57 @@ pub enum History {
     KeepLast,
     /// All of them.
     KeepAll,
+}
+
+/// What is asked of a topic's publishers instead of what they offer.
+///
+/// ```
+/// use asof_live::ros::{QosOverride, Reliability};
+///
+/// let asked: QosOverride = "reliable".parse().expect("a quality");
+/// assert_eq!(asked.reliability, Some(Reliability::Reliable));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QosOverride {
+    /// Whether lost messages are asked for again. On DDS alone: Zenoh loses none on the way.
+    pub reliability: Option<Reliability>,
+    /// Whether messages from before are asked for.
+    pub durability: Option<Durability>,
+}
+
+impl QosOverride {
+    /// A profile with what is asked for in its place.
+    pub fn over(self, profile: QosProfile) -> QosProfile {
+        QosProfile {
+            reliability: self.reliability.unwrap_or(profile.reliability),
+            durability: self.durability.unwrap_or(profile.durability),
+            ..profile
+        }
+    }
+}
+
+/// `reliable`, `best_effort`, `transient_local` and `volatile`, with `+` between them.
+impl FromStr for QosOverride {
+    type Err = QosError;
+
+    fn from_str(text: &str) -> Result<Self, QosError> {
+        let mut asked = QosOverride::default();
+        for word in text.split('+') {
+            match word.trim().to_ascii_lowercase().replace('-', "_").as_str() {
+                "reliable" => asked.reliability = Some(Reliability::Reliable),
+                "best_effort" => asked.reliability = Some(Reliability::BestEffort),
+                "transient_local" => asked.durability = Some(Durability::TransientLocal),
+                "volatile" => asked.durability = Some(Durability::Volatile),
+                _ => {
+                    return Err(QosError {
+                        text: text.to_owned(),
+                        reason: "give reliable or best_effort, and transient_local or volatile, with + between them",
+                    });
+                }
+            }
+        }
+        Ok(asked)
+    }
 }
 
 /// Why text is no quality of service.
@@ -165,6 +218,22 @@ mod tests {
         let error = QosProfile::parse("9::,:").expect_err("no such reliability");
         assert!(error.to_string().contains("reliability"));
         assert!(QosProfile::parse("").is_err());
+    }
+
+    #[test]
+    fn what_is_asked_for_takes_the_place_of_what_is_offered() {
+        let asked: QosOverride = "best-effort+volatile".parse().expect("read");
+        let latched = QosProfile::parse(":1:,1:,:,:,,").expect("a profile");
+        let over = asked.over(latched);
+        assert_eq!(
+            (over.reliability, over.durability),
+            (Reliability::BestEffort, Durability::Volatile)
+        );
+        assert_eq!(QosOverride::default().over(latched), latched);
+        for wrong in ["", "reliable+", "loud"] {
+            let error = wrong.parse::<QosOverride>().expect_err("not a quality");
+            assert!(error.to_string().contains("best_effort"), "{error}");
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use asof_core::{Channel, Problem, Stamp};
+use asof_core::{Channel, Stamp};
 use asof_foxglove::{
     Advertised, ClientText, OLDER, ParameterValue, PublishedTopic, SDK, ServerBinary, ServerInfo,
     ServerText, Subscribe,
@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use tungstenite::Message;
 
 use super::hub::Hub;
-use super::socket::{self, Caller, Conversation};
-use super::{Held, Losses, Transport};
+use super::served::{self, Served};
+use super::socket::Conversation;
+use super::{Losses, Transport};
 use crate::describe::Described;
 use crate::graph::{Graph, Origin};
-use crate::subscribe::Callback;
 use crate::{LiveError, Publisher, RobotInfo, Sample, SocketAddress};
 
 /// Channels that are followed, and the bytes of their schemas; more than any robot has.
@@ -31,14 +31,6 @@ const MOST_PARAMETERS: usize = 10_000;
 const MOST_STATUSES: usize = 20;
 /// A status is kept up to so many characters.
 const LONGEST_STATUS: usize = 500;
-
-/// A Foxglove server.
-pub(crate) struct FoxgloveTransport {
-    caller: Caller,
-    hub: Arc<Hub>,
-    about: Arc<Mutex<About>>,
-    place: String,
-}
 
 /// What the server says of itself.
 #[derive(Default)]
@@ -55,45 +47,30 @@ struct About {
 pub(super) fn open(
     address: &SocketAddress,
     graph: &Arc<Graph>,
-) -> Result<FoxgloveTransport, LiveError> {
-    let (hub, about) = (Arc::new(Hub::default()), Arc::<Mutex<About>>::default());
-    let client = Client {
-        graph: Arc::downgrade(graph),
-        hub: Arc::clone(&hub),
-        about: Arc::clone(&about),
+) -> Result<impl Transport + use<>, LiveError> {
+    let graph = Arc::downgrade(graph);
+    Served::call(address, |hub, about| Client {
+        graph,
+        hub,
+        about,
         channels: HashMap::new(),
         schema_bytes: 0,
         subscriptions: HashMap::new(),
         next: 1,
         seen: None,
-    };
-    Ok(FoxgloveTransport {
-        caller: socket::call(address, client)?,
-        hub,
-        about,
-        place: address.to_string(),
     })
 }
 
-impl Transport for FoxgloveTransport {
-    fn is_connected(&self) -> bool {
-        self.caller.0.is_connected()
-    }
-
-    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError> {
-        Ok(self.hub.subscribe(&publisher.key, &callback))
-    }
-
+impl served::About for About {
     fn info(&self) -> RobotInfo {
-        let about = self.about.lock();
-        let server = &about.server;
+        let server = &self.server;
         let mut details: BTreeMap<String, String> = server
             .metadata
             .iter()
             .map(|(name, value)| (name.clone(), plain(value)))
             .collect();
         let own = [
-            ("subprotocol", about.subprotocol.clone()),
+            ("subprotocol", self.subprotocol.clone()),
             ("capabilities", server.capabilities.join(", ")),
             ("session", server.session_id.clone().unwrap_or_default()),
         ];
@@ -102,16 +79,12 @@ impl Transport for FoxgloveTransport {
         }
         RobotInfo {
             name: server.name.clone(),
-            time: about.time,
+            time: self.time,
             details,
-            parameters: about.parameters.clone(),
-            publishers: about.publishers.clone(),
-            statuses: about.statuses.iter().cloned().collect(),
+            parameters: self.parameters.clone(),
+            publishers: self.publishers.clone(),
+            statuses: self.statuses.iter().cloned().collect(),
         }
-    }
-
-    fn problems(&self) -> Vec<Problem> {
-        self.caller.0.problems(&self.place)
     }
 }
 

@@ -4,9 +4,12 @@
 //! delivers the messages of those that are subscribed. Everything above (windows, the store of recent messages, the
 //! recorder, transforms) knows nothing else of it.
 
+#[cfg(feature = "dds")]
+mod dds;
 mod foxglove;
 mod hub;
 mod rosbridge;
+mod served;
 mod socket;
 mod zenoh;
 
@@ -17,9 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use asof_core::{Problem, ProblemKind};
 
 use crate::graph::Graph;
+use crate::ros::QosOverride;
 use crate::subscribe::Callback;
 use crate::{Address, LiveError, Publisher, RobotInfo};
 
+#[cfg(feature = "dds")]
+pub(crate) use self::dds::DdsTopic;
 pub(crate) use self::zenoh::ZenohTransport;
 
 /// What keeps a subscription alive.
@@ -30,8 +36,14 @@ pub(crate) trait Transport: Send + Sync {
     /// Whether anybody is there.
     fn is_connected(&self) -> bool;
 
-    /// Delivers the messages on a publisher's key, until what is returned is dropped.
-    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError>;
+    /// Delivers the messages on a publisher's key, until what is returned is dropped; with the quality of service that was
+    /// asked for, where it was and the transport has one.
+    fn subscribe(
+        &self,
+        publisher: &Publisher,
+        asked: QosOverride,
+        callback: Callback,
+    ) -> Result<Held, LiveError>;
 
     /// Tells a publisher that somebody listens, where it has to know.
     fn announce(&self, _publisher: &Publisher) -> Option<Held> {
@@ -48,6 +60,11 @@ pub(crate) trait Transport: Send + Sync {
         Err(LiveError::NoKeys {
             key: key_expression.to_owned(),
         })
+    }
+
+    /// The ROS domain; 0 where there is none.
+    fn domain(&self) -> u32 {
+        0
     }
 
     /// What the robot says of itself.
@@ -72,6 +89,10 @@ pub(crate) fn open(address: &Address, graph: &Arc<Graph>) -> Result<Box<dyn Tran
         Address::Zenoh(address) => Ok(Box::new(ZenohTransport::open(address, graph)?)),
         Address::Foxglove(address) => Ok(Box::new(foxglove::open(address, graph)?)),
         Address::Rosbridge(address) => Ok(Box::new(rosbridge::open(address, graph)?)),
+        #[cfg(feature = "dds")]
+        Address::Dds(address) => Ok(Box::new(dds::DdsTransport::open(address, graph)?)),
+        #[cfg(not(feature = "dds"))]
+        Address::Dds(_) => Err(LiveError::WithoutDds),
     }
 }
 

@@ -14,12 +14,12 @@ use serde_json::Value;
 use tungstenite::Message;
 
 use super::hub::Hub;
-use super::socket::{self, Caller, Conversation};
-use super::{Held, Losses, Transport};
+use super::served::{self, Served};
+use super::socket::Conversation;
+use super::{Losses, Transport};
 use crate::describe::Described;
 use crate::graph::{Graph, Origin};
 use crate::rosbridge::{self, Body, Fragments, Incoming};
-use crate::subscribe::Callback;
 use crate::{LiveError, Publisher, RobotInfo, Sample, SocketAddress};
 
 /// Topics that are followed; more than any robot has.
@@ -33,14 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 const TOPICS: &str = "/rosapi/topics";
 const DEFINED: &str = "/rosapi/topics_and_raw_types";
-
-/// A rosbridge server.
-pub(crate) struct RosbridgeTransport {
-    caller: Caller,
-    hub: Arc<Hub>,
-    about: Arc<Mutex<About>>,
-    place: String,
-}
 
 /// What is known of the server.
 #[derive(Default)]
@@ -68,12 +60,12 @@ impl About {
 pub(super) fn open(
     address: &SocketAddress,
     graph: &Arc<Graph>,
-) -> Result<RosbridgeTransport, LiveError> {
-    let (hub, about) = (Arc::new(Hub::default()), Arc::<Mutex<About>>::default());
-    let client = Client {
-        graph: Arc::downgrade(graph),
-        hub: Arc::clone(&hub),
-        about: Arc::clone(&about),
+) -> Result<impl Transport + use<>, LiveError> {
+    let graph = Arc::downgrade(graph);
+    Served::call(address, |hub, about| Client {
+        graph,
+        hub,
+        about,
         topics: HashMap::new(),
         fragments: Fragments::default(),
         calls: 0,
@@ -82,53 +74,36 @@ pub(super) fn open(
         has_definitions: true,
         has_new: false,
         seen: None,
-    };
-    Ok(RosbridgeTransport {
-        caller: socket::call(address, client)?,
-        hub,
-        about,
-        place: address.to_string(),
     })
 }
 
-impl Transport for RosbridgeTransport {
-    fn is_connected(&self) -> bool {
-        self.caller.0.is_connected()
-    }
-
-    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError> {
-        Ok(self.hub.subscribe(&publisher.key, &callback))
-    }
-
+impl served::About for About {
     fn info(&self) -> RobotInfo {
-        let about = self.about.lock();
         let mut details = BTreeMap::new();
-        if !about.version.is_empty() {
-            details.insert("version".to_owned(), about.version.to_owned());
+        if !self.version.is_empty() {
+            details.insert("version".to_owned(), self.version.to_owned());
         }
-        for (topic, count) in &about.encoded {
+        for (topic, count) in &self.encoded {
             let text = format!("{count} messages came as values and were encoded anew");
             details.insert(topic.clone(), text);
         }
         RobotInfo {
             name: "rosbridge".to_owned(),
             details,
-            statuses: about.statuses.iter().cloned().collect(),
+            statuses: self.statuses.iter().cloned().collect(),
             ..RobotInfo::default()
         }
     }
 
-    fn problems(&self) -> Vec<Problem> {
-        let mut problems = self.caller.0.problems(&self.place);
-        let about = self.about.lock();
-        if about.has_no_rosapi {
+    fn problems(&self, place: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.has_no_rosapi {
             let text = format!(
-                "{}: the server does not answer {TOPICS}, so its topics cannot be found; start rosapi beside rosbridge",
-                self.place
+                "{place}: the server does not answer {TOPICS}, so its topics cannot be found; start rosapi beside rosbridge"
             );
             problems.push(super::incomplete(text));
         }
-        for (topic, (count, reason)) in &about.refused {
+        for (topic, (count, reason)) in &self.refused {
             let text = format!(
                 "{count} messages came as values and could not be encoded by their type: {reason}"
             );

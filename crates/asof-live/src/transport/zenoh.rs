@@ -20,8 +20,9 @@ use crate::error::said;
 use crate::graph::{Graph, Origin};
 use crate::robot::now;
 use crate::ros::{
-    Attachment, BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosProfile, Reliability,
-    Token, TopicKey, described_schema, description_request, ros_type_name, tokens_of_domain,
+    Attachment, BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosOverride, QosProfile,
+    Reliability, Token, TopicKey, described_schema, description_request, ros_type_name,
+    tokens_of_domain,
 };
 use crate::sample::Payload;
 use crate::subscribe::Callback;
@@ -75,7 +76,12 @@ impl ZenohTransport {
         })
     }
 
-    fn declare(&self, publisher: &Publisher, callback: Callback) -> zenoh::Result<Held> {
+    fn declare(
+        &self,
+        publisher: &Publisher,
+        qos: QosProfile,
+        callback: Callback,
+    ) -> zenoh::Result<Held> {
         let described = Arc::clone(&publisher.described);
         let on_sample = move |sample: zenoh::sample::Sample| {
             receive(
@@ -88,10 +94,9 @@ impl ZenohTransport {
             .session
             .declare_subscriber(publisher.key.clone())
             .callback(on_sample);
-        let qos = publisher.qos;
-        let Some(qos) = qos.filter(|qos| qos.durability == Durability::TransientLocal) else {
+        if qos.durability != Durability::TransientLocal {
             return Ok(Box::new(builder.wait()?));
-        };
+        }
         let builder = builder.history(history(qos)).subscriber_detection();
         // What a publisher has kept is asked for without a limit of time, as rmw_zenoh does.
         let builder = builder.query_timeout(Duration::from_millis(u64::MAX));
@@ -136,14 +141,19 @@ impl Transport for ZenohTransport {
         info.routers_zid().wait().next().is_some() || info.peers_zid().wait().next().is_some()
     }
 
-    fn subscribe(&self, publisher: &Publisher, callback: Callback) -> Result<Held, LiveError> {
+    fn subscribe(
+        &self,
+        publisher: &Publisher,
+        asked: QosOverride,
+        callback: Callback,
+    ) -> Result<Held, LiveError> {
+        let qos = asked.over(publisher.qos.unwrap_or_default());
         let held = self
-            .declare(publisher, Arc::clone(&callback))
+            .declare(publisher, qos, Arc::clone(&callback))
             .map_err(|cause| LiveError::Zenoh {
                 what: format!("cannot subscribe to {}", publisher.key),
                 cause: said(&cause),
             })?;
-        let qos = publisher.qos.unwrap_or_default();
         if let Origin::Bridge(token) = &publisher.origin
             && qos.durability == Durability::TransientLocal
         {
@@ -198,6 +208,10 @@ impl Transport for ZenohTransport {
                 cause: said(&cause),
             })?;
         Ok(Box::new(subscriber))
+    }
+
+    fn domain(&self) -> u32 {
+        self.domain
     }
 
     fn as_zenoh(&self) -> Option<&ZenohTransport> {

@@ -9,6 +9,8 @@ mod plain;
 #[cfg(feature = "live")]
 mod playing;
 #[cfg(feature = "live")]
+mod prompts;
+#[cfg(feature = "live")]
 mod recording;
 #[cfg(feature = "live")]
 mod robot;
@@ -72,7 +74,11 @@ pub struct Live {
 ///
 /// Ctrl-C closes the file whole; what a killed recording leaves behind lacks the last second at most, and
 /// `asof recover` makes it whole. When the disk is slower than the robot, messages are dropped, counted by
-/// topic, and told; the exit code is 3 then.
+/// topic, and told; the exit code is 3 then. On a terminal, a line that is typed is written into the recording
+/// as a note.
+///
+/// With --keep, the last messages are kept in memory and written when something happens: a --trigger, the enter key, or
+/// the signal SIGUSR1. Each snapshot is a file of its own: run_0.mcap, run_1.mcap, …
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
@@ -83,6 +89,7 @@ Examples:
   asof record zenoh://192.168.1.5:7447 -o run.mcap
   asof record zenoh:// -o run.mcap --topics '/scan,/tf*' --for 60s
   asof record zenoh:// -o run.mcap --exclude '/camera/*' --split-time 10m --quota 200G --tag site=hall
+  asof record zenoh:// -o crash.mcap --keep 60s --after 30s --trigger '/bumper.data == true' --trigger 'log >= error'
   asof record zenoh://one --and foxglove://two --prefix /one --prefix /two -o both.mcap")]
 #[command(group(ArgGroup::new("splits").multiple(true).args(["split_size", "split_time"])))]
 pub struct Record {
@@ -134,6 +141,37 @@ pub struct Record {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "splits")]
     quota: Option<u64>,
 
+    /// Write nothing until something happens, and then this much of the time before it: seconds, or with a unit
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "splits")]
+    keep: Option<Duration>,
+
+    /// How long a snapshot goes on after something happened
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", requires = "keep")]
+    after: Duration,
+
+    /// How much may be kept in memory: bytes, or with k, M or G
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "1G", requires = "keep")]
+    keep_size: u64,
+
+    /// What a snapshot is written for: '/bumper.data == true' (a field, with ==, !=, <, <=, > or >=), 'log >= error',
+    /// 'rate(/scan) < 5'. May be given several times
+    #[arg(long, value_name = "EXPR", requires = "keep")]
+    trigger: Vec<String>,
+
+    /// What is kept when the disk is slower than the robot: topics of higher numbers; the others have 0. GLOB=N, as in
+    /// '/camera/*=-1'; may be given several times, and the last one that fits counts
+    #[arg(long, value_name = "GLOB=N", value_parser = parse_priority)]
+    priority: Vec<(Patterns, i32)>,
+
+    /// Another quality of service than topics offer: GLOB=reliable, or best_effort, transient_local, volatile, with + between
+    /// them. May be given several times, and the last one that fits counts
+    #[arg(long, value_name = "GLOB=QOS", value_parser = parse_qos)]
+    qos: Vec<(Patterns, String)>,
+
+    /// Log messages by the robot's own clock, the topic /clock; what comes before it is left out, and counted
+    #[arg(long, conflicts_with = "keep")]
+    sim_time: bool,
+
     /// Describe the recording: name=value, as MCAP metadata
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tag)]
     tag: Vec<(String, String)>,
@@ -153,6 +191,24 @@ fn parse_prefix(text: &str) -> Result<String, String> {
         return Err("give a name such as /robot1".to_owned());
     }
     Ok(format!("/{name}"))
+}
+
+fn parse_priority(text: &str) -> Result<(Patterns, i32), String> {
+    let (globs, number) = text
+        .rsplit_once('=')
+        .ok_or("give topics and a number, as in '/camera/*=-1'")?;
+    let number = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("'{number}' is not a whole number"))?;
+    Ok((parse_patterns(globs)?, number))
+}
+
+fn parse_qos(text: &str) -> Result<(Patterns, String), String> {
+    let (globs, words) = text
+        .rsplit_once('=')
+        .ok_or("give topics and a quality, as in '/scan=reliable'")?;
+    Ok((parse_patterns(globs)?, words.to_owned()))
 }
 
 fn parse_tag(text: &str) -> Result<(String, String), String> {
@@ -249,7 +305,8 @@ fn parse_remap(text: &str) -> Result<(String, String), String> {
 struct Connection {
     /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
     /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true. Or a Foxglove server:
-    /// foxglove://host:8765, ws://host:8765. Or a rosbridge server: rosbridge://host:9090
+    /// foxglove://host:8765, ws://host:8765. Or a rosbridge server: rosbridge://host:9090.
+    /// Or robots on DDS, in a build with the feature `dds`: dds://?domain=0, dds://INTERFACE?domain=0
     #[arg(value_name = "URL")]
     url: String,
 

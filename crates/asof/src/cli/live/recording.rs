@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use asof_formats::Compression;
+use asof_live::ros::{QosError, QosOverride};
 use asof_live::{
-    LiveError, RecordOptions, RecordReport, Recorder, SplitOptions, TopicReport, part_path,
+    DurableFile, LiveError, Priorities, RecordOptions, RecordReport, Recorder, SnapshotOptions,
+    SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, part_path,
 };
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use super::prompts::{Prompt, Prompts};
 use super::robot::{Session, TICK};
 use super::{Record, supervisor};
 use crate::cli::Outcome;
@@ -20,6 +23,7 @@ use crate::cli::failure::Usage;
 use crate::cli::numbers::{bytes, counted, grouped};
 use crate::cli::place::quoted;
 use crate::cli::screen::{Screen, output};
+use crate::cli::select::Patterns;
 
 /// A slow disk is told of this often.
 const COMPLAINT: Duration = Duration::from_secs(1);
@@ -30,9 +34,15 @@ const NEWS: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     // Before anybody waits for a robot that may come much later.
-    let first = first_file(verb);
-    check(&first, verb.force && !verb.is_split())?;
+    if verb.keep.is_none() {
+        let first = first_file(verb);
+        check(&first, verb.force && !verb.is_split())?;
+    } else {
+        check_folder(&verb.output)?;
+    }
     check_prefixes(verb)?;
+    let triggers = verb.triggers()?;
+    let qualities = verb.qualities()?;
     let mut session = verb.connection.open(screen)?;
     let others = verb
         .others
@@ -42,6 +52,8 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     let mut options = RecordOptions {
         queue_bytes: verb.queue.saturating_mul(1 << 20),
         tags: verb.tag.iter().cloned().collect(),
+        priorities: verb.priorities(),
+        sim_time: verb.sim_time,
         ..RecordOptions::default()
     };
     session
@@ -55,7 +67,15 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     };
     // Nobody is recorded until each has its prefix.
     let nothing = |_: &asof_live::Publisher| false;
-    let mut recorder = if verb.is_split() {
+    let mut recorder = if let Some(keep) = verb.keep {
+        let snapshots = SnapshotOptions {
+            keep,
+            after: verb.after,
+            bytes: verb.keep_size,
+            triggers,
+        };
+        Recorder::create_snapshots(&session.robot, &verb.output, snapshots, options, nothing)?
+    } else if verb.is_split() {
         let split = SplitOptions {
             bytes: verb.split_size,
             time: verb.split_time,
@@ -65,13 +85,18 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     } else {
         // Written in place from the start: whatever happens, what was recorded is where it was asked for.
         let file = Straight {
-            file: BufWriter::with_capacity(1 << 17, create(&verb.output, verb.force)?),
+            file: BufWriter::with_capacity(1 << 17, durable(&verb.output, verb.force)?),
             position: 0,
         };
         Recorder::start(&session.robot, file, options, nothing)?
     };
     let robots = std::iter::once(&session).chain(&others);
     for (robot, number) in robots.zip(0..) {
+        let qualities = qualities.clone();
+        robot.robot.set_qos_overrides(move |topic| {
+            let asked = last_fit(&qualities, topic);
+            asked.copied().unwrap_or_default()
+        });
         let prefix = verb.prefix.get(number).map_or("", String::as_str);
         recorder.add_with_prefix(&robot.robot, prefix, verb.chooser());
     }
@@ -121,6 +146,30 @@ impl Record {
         self.split_size.is_some() || self.split_time.is_some()
     }
 
+    /// How important topics are.
+    fn priorities(&self) -> Priorities {
+        let given = self.priority.clone();
+        Priorities::new(move |topic| last_fit(&given, topic).copied().unwrap_or(0))
+    }
+
+    /// What is asked of topics instead of what they offer.
+    fn qualities(&self) -> anyhow::Result<Vec<(Patterns, QosOverride)>> {
+        let read = |(patterns, words): &(Patterns, String)| {
+            let asked: QosOverride = words
+                .parse()
+                .map_err(|error: QosError| Usage::error(format!("--qos: {error}")))?;
+            Ok((patterns.clone(), asked))
+        };
+        self.qos.iter().map(read).collect()
+    }
+
+    /// What snapshots are written for.
+    fn triggers(&self) -> anyhow::Result<Vec<Trigger>> {
+        let read = |text: &String| text.parse();
+        let triggers: Result<Vec<Trigger>, TriggerError> = self.trigger.iter().map(read).collect();
+        triggers.map_err(|error| Usage::error(error.to_string()))
+    }
+
     /// Whether a topic was asked for, and not excluded.
     fn chooser(&self) -> impl Fn(&asof_live::Publisher) -> bool + Send + Sync + 'static {
         let (wanted, excluded) = (self.connection.chooser(), self.exclude.clone());
@@ -141,10 +190,19 @@ fn follow(
     let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
     let bar = screen.progress(0, "{msg}");
     let (mut told, mut complained, mut renewed) = (0, None::<Instant>, None::<Instant>);
+    let prompts = Prompts::listen();
+    let mut snapshots = Told::default();
+    if verb.keep.is_some() && prompts.is_terminal() {
+        screen.note("the enter key writes a snapshot");
+    }
     while session.is_open() && recorder.is_recording() {
         session.wait(Instant::now() + TICK);
         bar.suspend(|| session.tell(screen));
+        while let Some(prompt) = prompts.next() {
+            obey(&prompt, recorder, verb);
+        }
         let report = recorder.report();
+        bar.suspend(|| snapshots.tell(&report.snapshots, screen));
         let is_due = complained.is_none_or(|last| last.elapsed() >= COMPLAINT);
         if report.dropped() > told && is_due {
             told = report.dropped();
@@ -184,21 +242,99 @@ fn follow(
     Ok(())
 }
 
+/// What the last of the patterns that a topic fits stands for.
+fn last_fit<'a, T>(given: &'a [(Patterns, T)], topic: &str) -> Option<&'a T> {
+    let mut fitting = given.iter().rev();
+    let fitting = fitting.find(|(patterns, _)| patterns.is_match(topic));
+    fitting.map(|(_, meant)| meant)
+}
+
+/// Does what a person or another program says.
+fn obey(prompt: &Prompt, recorder: &Recorder, verb: &Record) {
+    let reason = match prompt {
+        Prompt::Signal => "SIGUSR1",
+        Prompt::Now => "the enter key",
+        Prompt::Line(text) => {
+            let values = [("text".to_owned(), text.clone()), time_of_note()];
+            recorder.note("note", values.into_iter().collect());
+            return;
+        }
+    };
+    if verb.keep.is_some() {
+        recorder.trigger(reason);
+    } else {
+        let values = [("text".to_owned(), reason.to_owned()), time_of_note()];
+        recorder.note("mark", values.into_iter().collect());
+    }
+}
+
+fn time_of_note() -> (String, String) {
+    ("time".to_owned(), super::robot::now().nanos().to_string())
+}
+
+/// What was told of snapshots.
+#[derive(Default)]
+struct Told {
+    triggered: u64,
+    files: usize,
+    problems: usize,
+}
+
+impl Told {
+    /// Tells what is new.
+    fn tell(&mut self, report: &SnapshotReport, screen: &Screen) {
+        if report.triggered > self.triggered {
+            self.triggered = report.triggered;
+            let reason = report.last.as_deref().unwrap_or_default();
+            screen.note(format_args!("{reason}: a snapshot is written"));
+        }
+        for file in report.files.iter().skip(self.files) {
+            screen.note(format_args!("snapshot: {}", file.display()));
+        }
+        self.files = report.files.len();
+        for problem in report.problems.iter().skip(self.problems) {
+            screen.warning(problem);
+        }
+        self.problems = report.problems.len();
+    }
+}
+
 /// How it goes, for programs; what was recorded in the end has `topics` too.
 fn state(verb: &Record, report: &RecordReport, elapsed: Duration) -> serde_json::Value {
     json!({
         "status": "recording", "path": verb.output, "size": size_of(verb, report),
         "duration": elapsed.as_secs_f64(), "messages": report.written(), "dropped": report.dropped(),
-        "waiting_bytes": report.waiting_bytes, "files": report.parts.files,
-        "deleted_files": report.parts.deleted,
+        "waiting_bytes": report.waiting_bytes, "files": files_of(verb, report),
+        "deleted_files": report.parts.deleted, "snapshots": snapshots_of(verb, report),
+    })
+}
+
+/// The files that were written one after another.
+fn files_of<'a>(verb: &Record, report: &'a RecordReport) -> &'a [PathBuf] {
+    if verb.keep.is_some() {
+        &report.snapshots.files
+    } else {
+        &report.parts.files
+    }
+}
+
+/// What was kept and written of snapshots, for programs; nothing where they were not asked for.
+fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
+    let snapshots = &report.snapshots;
+    verb.keep.map(|_| {
+        json!({
+            "triggered": snapshots.triggered, "last": snapshots.last, "is_writing": snapshots.is_writing,
+            "written": snapshots.written, "kept": snapshots.kept, "kept_bytes": snapshots.kept_bytes,
+            "crowded_out": snapshots.crowded_out, "problems": snapshots.problems,
+        })
     })
 }
 
 /// What the files have together.
 fn size_of(verb: &Record, report: &RecordReport) -> u64 {
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
-    if verb.is_split() {
-        report.parts.files.iter().map(size).sum()
+    if verb.is_split() || verb.keep.is_some() {
+        files_of(verb, report).iter().map(size).sum()
     } else {
         size(&verb.output)
     }
@@ -270,12 +406,24 @@ fn tell(
                 "{dropped} of {name} dropped: the disk was slower than the robot"
             ));
         }
+        if topic.early > 0 {
+            let early = counted(topic.early, "message");
+            screen.note(format_args!(
+                "{early} of {name} left out: they came before the robot's clock was heard"
+            ));
+        }
         if topic.refused > 0 {
             let refused = counted(topic.refused, "message");
             screen.warning(format_args!(
                 "{refused} of {name} left out: their times are before 1970"
             ));
         }
+    }
+    if report.snapshots.crowded_out > 0 {
+        screen.note(format_args!(
+            "{} did not stay for all of the time that --keep asks for: they are more than --keep-size has room for",
+            counted(report.snapshots.crowded_out, "message"),
+        ));
     }
     if report.topics.is_empty() {
         screen.note(
@@ -290,16 +438,28 @@ fn tell(
             .iter()
             .map(|(name, topic)| {
                 json!({
-                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused,
+                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "early": topic.early,
                 })
             })
             .collect();
         let summary = json!({
-            "status": "done", "path": verb.output, "size": size, "files": report.parts.files,
-            "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
+            "status": "done", "path": verb.output, "size": size, "files": files_of(verb, report),
+            "snapshots": snapshots_of(verb, report), "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
             "messages": report.written(), "dropped": report.dropped(), "topics": topics,
         });
         writeln!(out, "{summary}")?;
+    } else if verb.keep.is_some() {
+        writeln!(
+            out,
+            "{}: {} written in {}, {}; {} of {} heard in {:.1} s",
+            verb.output.display(),
+            counted(report.snapshots.written, "message"),
+            counted(report.snapshots.files.len() as u64, "snapshot"),
+            bytes(size),
+            counted(report.written(), "message"),
+            counted(report.topics.len() as u64, "topic"),
+            elapsed.as_secs_f64(),
+        )?;
     } else {
         writeln!(
             out,
@@ -325,7 +485,7 @@ fn tell(
 
 /// Written from front to back: its position is known without asking, which a pipe could not answer.
 struct Straight {
-    file: BufWriter<File>,
+    file: BufWriter<DurableFile>,
     position: u64,
 }
 
@@ -351,6 +511,10 @@ impl Seek for Straight {
     }
 }
 
+fn durable(path: &Path, force: bool) -> anyhow::Result<DurableFile> {
+    DurableFile::new(create(path, force)?).map_err(|error| refused(path, error))
+}
+
 fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     let mut options = File::options();
     options.write(true);
@@ -360,6 +524,17 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
         options.create_new(true);
     }
     options.open(path).map_err(|error| refused(path, error))
+}
+
+/// Whether there is a folder for files to come.
+fn check_folder(path: &Path) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(refused(path, ErrorKind::NotFound.into())),
+        _ => Ok(()),
+    }
 }
 
 /// What can be known to be in the way without making the file.

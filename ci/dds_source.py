@@ -1,0 +1,149 @@
+"""Robots on DDS that asof did not make, and asof as their listener: what is recorded is held against what was sent.
+
+dds_source.py ASOF FOLDER [FAST]    FAST: a robot on Fast DDS, compiled from dds_fast.cpp
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from rosbags.highlevel import AnyReader
+
+asof, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+ROBOT = pathlib.Path(__file__).with_name("dds_robot.py")
+URL = "dds://localhost?domain=0"
+TOPICS, CLOUDS = 1_000, 100
+
+CYCLONE = """<CycloneDDS><Domain id="any"><General><Interfaces><NetworkInterface address="127.0.0.1" multicast="false"/></Interfaces>
+<AllowMulticast>false</AllowMulticast><MaxMessageSize>65500B</MaxMessageSize></General><Discovery><ParticipantIndex>auto</ParticipantIndex>
+<MaxAutoParticipantIndex>20</MaxAutoParticipantIndex><Peers><Peer address="127.0.0.1"/></Peers></Discovery></Domain></CycloneDDS>"""
+settings = folder / "cyclone.xml"
+settings.write_text(CYCLONE)
+environment = {**os.environ, "CYCLONEDDS_URI": settings.as_uri()}
+
+
+def robot(*words: str) -> subprocess.Popen:
+    started = subprocess.Popen([sys.executable, str(ROBOT), *words], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert started.stdout.readline() == "ready\n", started.wait()
+    return started
+
+
+def start(*words: str) -> subprocess.Popen:
+    return subprocess.Popen([asof, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen, codes: tuple = (0,)) -> tuple:
+    out, err = process.communicate(timeout=180)
+    assert process.returncode in codes, (process.args, process.returncode, out, err)
+    return out, err
+
+
+def run(*words: str, codes: tuple = (0,)) -> str:
+    return finish(start(*words), codes)[0]
+
+
+def messages(path: pathlib.Path, topic: str) -> list:
+    with AnyReader([path]) as reader:
+        wanted = [connection for connection in reader.connections if connection.topic == topic]
+        assert wanted, (topic, [connection.topic for connection in reader.connections])
+        return [reader.deserialize(raw, connection.msgtype) for connection, _, raw in reader.messages(connections=wanted)]
+
+
+def peak(process: subprocess.Popen) -> int:
+    """The most memory that a process had so far, in bytes."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
+
+
+# Discovery, nodes, types, a late /tf_static, a type without a definition, and a mismatch.
+speaker = robot("sensors", "40")
+time.sleep(1)
+found = json.loads(run("info", URL, "--json", "--for", "3s", codes=(0, 3)))
+topics = {topic["topic"]: topic for topic in found["topics"]}
+assert {"/chatter", "/imu", "/own", "/scan", "/tf_static"} == set(topics), topics
+assert topics["/imu"]["type"] == "sensor_msgs/msg/Imu", topics["/imu"]
+told = json.dumps(found)
+assert any(one["name"] == "publishers" for one in found["metadata"]), told
+assert "/base/driver offers BEST_EFFORT and /mapper asks for RELIABLE" in told, told
+print("topics with their types, the nodes that have them, and who on the robot does not hear whom")
+
+out = folder / "sensors.mcap"
+_, said = finish(start("record", URL, "-o", str(out), "--for", "5s"))
+words = [int(one.data.removeprefix("word ")) for one in messages(out, "/chatter")]
+assert len(words) > 200 and words == list(range(words[0], words[-1] + 1)), words[:10]
+for one in messages(out, "/imu"):
+    number = one.header.stamp.sec * 1000 + one.header.stamp.nanosec // 1_000_000
+    assert one.angular_velocity.x == number * 0.5 and one.angular_velocity.y == -number, one
+    assert one.linear_acceleration.z == 9.81 and list(one.linear_acceleration_covariance) == [number] * 9, one
+[static] = messages(out, "/tf_static")
+[lidar] = static.transforms
+assert (lidar.child_frame_id, lidar.transform.translation.y) == ("lidar", 2.0), lidar
+assert "/own" in said, said
+print(f"{len(words)} words without a gap and a /tf_static from before, value by value in rosbags; a type without a definition is told")
+
+# A robot that is restarted.
+recorder = start("record", URL, "-o", str(folder / "again.mcap"), "--topics", "/chatter,/tf_static", "--for", "12s")
+time.sleep(3)
+speaker.kill()
+speaker.wait()
+time.sleep(1)
+speaker = robot("sensors", "20")
+finish(recorder)
+words = [int(one.data.removeprefix("word ")) for one in messages(folder / "again.mcap", "/chatter")]
+again = next(at for at, (one, two) in enumerate(zip(words, words[1:])) if two < one)
+assert again > 100 and len(words) - again > 300, (again, len(words))
+assert words[again + 1] < 100, words[again + 1]
+assert len(messages(folder / "again.mcap", "/tf_static")) == 2
+print(f"a robot that is restarted is heard again: {again} words before, {len(words) - again} after, the first is number {words[again + 1]}")
+speaker.kill()
+speaker.wait()
+
+# Many topics.
+speaker = robot("many", str(TOPICS))
+out = folder / "many.mcap"
+finish(start("record", URL, "-o", str(out), "--for", "12s"))
+with AnyReader([out]) as reader:
+    kept = {connection.topic: reader.deserialize(data, connection.msgtype).data for connection, _, data in reader.messages()}
+assert kept == {f"/many/t{number}": f"kept {number}" for number in range(TOPICS)}, len(kept)
+print(f"{TOPICS} topics are subscribed, and each has the message that was kept for late joiners")
+speaker.stdin.close()
+speaker.wait()
+
+# A cloud of 5 MB ten times a second.
+out = folder / "cloud.mcap"
+recorder = start("record", URL, "-o", str(out), "--topics", "/cloud", "--compression", "none", "--json")
+speaker = robot("cloud", str(CLOUDS))
+speaker.wait(timeout=120)
+rate = float(speaker.stdout.read())
+memory = peak(recorder)
+recorder.send_signal(signal.SIGINT)
+finish(recorder)
+clouds = messages(out, "/cloud")
+numbers = [one.header.stamp.sec * 1000 + one.header.stamp.nanosec // 1_000_000 for one in clouds]
+for number, one in zip(numbers, clouds):
+    assert len(one.data) == 5_000_000 and (one.data == number % 251).all(), number
+assert numbers == list(range(CLOUDS)), (len(numbers), numbers[:20])
+print(f"{CLOUDS} clouds of 5 MB at {rate:.1f} Hz, none lost, every byte as it was sent; at most {memory >> 20} MB of memory")
+
+# The other DDS that robots have.
+if len(sys.argv) > 3:
+    speaker = subprocess.Popen([sys.argv[3], "14"], stdout=subprocess.PIPE, text=True)
+    assert speaker.stdout.readline() == "ready\n", speaker.wait()
+    time.sleep(1)
+    out = folder / "fast.mcap"
+    finish(start("record", URL, "-o", str(out), "--for", "8s"))
+    words = [int(one.data.removeprefix("word ")) for one in messages(out, "/chatter")]
+    assert len(words) > 300 and words == list(range(words[0], words[-1] + 1)), (len(words), words[:10])
+    [static] = messages(out, "/tf_static")
+    assert static.transforms[0].transform.translation.z == 3.0, static
+    bulk = messages(out, "/bulk")
+    numbers = [one.layout.data_offset for one in bulk]
+    assert len(bulk) > 30 and numbers == list(range(numbers[0], numbers[-1] + 1)), numbers
+    for number, one in zip(numbers, bulk):
+        assert len(one.data) == 1_000_000 and (one.data == number % 251).all(), number
+    print(f"Fast DDS: {len(words)} words and {len(bulk)} messages of 1 MB without a gap, and the /tf_static from before")
+    speaker.wait()

@@ -1,0 +1,511 @@
+//! Messages that wait for the disk.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use asof_core::{Channel, Stamp};
+use parking_lot::{Condvar, Mutex};
+
+use crate::describe::Described;
+use crate::parts::Sink;
+use crate::record::{Priorities, RecordOptions, Tags, TopicReport};
+use crate::robot::now;
+use crate::{LiveError, Sample};
+
+/// Channels that are known under another name at once.
+const MOST_PREFIXED: usize = 65_536;
+/// Notes that may wait to be written.
+const MOST_NOTES: usize = 10_000;
+/// An open chunk is looked at this often.
+const TICK: Duration = Duration::from_millis(200);
+/// A slow disk is complained about this often.
+const COMPLAINT: Duration = Duration::from_secs(1);
+/// The writer takes this part of the queue at once: what it has taken cannot be dropped for something else.
+const SHARE: u64 = 16;
+
+/// Messages that wait for the disk.
+///
+/// When there is no room, what is least important goes first: messages of lower priority than the one that comes, the
+/// oldest of them first; else the one that comes. All are counted.
+pub(crate) struct Queue {
+    limit: u64,
+    priorities: Priorities,
+    state: Mutex<State>,
+    arrived: Condvar,
+    prefixed: Mutex<Prefixed>,
+    /// What the robot's own clock showed last, in nanoseconds, where its time is recorded.
+    clock: Option<AtomicI64>,
+}
+
+/// The clock has not been heard yet.
+const UNKNOWN: i64 = i64::MIN;
+
+/// Channels under their names in the recording, by their address and the prefix.
+type Prefixed = HashMap<(usize, String), (Arc<Channel>, Arc<Channel>)>;
+
+/// A message that waits.
+struct Waiting {
+    /// When it came: it may grow when its pieces are put together.
+    weight: u64,
+    priority: i32,
+    sample: Sample,
+}
+
+#[derive(Default)]
+struct State {
+    samples: VecDeque<Waiting>,
+    /// Of all that waits, and of what the writer has taken and not written.
+    bytes: u64,
+    /// Of what waits, by priority.
+    by_priority: BTreeMap<i32, u64>,
+    /// The priorities of topics.
+    known: HashMap<String, i32>,
+    topics: BTreeMap<String, TopicReport>,
+    notes: Vec<(String, Tags)>,
+    /// Why snapshots are to be written.
+    triggers: Vec<String>,
+    is_closed: bool,
+    warned: Option<Instant>,
+}
+
+impl Queue {
+    pub fn new(options: &RecordOptions) -> Self {
+        Queue {
+            limit: options.queue_bytes,
+            priorities: options.priorities.clone(),
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            prefixed: Mutex::default(),
+            clock: options.sim_time.then(|| AtomicI64::new(UNKNOWN)),
+        }
+    }
+
+    /// Whether messages are logged by the robot's own clock.
+    pub fn has_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// What was recorded of each topic, and the bytes that wait.
+    pub fn report(&self) -> (BTreeMap<String, TopicReport>, u64) {
+        let state = self.state.lock();
+        (state.topics.clone(), state.bytes)
+    }
+
+    /// A named set of text, to be written.
+    pub fn note(&self, name: &str, values: Tags) {
+        let mut state = self.state.lock();
+        if state.notes.len() < MOST_NOTES {
+            state.notes.push((name.to_owned(), values));
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// A reason for a snapshot.
+    pub fn trigger(&self, reason: &str) {
+        let mut state = self.state.lock();
+        if state.triggers.len() < MOST_NOTES {
+            state.triggers.push(reason.to_owned());
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// The robot's clock shows a time.
+    pub fn set_clock(&self, time: Stamp) {
+        if let Some(clock) = &self.clock {
+            clock.store(time.nanos(), Ordering::Release);
+        }
+    }
+
+    pub fn push(&self, mut sample: Sample) {
+        let weight = sample.weight();
+        let is_early = match &self.clock {
+            None => false,
+            Some(clock) => {
+                let time = clock.load(Ordering::Acquire);
+                sample.received = time.into();
+                time == UNKNOWN
+            }
+        };
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
+        let topic = || format!("{}{}", sample.prefix, sample.channel.topic);
+        if is_early {
+            state.report_of(&topic()).early += 1;
+            return;
+        }
+        let priority = state.priority_of(&sample.channel.topic, &self.priorities);
+        let missing = state
+            .bytes
+            .saturating_add(weight)
+            .saturating_sub(self.limit);
+        if missing > 0 && !state.make_room(missing, priority, self.limit / SHARE) {
+            let report = state.report_of(&topic());
+            report.dropped += 1;
+            let dropped = report.dropped;
+            let is_due = state.warned.is_none_or(|last| last.elapsed() >= COMPLAINT);
+            if is_due {
+                state.warned = Some(Instant::now());
+                drop(state);
+                tracing::warn!(
+                    "the disk is slower than the robot: {dropped} messages of {} dropped so far",
+                    sample.channel.topic
+                );
+            }
+            return;
+        }
+        state.bytes += weight;
+        *state.by_priority.entry(priority).or_default() += weight;
+        state.samples.push_back(Waiting {
+            weight,
+            priority,
+            sample,
+        });
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    pub fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.arrived.notify_all();
+    }
+
+    /// Writes what comes, until nothing more does.
+    pub fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), LiveError> {
+        let result = self.drain(&mut *writer);
+        // An error of the disk: what comes now is dropped, and counted as such by nobody.
+        if result.is_err() {
+            self.close();
+        }
+        result?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn drain(&self, writer: &mut dyn Sink) -> Result<(), LiveError> {
+        let mut held = Held::default();
+        loop {
+            let (batch, is_closed) = self.take();
+            let is_last = is_closed && batch.is_empty();
+            // Before the batch: what it has on the same topics came later.
+            for (channel, samples) in held.settled(is_last) {
+                for (weight, sample) in samples {
+                    self.write(writer, weight, &sample, &channel)?;
+                }
+            }
+            for Waiting { weight, sample, .. } in batch {
+                match sample.settled() {
+                    Some(channel) => self.write(writer, weight, &sample, &channel)?,
+                    None => held.keep(weight, sample),
+                }
+            }
+            let (notes, triggers) = {
+                let mut state = self.state.lock();
+                let triggers = std::mem::take(&mut state.triggers);
+                (std::mem::take(&mut state.notes), triggers)
+            };
+            for reason in triggers {
+                writer.trigger(&reason, now())?;
+            }
+            for (name, values) in notes {
+                writer.note(&name, &values)?;
+            }
+            writer.tick(now())?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        writer: &mut dyn Sink,
+        weight: u64,
+        sample: &Sample,
+        channel: &Arc<Channel>,
+    ) -> Result<(), LiveError> {
+        let mut message = sample.to_message();
+        message.channel = self.prefixed(&sample.prefix, channel);
+        let outcome = writer.write(&message);
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_sub(weight);
+        let report = state.report_of(&message.channel.topic);
+        match outcome {
+            Ok(()) => {
+                report.written += 1;
+                let schema = channel.schema.as_deref();
+                let is_undefined = schema.is_some_and(|schema| schema.data.is_empty());
+                report.is_undefined |= is_undefined;
+                let described = sample.described.as_ref();
+                report.is_defined_otherwise |=
+                    is_undefined && described.is_some_and(|described| described.is_other());
+                Ok(())
+            }
+            Err(asof_formats::McapWriteError::BeforeEpoch { .. }) => {
+                report.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A channel under the name that it has in the recording; the same one for the same channel.
+    fn prefixed(&self, prefix: &str, channel: &Arc<Channel>) -> Arc<Channel> {
+        if prefix.is_empty() {
+            return Arc::clone(channel);
+        }
+        let mut known = self.prefixed.lock();
+        let key = (Arc::as_ptr(channel) as usize, prefix.to_owned());
+        if known.len() >= MOST_PREFIXED && !known.contains_key(&key) {
+            known.clear();
+        }
+        let (_, renamed) = known.entry(key).or_insert_with(|| {
+            let slash = if channel.topic.starts_with('/') {
+                ""
+            } else {
+                "/"
+            };
+            let topic = format!("{prefix}{slash}{}", channel.topic);
+            let renamed = Channel {
+                topic,
+                ..Channel::clone(channel)
+            };
+            // The original is kept, so that its address is not given to another.
+            (Arc::clone(channel), Arc::new(renamed))
+        });
+        Arc::clone(renamed)
+    }
+
+    /// The oldest of what waits, and whether more can come.
+    fn take(&self) -> (Vec<Waiting>, bool) {
+        let mut state = self.state.lock();
+        let is_idle = state.notes.is_empty() && state.triggers.is_empty();
+        if state.samples.is_empty() && !state.is_closed && is_idle {
+            self.arrived.wait_for(&mut state, TICK);
+        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < (self.limit / SHARE).max(1)
+            && let Some(waiting) = state.samples.pop_front()
+        {
+            bytes += waiting.weight;
+            state.uncount(waiting.priority, waiting.weight);
+            taken.push(waiting);
+        }
+        (taken, state.is_closed)
+    }
+}
+
+impl State {
+    fn report_of(&mut self, topic: &str) -> &mut TopicReport {
+        self.topics.entry(topic.to_owned()).or_default()
+    }
+
+    fn priority_of(&mut self, topic: &str, priorities: &Priorities) -> i32 {
+        if let Some(known) = self.known.get(topic) {
+            return *known;
+        }
+        let priority = priorities.of(topic);
+        if self.known.len() < MOST_PREFIXED {
+            self.known.insert(topic.to_owned(), priority);
+        }
+        priority
+    }
+
+    fn uncount(&mut self, priority: i32, weight: u64) {
+        if let Some(bytes) = self.by_priority.get_mut(&priority) {
+            *bytes = bytes.saturating_sub(weight);
+        }
+    }
+
+    /// Drops what is less important, the least important and the oldest first, until `missing` bytes are free; `more`
+    /// of them while it is at it, so that this is not done for each message. Whether there was enough.
+    fn make_room(&mut self, missing: u64, priority: i32, more: u64) -> bool {
+        let lower: u64 = self
+            .by_priority
+            .range(..priority)
+            .map(|(_, bytes)| bytes)
+            .sum();
+        if lower < missing {
+            return false;
+        }
+        let mut wanted = missing.max(more).min(lower);
+        let mut quotas: BTreeMap<i32, u64> = BTreeMap::new();
+        for (&one, &bytes) in self.by_priority.range(..priority) {
+            let quota = bytes.min(wanted);
+            quotas.insert(one, quota);
+            wanted -= quota;
+        }
+        let samples = std::mem::take(&mut self.samples);
+        for waiting in samples {
+            let quota = quotas.get_mut(&waiting.priority);
+            let Some(quota) = quota.filter(|quota| **quota > 0) else {
+                self.samples.push_back(waiting);
+                continue;
+            };
+            *quota = quota.saturating_sub(waiting.weight);
+            self.bytes = self.bytes.saturating_sub(waiting.weight);
+            self.uncount(waiting.priority, waiting.weight);
+            let sample = waiting.sample;
+            let topic = format!("{}{}", sample.prefix, sample.channel.topic);
+            self.report_of(&topic).dropped += 1;
+        }
+        true
+    }
+}
+
+/// Messages whose schema is on its way, by topic. They still count against the queue's limit.
+#[derive(Default)]
+struct Held {
+    topics: Vec<(Arc<Described>, Weighed)>,
+}
+
+type Weighed = VecDeque<(u64, Sample)>;
+
+impl Held {
+    fn keep(&mut self, weight: u64, sample: Sample) {
+        let Some(described) = sample.described.clone() else {
+            return;
+        };
+        let known = self
+            .topics
+            .iter_mut()
+            .find(|(topic, _)| Arc::ptr_eq(topic, &described));
+        match known {
+            Some((_, samples)) => samples.push_back((weight, sample)),
+            None => self
+                .topics
+                .push((described, Weighed::from([(weight, sample)]))),
+        }
+    }
+
+    /// Takes out the topics that need not wait any longer; all of them if nothing more will come.
+    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, Weighed)> {
+        let mut ready = Vec::new();
+        self.topics.retain_mut(|(described, samples)| {
+            let channel = if is_last {
+                Some(described.known().channel)
+            } else {
+                described.settled()
+            };
+            let Some(channel) = channel else {
+                return true;
+            };
+            ready.push((channel, std::mem::take(samples)));
+            false
+        });
+        ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn queue(limit: u64) -> Queue {
+        let important = |topic: &str| match topic {
+            "/odom" => 10,
+            "/image" => -10,
+            _ => 0,
+        };
+        Queue::new(&RecordOptions {
+            queue_bytes: limit,
+            priorities: Priorities::new(important),
+            ..RecordOptions::default()
+        })
+    }
+
+    fn sample(topic: &str, size: usize) -> Sample {
+        let channel = Channel {
+            topic: topic.to_owned(),
+            ..Channel::default()
+        };
+        Sample::new(Arc::new(channel), Bytes::from(vec![0; size]))
+    }
+
+    fn dropped(queue: &Queue) -> BTreeMap<String, u64> {
+        let (topics, _) = queue.report();
+        let topics = topics.into_iter();
+        topics
+            .map(|(topic, report)| (topic, report.dropped))
+            .collect()
+    }
+
+    fn waiting(queue: &Queue) -> Vec<String> {
+        let state = queue.state.lock();
+        let samples = state.samples.iter();
+        samples
+            .map(|one| one.sample.channel.topic.clone())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_least_important_is_dropped_first_and_the_oldest_of_it() {
+        let queue = queue(100_000);
+        for _ in 0..4 {
+            for topic in ["/image", "/scan", "/odom"] {
+                queue.push(sample(topic, 8_000));
+            }
+        }
+        assert!(dropped(&queue).is_empty(), "there was room");
+        queue.push(sample("/odom", 20_000));
+        let lost = dropped(&queue);
+        assert_eq!(lost.keys().collect::<Vec<_>>(), ["/image"], "{lost:?}");
+        let left = waiting(&queue);
+        assert_eq!(left.iter().filter(|topic| *topic == "/odom").count(), 5);
+        assert_eq!(left.last().map(String::as_str), Some("/odom"), "in order");
+        // Nothing is less important than a picture.
+        let before = lost["/image"];
+        queue.push(sample("/image", 90_000));
+        assert_eq!(dropped(&queue)["/image"], before + 1);
+    }
+
+    #[test]
+    fn among_equals_what_comes_is_dropped() {
+        let queue = queue(50_000);
+        for _ in 0..10 {
+            queue.push(sample("/scan", 10_000));
+        }
+        let left = waiting(&queue).len() as u64;
+        assert_eq!(dropped(&queue)["/scan"], 10 - left);
+        assert!(left >= 4, "{left}");
+    }
+
+    #[test]
+    fn the_bytes_that_wait_never_exceed_the_limit_and_nothing_goes_uncounted() {
+        let queue = queue(200_000);
+        let mut pushed = 0;
+        for number in 0..2_000_usize {
+            let topic = ["/odom", "/scan", "/image"][number % 3];
+            queue.push(sample(topic, number * 37 % 20_000));
+            pushed += 1;
+            assert!(queue.report().1 <= 200_000);
+        }
+        let lost: u64 = dropped(&queue).values().sum();
+        assert_eq!(lost + waiting(&queue).len() as u64, pushed);
+        let state = queue.state.lock();
+        let weights: u64 = state.samples.iter().map(|one| one.weight).sum();
+        assert_eq!(state.bytes, weights);
+        assert_eq!(state.by_priority.values().sum::<u64>(), weights);
+    }
+
+    #[test]
+    fn with_a_clock_of_the_robot_messages_are_logged_by_it_and_none_before_it_is_heard() {
+        let queue = Queue::new(&RecordOptions {
+            sim_time: true,
+            ..RecordOptions::default()
+        });
+        queue.push(sample("/scan", 10));
+        queue.set_clock(5_000.into());
+        queue.push(sample("/scan", 10));
+        let state = queue.state.lock();
+        assert_eq!(state.topics["/scan"].early, 1);
+        assert_eq!(state.samples.len(), 1);
+        assert_eq!(state.samples[0].sample.received, 5_000.into());
+    }
+}

@@ -1,0 +1,545 @@
+//! Snapshots: the last minute, kept in memory, and written when something happens.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::{Channel, Message, Query, Source, Stamp, TimeRange};
+use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
+use asof_window::{Bounds, Recent};
+use parking_lot::Mutex;
+
+use crate::DurableFile;
+use crate::parts::{Sink, part_path};
+use crate::record::Tags;
+use crate::ros::{Durability, QosProfile};
+use crate::trigger::{Lookout, Trigger};
+
+/// What is kept, and what it is written for.
+///
+/// ```
+/// use std::time::Duration;
+/// use asof_live::SnapshotOptions;
+///
+/// let options = SnapshotOptions {
+///     keep: Duration::from_secs(60),
+///     after: Duration::from_secs(30),
+///     triggers: vec!["/bumper.data == true".parse()?],
+///     ..SnapshotOptions::default()
+/// };
+/// # Ok::<(), asof_live::TriggerError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotOptions {
+    /// How long before something happens a snapshot begins.
+    pub keep: Duration,
+    /// How long after it a snapshot ends. What happens meanwhile makes it longer.
+    pub after: Duration,
+    /// How many bytes are kept at most; the oldest messages go first, and are counted.
+    pub bytes: u64,
+    /// What it is written for; [`Recorder::trigger`](crate::Recorder::trigger) does so in any case.
+    pub triggers: Vec<Trigger>,
+}
+
+impl Default for SnapshotOptions {
+    /// A minute before and half a minute after, in 1 GB.
+    fn default() -> Self {
+        SnapshotOptions {
+            keep: Duration::from_mins(1),
+            after: Duration::from_secs(30),
+            bytes: 1_000_000_000,
+            triggers: Vec::new(),
+        }
+    }
+}
+
+/// What was kept and written of snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SnapshotReport {
+    /// The files, oldest first.
+    pub files: Vec<PathBuf>,
+    /// How often something happened that snapshots are written for.
+    pub triggered: u64,
+    /// What happened last.
+    pub last: Option<String>,
+    /// Whether a file is being written at the moment.
+    pub is_writing: bool,
+    /// Messages in the files.
+    pub written: u64,
+    /// Messages that are kept at the moment.
+    pub kept: u64,
+    /// The bytes that they keep alive.
+    pub kept_bytes: u64,
+    /// Messages that were let go before their time, for lack of bytes.
+    pub crowded_out: u64,
+    /// Why triggers cannot happen.
+    pub problems: Vec<String>,
+}
+
+/// Bytes, of those that are kept, for what came before and still counts: the last message of each topic, and everything
+/// of topics that keep messages for late joiners.
+const MOST_STANDING: u64 = 64 << 20;
+/// So much longer than asked for are messages kept.
+const SPARE: Duration = Duration::from_secs(1);
+/// Messages of one topic among them.
+const MOST_LATCHED: usize = 1_000;
+/// Files of the same name that are passed over at most.
+const MOST_FILES: u64 = 1_000_000;
+
+/// Keeps messages, and writes them when something happens.
+pub(crate) struct Snapshots {
+    path: PathBuf,
+    options: SnapshotOptions,
+    writer: McapWriterOptions,
+    tags: Tags,
+    recent: Recent,
+    standing: Standing,
+    lookout: Lookout,
+    open: Option<Open>,
+    next: u64,
+    report: Arc<Mutex<SnapshotReport>>,
+}
+
+struct Open {
+    writer: McapWriter<BufWriter<DurableFile>>,
+    until: Stamp,
+    /// What happened, and when.
+    reasons: Tags,
+}
+
+impl Snapshots {
+    pub fn new(
+        path: &Path,
+        options: SnapshotOptions,
+        writer: McapWriterOptions,
+        tags: Tags,
+    ) -> (Self, Arc<Mutex<SnapshotReport>>) {
+        let report = Arc::<Mutex<SnapshotReport>>::default();
+        let bytes = options.bytes.saturating_sub(MOST_STANDING);
+        // A little longer: what is written begins exactly where it was asked for.
+        let age = options.keep.saturating_add(SPARE);
+        let bounds = Bounds::age(age).and_bytes(bytes.max(options.bytes / 2));
+        let snapshots = Snapshots {
+            path: path.to_owned(),
+            writer,
+            tags,
+            recent: Recent::new(bounds),
+            standing: Standing::new(MOST_STANDING.min(options.bytes / 2)),
+            lookout: Lookout::new(options.triggers.clone()),
+            options,
+            open: None,
+            next: 0,
+            report: Arc::clone(&report),
+        };
+        (snapshots, report)
+    }
+
+    /// Something happened: begins a file with what is kept, or makes the one that is open longer.
+    fn happened(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
+        {
+            let mut report = self.report.lock();
+            report.triggered += 1;
+            report.last = Some(reason.to_owned());
+        }
+        let until = later(at, self.options.after);
+        if self.open.is_none() {
+            self.begin(at)?;
+        }
+        if let Some(open) = &mut self.open {
+            open.until = open.until.max(until);
+            if open.reasons.len() < MOST_LATCHED {
+                open.reasons
+                    .insert(at.nanos().to_string(), reason.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, at: Stamp) -> Result<(), McapWriteError> {
+        let (path, file) = self.create()?;
+        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file)?);
+        let mut writer = McapWriter::new(file, self.writer.clone())?;
+        if !self.tags.is_empty() {
+            writer.write_metadata("tags", self.tags.clone())?;
+        }
+        let kept = TimeRange::new(earlier(at, self.options.keep), Stamp::MAX);
+        let start = self.recent.summary().range.start.max(kept.start);
+        let mut written = 0;
+        // What came before and still counts is logged where the snapshot begins.
+        for message in self.standing.before(start) {
+            let message = Message {
+                log_time: start,
+                ..message.clone()
+            };
+            written += u64::from(wrote(writer.write(&message))?);
+        }
+        let batches = self.recent.read(&Query::all().between(kept));
+        let batches = batches.map_err(io::Error::other)?;
+        for batch in batches {
+            let batch = batch.map_err(io::Error::other)?;
+            for message in batch.iter() {
+                written += u64::from(wrote(writer.write_ref(message))?);
+            }
+        }
+        // On the disk before anything else goes wrong.
+        writer.flush()?;
+        let mut report = self.report.lock();
+        report.files.push(path);
+        report.written += written;
+        report.is_writing = true;
+        drop(report);
+        self.open = Some(Open {
+            writer,
+            until: at,
+            reasons: Tags::new(),
+        });
+        Ok(())
+    }
+
+    /// A new file; what is there is never replaced.
+    fn create(&mut self) -> Result<(PathBuf, File), McapWriteError> {
+        loop {
+            let path = part_path(&self.path, self.next);
+            self.next += 1;
+            match File::create_new(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && self.next < MOST_FILES => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), McapWriteError> {
+        if let Some(mut open) = self.open.take() {
+            open.writer.write_metadata("snapshot", open.reasons)?;
+            open.writer.finish()?;
+            self.report.lock().is_writing = false;
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let stats = self.recent.stats();
+        let mut report = self.report.lock();
+        report.kept = stats.messages;
+        report.kept_bytes = stats.bytes + self.standing.bytes;
+        report.crowded_out = stats.crowded_out;
+        report.problems.clone_from(&self.lookout.problems);
+    }
+}
+
+impl Sink for Snapshots {
+    fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
+        let happened = self.lookout.heard(message);
+        if message.log_time < Stamp::from(0) {
+            let topic = message.channel.topic.clone();
+            let time = message.log_time;
+            return Err(McapWriteError::BeforeEpoch { topic, time });
+        }
+        if let Some(open) = self.open.as_mut() {
+            if message.log_time <= open.until {
+                open.writer.write(message)?;
+                self.report.lock().written += 1;
+            } else if happened.is_none() {
+                self.end()?;
+            }
+        }
+        self.recent.push(message.clone());
+        self.standing.keep(message);
+        if let Some(reason) = happened {
+            let was_open = self.open.as_ref().map(|open| open.until);
+            self.happened(&reason, message.log_time)?;
+            // It came too late for the file as it was, and is in time for the file as it is now.
+            if let (Some(open), Some(until)) = (&mut self.open, was_open)
+                && message.log_time > until
+            {
+                open.writer.write(message)?;
+                self.report.lock().written += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError> {
+        match &mut self.open {
+            Some(open) => open.writer.write_metadata(name, values.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn trigger(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
+        self.happened(reason, at)
+    }
+
+    fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
+        if let Some(reason) = self.lookout.tick(now) {
+            self.happened(&reason, now)?;
+        }
+        self.tell();
+        match &mut self.open {
+            Some(open) if now > open.until => self.end(),
+            Some(open) => open.writer.tick(now),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), McapWriteError> {
+        self.end()?;
+        self.tell();
+        Ok(())
+    }
+}
+
+/// Whether a message was written; one that MCAP cannot hold is not, and was counted when it came.
+fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWriteError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(McapWriteError::BeforeEpoch { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What came before and still counts.
+struct Standing {
+    limit: u64,
+    topics: BTreeMap<String, Vec<Message>>,
+    bytes: u64,
+}
+
+impl Standing {
+    fn new(limit: u64) -> Self {
+        Standing {
+            limit,
+            topics: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    fn keep(&mut self, message: &Message) {
+        let size = |message: &Message| message.payload.len() as u64;
+        let is_latched = is_latched(&message.channel);
+        let known = self
+            .topics
+            .entry(message.channel.topic.clone())
+            .or_default();
+        // A topic that is kept for late joiners may have many publishers, each with one message.
+        let most = if is_latched { MOST_LATCHED } else { 1 };
+        while known.len() >= most {
+            self.bytes -= size(&known.remove(0));
+        }
+        // Of others, large messages are not worth the room that they take.
+        let share = if is_latched {
+            self.limit
+        } else {
+            self.limit / 16
+        };
+        let fits = size(message) <= share && self.bytes + size(message) <= self.limit;
+        if fits {
+            self.bytes += size(message);
+            known.push(message.clone());
+        }
+    }
+
+    /// What was logged before a time, of all topics.
+    fn before(&self, start: Stamp) -> impl Iterator<Item = &Message> {
+        let all = self.topics.values().flatten();
+        all.filter(move |message| message.log_time < start)
+    }
+}
+
+/// Whether a topic's messages are kept for late joiners, as far as that is known.
+fn is_latched(channel: &Channel) -> bool {
+    let profiles = ["rmw_zenoh_qos", "bridge_qos", "dds_qos"];
+    let mut said = profiles
+        .iter()
+        .filter_map(|name| channel.metadata.get(*name));
+    let is_said = said.any(|text| {
+        let profile = QosProfile::parse(text);
+        profile.is_ok_and(|qos| qos.durability == Durability::TransientLocal)
+    });
+    is_said || channel.topic.ends_with("/tf_static")
+}
+
+fn later(at: Stamp, by: Duration) -> Stamp {
+    let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+    at.nanos().saturating_add(by).into()
+}
+
+fn earlier(at: Stamp, by: Duration) -> Stamp {
+    let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+    at.nanos().saturating_sub(by).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asof_formats::McapFile;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn channel(topic: &str) -> Arc<Channel> {
+        Arc::new(Channel {
+            topic: topic.to_owned(),
+            message_encoding: "cdr".to_owned(),
+            schema: Some(Arc::new(asof_core::Schema {
+                name: "std_msgs/msg/UInt8".to_owned(),
+                encoding: "ros2msg".to_owned(),
+                data: b"uint8 data".to_vec().into(),
+            })),
+            ..Channel::default()
+        })
+    }
+
+    fn message(channel: &Arc<Channel>, second: i64, value: u8) -> Message {
+        Message {
+            channel: Arc::clone(channel),
+            log_time: (second * SECOND).into(),
+            publish_time: (second * SECOND).into(),
+            sequence: 0,
+            payload: vec![0, 1, 0, 0, value].into(),
+        }
+    }
+
+    fn made(path: &Path, trigger: &str) -> (Snapshots, Arc<Mutex<SnapshotReport>>) {
+        let options = SnapshotOptions {
+            keep: Duration::from_secs(10),
+            after: Duration::from_secs(5),
+            triggers: vec![trigger.parse().expect("a trigger")],
+            ..SnapshotOptions::default()
+        };
+        Snapshots::new(path, options, McapWriterOptions::default(), Tags::new())
+    }
+
+    /// The seconds of a topic's messages in a file.
+    fn seconds(path: &Path, topic: &str) -> Vec<i64> {
+        let file = McapFile::open(path).expect("a recording");
+        let query = Query::topics([topic]);
+        let batches = file.read(&query).expect("read");
+        let mut found = Vec::new();
+        for batch in batches {
+            let batch = batch.expect("a batch");
+            found.extend(
+                batch
+                    .iter()
+                    .map(|message| message.log_time.nanos() / SECOND),
+            );
+        }
+        found
+    }
+
+    #[test]
+    fn a_snapshot_has_what_was_before_and_after_and_no_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
+        let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+        for second in 0..60 {
+            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            if second == 30 {
+                snapshots.write(&message(&bumper, second, 1)).expect("kept");
+            }
+            snapshots.tick((second * SECOND).into()).expect("written");
+        }
+        Box::new(snapshots).finish().expect("written");
+        let report = report.lock().clone();
+        assert_eq!((report.triggered, report.files.len()), (1, 1));
+        let found = seconds(&report.files[0], "/scan");
+        assert_eq!(found, (20..=35).collect::<Vec<i64>>());
+        assert_eq!(seconds(&report.files[0], "/bumper"), [30]);
+        assert_eq!(report.written, 17);
+    }
+
+    #[test]
+    fn what_happens_meanwhile_makes_it_longer_and_what_happens_later_is_another_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
+        let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+        for second in 0..60 {
+            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            let is_pressed = [20, 24, 40].contains(&second);
+            let pressed = message(&bumper, second, u8::from(is_pressed));
+            snapshots.write(&pressed).expect("kept");
+            snapshots.tick((second * SECOND).into()).expect("written");
+        }
+        Box::new(snapshots).finish().expect("written");
+        let report = report.lock().clone();
+        assert_eq!((report.triggered, report.files.len()), (3, 2));
+        assert_eq!(
+            seconds(&report.files[0], "/scan"),
+            (10..=29).collect::<Vec<i64>>()
+        );
+        assert_eq!(
+            seconds(&report.files[1], "/scan"),
+            (30..=45).collect::<Vec<i64>>()
+        );
+    }
+
+    #[test]
+    fn what_was_latched_long_ago_is_in_every_snapshot() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
+        let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+        let fixed = channel("/tf_static");
+        for part in 0..3 {
+            snapshots.write(&message(&fixed, 1, part)).expect("kept");
+        }
+        for second in 2..100 {
+            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            snapshots.tick((second * SECOND).into()).expect("kept");
+        }
+        snapshots.write(&message(&bumper, 100, 1)).expect("kept");
+        Box::new(snapshots).finish().expect("written");
+        let files = report.lock().files.clone();
+        assert_eq!(
+            seconds(&files[0], "/tf_static").len(),
+            3,
+            "of each publisher"
+        );
+        assert!(
+            seconds(&files[0], "/tf_static")[0] >= 89,
+            "logged where the snapshot begins"
+        );
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_what_they_cost_is_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = SnapshotOptions {
+            bytes: 1 << 20,
+            ..SnapshotOptions::default()
+        };
+        let path = folder.path().join("run.mcap");
+        let (mut snapshots, report) =
+            Snapshots::new(&path, options, McapWriterOptions::default(), Tags::new());
+        let image = channel("/image");
+        for number in 0..1_000 {
+            let mut large = message(&image, 0, 0);
+            large.log_time = (number * 1_000_000).into();
+            large.payload = vec![0; 10_000].into();
+            snapshots.write(&large).expect("kept");
+        }
+        snapshots.tick(SECOND.into()).expect("kept");
+        let report = report.lock().clone();
+        assert!(report.kept_bytes <= 1 << 20, "{report:?}");
+        assert!(report.crowded_out > 800 && report.kept > 20, "{report:?}");
+        assert!(report.files.is_empty(), "nothing happened");
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_never_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        std::fs::write(part_path(&path, 0), "mine").expect("written");
+        let (mut snapshots, report) = made(&path, "/bumper.data == 1");
+        snapshots
+            .trigger("a key", (5 * SECOND).into())
+            .expect("written");
+        Box::new(snapshots).finish().expect("written");
+        assert_eq!(report.lock().files, [part_path(&path, 1)]);
+        let before = std::fs::read(part_path(&path, 0)).expect("read");
+        assert_eq!(before, b"mine");
+    }
+}

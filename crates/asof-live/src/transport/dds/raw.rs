@@ -1,0 +1,65 @@
+//! Messages of DDS as bytes, whatever their type.
+
+use bytes::Bytes;
+use rustdds::RepresentationIdentifier as Id;
+use rustdds::no_key::{Decode, DefaultDecoder, DeserializerAdapter, SimpleDataReader};
+
+/// A reader of bytes.
+pub(super) type RawReader = SimpleDataReader<Raw, Undecoded>;
+
+/// A message, with the encapsulation that it came with.
+#[derive(Debug, Clone)]
+pub(super) struct Raw(pub Bytes);
+
+/// Keeps the bytes as they come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Undecoded;
+
+impl DeserializerAdapter<Raw> for Undecoded {
+    type Error = std::convert::Infallible;
+    type Decoded = Raw;
+
+    fn supported_encodings() -> &'static [Id] {
+        &[
+            Id::CDR_LE,
+            Id::CDR_BE,
+            Id::PL_CDR_LE,
+            Id::PL_CDR_BE,
+            Id::XCDR2_LE,
+            Id::XCDR2_BE,
+            Id::D_CDR2_LE,
+            Id::D_CDR2_BE,
+            Id::PL_XCDR2_LE,
+            Id::PL_XCDR2_BE,
+            Id::CDR2_LE,
+            Id::CDR2_BE,
+            Id::PL_CDR2_LE,
+            Id::PL_CDR2_BE,
+            Id::D_CDR_LE,
+            Id::D_CDR_BE,
+            Id::XML,
+        ]
+    }
+
+    fn transform_decoded(decoded: Raw) -> Raw {
+        decoded
+    }
+}
+
+impl DefaultDecoder<Raw> for Undecoded {
+    type Decoder = Undecoded;
+    const DECODER: Undecoded = Undecoded;
+}
+
+impl Decode<'_, Raw> for Undecoded {
+    type Error = std::convert::Infallible;
+
+    fn decode_bytes(self, input: &[u8], encoding: Id) -> Result<Raw, Self::Error> {
+        let mut bytes = Vec::with_capacity(4 + input.len());
+        bytes.extend(encoding.to_bytes());
+        // Options, which nothing reads of messages of ROS.
+        bytes.extend([0, 0]);
+        bytes.extend_from_slice(input);
+        Ok(Raw(bytes.into()))
+    }
+}

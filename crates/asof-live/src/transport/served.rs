@@ -1,0 +1,74 @@
+//! A robot behind a server that one WebSocket reaches: what all protocols over it have in common.
+
+use std::sync::Arc;
+
+use asof_core::Problem;
+use parking_lot::Mutex;
+
+use super::hub::Hub;
+use super::socket::{self, Caller, Conversation};
+use super::{Held, Transport};
+use crate::ros::QosOverride;
+use crate::subscribe::Callback;
+use crate::{LiveError, Publisher, RobotInfo, SocketAddress};
+
+/// What is known of a server.
+pub(super) trait About: Default + Send + 'static {
+    /// As the robot says it of itself.
+    fn info(&self) -> RobotInfo;
+
+    /// What went wrong on the way, beside what was lost of the connection.
+    fn problems(&self, _place: &str) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+/// A server, and the conversation with it.
+pub(super) struct Served<A> {
+    caller: Caller,
+    hub: Arc<Hub>,
+    about: Arc<Mutex<A>>,
+    place: String,
+}
+
+impl<A: About> Served<A> {
+    /// Starts a conversation with the server at an address, which may come later.
+    pub fn call<C: Conversation>(
+        address: &SocketAddress,
+        client: impl FnOnce(Arc<Hub>, Arc<Mutex<A>>) -> C,
+    ) -> Result<Self, LiveError> {
+        let (hub, about) = (Arc::new(Hub::default()), Arc::<Mutex<A>>::default());
+        let client = client(Arc::clone(&hub), Arc::clone(&about));
+        Ok(Served {
+            caller: socket::call(address, client)?,
+            hub,
+            about,
+            place: address.to_string(),
+        })
+    }
+}
+
+impl<A: About> Transport for Served<A> {
+    fn is_connected(&self) -> bool {
+        self.caller.0.is_connected()
+    }
+
+    fn subscribe(
+        &self,
+        publisher: &Publisher,
+        _asked: QosOverride,
+        callback: Callback,
+    ) -> Result<Held, LiveError> {
+        Ok(self.hub.subscribe(&publisher.key, &callback))
+    }
+
+    fn info(&self) -> RobotInfo {
+        self.about.lock().info()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.caller.0.problems(&self.place);
+        problems.extend(self.about.lock().problems(&self.place));
+        problems
+    }
+}
