@@ -1,7 +1,8 @@
 //! The suite `live`: from publishing to visible in a window, beside a bare Zenoh subscriber's callback.
 //!
 //! Two sessions on 127.0.0.1, without multicast. Figures are the middle latency of a turn in nanoseconds of wall time;
-//! both contenders are sent the same bytes by the same session, in turns.
+//! both contenders are sent the same bytes by the same session, in turns. `discover_1000_topics` is the time in
+//! milliseconds until a session that is just opened lists 1,000 topics of rmw_zenoh.
 
 use std::cell::Cell;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -15,6 +16,8 @@ use crate::harness::{Bench, contender};
 
 const KIND: &str = "sensor_msgs::msg::dds_::Image_";
 const HASH: &str = "RIHS01_d31d41a9a4c4bc8eae9be757b0beed306564f7526c88ea6a4588fb9582527d47";
+/// Topics that are discovered.
+const TOPICS: usize = 1_000;
 const SOON: Duration = Duration::from_secs(20);
 
 pub fn run(bench: &mut Bench) {
@@ -31,6 +34,46 @@ pub fn run(bench: &mut Bench) {
             measure(bench, case, &robot, &observer, (size, count, pause));
         }
     }
+    let case = "discover_1000_topics";
+    if bench.wants(case) {
+        discover(bench, case, &robot, port);
+    }
+}
+
+/// From opening a session to a list of all topics of a robot that has many.
+fn discover(bench: &Bench, case: &str, robot: &Robot, port: u16) {
+    let session = robot.zenoh().expect("on Zenoh");
+    let token = |number: usize| {
+        let token = format!(
+            "@ros2_lv/0/{}/0/{}/MP/%/%/many/%many%t{number}/{KIND}/{HASH}/::,:,:,:,,",
+            session.zid(),
+            number + 10,
+        );
+        let declared = session.liveliness().declare_token(token).wait();
+        declared.expect("a token")
+    };
+    let _tokens: Vec<_> = (0..TOPICS).map(token).collect();
+    let turn = || {
+        let start = Instant::now();
+        let observer = connect(&format!("zenoh://127.0.0.1:{port}")).expect("a session");
+        let listed = || {
+            let topics = observer.topics();
+            let many = topics
+                .iter()
+                .filter(|topic| topic.name.starts_with("/many/"));
+            many.count()
+        };
+        while listed() < TOPICS {
+            assert!(
+                start.elapsed() < SOON,
+                "only {} topics were discovered",
+                listed()
+            );
+            sleep(Duration::from_millis(1));
+        }
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    bench.case(case, "ms", 5, vec![contender("asof", turn)]);
 }
 
 /// Arrivals of one contender: the number of the message, and when it was there.
@@ -52,7 +95,8 @@ fn measure(
         arrivals,
     };
     let _bare = observer
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .declare_subscriber(bare.key.clone())
         .callback(move |sample| {
             let arrived = Instant::now();
@@ -69,10 +113,11 @@ fn measure(
     };
     let token = format!(
         "@ros2_lv/0/{}/0/1/MP/%/%/bench/%{case}%asof/{KIND}/{HASH}/::,:,:,:,,",
-        robot.session().zid()
+        robot.zenoh().expect("on Zenoh").zid()
     );
     let _token = robot
-        .session()
+        .zenoh()
+        .expect("on Zenoh")
         .liveliness()
         .declare_token(token)
         .wait()
@@ -104,7 +149,8 @@ fn measure(
     };
     let publishers = [&ours, &bare].map(|lane| {
         robot
-            .session()
+            .zenoh()
+            .expect("on Zenoh")
             .declare_publisher(lane.key.clone())
             .congestion_control(zenoh::qos::CongestionControl::Block)
             .wait()
