@@ -7,6 +7,8 @@
 mod blocks;
 #[cfg(feature = "decode")]
 mod decode;
+#[cfg(feature = "export")]
+mod export;
 #[cfg(feature = "formats")]
 mod formats_suite;
 #[allow(dead_code, reason = "one suite alone uses a part of it")]
@@ -17,6 +19,8 @@ mod hot;
 mod live;
 #[cfg(feature = "mcap")]
 mod mcap_suite;
+#[cfg(feature = "parallel")]
+mod parallel;
 #[cfg(feature = "py")]
 mod py;
 #[cfg(feature = "tf")]
@@ -34,6 +38,8 @@ const SUITES: &[Suite] = &[
     ("blocks", blocks::run),
     #[cfg(feature = "decode")]
     ("decode", decode::run),
+    #[cfg(feature = "export")]
+    ("export", export::run),
     #[cfg(feature = "formats")]
     ("formats", formats_suite::run),
     #[cfg(feature = "hot")]
@@ -42,6 +48,8 @@ const SUITES: &[Suite] = &[
     ("live", live::run),
     #[cfg(feature = "mcap")]
     ("mcap", mcap_suite::run),
+    #[cfg(feature = "parallel")]
+    ("parallel", parallel::run),
     #[cfg(feature = "py")]
     ("py", py::run),
     #[cfg(feature = "tf")]

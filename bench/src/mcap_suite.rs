@@ -28,17 +28,17 @@ pub fn run(bench: &mut Bench) {
 }
 
 /// Recordings that the generator makes, kept between runs.
-struct Files {
+pub struct Files {
     /// 200 MB of small messages in zstd.
-    small: PathBuf,
+    pub small: PathBuf,
     /// 300 MB of pictures and clouds in lz4.
-    large: PathBuf,
+    pub large: PathBuf,
     /// 500 MB: both, one behind the other, in lz4.
     both: PathBuf,
 }
 
 impl Files {
-    fn prepare() -> Self {
+    pub fn prepare() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/data");
         std::fs::create_dir_all(&folder).expect("a folder for recordings");
         let small = || asof_demo::small_messages(7, 700 << 20);
@@ -89,7 +89,8 @@ fn default_threads() -> usize {
     McapOptions::default().threads
 }
 
-fn open(path: &Path, threads: usize) -> McapFile {
+/// A mapped file, read by so many threads.
+pub fn open(path: &Path, threads: usize) -> McapFile {
     let mapped = Mapped::open(path).expect("a file");
     McapFile::from_storage(
         Box::new(mapped),
@@ -108,14 +109,14 @@ fn map(path: &Path) -> memmap2::Mmap {
 }
 
 /// Milliseconds of wall time.
-fn wall<T>(work: impl FnOnce() -> T) -> f64 {
+pub fn wall<T>(work: impl FnOnce() -> T) -> f64 {
     let start = Instant::now();
     black_box(work());
     start.elapsed().as_secs_f64() * 1e3
 }
 
 /// Looks at each message: its length, and a byte of it.
-fn look(payload: &[u8]) -> u64 {
+pub fn look(payload: &[u8]) -> u64 {
     payload.len() as u64 + u64::from(payload.first().copied().unwrap_or(0))
 }
 

@@ -4,10 +4,10 @@
 //! is `McapReader` of the newest rerun-sdk, its chunks dropped; `rerun_convert` its command `rerun mcap convert`.
 //! Both run in a process of their own, and are there if `bench/peers/rerun` could be set up.
 
-mod files;
+pub mod files;
 mod memory;
 mod proto;
-mod rerun;
+pub mod rerun;
 
 use std::hint::black_box;
 use std::io::Read;
@@ -137,7 +137,7 @@ fn decode(path: &Path, query: &Query, layers: &Layers) -> usize {
 }
 
 /// Every chunk decompressed into one buffer.
-fn decompress(path: &Path) -> usize {
+pub fn decompress(path: &Path) -> usize {
     let mapped = std::fs::File::open(path).expect("a file");
     // SAFETY: nobody writes to the file while the benchmark runs.
     let map = unsafe { memmap2::Mmap::map(&mapped) }.expect("a map");
@@ -171,7 +171,7 @@ fn decompress(path: &Path) -> usize {
 }
 
 /// CPU seconds of this process.
-fn cpu<T>(work: impl FnOnce() -> T) -> f64 {
+pub fn cpu<T>(work: impl FnOnce() -> T) -> f64 {
     let start = cpu_time();
     black_box(work());
     cpu_time() - start
