@@ -272,7 +272,8 @@ async function video({ step, until, open, serve, path_of, hues }) {
       await until("the first picture", async () => (await hues(view.page, ".picture")).blue > 60000);
       for (const [t, wanted] of [[0.5, 5], [1.5, 15], [1.6, 0], [2.2, 6], [0.3, 3], [3.9, 7]]) {
         await seek(t);
-        await until(`${wanted} red blocks at ${t} s`, async () => (await red()) === wanted);
+        const said = async () => `${await red()} blocks, ${await view.page.locator(".image").innerText()}`;
+        await until(`${wanted} red blocks at ${t} s`, async () => (await red()) === wanted).catch(async (error) => assert.fail(`${error.message}; there are ${await said()}`));
       }
       await seek(0);
       await until("the start", async () => (await red()) === 0);

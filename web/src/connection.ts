@@ -36,6 +36,8 @@ export class Connection {
   private lastFrames?: Told["frames"];
   private pendingSeek?: number;
   private isSeeking = false;
+  /** A seek that the server has not answered yet: what it says until then is of before. */
+  private awaited?: { t: number; until: number };
   private wait = 250;
   private unsent: object[] = [];
 
@@ -116,8 +118,18 @@ export class Connection {
     });
   }
 
+  /** What the server says of where it is; while it stands, a seek that it has not heard of yet counts more. */
+  private current(state: PlayState): PlayState {
+    const { awaited } = this;
+    const isOld = awaited && state.state === "paused" && state.t !== awaited.t && performance.now() < awaited.until;
+    if (isOld) return { ...state, t: awaited.t };
+    this.awaited = undefined;
+    return state;
+  }
+
   private sendSeek(t: number): void {
     this.send({ op: "seek", t });
+    this.awaited = { t, until: performance.now() + 500 };
     this.state = { ...this.state, t, following: false, gone: false };
     this.stateAt = performance.now();
     this.tell("state", this.state);
@@ -195,9 +207,9 @@ export class Connection {
         this.summary = message.summary;
         return this.tell("hello", message.summary);
       case "state":
-        this.state = message;
+        this.state = this.current(message);
         this.stateAt = performance.now();
-        return this.tell("state", message);
+        return this.tell("state", this.state);
       case "frames":
         this.lastFrames = message;
         return this.tell("frames", message);

@@ -11,8 +11,8 @@ export interface Link {
 export function link({ connection, summary }: Context): Link {
   let timer = 0;
   const set = () => history.replaceState(null, "", `#t=${(connection.position() / 1e9).toFixed(3)}`);
-  const go = () => {
-    const t = new URLSearchParams(location.hash.slice(1)).get("t");
+  const go = (address = location.href) => {
+    const t = new URLSearchParams(new URL(address).hash.slice(1)).get("t");
     if (t === null || !Number.isFinite(Number(t))) return false;
     connection.seek(Number(t) * 1e9);
     return true;
@@ -25,7 +25,8 @@ export function link({ connection, summary }: Context): Link {
     if (isRunning || (summary.is_empty && !summary.live)) return;
     timer = window.setTimeout(set, 150);
   });
-  addEventListener("hashchange", go);
+  // The address of the event: the moment may have been put into the bar since.
+  addEventListener("hashchange", (event) => go(event.newURL));
   addEventListener("pagehide", () => {
     if (!connection.state.following && !summary.is_empty && connection.state.t > 0) set();
   });

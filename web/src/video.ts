@@ -39,6 +39,13 @@ export class Video {
       throw new Error(isSecureContext ? "This browser has no WebCodecs, which video is decoded with; Chrome, Edge, Safari and Firefox from 130 on have it." : "Browsers decode video for https and localhost alone: open this page on the robot itself, or through a tunnel or a proxy with TLS.");
     if (this.painted === shown.t) return;
     const goesOn = this.decoder?.state === "configured" && this.fed !== undefined && shown.t >= this.fed && shown.t - this.fed < FAR;
+    if (!goesOn) return this.decode(shown, isPlaying, false);
+    // A browser may take a decoder away; another starts anew.
+    return this.decode(shown, isPlaying, true).catch(() => this.decode(shown, isPlaying, false));
+  }
+
+  /** Decodes what is needed for a message: what is new since the last, or everything since one that stands for itself. */
+  private async decode(shown: Shown, isPlaying: boolean, goesOn: boolean): Promise<void> {
     if (!goesOn) this.reset();
     const { head, body } = await this.fetch(shown.t, goesOn ? this.fed : undefined);
     if (head.packets.length === 0) return;

@@ -172,8 +172,9 @@ export class SceneView {
       connection.on("state", ({ t }) => this.layers.forEach((layer) => layer.expire(t))),
       connection.frames(({ edges }) => {
         this.frames.set(edges);
-        this.arrive("frames");
+        // Everything is where it belongs before the view is fitted to it.
         this.place();
+        this.arrive("frames");
       }),
     );
   }
