@@ -41,6 +41,7 @@ mod model;
 mod numbers;
 mod path;
 mod picture;
+mod points;
 mod print;
 mod record;
 mod recycle;
@@ -72,6 +73,7 @@ pub use model::{
 pub use numbers::{is_number, number_at, numbers};
 pub use path::{FieldPath, PathColumn, PathError, PathPart};
 pub use picture::{Picture, PictureError, picture_type};
+pub use points::{Beam, PackedField, PackedKind, Scan};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
 pub use stamps::stamps_of;

@@ -79,6 +79,18 @@ impl Record {
         self.items(path).map(|items| numbers(&*items))
     }
 
+    /// `[x, y, z, qx, qy, qz, qw]` of a message that has a pose, in the words of its archetype.
+    pub fn pose(&self) -> Option<[f64; 7]> {
+        let position = self.list("position")?;
+        let [x, y, rest @ ..] = &position[..] else {
+            return None;
+        };
+        let orientation = self.list("orientation").unwrap_or_default();
+        let [qx, qy, qz, qw] = orientation.try_into().unwrap_or([0.0, 0.0, 0.0, 1.0]);
+        let z = rest.first().copied().unwrap_or(0.0);
+        Some([*x, *y, z, qx, qy, qz, qw])
+    }
+
     /// When it was measured, as it says itself.
     pub fn stamp(&self) -> Option<Stamp> {
         let stamps = self.batch.column_by_name("stamp")?;

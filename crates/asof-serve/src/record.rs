@@ -16,18 +16,6 @@ pub(crate) fn json_of(decoders: &mut Decoders, message: &Message) -> Result<Vec<
     Ok(out)
 }
 
-/// `[x, y, z, qx, qy, qz, qw]` of a message that has a pose.
-pub(crate) fn pose_of(record: &Record) -> Option<[f64; 7]> {
-    let position = record.list("position")?;
-    let [x, y, rest @ ..] = &position[..] else {
-        return None;
-    };
-    let orientation = record.list("orientation").unwrap_or_default();
-    let [qx, qy, qz, qw] = orientation.try_into().unwrap_or([0.0, 0.0, 0.0, 1.0]);
-    let z = rest.first().copied().unwrap_or(0.0);
-    Some([*x, *y, z, qx, qy, qz, qw])
-}
-
 /// The frame that a message is given in.
 pub(crate) fn frame_of(record: &Record) -> Option<String> {
     let frame = record

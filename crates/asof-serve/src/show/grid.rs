@@ -1,9 +1,7 @@
 //! Maps of cells.
 
 use super::Shown;
-use super::points::{Kind, channels};
-use crate::record::pose_of;
-use asof_decode::Record;
+use asof_decode::{PackedField, PackedKind, Record};
 
 /// More cells than this along a side are thinned out.
 const MOST_CELLS: usize = 2048;
@@ -31,7 +29,7 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
         ));
     }
     let size = (width, height);
-    Ok(thinned(size, &cells, resolution, pose_of(record)))
+    Ok(thinned(size, &cells, resolution, record.pose()))
 }
 
 /// Foxglove's grid: cells of any packed fields, the first of which is shown.
@@ -51,30 +49,25 @@ fn packed(record: &Record) -> Result<Shown, String> {
             "{width} cells of {cell} bytes do not fit into a row of {row}"
         ));
     }
-    let all = channels(record)?;
-    let (_, channel) = all.first().ok_or("its cells have no fields")?;
+    let all = PackedField::all_of(record)?;
+    let field = all.first().ok_or("its cells have no fields")?;
     let rows = data.chunks_exact(row);
     let height = rows.len();
     let values: Vec<f64> = rows
         .flat_map(|row| row.chunks_exact(cell).take(width))
-        .map(|cell| channel.value(cell, false))
+        .map(|cell| field.value(cell, false))
         .collect();
-    let cells = shades(&values, channel.kind);
+    let cells = shades(&values, field.kind);
     let resolution = record.number("cell_size[0]").unwrap_or(1.0);
-    Ok(thinned(
-        (width, height),
-        &cells,
-        resolution,
-        pose_of(record),
-    ))
+    Ok(thinned((width, height), &cells, resolution, record.pose()))
 }
 
 /// Occupancies as they are; anything else from its least to its greatest.
-fn shades(values: &[f64], kind: Kind) -> Vec<u8> {
+fn shades(values: &[f64], kind: PackedKind) -> Vec<u8> {
     // Signed bytes up to a hundred are what ROS has, also in Foxglove's words; 255 is its unknown without a sign.
     let is_occupancy = match kind {
-        Kind::I8 => values.iter().all(|&value| value <= 100.0),
-        Kind::U8 => values.iter().all(|&value| value <= 100.0 || value >= 255.0),
+        PackedKind::I8 => values.iter().all(|&value| value <= 100.0),
+        PackedKind::U8 => values.iter().all(|&value| value <= 100.0 || value >= 255.0),
         _ => false,
     };
     let known = || values.iter().copied().filter(|value| value.is_finite());
@@ -122,15 +115,15 @@ mod tests {
     #[test]
     fn occupancies_stay_what_they_are_and_heights_are_scaled() {
         assert_eq!(
-            shades(&[-1.0, 0.0, 50.0, 100.0], Kind::I8),
+            shades(&[-1.0, 0.0, 50.0, 100.0], PackedKind::I8),
             [255, 0, 50, 100]
         );
-        assert_eq!(shades(&[255.0, 0.0, 100.0], Kind::U8), [255, 0, 100]);
+        assert_eq!(shades(&[255.0, 0.0, 100.0], PackedKind::U8), [255, 0, 100]);
         assert_eq!(
-            shades(&[2.0, f64::NAN, 4.0, 3.0], Kind::F32),
+            shades(&[2.0, f64::NAN, 4.0, 3.0], PackedKind::F32),
             [0, 255, 100, 50]
         );
-        assert_eq!(shades(&[7.0, 7.0], Kind::F64), [0, 0]);
+        assert_eq!(shades(&[7.0, 7.0], PackedKind::F64), [0, 0]);
     }
 
     #[test]

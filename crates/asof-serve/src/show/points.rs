@@ -1,10 +1,7 @@
 //! Points in space: clouds and scans.
 
 use super::{Shown, floats};
-use crate::record::pose_of;
-use arrow_array::Array;
-use arrow_array::cast::AsArray;
-use asof_decode::{Record, numbers};
+use asof_decode::{PackedField, Record, Scan};
 
 /// More points than this are thinned out: a page draws no more at once.
 const MOST_POINTS: usize = 500_000;
@@ -20,40 +17,17 @@ pub(super) fn show(record: &Record, chosen: Option<&str>) -> Result<Shown, Strin
 }
 
 fn scan(record: &Record) -> Result<Shown, String> {
-    let ranges = record.list("ranges").ok_or("it has no field 'ranges'")?;
-    let start = record.number("angle_min").ok_or("it has no first angle")?;
-    let step = if let Some(step) = record.number("angle_increment") {
-        step
-    } else {
-        let end = record.number("angle_max").ok_or("it has no last angle")?;
-        (end - start) / (ranges.len().max(2) - 1) as f64
-    };
-    let least = record.number("range_min").unwrap_or(0.0);
-    let most = record
-        .number("range_max")
-        .filter(|&most| most > 0.0)
-        .unwrap_or(f64::INFINITY);
-    // Foxglove's scans have a pose of their own within their frame.
-    let pose = pose_of(record);
-    let strengths = record
-        .list("intensities")
-        .filter(|all| all.len() == ranges.len());
+    let scan = Scan::of(record)?;
     let (mut places, mut values) = (Vec::new(), Vec::new());
-    for (index, &range) in ranges.iter().enumerate().take(MOST_POINTS) {
-        if !range.is_finite() || range < least || range > most {
-            continue;
-        }
-        let angle = start + step * index as f64;
-        places.extend([
-            (angle.cos() * range) as f32,
-            (angle.sin() * range) as f32,
-            0.0,
-        ]);
-        values.push(strengths.as_ref().map_or(range, |all| all[index]) as f32);
+    for beam in scan.beams().take(MOST_POINTS) {
+        let [x, y] = beam.end();
+        places.extend([x as f32, y as f32, 0.0]);
+        values.push(beam.intensity.unwrap_or(beam.range) as f32);
     }
     let head = serde_json::json!({
         "count": values.len(), "color": "value", "kind": "scan",
-        "local_pose": pose, "seen": ranges.len(),
+        // Foxglove's scans have a pose of their own within their frame.
+        "local_pose": record.pose(), "seen": scan.ranges.len(),
     });
     let mut body = floats(places);
     body.extend(floats(values));
@@ -64,109 +38,22 @@ fn scan(record: &Record) -> Result<Shown, String> {
     })
 }
 
-/// A field of a cloud's points: where it is and how it is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Channel {
-    offset: usize,
-    pub(super) kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    I8,
-    U8,
-    I16,
-    U16,
-    I32,
-    U32,
-    F32,
-    F64,
-}
-
-impl Kind {
-    /// By ROS's number in `sensor_msgs/PointField`.
-    fn of_ros(number: i64) -> Option<Self> {
-        const ALL: [Kind; 8] = [
-            Kind::I8,
-            Kind::U8,
-            Kind::I16,
-            Kind::U16,
-            Kind::I32,
-            Kind::U32,
-            Kind::F32,
-            Kind::F64,
-        ];
-        ALL.get(usize::try_from(number - 1).ok()?).copied()
-    }
-
-    /// By Foxglove's number in `PackedElementField`.
-    fn of_foxglove(number: i64) -> Option<Self> {
-        const ALL: [Kind; 8] = [
-            Kind::U8,
-            Kind::I8,
-            Kind::U16,
-            Kind::I16,
-            Kind::U32,
-            Kind::I32,
-            Kind::F32,
-            Kind::F64,
-        ];
-        ALL.get(usize::try_from(number - 1).ok()?).copied()
-    }
-
-    fn size(self) -> usize {
-        match self {
-            Kind::I8 | Kind::U8 => 1,
-            Kind::I16 | Kind::U16 => 2,
-            Kind::I32 | Kind::U32 | Kind::F32 => 4,
-            Kind::F64 => 8,
-        }
-    }
-}
-
-impl Channel {
-    /// The value within a point; the point is known to hold it.
-    pub(super) fn value(self, point: &[u8], is_big: bool) -> f64 {
-        let mut bytes = [0; 8];
-        let size = self.kind.size();
-        let Some(found) = point.get(self.offset..self.offset + size) else {
-            return f64::NAN;
-        };
-        bytes[..size].copy_from_slice(found);
-        if is_big {
-            bytes[..size].reverse();
-        }
-        let word = u64::from_le_bytes(bytes);
-        match self.kind {
-            Kind::U8 | Kind::U16 | Kind::U32 => word as f64,
-            Kind::I8 => f64::from(word as u8 as i8),
-            Kind::I16 => f64::from(word as u16 as i16),
-            Kind::I32 => f64::from(word as u32 as i32),
-            Kind::F32 => f64::from(f32::from_bits(word as u32)),
-            Kind::F64 => f64::from_bits(word),
-        }
-    }
-}
-
 fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
     let data = record.bytes("data").ok_or("it has no field 'data'")?;
     let step = record
         .number("point_step")
         .filter(|&step| step >= 1.0)
         .ok_or("it does not say how long a point is")? as usize;
-    let channels = channels(record)?;
-    let channel = |name: &str| {
-        let found = channels.iter().find(|(known, _)| known == name);
-        found.map(|(_, channel)| *channel)
-    };
-    let axes = [channel("x"), channel("y"), channel("z")];
+    let fields = PackedField::all_of(record)?;
+    let field = |name: &str| fields.iter().find(|field| field.name == name);
+    let axes = [field("x"), field("y"), field("z")];
     let [Some(x), Some(y), Some(z)] = axes else {
         return Err("its points have no x, y and z".to_owned());
     };
-    let chosen = chosen.and_then(channel);
-    let color = channel("rgb").or_else(|| channel("rgba"));
+    let chosen = chosen.and_then(field);
+    let color = field("rgb").or_else(|| field("rgba"));
     let color = color.filter(|_| chosen.is_none());
-    let strength = channel("intensity").or_else(|| channel("reflectivity"));
+    let strength = field("intensity").or_else(|| field("reflectivity"));
     let strength = chosen.or(strength);
     let is_big = record.number("is_bigendian") == Some(1.0);
     let total = data.len() / step;
@@ -180,8 +67,8 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
         places.extend(place);
         match (color, strength) {
             (Some(color), _) => {
-                let packed = point.get(color.offset..color.offset + 4);
-                let [b, g, r, _] = packed
+                let [b, g, r, _] = point
+                    .get(color.offset..)
                     .and_then(|p| p.first_chunk())
                     .copied()
                     .unwrap_or_default();
@@ -196,8 +83,8 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
         "count": places.len() / 3, "kind": "cloud", "seen": total,
         "thinned": total - total.div_ceil(thin),
         "color": if color.is_some() { "rgba" } else { "value" },
-        "local_pose": pose_of(record),
-        "fields": channels.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "local_pose": record.pose(),
+        "fields": fields.iter().map(|field| &field.name).collect::<Vec<_>>(),
     });
     let mut body = floats(places);
     if color.is_some() {
@@ -210,62 +97,4 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
         data: None,
         body,
     })
-}
-
-/// The packed fields of points or cells, in the words of ROS or of Foxglove.
-pub(super) fn channels(record: &Record) -> Result<Vec<(String, Channel)>, String> {
-    let items = record.items("fields").ok_or("it has no field 'fields'")?;
-    let items = items.as_struct_opt().ok_or("its fields are no structs")?;
-    let names = items
-        .column_by_name("name")
-        .ok_or("its fields have no names")?;
-    let names = names
-        .as_string_opt::<i32>()
-        .ok_or("its fields have no names")?;
-    let offsets = items
-        .column_by_name("offset")
-        .ok_or("its fields have no offsets")?;
-    let (kinds, is_ros) = match (
-        items.column_by_name("datatype"),
-        items.column_by_name("type"),
-    ) {
-        (Some(kinds), _) => (kinds, true),
-        (None, Some(kinds)) => (kinds, false),
-        _ => return Err("its fields have no types".to_owned()),
-    };
-    let offsets = numbers(&**offsets);
-    let kinds = numbers(&**kinds);
-    let mut found = Vec::new();
-    for row in 0..names.len().min(offsets.len()).min(kinds.len()) {
-        let number = kinds[row] as i64;
-        let kind = if is_ros {
-            Kind::of_ros(number)
-        } else {
-            Kind::of_foxglove(number)
-        };
-        if let Some(kind) = kind {
-            let offset = offsets[row] as usize;
-            found.push((names.value(row).to_owned(), Channel { offset, kind }));
-        }
-    }
-    Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_in_both_byte_orders() {
-        let channel = |kind| Channel { offset: 1, kind };
-        let point = [0, 0x3f, 0x80, 0, 0, 0xff];
-        assert!((channel(Kind::F32).value(&point, true) - 1.0).abs() < 1e-9);
-        assert!((channel(Kind::U16).value(&point, false) - f64::from(0x803f)).abs() < 1e-9);
-        assert!(channel(Kind::F64).value(&point, false).is_nan());
-        let last = Channel {
-            offset: 5,
-            kind: Kind::I8,
-        };
-        assert!((last.value(&point, false) + 1.0).abs() < 1e-9);
-    }
 }
