@@ -11,15 +11,15 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNanoType};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
-    Column, DFSchema, DFSchemaRef, Result, ScalarValue, not_impl_err, plan_err,
+    Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, not_impl_err, plan_err,
 };
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::logical_plan::builder::build_join_schema;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Extension, Join, JoinType, LogicalPlan,
-    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, UserDefinedLogicalNode,
-    UserDefinedLogicalNodeCore, Volatility,
+    Operator, Projection, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -37,6 +37,10 @@ pub(crate) enum Direction {
     Forward { or_equal: bool },
     /// The nearest one; of two that are as near, the earlier.
     Nearest,
+    /// What lies between the last one and the next.
+    Between,
+    /// All of a stretch of time, given by its ends in nanoseconds from the time of the left one.
+    Window { from: i64, to: i64 },
 }
 
 impl Direction {
@@ -47,8 +51,28 @@ impl Direction {
             "<=" => Direction::Forward { or_equal: true },
             "<" => Direction::Forward { or_equal: false },
             "nearest" => Direction::Nearest,
-            _ => return None,
+            "between" => Direction::Between,
+            other => {
+                let (from, to) = other.strip_prefix("window ")?.split_once(' ')?;
+                Direction::Window {
+                    from: from.parse().ok()?,
+                    to: to.parse().ok()?,
+                }
+            }
         })
+    }
+
+    /// As [`Direction::parse`] takes it.
+    pub fn name(self) -> String {
+        match self {
+            Direction::Backward { or_equal: true } => ">=".to_owned(),
+            Direction::Backward { or_equal: false } => ">".to_owned(),
+            Direction::Forward { or_equal: true } => "<=".to_owned(),
+            Direction::Forward { or_equal: false } => "<".to_owned(),
+            Direction::Nearest => "nearest".to_owned(),
+            Direction::Between => "between".to_owned(),
+            Direction::Window { from, to } => format!("window {from} {to}"),
+        }
     }
 
     /// The same seen from the other side.
@@ -57,6 +81,11 @@ impl Direction {
             Direction::Backward { or_equal } => Direction::Forward { or_equal },
             Direction::Forward { or_equal } => Direction::Backward { or_equal },
             Direction::Nearest => Direction::Nearest,
+            Direction::Between => Direction::Between,
+            Direction::Window { from, to } => Direction::Window {
+                from: to.saturating_neg(),
+                to: from.saturating_neg(),
+            },
         }
     }
 }
@@ -69,6 +98,11 @@ impl fmt::Display for Direction {
             Direction::Forward { or_equal: true } => "first at or after",
             Direction::Forward { or_equal: false } => "first after",
             Direction::Nearest => "nearest",
+            Direction::Between => "between the last and the next",
+            Direction::Window { from, to } => {
+                let seconds = |nanos: &i64| *nanos as f64 * 1e-9;
+                return write!(f, "all from {} s to {} s", seconds(from), seconds(to));
+            }
         })
     }
 }
@@ -146,7 +180,7 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
         while let (Some(one), Some(other)) = (exprs.next(), exprs.next()) {
             on.push((one, other));
         }
-        let schema = build_join_schema(left.schema(), right.schema(), &JoinType::Left)?;
+        let schema = joined_schema(left.schema(), right.schema(), self.direction)?;
         Ok(AsofJoin {
             left,
             right,
@@ -155,7 +189,7 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
             direction: self.direction,
             tolerance: self.tolerance,
             on,
-            schema: Arc::new(schema),
+            schema,
         })
     }
 
@@ -203,14 +237,58 @@ impl AnalyzerRule for AsofRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let found = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Join(join) if is_asof(&join) => {
-                let node = asof_of(join)?;
-                let node: Arc<dyn UserDefinedLogicalNode> = Arc::new(node);
-                Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
+                let join = asof_of(join)?;
+                let is_between = join.direction == Direction::Between;
+                let left = join.left.schema().fields().len();
+                let right = Arc::clone(join.right.schema());
+                let node: Arc<dyn UserDefinedLogicalNode> = Arc::new(join);
+                let plan = LogicalPlan::Extension(Extension { node });
+                Ok(Transformed::yes(if is_between {
+                    renamed(plan, left, &right)?
+                } else {
+                    plan
+                }))
             }
             other => Ok(Transformed::no(other)),
         });
         Ok(found?.data)
     }
+}
+
+/// The columns of what lies between two rows have names of their own, so that no field of a struct is taken out before the
+/// join: what lies between two rotations is not what lies between each of their numbers. This gives them back their names.
+fn renamed(plan: LogicalPlan, left: usize, right: &DFSchema) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let mut exprs: Vec<Expr> = columns.collect();
+    for (expr, (relation, field)) in exprs[left..].iter_mut().zip(right.iter()) {
+        *expr = expr
+            .clone()
+            .alias_qualified(relation.cloned(), field.name());
+    }
+    let projection = Projection::try_new(exprs, Arc::new(plan))?;
+    Ok(LogicalPlan::Projection(projection))
+}
+
+/// The table that the columns of what lies between two rows are said to be of.
+const BETWEEN: &str = "__between";
+
+/// The columns of both sides, the right ones null where nothing matches.
+fn joined_schema(left: &DFSchema, right: &DFSchema, direction: Direction) -> Result<DFSchemaRef> {
+    if direction != Direction::Between {
+        let schema = build_join_schema(left, right, &JoinType::Left)?;
+        return Ok(Arc::new(schema));
+    }
+    let own = left
+        .iter()
+        .map(|(relation, field)| (relation.cloned(), Arc::clone(field)));
+    let others = right.iter().map(|(relation, field)| {
+        let name = Column::new(relation.cloned(), field.name()).flat_name();
+        let field = field.as_ref().clone().with_name(name).with_nullable(true);
+        (Some(TableReference::bare(BETWEEN)), Arc::new(field))
+    });
+    let fields = own.chain(others).collect();
+    let schema = DFSchema::new_with_metadata(fields, left.metadata().clone())?;
+    Ok(Arc::new(schema))
 }
 
 fn is_asof(join: &Join) -> bool {
@@ -287,7 +365,7 @@ fn asof_of(join: Join) -> Result<AsofJoin> {
         right.schema(),
         &on,
     ));
-    let schema = build_join_schema(left.schema(), right.schema(), &JoinType::Left)?;
+    let schema = joined_schema(left.schema(), right.schema(), direction)?;
     Ok(AsofJoin {
         left,
         right,
@@ -296,7 +374,7 @@ fn asof_of(join: Join) -> Result<AsofJoin> {
         direction,
         tolerance,
         on,
-        schema: Arc::new(schema),
+        schema,
     })
 }
 
@@ -360,10 +438,14 @@ fn tolerance_of(expr: &Expr) -> Result<Option<i64>> {
     }
 }
 
-/// `50ms` in nanoseconds.
+/// `50ms` in nanoseconds; `-50ms` is less than nothing.
 pub(crate) fn duration_of(text: &str) -> Option<i64> {
-    match format!("+{}", text.trim_start_matches('+')).parse() {
+    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let is_signed = text.starts_with(['+', '-']);
+    let text = if is_signed { text } else { format!("+{text}") };
+    match text.parse() {
         Ok(asof_core::When::AfterStart(nanos)) => Some(nanos),
+        Ok(asof_core::When::BeforeEnd(nanos)) => Some(-nanos),
         _ => None,
     }
 }

@@ -1,7 +1,6 @@
 //! Messages of a topic as rows of its table.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use asof_core::{Batch, Channel, Row};
 use asof_decode::{Payload, Projection, Table, Timed};
@@ -11,6 +10,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::projection::ProjectionExpr;
 
 use crate::adapt::adapt;
@@ -47,6 +47,19 @@ impl Shape {
             read,
             projected: None,
         }
+    }
+
+    /// Whether a column that comes out is this one of the topic's own.
+    pub fn is_column(&self, place: usize, name: &str) -> bool {
+        let read = match &self.projected {
+            None => Some(place),
+            Some(exprs) => exprs.get(place).and_then(|one| {
+                let column = one.expr.as_ref().downcast_ref::<Column>();
+                column.map(Column::index)
+            }),
+        };
+        let field = read.and_then(|read| self.read.fields().get(read));
+        field.is_some_and(|field| field.name() == name)
     }
 
     /// The same with this projection inside of it: only what it looks at is decoded. `None` where it has one already.
@@ -239,12 +252,10 @@ impl Assembler {
             return;
         }
         self.shared
-            .undecoded
-            .fetch_add(failed.len() as u64, Ordering::Relaxed);
-        for (place, error) in &failed {
-            self.shared
-                .tell_undecoded(&self.shape.topic, rows[*place].log_time, error);
-        }
+            .tell_undecoded(&self.shape.topic, failed.len() as u64, || {
+                let (place, error) = failed.first()?;
+                Some((rows[*place].log_time, error.to_string()))
+            });
         let is_good = |(place, _): &(usize, _)| failed.iter().all(|(bad, _)| bad != place);
         let good = times.enumerate().filter(is_good).map(|(_, times)| times);
         pending.rows.extend(good);

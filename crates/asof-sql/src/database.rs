@@ -6,31 +6,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_core::{Stamp, TimeRange};
-use asof_decode::PayloadError;
 use asof_formats::Recording;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Fields, SchemaRef};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
-use datafusion::common::DataFusionError;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionConfig;
+use datafusion::sql::parser::Statement;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::asof::{AsofRule, match_function};
+use crate::ends::Ends;
 use crate::error::{KnownNames, SqlError};
-use crate::fused::StampsGoBack;
 use crate::order::StampOrder;
 use crate::planning::{AsofFilterRule, AsofPlanner};
+use crate::right::StampsGoBack;
 use crate::topic::{Opened, TopicTable};
-use crate::{catalogue, known, meanings, rewrite, transforms};
+use crate::{catalogue, known, meanings, points, rewrite, times, transforms};
 
 /// How queries run.
 #[derive(Debug, Clone)]
@@ -69,6 +71,7 @@ pub(crate) struct Shared {
     /// Messages that could not be decoded, so far.
     pub undecoded: AtomicU64,
     pub stamp_order: StampOrder,
+    pub ends: Ends,
     /// The first of those for each topic.
     first_undecoded: Mutex<BTreeMap<String, Undecoded>>,
 }
@@ -83,14 +86,23 @@ pub struct Undecoded {
 }
 
 impl Shared {
-    pub fn tell_undecoded(&self, topic: &str, log_time: Stamp, error: &PayloadError) {
-        let mut first = self
-            .first_undecoded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !first.contains_key(topic) {
-            let reason = error.to_string();
-            first.insert(topic.to_owned(), Undecoded { log_time, reason });
+    /// Counts messages of a topic that could not be decoded. `first` says when the first was logged, and why.
+    pub fn tell_undecoded(
+        &self,
+        topic: &str,
+        count: u64,
+        first: impl FnOnce() -> Option<(Stamp, String)>,
+    ) {
+        if count == 0 {
+            return;
+        }
+        self.undecoded.fetch_add(count, Ordering::Relaxed);
+        let known = self.first_undecoded.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(topic)
+            && let Some((log_time, reason)) = first()
+        {
+            known.insert(topic.to_owned(), Undecoded { log_time, reason });
         }
     }
 
@@ -98,6 +110,22 @@ impl Shared {
     pub fn undecoded_topics(&self) -> BTreeMap<String, Undecoded> {
         let first = self.first_undecoded.lock();
         first.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The topic that a table's name stands for: itself, or the one that it is an alias of.
+    pub fn topic_of(&self, name: &str) -> datafusion::common::Result<String> {
+        let mut found = None;
+        for opened in &self.recordings {
+            for topic in opened.recording.summary().topics() {
+                if topic == name {
+                    return Ok(name.to_owned());
+                }
+                if alias_of(topic) == name {
+                    found = Some(topic.to_owned());
+                }
+            }
+        }
+        found.map_or_else(|| plan_err!("table '{name}' not found"), Ok)
     }
 
     /// From the first start to the last end of all recordings.
@@ -262,6 +290,7 @@ impl Database {
             read: AtomicU64::new(0),
             undecoded: AtomicU64::new(0),
             stamp_order: StampOrder::default(),
+            ends: Ends::default(),
             first_undecoded: Mutex::default(),
         });
         let explained =
@@ -307,16 +336,33 @@ impl Database {
         })
     }
 
+    /// The columns that a query would have, without running it.
+    ///
+    /// # Errors
+    /// As [`Database::query`].
+    pub fn schema_of(&self, sql: &str) -> Result<SchemaRef, SqlError> {
+        let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
+        let plan = runtime(&self.shared.options)?.block_on(self.plan(statement));
+        let plan = plan.map_err(|error| self.failed(&error, sql))?;
+        Ok(Arc::new(plan.schema().as_arrow().clone()))
+    }
+
+    /// A statement as a plan that only reads.
+    async fn plan(&self, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+        let plan = self.context.state().statement_to_plan(statement).await?;
+        SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false)
+            .verify_plan(&plan)?;
+        Ok(plan)
+    }
+
     fn start(&self, sql: &str) -> Result<Running, SqlError> {
-        let statement = rewrite::parse(sql, self.shared.range())?;
+        let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
         let runtime = runtime(&self.shared.options)?;
         let stream = runtime.block_on(async {
-            let plan = self.context.state().statement_to_plan(statement).await?;
-            SQLOptions::new()
-                .with_allow_ddl(false)
-                .with_allow_dml(false)
-                .with_allow_statements(false)
-                .verify_plan(&plan)?;
+            let plan = self.plan(statement).await?;
             let frame = self.context.execute_logical_plan(plan).await?;
             frame.execute_stream().await
         });
@@ -388,6 +434,8 @@ impl Database {
         self.context.register_udf(match_function());
         transforms::register(&self.context, &self.shared);
         known::register(&self.context, &self.shared);
+        points::register(&self.context, &self.shared);
+        times::register(&self.context, &self.shared);
         Ok(())
     }
 

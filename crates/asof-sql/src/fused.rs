@@ -5,7 +5,7 @@
 //! other.
 //!
 //! Joins by `log_time` are exact by themselves, since that is the order of a recording. Joins by `stamp` are, where the
-//! stamps of the right topic never go back. Whether that is so is seen while reading ([`StampsGoBack`]); the query is
+//! stamps of the right topic never go back. Whether that is so is seen while reading ([`crate::right::StampsGoBack`]); the query is
 //! then started again with sorts.
 
 use std::collections::VecDeque;
@@ -13,59 +13,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_core::{Batch, Query, Stamp, TimeRange, Topics};
+use asof_core::{Batch, Query, Stamp, TimeRange};
 use asof_formats::Recording;
 use datafusion::arrow::array::{
-    Array, AsArray, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, new_null_array,
+    Array, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, new_null_array,
 };
 use datafusion::arrow::compute::interleave;
-use datafusion::arrow::datatypes::{SchemaRef, TimestampNanosecondType};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
 use crate::asof::Direction;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
+use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
+use crate::matching::Place;
 use crate::pushdown::Wanted;
-use crate::scan::{TopicScan, is_column};
+use crate::right::{RightSide, RightTopic, times_of};
+use crate::scan::TopicScan;
 use crate::topic::{LOG_TIME, STAMP, Slice};
-
-/// How much later than others a message may be logged until a join by stamp no longer waits for it, in nanoseconds.
-/// One that is even later is noticed.
-const PATIENCE: i64 = 1_000_000_000;
-
-/// The stamps of a topic go back, so a join by them needs a sort.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the stamps of {topic} are not in the order in which its messages were logged, which was found after the first rows were out; add ORDER BY, so that nothing is out before all is known"
-)]
-pub(crate) struct StampsGoBack {
-    pub topic: String,
-}
-
-/// A topic that is joined with the left one.
-#[derive(Debug, Clone)]
-pub(crate) struct RightTopic {
-    shape: Shape,
-    wanted: Wanted,
-    /// The columns that are compared, by their places in what comes out of each topic.
-    left_time: usize,
-    right_time: usize,
-    direction: Direction,
-    tolerance: Option<i64>,
-    /// Whether both times are those of logging, in whose order messages are read.
-    is_by_log_time: bool,
-}
 
 /// A topic with those that are joined with it, in slices of time.
 #[derive(Debug, Clone)]
@@ -96,6 +69,12 @@ impl AsofScan {
         condition: Condition,
         schema: SchemaRef,
     ) -> Option<Self> {
+        if matches!(
+            condition.direction,
+            Direction::Between | Direction::Window { .. }
+        ) {
+            return None;
+        }
         let mut fused = if let Some(scan) = left.downcast_ref::<TopicScan>() {
             if scan.fetch().is_some() {
                 return None;
@@ -118,7 +97,7 @@ impl AsofScan {
         let time_of = |shape: &Shape, place: usize| {
             [LOG_TIME, STAMP]
                 .into_iter()
-                .find(|name| is_column(shape, place, name))
+                .find(|name| shape.is_column(place, name))
         };
         let times = (
             time_of(&fused.left, left_time).filter(|_| is_of_left)?,
@@ -145,37 +124,14 @@ impl AsofScan {
             tolerance: condition.tolerance,
             is_by_log_time,
         });
-        fused.properties = properties(&fused.left, &schema, fused.slices.len());
+        fused.properties = in_order_of(&fused.left, &schema, fused.slices.len());
         fused.schema = schema;
         Some(fused)
     }
 }
 
-/// In the order of the left topic.
-fn properties(left: &Shape, schema: &SchemaRef, slices: usize) -> Arc<PlanProperties> {
-    let columns = left.output.fields().len();
-    let place = (0..columns).find(|place| is_column(left, *place, LOG_TIME));
-    let order = place.map(|place| {
-        let column = Column::new(schema.field(place).name(), place);
-        vec![PhysicalSortExpr::new_default(Arc::new(column))]
-    });
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new_with_orderings(Arc::clone(schema), order),
-        Partitioning::UnknownPartitioning(slices.max(1)),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
-}
-
 impl DisplayAs for AsofScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let decoded = |shape: &Shape| {
-            if shape.paths.is_empty() {
-                "nothing decoded".to_owned()
-            } else {
-                format!("decoded [{}]", shape.paths.join(", "))
-            }
-        };
         write!(f, "AsofScan: {}", self.left.topic)?;
         if self.left_wanted.range != TimeRange::ALL {
             let TimeRange { start, end } = self.left_wanted.range;
@@ -205,42 +161,14 @@ impl ExecutionPlan for AsofScan {
         "AsofScan"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
+    leaf!();
 
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let shapes = [&self.left]
-            .into_iter()
-            .chain(self.rights.iter().map(|right| &right.shape));
-        for one in shapes.flat_map(|shape| shape.projected.iter().flatten()) {
-            if f(&one.expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        let rights = self.rights.iter().map(|right| &right.shape);
+        show_expressions([&self.left].into_iter().chain(rights), f)
     }
 
     fn execute(
@@ -249,11 +177,8 @@ impl ExecutionPlan for AsofScan {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
-        let Some(&slice) = self.slices.get(partition) else {
-            if self.slices.is_empty() && partition == 0 {
-                return Ok(builder.build());
-            }
-            return internal_err!("there is no slice {partition} of {}", self.left.topic);
+        let Some(slice) = slice_of(&self.slices, partition, &self.left.topic)? else {
+            return Ok(builder.build());
         };
         let consumer = MemoryConsumer::new(format!("AsofScan of {}", self.left.topic));
         let pass = Pass {
@@ -465,271 +390,5 @@ impl Pass {
         Ok(RecordBatch::try_new_with_options(
             schema, columns, &options,
         )?)
-    }
-}
-
-fn times_of(batch: &RecordBatch, column: usize) -> TimestampNanosecondArray {
-    let times = batch.column(column);
-    times.as_primitive::<TimestampNanosecondType>().clone()
-}
-
-/// Where a row of the right side is: batches are counted as they come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    batch: u64,
-    row: usize,
-}
-
-/// A row of the right side that may be a match.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    time: i64,
-    logged: i64,
-    place: Place,
-}
-
-/// What a right topic has said so far, as far as it can still matter.
-struct RightSide {
-    spec: RightTopic,
-    assembler: Assembler,
-    assembled: Vec<Assembled>,
-    /// In order of their times.
-    rows: VecDeque<Candidate>,
-    batches: VecDeque<RecordBatch>,
-    /// Batches that were let go, or were put before the first one.
-    first: u64,
-    /// Whether the recording has messages before the first candidate.
-    has_earlier: bool,
-    newest: Option<i64>,
-    /// Up to this time rows were matched because nothing more was waited for.
-    settled: Option<i64>,
-    /// Nothing more comes.
-    is_over: bool,
-}
-
-/// Where the batches start to be counted: there is room for those that are put before them.
-const MIDDLE: u64 = 1 << 62;
-
-impl RightSide {
-    fn new(shared: &Arc<Shared>, recording: usize, spec: &RightTopic) -> Self {
-        RightSide {
-            assembler: Assembler::new(shared, recording, &spec.shape),
-            spec: spec.clone(),
-            assembled: Vec::new(),
-            rows: VecDeque::new(),
-            batches: VecDeque::new(),
-            first: MIDDLE,
-            has_earlier: false,
-            newest: None,
-            settled: None,
-            is_over: false,
-        }
-    }
-
-    fn first_batch(&self) -> u64 {
-        self.first
-    }
-
-    fn bytes(&self) -> usize {
-        let batches = self.batches.iter();
-        batches.map(RecordBatch::get_array_memory_size).sum()
-    }
-
-    /// Starts with what was known before the slice.
-    fn begin(&mut self, recording: &dyn Recording, start: Stamp) -> Result<()> {
-        let before = start.plus_nanos(-1).min(self.spec.wanted.range.end);
-        if start == Stamp::MIN || before < self.spec.wanted.range.start {
-            return Ok(());
-        }
-        let topics = Topics::named([&self.spec.shape.topic]);
-        let known = recording.backfill(&topics, before).map_err(external)?;
-        for run in runs(&known) {
-            self.add(&known, run)?;
-        }
-        self.flush()?;
-        self.has_earlier = !known.is_empty();
-        Ok(())
-    }
-
-    fn add(&mut self, batch: &Batch, run: &[asof_core::Row]) -> Result<()> {
-        let range = self.spec.wanted.range;
-        let start = run.partition_point(|row| row.log_time < range.start);
-        let end = run.partition_point(|row| row.log_time <= range.end);
-        let wanted = run.get(start..end).unwrap_or_default();
-        self.assembler.add(batch, wanted, &mut self.assembled)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.assembler.flush(&mut self.assembled)?;
-        for assembled in std::mem::take(&mut self.assembled) {
-            let number = self.first + self.batches.len() as u64;
-            let candidates = self.candidates(&assembled, number);
-            for candidate in candidates {
-                let time = candidate.time;
-                let is_late = self.settled.is_some_and(|settled| {
-                    time <= settled.saturating_add(self.spec.tolerance.unwrap_or(0))
-                });
-                if is_late || self.newest.is_some_and(|newest| time < newest) {
-                    return Err(self.goes_back());
-                }
-                self.newest = Some(time);
-                self.rows.push_back(candidate);
-            }
-            self.batches.push_back(assembled.batch);
-        }
-        Ok(())
-    }
-
-    /// The rows that have a time.
-    fn candidates(&self, rows: &Assembled, batch: u64) -> Vec<Candidate> {
-        let times = times_of(&rows.batch, self.spec.right_time);
-        let candidate = |row: usize| Candidate {
-            time: times.value(row),
-            logged: rows.logged[row],
-            place: Place { batch, row },
-        };
-        let known = (0..times.len()).filter(|row| times.is_valid(*row));
-        known.map(candidate).collect()
-    }
-
-    fn goes_back(&self) -> DataFusionError {
-        let topic = self.spec.shape.topic.clone();
-        DataFusionError::External(Box::new(StampsGoBack { topic }))
-    }
-
-    /// Loads what is before the first candidate, where a row at `time` needs it.
-    fn look_back(&mut self, recording: &dyn Recording, time: i64) -> Result<()> {
-        let mut step = PATIENCE;
-        while self.has_earlier {
-            let Some(first) = self.rows.front().copied() else {
-                return Ok(());
-            };
-            // Of several at this very time another one may be meant.
-            let is_enough = match self.spec.direction {
-                Direction::Backward { or_equal: false } | Direction::Forward { or_equal: true } => {
-                    first.time < time
-                }
-                _ => first.time <= time,
-            };
-            if is_enough {
-                return Ok(());
-            }
-            let end = Stamp::from_nanos(first.logged).plus_nanos(-1);
-            let topics = Topics::named([&self.spec.shape.topic]);
-            let earlier = recording.backfill(&topics, end).map_err(external)?;
-            let Some(last) = earlier.get(0).map(|message| message.log_time) else {
-                self.has_earlier = false;
-                break;
-            };
-            let start = last.plus_nanos(-step).max(self.spec.wanted.range.start);
-            step = step.saturating_mul(2);
-            let query = Query::topics([&self.spec.shape.topic]).between(TimeRange::new(start, end));
-            let mut loaded = Vec::new();
-            for batch in recording.read(&query).map_err(external)? {
-                let batch = batch.map_err(external)?;
-                for run in runs(&batch) {
-                    self.assembler.add(&batch, run, &mut loaded)?;
-                }
-            }
-            self.assembler.flush(&mut loaded)?;
-            self.has_earlier = !loaded.is_empty();
-            self.put_before(loaded)?;
-        }
-        Ok(())
-    }
-
-    fn put_before(&mut self, loaded: Vec<Assembled>) -> Result<()> {
-        for assembled in loaded.into_iter().rev() {
-            self.first -= 1;
-            let candidates = self.candidates(&assembled, self.first);
-            self.batches.push_front(assembled.batch);
-            for candidate in candidates.into_iter().rev() {
-                let first = self.rows.front();
-                if first.is_some_and(|first| candidate.time > first.time) {
-                    return Err(self.goes_back());
-                }
-                self.rows.push_front(candidate);
-            }
-        }
-        Ok(())
-    }
-
-    /// The match of a row at `time`: `None` while a better one may come. So much time has been read beyond that row.
-    fn best(&mut self, time: i64, beyond: i64) -> Option<Option<Place>> {
-        let at = self.rows.partition_point(|row| row.time <= time);
-        let before = self.rows.partition_point(|row| row.time < time);
-        let (earlier, later) = match self.spec.direction {
-            Direction::Backward { or_equal } => (if or_equal { at } else { before }, None),
-            Direction::Forward { or_equal } => (0, Some(if or_equal { before } else { at })),
-            Direction::Nearest => (at, Some(at)),
-        };
-        let is_final = self.is_over
-            || match later {
-                Some(later) => later < self.rows.len(),
-                None => at < self.rows.len(),
-            }
-            || self.is_too_far(time);
-        if !is_final {
-            if !self.is_past(beyond) {
-                return None;
-            }
-            if !self.spec.is_by_log_time {
-                self.settled = Some(self.settled.map_or(time, |settled| settled.max(time)));
-            }
-        }
-        let earlier = earlier.checked_sub(1).map(|place| self.rows[place]);
-        let later = later.and_then(|place| self.rows.get(place).copied());
-        let best = match (earlier, later) {
-            (Some(earlier), Some(later)) => {
-                let is_nearer = later.time.abs_diff(time) < time.abs_diff(earlier.time);
-                Some(if is_nearer { later } else { earlier })
-            }
-            (earlier, later) => earlier.or(later),
-        };
-        let is_near = |found: &Candidate| {
-            let tolerance = self.spec.tolerance.map(i64::unsigned_abs);
-            tolerance.is_none_or(|tolerance| found.time.abs_diff(time) <= tolerance)
-        };
-        let best = best.filter(is_near).map(|found| found.place);
-        // The left side goes on: of what is before this row, the last one alone can matter again.
-        let keep = before.saturating_sub(1);
-        if keep > 0 {
-            self.rows.drain(..keep);
-            self.has_earlier = true;
-        }
-        Some(best)
-    }
-
-    /// Whether the topic has gone beyond what a row at `time` may match.
-    fn is_too_far(&self, time: i64) -> bool {
-        let Some((tolerance, newest)) = self.spec.tolerance.zip(self.newest) else {
-            return false;
-        };
-        newest > time.saturating_add(tolerance)
-    }
-
-    /// Whether so much has been read since that nothing is waited for.
-    fn is_past(&self, beyond: i64) -> bool {
-        let patience = if self.spec.is_by_log_time {
-            0
-        } else {
-            PATIENCE
-        };
-        match (self.spec.direction, self.spec.tolerance) {
-            (Direction::Backward { .. }, _) => beyond > patience,
-            (_, Some(tolerance)) => beyond > patience.saturating_add(tolerance),
-            (_, None) => false,
-        }
-    }
-
-    /// Lets go of batches that no row looks at any more.
-    fn tidy(&mut self, needed: Option<u64>) {
-        let candidate = self.rows.front().map(|row| row.place.batch);
-        let end = self.first + self.batches.len() as u64;
-        let keep = candidate.unwrap_or(end).min(needed.unwrap_or(end));
-        while self.first < keep && !self.batches.is_empty() {
-            self.batches.pop_front();
-            self.first += 1;
-        }
     }
 }

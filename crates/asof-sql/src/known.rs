@@ -14,7 +14,7 @@ use datafusion::logical_expr::Expr;
 
 use crate::assemble::{Assembler, Shape, external};
 use crate::catalogue::table;
-use crate::database::{Shared, alias_of};
+use crate::database::Shared;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, TopicTable};
 
 /// The function that `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes.
@@ -92,7 +92,7 @@ impl TableFunctionImpl for AsOf {
         let Some(name) = text_of(topic) else {
             return plan_err!("FOR SYSTEM_TIME AS OF needs the name of a topic");
         };
-        let name = self.topic_of(&name)?;
+        let name = self.0.topic_of(&name)?;
         let at = time_of(at, &self.0)?;
         let topic = TopicTable::new(&self.0, &name, &mut |_| {});
         let mut newest: Option<(Stamp, RecordBatch)> = None;
@@ -112,24 +112,6 @@ impl TableFunctionImpl for AsOf {
         }
         let empty = || RecordBatch::new_empty(Arc::clone(&topic.schema));
         table(newest.map_or_else(empty, |(_, batch)| batch))
-    }
-}
-
-impl AsOf {
-    /// The topic that a table's name stands for: itself, or the one that it is an alias of.
-    fn topic_of(&self, name: &str) -> Result<String> {
-        let mut found = None;
-        for opened in &self.0.recordings {
-            for topic in opened.recording.summary().topics() {
-                if topic == name {
-                    return Ok(name.to_owned());
-                }
-                if alias_of(topic) == name {
-                    found = Some(topic.to_owned());
-                }
-            }
-        }
-        found.map_or_else(|| plan_err!("table '{name}' not found"), Ok)
     }
 }
 

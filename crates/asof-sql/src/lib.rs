@@ -38,21 +38,30 @@
 mod adapt;
 mod asof;
 mod assemble;
+mod between;
+mod calls;
 mod catalogue;
 mod database;
+mod ends;
 mod error;
 mod fused;
 mod known;
+mod leaf;
+mod matching;
 mod meanings;
 mod merge;
 mod narrow;
 mod order;
 mod planning;
+mod points;
 mod pushdown;
 mod rewrite;
+mod right;
 mod scan;
+mod times;
 mod topic;
 mod transforms;
+mod windows;
 
 pub use database::{Database, Rows, SqlOptions, Undecoded, Waited};
 /// Arrow, as DataFusion has it.

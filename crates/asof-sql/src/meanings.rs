@@ -2,26 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use asof_core::{Channel, Query};
+use asof_core::{Channel, Query, TimeRange};
 use asof_decode::{Archetype, Layers, Projection, TableOptions, Tables};
+use async_trait::async_trait;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
     new_null_array,
 };
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion::catalog::streaming::StreamingTable;
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType,
+};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
 use crate::adapt::{adapt, united_fields};
 use crate::assemble::external;
 use crate::database::Shared;
+use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, RECORDING};
+
+const TOPIC: &str = "topic";
 
 /// A table of all messages that mean one thing, whatever their types.
 struct Meaning {
@@ -52,7 +60,7 @@ const MEANINGS: [Meaning; 3] = [
 /// The tables of what the recordings have messages for.
 pub(crate) fn register(tables: &MemorySchemaProvider, shared: &Arc<Shared>) -> Result<()> {
     for meaning in &MEANINGS {
-        let Some(table) = meaning.table_of(shared)? else {
+        let Some(table) = meaning.table_of(shared) else {
             continue;
         };
         // The topic /diagnostics keeps its own name in quotes.
@@ -70,7 +78,7 @@ impl Meaning {
         archetype.is_some_and(|archetype| archetype.name == self.archetype)
     }
 
-    fn table_of(&self, shared: &Arc<Shared>) -> Result<Option<StreamingTable>> {
+    fn table_of(&self, shared: &Arc<Shared>) -> Option<MeaningTable> {
         let mut fields: Option<Fields> = None;
         let mut topics: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (place, opened) in shared.recordings.iter().enumerate() {
@@ -91,27 +99,20 @@ impl Meaning {
                 });
             }
         }
-        let Some(fields) = fields else {
-            return Ok(None);
-        };
+        let fields = fields?;
         let mut all: Vec<FieldRef> = vec![
             Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
-            Arc::new(Field::new("topic", DataType::Utf8, false)),
+            Arc::new(Field::new(TOPIC, DataType::Utf8, false)),
         ];
         let nullable = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
         all.extend(fields.iter().map(nullable));
         let schema: SchemaRef = Arc::new(Schema::new(all));
-        let partitions = topics.into_iter().map(|(recording, topics)| {
-            Arc::new(Part {
-                schema: Arc::clone(&schema),
-                shared: Arc::clone(shared),
-                recording,
-                topics,
-                each: self.each,
-            }) as Arc<dyn PartitionStream>
-        });
-        let table = StreamingTable::try_new(Arc::clone(&schema), partitions.collect())?;
-        Ok(Some(table))
+        Some(MeaningTable {
+            schema,
+            shared: Arc::clone(shared),
+            topics,
+            each: self.each,
+        })
     }
 
     /// The columns of a channel's messages, seen as what they mean.
@@ -125,13 +126,94 @@ impl Meaning {
     }
 }
 
-/// The part of such a table that one recording has.
+/// A row for each of what is meant, of all recordings.
 #[derive(Debug)]
+struct MeaningTable {
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+    /// The topics that have it, by the places of their recordings.
+    topics: BTreeMap<usize, Vec<String>>,
+    each: Option<&'static str>,
+}
+
+#[async_trait]
+impl TableProvider for MeaningTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match topic_of(filter) {
+            Some(_) => vec![TableProviderFilterPushDown::Exact],
+            None => Wanted::pushdown(&[filter]),
+        };
+        Ok(filters.iter().flat_map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        _session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let wanted = Wanted::of(filters);
+        let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
+        let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
+        let mut parts: Vec<Arc<dyn PartitionStream>> = Vec::new();
+        for (&recording, topics) in &self.topics {
+            let topics: Vec<String> = topics.iter().filter(is_chosen).cloned().collect();
+            let name = &self.shared.recordings[recording].name;
+            if topics.is_empty() || !wanted.has_recording(name) {
+                continue;
+            }
+            parts.push(Arc::new(Part {
+                schema: Arc::clone(&self.schema),
+                shared: Arc::clone(&self.shared),
+                recording,
+                topics,
+                range: wanted.range,
+                each: self.each,
+            }));
+        }
+        let schema = Arc::clone(&self.schema);
+        let exec = StreamingTableExec::try_new(schema, parts, projection, None, false, limit)?;
+        Ok(Arc::new(exec))
+    }
+}
+
+/// The topic that a filter leaves alone.
+fn topic_of(filter: &Expr) -> Option<&str> {
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = filter
+    else {
+        return None;
+    };
+    let (Expr::Column(column), Expr::Literal(value, _)) = (&**left, &**right) else {
+        return None;
+    };
+    let name = value.try_as_str().flatten();
+    name.filter(|_| column.name == TOPIC)
+}
+
+/// The part of such a table that one recording has.
+#[derive(Debug, Clone)]
 struct Part {
     schema: SchemaRef,
     shared: Arc<Shared>,
     recording: usize,
     topics: Vec<String>,
+    range: TimeRange,
     each: Option<&'static str>,
 }
 
@@ -143,12 +225,7 @@ impl PartitionStream for Part {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let sender = builder.tx();
-        let part = Part {
-            schema: Arc::clone(&self.schema),
-            shared: Arc::clone(&self.shared),
-            topics: self.topics.clone(),
-            ..*self
-        };
+        let part = self.clone();
         builder
             .spawn_blocking(move || part.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok()));
         builder.build()
@@ -164,15 +241,24 @@ impl Part {
             threads: 1,
             ..TableOptions::default()
         };
-        let query = Query::topics(self.topics.iter().cloned());
-        let tables = Tables::read(&*opened.recording, &query, options).map_err(external)?;
-        for batch in tables {
+        let query = Query::topics(self.topics.iter().cloned()).between(self.range);
+        let mut tables = Tables::read(&*opened.recording, &query, options).map_err(external)?;
+        for batch in &mut tables {
             let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
             let rows = unfolded(&batch.batch, self.each)?;
             let rows = self.dressed(&rows, &batch.channel.topic, &opened.name)?;
+            let read = &self.shared.read;
+            read.fetch_add(batch.batch.num_rows() as u64, Ordering::Relaxed);
             if rows.num_rows() > 0 && !send(rows) {
                 break;
             }
+        }
+        for report in tables.report() {
+            let topic = &report.assignment.channel.topic;
+            self.shared.tell_undecoded(topic, report.failed, || {
+                let (log_time, error) = report.failures.first()?;
+                Some((*log_time, error.to_string()))
+            });
         }
         Ok(())
     }

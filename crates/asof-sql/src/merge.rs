@@ -1,6 +1,6 @@
 //! An as-of join as one pass over both sides, in order of time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampNanos
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
@@ -27,6 +28,12 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc::Sender;
 
 use crate::asof::Direction;
+use crate::between::between;
+use crate::matching::{Known, Match, Place};
+use crate::windows::Windows;
+
+/// Bytes of the right side that are held until what was matched with them is handed out.
+const MOST_HELD: usize = 32 << 20;
 
 /// Merges two inputs that are in order of time.
 #[derive(Debug)]
@@ -185,36 +192,47 @@ impl ExecutionPlan for AsofJoinExec {
             .iter()
             .map(|key| Ok(SortField::new(key.data_type(&self.left.schema())?)))
             .collect::<Result<Vec<_>>>()?;
-        let merge = Merge {
-            left: Side {
-                stream: self.left.execute(partition, Arc::clone(&context))?,
-                time: Arc::clone(&self.left_time),
-                keys,
-                converter: RowConverter::new(fields.clone())?,
-            },
-            right: Side {
-                stream: self.right.execute(partition, context)?,
-                time: Arc::clone(&self.right_time),
-                keys: self
-                    .keys
-                    .iter()
-                    .map(|(_, other)| Arc::clone(other))
-                    .collect(),
-                converter: RowConverter::new(fields)?,
-            },
-            known: Known::new(self.direction, self.tolerance),
+        let left = Side {
+            stream: self.left.execute(partition, Arc::clone(&context))?,
+            time: Arc::clone(&self.left_time),
+            keys,
+            converter: RowConverter::new(fields.clone())?,
+        };
+        let right_keys = self.keys.iter().map(|(_, other)| Arc::clone(other));
+        let right = Side {
+            stream: self.right.execute(partition, Arc::clone(&context))?,
+            time: Arc::clone(&self.right_time),
+            keys: right_keys.collect(),
+            converter: RowConverter::new(fields)?,
+        };
+        let memory = MemoryConsumer::new(self.name()).register(context.memory_pool());
+        let joined = Joined {
             schema: Arc::clone(&self.schema),
             right_schema: self.right.schema(),
         };
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let sender = builder.tx();
-        builder.spawn(merge.run(sender));
+        if let Direction::Window { from, to } = self.direction {
+            let windows = Windows::new(left, right, (from, to), joined, memory);
+            builder.spawn(windows.run(sender));
+        } else {
+            let merge = Merge {
+                left,
+                right,
+                known: Known::new(self.direction, self.tolerance),
+                joined,
+                memory,
+                coming: None,
+                is_over: false,
+            };
+            builder.spawn(merge.run(sender));
+        }
         Ok(builder.build())
     }
 }
 
 /// One side of the join.
-struct Side {
+pub(crate) struct Side {
     stream: SendableRecordBatchStream,
     time: Arc<dyn PhysicalExpr>,
     keys: Vec<Arc<dyn PhysicalExpr>>,
@@ -222,24 +240,28 @@ struct Side {
 }
 
 /// Rows with their times and keys.
-struct Keyed {
-    batch: RecordBatch,
+pub(crate) struct Keyed {
+    pub batch: RecordBatch,
     times: TimestampNanosecondArray,
     keys: Option<Vec<OwnedRow>>,
 }
 
 impl Keyed {
-    fn time(&self, row: usize) -> Option<i64> {
+    pub fn time(&self, row: usize) -> Option<i64> {
         self.times.is_valid(row).then(|| self.times.value(row))
     }
 
-    fn key(&self, row: usize) -> Option<OwnedRow> {
+    pub fn bytes(&self) -> usize {
+        self.batch.get_array_memory_size()
+    }
+
+    pub fn key(&self, row: usize) -> Option<OwnedRow> {
         self.keys.as_ref().map(|keys| keys[row].clone())
     }
 }
 
 impl Side {
-    async fn next(&mut self) -> Result<Option<Keyed>> {
+    pub async fn next(&mut self) -> Result<Option<Keyed>> {
         loop {
             let Some(batch) = self.stream.next().await else {
                 return Ok(None);
@@ -282,15 +304,17 @@ struct Merge {
     left: Side,
     right: Side,
     known: Known,
-    schema: SchemaRef,
-    right_schema: SchemaRef,
+    joined: Joined,
+    memory: MemoryReservation,
+    /// What has come of the right side and is not taken in yet.
+    coming: Option<(Keyed, usize)>,
+    is_over: bool,
 }
 
 impl Merge {
     async fn run(mut self, sender: Sender<Result<RecordBatch>>) -> Result<()> {
-        let mut coming: Option<(Keyed, usize)> = None;
-        let mut is_over = false;
         while let Some(left) = self.left.next().await? {
+            let mut done = 0;
             let mut matches = Vec::with_capacity(left.batch.num_rows());
             for row in 0..left.batch.num_rows() {
                 let Some(time) = left.time(row) else {
@@ -298,179 +322,142 @@ impl Merge {
                     continue;
                 };
                 let key = left.key(row);
-                // Takes in what the right side has up to what this row needs.
-                while !is_over {
-                    if coming.is_none() {
-                        match self.right.next().await? {
-                            Some(batch) => coming = Some((batch, 0)),
-                            None => {
-                                is_over = true;
-                                break;
-                            }
-                        }
-                    }
-                    let Some((batch, at)) = &mut coming else {
+                while self.needs_more(key.as_ref(), time) {
+                    let Some(batch) = self.right.next().await? else {
+                        self.is_over = true;
                         break;
                     };
-                    let next = batch.time(*at);
-                    // Those without a time are at the end, and match nothing.
-                    if next.is_some_and(|next| !self.known.needs(key.as_ref(), time, next)) {
-                        break;
-                    }
-                    if let Some(next) = next {
-                        self.known.add(batch.key(*at), next, &batch.batch, *at);
-                    }
-                    *at += 1;
-                    if *at >= batch.batch.num_rows() {
-                        coming = None;
+                    self.coming = Some((batch, 0));
+                    // What was matched so far goes out, so that it holds no batch of the right side back.
+                    if self.known.bytes() > MOST_HELD
+                        && !self
+                            .hand_out(&left, &mut done, &mut matches, &sender)
+                            .await?
+                    {
+                        return Ok(());
                     }
                 }
                 matches.push(self.known.choose(key.as_ref(), time));
             }
-            let batch = self.join(&left.batch, &matches)?;
-            if sender.send(Ok(batch)).await.is_err() {
+            if !self
+                .hand_out(&left, &mut done, &mut matches, &sender)
+                .await?
+            {
                 return Ok(());
             }
-            self.known.tidy();
         }
         Ok(())
     }
 
+    /// Takes in what has come of the right side up to what this row needs. Whether there may be more.
+    fn needs_more(&mut self, key: Option<&OwnedRow>, time: i64) -> bool {
+        let Some((batch, at)) = &mut self.coming else {
+            return !self.is_over;
+        };
+        while *at < batch.batch.num_rows() {
+            let next = batch.time(*at);
+            // Those without a time are at the end, and match nothing.
+            if next.is_some_and(|next| !self.known.needs(key, time, next)) {
+                return false;
+            }
+            if let Some(next) = next {
+                self.known.add(batch.key(*at), next, &batch.batch, *at);
+            }
+            *at += 1;
+        }
+        self.coming = None;
+        true
+    }
+
+    /// Hands out the rows of the left side that have their matches. Whether more are wanted.
+    async fn hand_out(
+        &mut self,
+        left: &Keyed,
+        done: &mut usize,
+        matches: &mut Vec<Option<Match>>,
+        sender: &Sender<Result<RecordBatch>>,
+    ) -> Result<bool> {
+        if !matches.is_empty() {
+            let rows = left.batch.slice(*done, matches.len());
+            *done += matches.len();
+            let batch = self.join(&rows, matches)?;
+            matches.clear();
+            if sender.send(Ok(batch)).await.is_err() {
+                return Ok(false);
+            }
+        }
+        self.known.tidy();
+        let sides = self.coming.iter().map(|(batch, _)| batch).chain([left]);
+        let sides: usize = sides.map(Keyed::bytes).sum();
+        self.memory.try_resize(sides + self.known.bytes())?;
+        Ok(true)
+    }
+
     /// The left rows beside those that they match.
-    fn join(&self, left: &RecordBatch, matches: &[Option<Place>]) -> Result<RecordBatch> {
+    fn join(&self, left: &RecordBatch, matches: &[Option<Match>]) -> Result<RecordBatch> {
+        let place = |found: &Option<Match>| found.map(|found| found.place);
+        let places: Vec<Option<Place>> = matches.iter().map(place).collect();
+        let batches = &self.known.batches;
+        let mut columns = self.joined.taken(batches, &places)?;
+        if self.known.direction == Direction::Between {
+            let next = |found: &Option<Match>| found.map(|found| found.next.0);
+            let places: Vec<Option<Place>> = matches.iter().map(next).collect();
+            let later = self.joined.taken(batches, &places)?;
+            let part = |found: &Option<Match>| found.map_or(0.0, |found| found.next.1);
+            let parts: Vec<f64> = matches.iter().map(part).collect();
+            for (column, later) in columns.iter_mut().zip(&later) {
+                *column = between(column, later, &parts)?;
+            }
+        }
+        let left = left.columns().iter().cloned();
+        self.joined
+            .batch(left.chain(columns).collect(), matches.len())
+    }
+}
+
+/// What comes out of a join.
+pub(crate) struct Joined {
+    pub schema: SchemaRef,
+    pub right_schema: SchemaRef,
+}
+
+impl Joined {
+    /// The columns of the right side at these places; null where there is none.
+    pub fn taken(
+        &self,
+        batches: &HashMap<u64, RecordBatch>,
+        places: &[Option<Place>],
+    ) -> Result<Vec<ArrayRef>> {
         let mut used: Vec<&RecordBatch> = Vec::new();
         let mut numbers: HashMap<u64, usize> = HashMap::new();
-        let mut places = Vec::with_capacity(matches.len());
-        for place in matches {
-            places.push(match place {
+        let mut rows = Vec::with_capacity(places.len());
+        for place in places {
+            rows.push(match place {
                 None => (0, 0),
                 Some(place) => {
                     let number = *numbers.entry(place.batch).or_insert_with(|| {
-                        used.push(&self.known.batches[&place.batch]);
+                        used.push(&batches[&place.batch]);
                         used.len()
                     });
                     (number, place.row)
                 }
             });
         }
-        let mut columns = left.columns().to_vec();
-        for (at, field) in self.right_schema.fields().iter().enumerate() {
+        let fields = self.right_schema.fields().iter().enumerate();
+        let columns = fields.map(|(at, field)| {
             let nothing = new_null_array(field.data_type(), 1);
             let mut arrays: Vec<&dyn Array> = vec![nothing.as_ref()];
             arrays.extend(used.iter().map(|batch| batch.column(at).as_ref()));
-            columns.push(interleave(&arrays, &places)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(left.num_rows()));
+            Ok(interleave(&arrays, &rows)?)
+        });
+        columns.collect()
+    }
+
+    pub fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.schema);
         Ok(RecordBatch::try_new_with_options(
             schema, columns, &options,
         )?)
-    }
-}
-
-/// Where a row of the right side is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    batch: u64,
-    row: usize,
-}
-
-/// What the right side has said so far, as far as it can still matter.
-struct Known {
-    direction: Direction,
-    tolerance: Option<i64>,
-    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, Place)>>,
-    batches: HashMap<u64, RecordBatch>,
-    newest: u64,
-}
-
-impl Known {
-    fn new(direction: Direction, tolerance: Option<i64>) -> Self {
-        Known {
-            direction,
-            tolerance,
-            rows: HashMap::new(),
-            batches: HashMap::new(),
-            newest: 0,
-        }
-    }
-
-    /// Whether a row at `next` has to be taken in before one at `time` can be answered.
-    fn needs(&self, key: Option<&OwnedRow>, time: i64, next: i64) -> bool {
-        match self.direction {
-            Direction::Backward { or_equal } => next < time || (or_equal && next == time),
-            Direction::Forward { .. } | Direction::Nearest => {
-                if next <= time {
-                    return true;
-                }
-                let is_too_far = |tolerance: i64| next.saturating_sub(time) > tolerance;
-                if self.tolerance.is_some_and(is_too_far) {
-                    return false;
-                }
-                // A later row of this key is there already: one after it is farther away.
-                let or_equal = self.direction != Direction::Forward { or_equal: false };
-                let later = |(at, _): &(i64, Place)| *at > time || (or_equal && *at == time);
-                let rows = self.rows.get(&key.cloned());
-                !rows.is_some_and(|rows| rows.iter().any(later))
-            }
-        }
-    }
-
-    fn add(&mut self, key: Option<OwnedRow>, time: i64, batch: &RecordBatch, row: usize) {
-        // Rows without a time are last in their batch, so each batch that matters starts with its first row.
-        if row == 0 {
-            self.newest += 1;
-            self.batches.insert(self.newest, batch.clone());
-        }
-        let place = Place {
-            batch: self.newest,
-            row,
-        };
-        let rows = self.rows.entry(key).or_default();
-        if matches!(self.direction, Direction::Backward { .. }) {
-            rows.clear();
-        }
-        rows.push_back((time, place));
-    }
-
-    fn choose(&mut self, key: Option<&OwnedRow>, time: i64) -> Option<Place> {
-        let rows = self.rows.get_mut(&key.cloned())?;
-        // The left side goes on: of what is before this row, the last one alone can matter again.
-        let is_forward = matches!(self.direction, Direction::Forward { .. });
-        while rows.len() > 1 && (rows[1].0 < time || (rows[1].0 == time && !is_forward)) {
-            rows.pop_front();
-        }
-        let before = |or_equal: bool| {
-            let is_before = |(at, _): &&(i64, Place)| *at < time || (or_equal && *at == time);
-            rows.iter().rev().find(is_before).copied()
-        };
-        let after = |or_equal: bool| {
-            let is_after = |(at, _): &&(i64, Place)| *at > time || (or_equal && *at == time);
-            rows.iter().find(is_after).copied()
-        };
-        let (at, place) = match self.direction {
-            Direction::Backward { or_equal } => before(or_equal)?,
-            Direction::Forward { or_equal } => after(or_equal)?,
-            Direction::Nearest => match (before(true), after(false)) {
-                (Some(before), Some(after)) => {
-                    let nearer = after.0.abs_diff(time) < time.abs_diff(before.0);
-                    if nearer { after } else { before }
-                }
-                (before, after) => before.or(after)?,
-            },
-        };
-        let distance = i64::try_from(at.abs_diff(time)).unwrap_or(i64::MAX);
-        let is_near = self.tolerance.is_none_or(|tolerance| distance <= tolerance);
-        is_near.then_some(place)
-    }
-
-    /// Lets go of batches that no key looks at any more.
-    fn tidy(&mut self) {
-        let mut needed: Vec<u64> = vec![self.newest];
-        needed.extend(self.rows.values().flatten().map(|(_, place)| place.batch));
-        needed.sort_unstable();
-        needed.dedup();
-        self.batches
-            .retain(|number, _| needed.binary_search(number).is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use asof_core::{Stamp, TimeRange};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
 use crate::topic::{LOG_TIME, RECORDING};
 
@@ -24,6 +24,27 @@ impl Default for Wanted {
 }
 
 impl Wanted {
+    /// What these filters want, which are all of those that were taken.
+    pub fn of(filters: &[Expr]) -> Self {
+        let mut wanted = Wanted::default();
+        for filter in filters {
+            wanted.narrow(filter);
+        }
+        wanted
+    }
+
+    /// Which of these filters are taken.
+    pub fn pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+        let support = |filter: &&Expr| {
+            if Wanted::default().narrow(filter) {
+                TableProviderFilterPushDown::Exact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        filters.iter().map(support).collect()
+    }
+
     /// Narrows it by a filter. Whether the whole filter is in it now.
     pub fn narrow(&mut self, filter: &Expr) -> bool {
         match filter {

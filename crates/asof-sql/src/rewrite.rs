@@ -3,6 +3,7 @@
 //! - `a ASOF JOIN b MATCH_CONDITION (…)` becomes a left join whose condition is a call that the analyzer
 //!   recognizes ([`crate::asof`]).
 //! - `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes a table function ([`crate::known`]).
+//! - `window_join(…)` and `resample(…)` become joins ([`crate::calls`]).
 //! - A nested field without an alias is called as it was written.
 //! - Times that are relative to the recording (`'+12.5s'`) become absolute, where they are held against a time.
 
@@ -19,12 +20,14 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
 use crate::asof::MATCH;
+use crate::calls::{self, Columns};
 use crate::error::{KnownNames, SqlError};
 use crate::known::AS_OF;
+use crate::times::TIME;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
 
 /// The one statement of a text, rewritten.
-pub(crate) fn parse(sql: &str, range: TimeRange) -> Result<Statement, SqlError> {
+pub(crate) fn parse(sql: &str, range: TimeRange, columns: &Columns) -> Result<Statement, SqlError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
     let mut statements =
@@ -35,7 +38,7 @@ pub(crate) fn parse(sql: &str, range: TimeRange) -> Result<Statement, SqlError> 
     if !statements.is_empty() {
         return Err(query("one query at a time; there are several"));
     }
-    let mut rewriter = Rewriter { range };
+    let mut rewriter = Rewriter { range, columns };
     let rewritten = match &mut statement {
         Statement::Statement(inner) => inner.visit(&mut rewriter),
         Statement::Explain(explain) => match &mut *explain.statement {
@@ -92,13 +95,14 @@ impl Dialect for AsofDialect {
     }
 }
 
-struct Rewriter {
+struct Rewriter<'a> {
     range: TimeRange,
+    columns: &'a Columns,
 }
 
 type Flow = ControlFlow<SqlError>;
 
-impl VisitorMut for Rewriter {
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
@@ -116,6 +120,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let Err(error) = calls::rewrite(factor, self.columns, &AsofDialect) {
+            return ControlFlow::Break(error);
+        }
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = factor
@@ -171,7 +178,7 @@ impl VisitorMut for Rewriter {
     }
 }
 
-impl Rewriter {
+impl Rewriter<'_> {
     /// A text beside a time, in asof's words for times, becomes RFC 3339.
     fn absolute(&self, beside: &Expr, expr: &mut Expr) {
         let column = match beside {
@@ -179,14 +186,19 @@ impl Rewriter {
             Expr::CompoundIdentifier(idents) => idents.last().map_or("", |last| &last.value),
             _ => return,
         };
-        if ![LOG_TIME, PUBLISH_TIME, STAMP].contains(&column) {
+        let is_time = [LOG_TIME, PUBLISH_TIME, STAMP].contains(&column);
+        if !is_time && column != TIME {
             return;
         }
+        // A field of a message may be called `time` and be anything.
+        let is_relative = |text: &str| text.starts_with(['+', '-']);
         let Expr::Value(value) = expr else { return };
         let Value::SingleQuotedString(written) = &value.value else {
             return;
         };
-        if let Ok(when) = written.parse::<When>() {
+        if let Ok(when) = written.parse::<When>()
+            && (is_time || is_relative(written))
+        {
             let at = when.resolve(self.range);
             value.value = Value::SingleQuotedString(at.to_string());
         }

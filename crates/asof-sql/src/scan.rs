@@ -4,25 +4,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_core::Query;
+use asof_core::{Query, Stamp, TimeRange};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
+use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
@@ -48,66 +46,75 @@ impl TopicScan {
     ) -> Result<Self> {
         let shape = Shape::new(&table.topic, Arc::new(table.schema.project(columns)?));
         let slices = table.slices(wanted);
-        let is_all = *wanted == Wanted::default();
+        // Of a part of the time, only reading tells.
+        let is_all = wanted.range == TimeRange::ALL;
+        let is_wanted = |place: &usize| {
+            let opened = &table.shared.recordings[*place];
+            wanted.has_recording(&opened.name)
+        };
+        let counted = table.recordings.iter().zip(&table.messages);
+        let counted = counted.filter(|(place, _)| is_wanted(place));
         Ok(TopicScan {
             shared: Arc::clone(&table.shared),
             wanted: wanted.clone(),
             messages: if is_all {
-                table.messages.iter().copied().sum()
+                counted.map(|(_, messages)| *messages).sum()
             } else {
                 None
             },
-            properties: properties(&shape, slices.len()),
+            properties: in_order_of(&shape, &shape.output, slices.len()),
             shape,
             slices,
             limit,
         })
     }
 
+    /// Says between which times the messages lie, where nothing but times is asked for: then the first and the last message
+    /// are the answer to many a query.
+    fn tell_ends(&self, statistics: &mut Statistics) {
+        let columns = 0..self.shape.output.fields().len();
+        let times: Vec<usize> = columns
+            .filter(|place| self.shape.is_column(*place, LOG_TIME))
+            .collect();
+        if times.is_empty() || !self.shape.paths.is_empty() {
+            return;
+        }
+        let mut places: Vec<usize> = self.slices.iter().map(|slice| slice.recording).collect();
+        places.dedup();
+        let ends = places
+            .into_iter()
+            .map(|place| self.shared.ends_of(place, &self.shape.topic));
+        let ends: Option<Vec<TimeRange>> = ends.collect();
+        let Some(ends) = ends.and_then(|ends| ends.into_iter().reduce(TimeRange::cover)) else {
+            return;
+        };
+        let time = |at: Stamp| {
+            let zone = Some("UTC".into());
+            Precision::Exact(ScalarValue::TimestampNanosecond(Some(at.nanos()), zone))
+        };
+        for place in times {
+            let column = &mut statistics.column_statistics[place];
+            column.min_value = time(ends.start);
+            column.max_value = time(ends.end);
+            column.null_count = Precision::Exact(0);
+        }
+    }
+
     /// The same with this projection inside of it, if it has none yet.
     pub fn with_projection(&self, projection: &ProjectionExec) -> Option<Self> {
         let shape = self.shape.with_projection(projection.expr())?;
         Some(TopicScan {
-            properties: properties(&shape, self.slices.len()),
+            properties: in_order_of(&shape, &shape.output, self.slices.len()),
             shape,
             ..self.clone()
         })
     }
 }
 
-/// Whether a column that comes out is this one of the topic's own.
-pub(crate) fn is_column(shape: &Shape, place: usize, name: &str) -> bool {
-    let read = match &shape.projected {
-        None => Some(place),
-        Some(exprs) => exprs.get(place).and_then(|one| {
-            let column = one.expr.as_ref().downcast_ref::<Column>();
-            column.map(Column::index)
-        }),
-    };
-    let field = read.and_then(|read| shape.read.fields().get(read));
-    field.is_some_and(|field| field.name() == name)
-}
-
-/// Slices beside each other, each in order of `log_time`.
-fn properties(shape: &Shape, slices: usize) -> Arc<PlanProperties> {
-    let schema = Arc::clone(&shape.output);
-    let place = (0..schema.fields().len()).find(|place| is_column(shape, *place, LOG_TIME));
-    let order = place.map(|place| {
-        let column = Column::new(schema.field(place).name(), place);
-        vec![PhysicalSortExpr::new_default(Arc::new(column))]
-    });
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new_with_orderings(schema, order),
-        Partitioning::UnknownPartitioning(slices.max(1)),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
-}
-
 impl DisplayAs for TopicScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TopicScan: {}", self.shape.topic)?;
-        if self.wanted.range != asof_core::TimeRange::ALL {
+        if self.wanted.range != TimeRange::ALL {
             write!(
                 f,
                 ", log_time from {} to {}",
@@ -117,11 +124,7 @@ impl DisplayAs for TopicScan {
         if let Some(recordings) = &self.wanted.recordings {
             write!(f, ", recordings [{}]", recordings.join(", "))?;
         }
-        if self.shape.paths.is_empty() {
-            write!(f, ", nothing decoded")?;
-        } else {
-            write!(f, ", decoded [{}]", self.shape.paths.join(", "))?;
-        }
+        write!(f, ", {}", decoded(&self.shape))?;
         if let Some(limit) = self.limit {
             write!(f, ", at most {limit} rows")?;
         }
@@ -134,39 +137,13 @@ impl ExecutionPlan for TopicScan {
         "TopicScan"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
+    leaf!();
 
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for one in self.shape.projected.iter().flatten() {
-            if f(&one.expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        show_expressions([&self.shape], f)
     }
 
     fn execute(
@@ -176,11 +153,8 @@ impl ExecutionPlan for TopicScan {
     ) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.eq_properties.schema());
         let mut builder = RecordBatchReceiverStreamBuilder::new(schema, 2);
-        let Some(&slice) = self.slices.get(partition) else {
-            if self.slices.is_empty() && partition == 0 {
-                return Ok(builder.build());
-            }
-            return internal_err!("there is no slice {partition} of {}", self.shape.topic);
+        let Some(slice) = slice_of(&self.slices, partition, &self.shape.topic)? else {
+            return Ok(builder.build());
         };
         let reader = SliceReader {
             assembler: Assembler::new(&self.shared, slice.recording, &self.shape),
@@ -207,6 +181,7 @@ impl ExecutionPlan for TopicScan {
             // The index counts the messages: nothing has to be decompressed for a count.
             if let Some(messages) = self.messages {
                 statistics.num_rows = Precision::Exact(messages as usize);
+                self.tell_ends(&mut statistics);
             }
         }
         Ok(Arc::new(statistics))

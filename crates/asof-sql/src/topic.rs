@@ -196,14 +196,7 @@ impl TableProvider for TopicTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| {
-            if Wanted::default().narrow(filter) {
-                TableProviderFilterPushDown::Exact
-            } else {
-                TableProviderFilterPushDown::Unsupported
-            }
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(Wanted::pushdown(filters))
     }
 
     async fn scan(
@@ -213,10 +206,7 @@ impl TableProvider for TopicTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut wanted = Wanted::default();
-        for filter in filters {
-            wanted.narrow(filter);
-        }
+        let wanted = Wanted::of(filters);
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
         Ok(Arc::new(TopicScan::new(self, &columns, &wanted, limit)?))

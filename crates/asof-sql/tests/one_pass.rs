@@ -2,132 +2,20 @@
 //! back.
 #![cfg(feature = "engine")]
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
-use asof_core::{Channel, Message, Schema, Stamp};
-use asof_formats::{McapWriter, McapWriterOptions, Recording};
-use asof_sql::arrow::array::{AsArray, RecordBatch};
-use asof_sql::arrow::compute::concat_batches;
+use asof_formats::Recording;
+use asof_sql::arrow::array::AsArray;
 use asof_sql::arrow::datatypes::Int64Type;
 use asof_sql::{Database, SqlOptions};
+use common::{Fixture, Row, database, topic, write};
 
-const START: i64 = 1_714_564_800_000_000_000;
-const MILLI: i64 = 1_000_000;
-
-const COUNTED: &str = "\
-std_msgs/Header header
-int64 n
-uint8[] data
-================================================================================
-MSG: std_msgs/Header
-builtin_interfaces/Time stamp
-string frame_id
-================================================================================
-MSG: builtin_interfaces/Time
-int32 sec
-uint32 nanosec
-";
-
-/// A message: when it was logged and measured, in milliseconds, and its number.
-type Row = (i64, i64, i64);
-
-fn channel(topic: &str) -> Arc<Channel> {
-    let schema = Schema {
-        name: "test_msgs/msg/Counted".to_owned(),
-        encoding: "ros2msg".to_owned(),
-        data: COUNTED.into(),
-    };
-    Arc::new(Channel {
-        topic: topic.to_owned(),
-        message_encoding: "cdr".to_owned(),
-        schema: Some(schema.into()),
-        ..Channel::default()
-    })
-}
-
-fn message(channel: &Arc<Channel>, (logged, measured, n): Row, bytes: usize) -> Message {
-    let stamp = START + measured * MILLI;
-    let mut payload = vec![0, 1, 0, 0];
-    payload.extend(((stamp / 1_000_000_000) as i32).to_le_bytes());
-    payload.extend(((stamp % 1_000_000_000) as u32).to_le_bytes());
-    payload.extend(1u32.to_le_bytes());
-    payload.extend([0; 4]);
-    payload.extend(n.to_le_bytes());
-    payload.extend((bytes as u32).to_le_bytes());
-    payload.extend((0..bytes).map(|at| (at as i64 * 31 + n) as u8));
-    let log_time = Stamp::from_nanos(START + logged * MILLI);
-    Message {
-        channel: Arc::clone(channel),
-        log_time,
-        publish_time: log_time,
-        sequence: n as u32,
-        payload: payload.into(),
-    }
-}
-
-/// Writes topics of such rows, in small chunks.
-fn write(path: &Path, topics: &[(&str, &[Row])], bytes: usize) {
-    let options = McapWriterOptions {
-        chunk_size: 2 << 10,
-        ..McapWriterOptions::default()
-    };
-    let mut writer = McapWriter::create(path, options).expect("a file");
-    let mut messages = Vec::new();
-    for (topic, rows) in topics {
-        let channel = channel(topic);
-        messages.extend(rows.iter().map(|row| message(&channel, *row, bytes)));
-    }
-    messages.sort_by_key(|message| message.log_time);
-    for message in &messages {
-        writer.write(message).expect("written");
-    }
-    writer.finish().expect("finished");
-}
-
-struct Fixture {
-    _folder: tempfile::TempDir,
-    recording: Arc<dyn Recording>,
-    database: Database,
-}
-
-fn database(topics: &[(&str, &[Row])], threads: usize) -> Fixture {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("run.mcap");
-    write(&path, topics, 40);
-    let recording: Arc<dyn Recording> = Arc::from(asof_formats::open(&path).expect("opens"));
-    let options = SqlOptions {
-        threads,
-        ..SqlOptions::default()
-    };
-    let named = vec![("run.mcap".to_owned(), Arc::clone(&recording))];
-    Fixture {
-        _folder: folder,
-        recording,
-        database: Database::new(named, options).expect("a database"),
-    }
-}
-
-impl Fixture {
-    fn rows(&self, sql: &str) -> RecordBatch {
-        let query = self.database.query(sql);
-        let query = query.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let schema = query.schema();
-        let batches: Result<Vec<_>, _> = query.collect();
-        concat_batches(&schema, &batches.expect(sql)).expect("one batch")
-    }
-
-    fn plan(&self, sql: &str) -> String {
-        let plan = self.rows(&format!("EXPLAIN {sql}"));
-        let texts = plan.column(1).as_string::<i32>();
-        texts.iter().flatten().collect::<Vec<_>>().join("\n")
-    }
-
-    /// The numbers of the right side, in the order of those of the left.
-    fn joined(&self, condition: &str) -> Vec<Option<i64>> {
-        let found = self.rows(&join(condition));
-        found.column(1).as_primitive::<Int64Type>().iter().collect()
-    }
+/// The numbers of the right side, in the order of those of the left.
+fn joined(fixture: &Fixture, condition: &str) -> Vec<Option<i64>> {
+    let found = fixture.rows(&join(condition));
+    found.column(1).as_primitive::<Int64Type>().iter().collect()
 }
 
 fn join(condition: &str) -> String {
@@ -168,34 +56,6 @@ fn looked_up(
     left.iter().map(best).collect()
 }
 
-/// Numbers that look random and are the same in each run.
-fn random(seed: u64) -> impl FnMut(i64) -> i64 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move |below| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as i64
-    }
-}
-
-/// Messages with a latency of their own each; in order of stamp if so.
-fn topic(seed: u64, count: i64, period: i64, latency: i64, is_in_order: bool) -> Vec<Row> {
-    let mut random = random(seed);
-    let mut last = i64::MIN;
-    (0..count)
-        .map(|n| {
-            let logged = n * period + random(period.max(2));
-            let mut measured = logged - random(latency + 1);
-            if is_in_order {
-                measured = measured.max(last);
-            }
-            last = measured;
-            (logged, measured, n)
-        })
-        .collect()
-}
-
 const CONDITIONS: [(&str, Option<i64>, fn(i64, i64) -> bool); 7] = [
     ("a.{t} >= b.{t}", None, |a, b| a >= b),
     ("a.{t} > b.{t}", None, |a, b| a > b),
@@ -229,7 +89,7 @@ fn every_condition_is_exact_wherever_slices_are_cut() {
                     let plan = fixture.plan(&join(&condition));
                     assert!(plan.contains("AsofScan"), "{plan}");
                     assert_eq!(
-                        fixture.joined(&condition),
+                        joined(&fixture, &condition),
                         looked_up(&left, &right, time, tolerance, is_allowed),
                         "{condition}, {threads} threads, period {period}, latency {latency}"
                     );
@@ -248,7 +108,7 @@ fn a_left_topic_whose_stamps_go_back_is_joined_exactly() {
         let condition = condition.replace("{t}", "stamp");
         assert!(fixture.plan(&join(&condition)).contains("AsofScan"));
         let wanted = looked_up(&left, &right, |row| row.1, tolerance, is_allowed);
-        assert_eq!(fixture.joined(&condition), wanted, "{condition}");
+        assert_eq!(joined(&fixture, &condition), wanted, "{condition}");
     }
 }
 
@@ -271,7 +131,7 @@ fn where_the_stamps_of_the_right_topic_go_back_it_is_sorted() {
         };
         let wanted = looked_up(&left, &right, |row| row.1, tolerance, is_allowed);
         assert_eq!(
-            times(fixture.joined(&condition)),
+            times(joined(&fixture, &condition)),
             times(wanted),
             "{condition}"
         );
@@ -381,14 +241,12 @@ fn a_topic_is_joined_with_itself_and_with_one_that_is_silent() {
         looked_up(&left, &left, |row| row.0, None, |a, b| a > b)
     );
     assert!(
-        fixture
-            .joined("a.stamp >= b.stamp")
+        joined(&fixture, "a.stamp >= b.stamp")
             .iter()
             .all(Option::is_none)
     );
     assert!(
-        fixture
-            .joined("a.stamp <= b.stamp")
+        joined(&fixture, "a.stamp <= b.stamp")
             .iter()
             .all(|m| *m == Some(7))
     );

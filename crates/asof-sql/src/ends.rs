@@ -1,0 +1,49 @@
+//! The first and the last message of a topic.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use asof_core::{Query, Stamp, TimeRange, Topics};
+
+use crate::database::Shared;
+
+/// What is known about the ends of topics, by recording and topic; `None` where they cannot be told.
+#[derive(Debug, Default)]
+pub(crate) struct Ends(Mutex<BTreeMap<(usize, String), Option<TimeRange>>>);
+
+impl Shared {
+    /// From the first message of a topic to its last, without looking at those between them.
+    pub fn ends_of(&self, recording: usize, topic: &str) -> Option<TimeRange> {
+        let key = (recording, topic.to_owned());
+        let lock = || self.ends.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&key) {
+            return *known;
+        }
+        let found = self.look_at_ends(recording, topic);
+        lock().insert(key, found);
+        found
+    }
+
+    fn look_at_ends(&self, recording: usize, topic: &str) -> Option<TimeRange> {
+        let recording = &self.recordings[recording].recording;
+        let summary = recording.summary();
+        // Of a damaged recording nobody knows what is between, or before.
+        if !summary.problems.is_empty() {
+            return None;
+        }
+        if let [only] = &summary.channels[..]
+            && only.channel.topic == topic
+        {
+            return (!summary.range.is_empty()).then_some(summary.range);
+        }
+        let mut batches = recording.read(&Query::topics([topic])).ok()?;
+        let first = batches.next()?.ok()?.get(0)?.log_time;
+        let last = recording
+            .backfill(&Topics::named([topic]), Stamp::MAX)
+            .ok()?;
+        let last = last.get(0)?.log_time;
+        // Damage that was met on the way.
+        let is_whole = recording.summary().problems.is_empty();
+        is_whole.then(|| TimeRange::new(first, last))
+    }
+}

@@ -1,0 +1,211 @@
+//! For each row of one side, all rows of the other within a stretch of time around it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::row::OwnedRow;
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
+use tokio::sync::mpsc::Sender;
+
+use crate::assemble::BATCH_ROWS;
+use crate::matching::Place;
+use crate::merge::{Joined, Keyed, Side};
+
+/// Merges two sides that are in order of time. It holds the rows of the right side that lie in the window of the left row
+/// that is looked at.
+pub(crate) struct Windows {
+    left: Side,
+    right: Side,
+    from: i64,
+    to: i64,
+    joined: Joined,
+    memory: MemoryReservation,
+    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, Place)>>,
+    batches: HashMap<u64, RecordBatch>,
+    newest: u64,
+    /// What has come of the right side and is not taken in yet.
+    coming: Option<(Keyed, usize)>,
+    is_over: bool,
+}
+
+impl Windows {
+    /// The ends of the window are in nanoseconds from the time of the left row.
+    pub fn new(
+        left: Side,
+        right: Side,
+        (from, to): (i64, i64),
+        joined: Joined,
+        memory: MemoryReservation,
+    ) -> Self {
+        Windows {
+            left,
+            right,
+            from,
+            to,
+            joined,
+            memory,
+            rows: HashMap::new(),
+            batches: HashMap::new(),
+            newest: 0,
+            coming: None,
+            is_over: false,
+        }
+    }
+
+    pub async fn run(mut self, sender: Sender<Result<RecordBatch>>) -> Result<()> {
+        while let Some(left) = self.left.next().await? {
+            let mut pairs = Pairs::default();
+            for row in 0..left.batch.num_rows() {
+                let Some(time) = left.time(row) else {
+                    pairs.add(row, Vec::new());
+                    continue;
+                };
+                while self.needs_more(time) {
+                    let Some(batch) = self.right.next().await? else {
+                        self.is_over = true;
+                        break;
+                    };
+                    // What was matched so far goes out, so that it holds no batch of the right side back.
+                    if !self.hand_out(&left, &mut pairs, 1, &sender).await? {
+                        return Ok(());
+                    }
+                    self.coming = Some((batch, 0));
+                    self.tidy(time, &left)?;
+                }
+                let window = self.window(left.key(row), time);
+                pairs.add(row, window);
+                if !self
+                    .hand_out(&left, &mut pairs, BATCH_ROWS, &sender)
+                    .await?
+                {
+                    return Ok(());
+                }
+            }
+            if !self.hand_out(&left, &mut pairs, 1, &sender).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come of the right side up to the end of the window of this time. Whether there may be more.
+    fn needs_more(&mut self, time: i64) -> bool {
+        let end = time.saturating_add(self.to);
+        let Some((batch, at)) = &mut self.coming else {
+            return !self.is_over;
+        };
+        while *at < batch.batch.num_rows() {
+            let next = batch.time(*at);
+            if next.is_some_and(|next| next > end) {
+                return false;
+            }
+            // Those without a time are at the end, and in no window.
+            if let Some(next) = next {
+                if *at == 0 {
+                    self.newest += 1;
+                    self.batches.insert(self.newest, batch.batch.clone());
+                }
+                let place = Place {
+                    batch: self.newest,
+                    row: *at,
+                };
+                let rows = self.rows.entry(batch.key(*at)).or_default();
+                rows.push_back((next, place));
+            }
+            *at += 1;
+        }
+        self.coming = None;
+        true
+    }
+
+    /// Hands out pairs, if there are so many. Whether more are wanted.
+    async fn hand_out(
+        &mut self,
+        left: &Keyed,
+        pairs: &mut Pairs,
+        least: usize,
+        sender: &Sender<Result<RecordBatch>>,
+    ) -> Result<bool> {
+        while pairs.lefts.len() >= least {
+            let count = pairs.lefts.len().min(BATCH_ROWS);
+            let lefts: Vec<u32> = pairs.lefts.drain(..count).collect();
+            let rights: Vec<Option<Place>> = pairs.rights.drain(..count).collect();
+            let batch = self.join(&left.batch, lefts, &rights)?;
+            if sender.send(Ok(batch)).await.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The rows within the window around this time. The left side goes on, so what is before it is over for this key.
+    fn window(&mut self, key: Option<OwnedRow>, time: i64) -> Vec<Place> {
+        let start = time.saturating_add(self.from);
+        let Some(rows) = self.rows.get_mut(&key) else {
+            return Vec::new();
+        };
+        while rows.front().is_some_and(|(at, _)| *at < start) {
+            rows.pop_front();
+        }
+        rows.iter().map(|(_, place)| *place).collect()
+    }
+
+    fn join(
+        &self,
+        left: &RecordBatch,
+        lefts: Vec<u32>,
+        rights: &[Option<Place>],
+    ) -> Result<RecordBatch> {
+        let lefts = UInt32Array::from(lefts);
+        let columns = left.columns().iter();
+        let taken = columns.map(|column| Ok(take(column, &lefts, None)?));
+        let mut columns = taken.collect::<Result<Vec<ArrayRef>>>()?;
+        columns.extend(self.joined.taken(&self.batches, rights)?);
+        self.joined.batch(columns, rights.len())
+    }
+
+    /// Lets go of what is before the window of this time, whatever its key, and of batches that no row is left of.
+    fn tidy(&mut self, time: i64, left: &Keyed) -> Result<()> {
+        let start = time.saturating_add(self.from);
+        for rows in self.rows.values_mut() {
+            while rows.front().is_some_and(|(at, _)| *at < start) {
+                rows.pop_front();
+            }
+        }
+        self.rows.retain(|_, rows| !rows.is_empty());
+        let needed: HashSet<u64> = self
+            .rows
+            .values()
+            .flatten()
+            .map(|(_, place)| place.batch)
+            .collect();
+        self.batches.retain(|number, _| needed.contains(number));
+        let batches = self.batches.values();
+        let held: usize = batches.map(RecordBatch::get_array_memory_size).sum();
+        let rows: usize = self.rows.values().map(VecDeque::len).sum();
+        let places = rows * size_of::<(i64, Place)>();
+        let sides = self.coming.iter().map(|(batch, _)| batch).chain([left]);
+        let sides: usize = sides.map(Keyed::bytes).sum();
+        self.memory.try_resize(held + places + sides)
+    }
+}
+
+/// Rows of the left side, and what is beside each of them.
+#[derive(Default)]
+struct Pairs {
+    lefts: Vec<u32>,
+    rights: Vec<Option<Place>>,
+}
+
+impl Pairs {
+    /// A row with all that is in its window; one without anything stays.
+    fn add(&mut self, left: usize, window: Vec<Place>) {
+        if window.is_empty() {
+            self.rights.push(None);
+        }
+        self.rights.extend(window.into_iter().map(Some));
+        self.lefts.resize(self.rights.len(), left as u32);
+    }
+}
