@@ -10,7 +10,7 @@ use asof_tf::TransformBuffer;
 use serde::Serialize;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Span};
-use super::survey::{Depth, Survey, TopicSurvey, each_batch, times, values};
+use super::survey::{Depth, Survey, TopicSurvey, each_batch, each_stamp, times, values};
 
 /// Failures of one expectation that are kept; all are counted.
 pub const KEPT_FAILURES: usize = 20;
@@ -325,39 +325,21 @@ fn of_transform(
         return Ok(verdict.failed(format!("there is no topic {at}")));
     }
     let mut asked = 0_u64;
-    let query = Query::topics([at]);
-    each_batch(
-        recording,
-        &query,
-        Projection::stamp(),
-        &mut 0,
-        |_, batch| {
-            let Some(logged) = times(batch, "log_time") else {
-                return Ok(());
-            };
-            // A message that does not say when it was measured is as of when it was logged.
-            let stamps = times(batch, "stamp");
-            let stamp = |row: usize| {
-                let own = stamps.filter(|stamps| stamps.is_valid(row));
-                Stamp::from_nanos(own.unwrap_or(logged).value(row))
-            };
-            let all: Vec<Stamp> = (0..batch.num_rows()).map(stamp).collect();
-            asked += all.len() as u64;
-            match buffer.lookup_many(from.as_str(), to.as_str(), &all) {
-                Ok(many) => {
-                    for (row, error) in many.failures {
-                        verdict.breaks(Some(logged.value(row)), || error.to_string());
-                    }
-                }
-                Err(error) => {
-                    for row in 0..all.len() {
-                        verdict.breaks(Some(logged.value(row)), || error.to_string());
-                    }
+    each_stamp(recording, at, |stamps, logged| {
+        asked += stamps.len() as u64;
+        match buffer.lookup_many(from.as_str(), to.as_str(), stamps) {
+            Ok(many) => {
+                for (row, error) in many.failures {
+                    verdict.breaks(Some(logged.value(row)), || error.to_string());
                 }
             }
-            Ok(())
-        },
-    )?;
+            Err(error) => {
+                for row in 0..stamps.len() {
+                    verdict.breaks(Some(logged.value(row)), || error.to_string());
+                }
+            }
+        }
+    })?;
     verdict.message = format!(
         "known at {} of {asked} stamps of {at}",
         asked - verdict.count.min(asked)

@@ -1,12 +1,11 @@
 //! Expectations that a good recording suggests.
 
-use asof_core::{Query, Stamp};
-use asof_decode::{FieldPath, Projection};
+use asof_decode::FieldPath;
 use asof_formats::Recording;
 use asof_tf::TransformBuffer;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
-use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_batch, times};
+use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_stamp};
 
 /// Messages that a topic needs before its rate means something.
 const ENOUGH: u64 = 10;
@@ -25,15 +24,12 @@ pub fn propose(recording: &dyn Recording) -> anyhow::Result<Expectations> {
     let buffer = TransformBuffer::from_source(recording)?.buffer;
     for (name, topic) in &survey.topics {
         let Some(frame) = &topic.frame else { continue };
-        for root in ROOTS.iter().filter(|root| *root != frame) {
-            if is_known_throughout(recording, name, root, frame, &buffer)? {
-                expectations.transforms.push(OfTransform {
-                    from: (*root).to_owned(),
-                    to: frame.clone(),
-                    at: name.clone(),
-                });
-                break;
-            }
+        if let Some(root) = root_of(recording, name, frame, &buffer)? {
+            expectations.transforms.push(OfTransform {
+                from: root.to_owned(),
+                to: frame.clone(),
+                at: name.clone(),
+            });
         }
     }
     Ok(expectations)
@@ -86,30 +82,21 @@ fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
     expected
 }
 
-fn is_known_throughout(
+/// The first frame from which this one is known at every stamp of the topic.
+fn root_of(
     recording: &dyn Recording,
     topic: &str,
-    from: &str,
-    to: &str,
+    frame: &str,
     buffer: &TransformBuffer,
-) -> anyhow::Result<bool> {
-    let mut is_known = true;
-    let query = Query::topics([topic]);
-    each_batch(
-        recording,
-        &query,
-        Projection::stamp(),
-        &mut 0,
-        |_, batch| {
-            let stamps = times(batch, "stamp").or_else(|| times(batch, "log_time"));
-            let stamps = stamps.into_iter().flatten().flatten();
-            let stamps: Vec<Stamp> = stamps.map(Stamp::from_nanos).collect();
-            let found = buffer.lookup_many(from, to, &stamps);
-            is_known &= found.is_ok_and(|many| many.failures.is_empty());
-            Ok(())
-        },
-    )?;
-    Ok(is_known)
+) -> anyhow::Result<Option<&'static str>> {
+    let mut roots: Vec<&str> = ROOTS.into_iter().filter(|root| *root != frame).collect();
+    each_stamp(recording, topic, |stamps, _| {
+        roots.retain(|root| {
+            let found = buffer.lookup_many(*root, frame, stamps);
+            found.is_ok_and(|many| many.failures.is_empty())
+        });
+    })?;
+    Ok(roots.first().copied())
 }
 
 /// Three digits are enough.

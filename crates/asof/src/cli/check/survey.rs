@@ -187,6 +187,30 @@ pub fn each_batch(
     Ok(())
 }
 
+/// The stamps of a topic, some at a time, each beside when its message was logged. A message that does not say when it was
+/// measured is as of when it was logged.
+pub fn each_stamp(
+    recording: &dyn Recording,
+    topic: &str,
+    mut see: impl FnMut(&[Stamp], &TimestampNanosecondArray),
+) -> anyhow::Result<()> {
+    let query = Query::topics([topic]);
+    let projection = Projection::stamp();
+    each_batch(recording, &query, projection, &mut 0, |_, batch| {
+        let Some(logged) = times(batch, "log_time") else {
+            return Ok(());
+        };
+        let stamps = times(batch, "stamp");
+        let stamp = |row: usize| {
+            let own = stamps.filter(|stamps| stamps.is_valid(row));
+            Stamp::from_nanos(own.unwrap_or(logged).value(row))
+        };
+        let all: Vec<Stamp> = (0..batch.num_rows()).map(stamp).collect();
+        see(&all, logged);
+        Ok(())
+    })
+}
+
 /// A column of times; `None` where the table has none.
 pub fn times<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a TimestampNanosecondArray> {
     batch
