@@ -261,9 +261,9 @@ function headOf(data: ArrayBuffer): Shown {
   return head;
 }
 
-export async function ask<T>(path: string, parameters: Record<string, string | number>): Promise<T> {
+export async function ask<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal): Promise<T> {
   const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
-  const response = await fetch(`/api/${path}?${query}`);
+  const response = await fetch(`/api/${path}?${query}`, { signal });
   const answer = await response.json();
   if (answer && typeof answer === "object" && "error" in answer) throw new Error(answer.error);
   return answer as T;

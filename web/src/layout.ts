@@ -251,7 +251,7 @@ export class Layout {
 
   /** What kind of panel it is, to choose another. */
   private kindChoice(spec: PanelSpec): HTMLElement {
-    const select = h("select", { class: "kind", "aria-label": "Kind of panel", title: "Kind of panel" }, ...allKinds().map(({ kind, title }) => h("option", { value: kind }, title)));
+    const select = h("select", { class: "kind", "aria-label": "Kind of panel", title: "Kind of panel" }, ...allKinds(this.context.summary).map(({ kind, title }) => h("option", { value: kind }, title)));
     select.value = spec.kind;
     select.addEventListener("change", () => {
       const entry = entryOf(select.value);

@@ -1,5 +1,5 @@
 import type { Context, Panel, PanelSpec } from "./context";
-import type { Topic } from "./types";
+import type { Summary, Topic } from "./types";
 
 /** A kind of panel: what it is called, how one is made, and which topics it shows. */
 export interface PanelEntry {
@@ -8,6 +8,8 @@ export interface PanelEntry {
   make: (context: Context, spec: PanelSpec) => Panel;
   /** Whether a topic can be chosen in it; without this it shows no single topic. */
   takes?: (topic: Topic) => boolean;
+  /** Whether the server has what it needs; without this it has. */
+  isThere?: (summary: Summary) => boolean;
 }
 
 const kinds = new Map<string, PanelEntry>();
@@ -21,6 +23,6 @@ export function entryOf(kind: string): PanelEntry | undefined {
   return kinds.get(kind);
 }
 
-export function allKinds(): PanelEntry[] {
-  return [...kinds.values()].sort((a, b) => a.title.localeCompare(b.title));
+export function allKinds(summary: Summary): PanelEntry[] {
+  return [...kinds.values()].filter((entry) => entry.isThere?.(summary) ?? true).sort((a, b) => a.title.localeCompare(b.title));
 }

@@ -60,6 +60,8 @@ export interface Summary {
   changes?: { annotations: boolean; trouble: string | null; open: boolean; most_bytes: number };
   live: boolean;
   window: Window | null;
+  /** Whether it answers queries. */
+  sql?: boolean;
   version: string;
 }
 

@@ -17,6 +17,7 @@ use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
 use crate::options::{Limits, ServeOptions};
 use crate::policy::PageOptions;
+use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
 use crate::series::Looks;
 use crate::tracks::Tracks;
@@ -51,6 +52,8 @@ pub(crate) struct App {
     pub clients: Arc<Semaphore>,
     /// How many requests may read at once.
     pub readers: Semaphore,
+    /// What answers queries, and how many may run at once.
+    pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
     /// Where those are who play together.
     pub together: watch::Sender<Together>,
     /// Becomes true when the server ends.
@@ -126,6 +129,10 @@ impl App {
             waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
             clients: Arc::new(Semaphore::new(limits.clients)),
             readers: Semaphore::new(8),
+            queries: options
+                .queries
+                .clone()
+                .map(|engine| (engine, Arc::new(Semaphore::new(queries::AT_ONCE)))),
             together: watch::Sender::new(Together {
                 by: 0,
                 is_playing: false,
@@ -184,6 +191,7 @@ impl App {
             "tiles": self.page.tiles,
             "live": self.is_live,
             "window": self.window(&summary),
+            "sql": self.queries.is_some(),
             "version": env!("CARGO_PKG_VERSION"),
         })
     }

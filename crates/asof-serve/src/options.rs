@@ -2,14 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use asof_core::Stamp;
 
 use crate::frames::Robot;
+use crate::queries::QueryEngine;
 
 /// How a [`Server`](crate::Server) is set up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// Where it listens. Any other address than this machine's own needs the token.
     pub listen: SocketAddr,
@@ -41,6 +43,8 @@ pub struct ServeOptions {
     pub start: Option<Stamp>,
     /// Where what was read of a recording is kept for later. Nowhere by default.
     pub disk: Option<asof_blocks::DiskOptions>,
+    /// What answers queries about the source; without it the page has no panel for them.
+    pub queries: Option<Arc<dyn QueryEngine>>,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,
 }
@@ -115,6 +119,7 @@ impl Default for ServeOptions {
             cache_bytes: 600_000_000,
             start: None,
             disk: None,
+            queries: None,
             limits: Limits::default(),
         }
     }

@@ -22,6 +22,7 @@ use crate::app::{App, problems};
 use crate::foxglove::parameters_as_of;
 use crate::guard::{Credential, Guard, Refusal};
 use crate::policy::POLICY;
+use crate::queries::{MOST_ROWS, QueryLimits};
 use crate::record::fields_of;
 use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show};
@@ -55,6 +56,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route(changes::PATHS[1], post(changes::remove))
         .route(changes::PATHS[2], post(changes::upload))
         .route(changes::PATHS[3], post(changes::open))
+        .route("/api/sql", get(sql))
         .fallback(files)
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(app),
@@ -685,6 +687,40 @@ async fn asset(
         assets::read(&app.assets, &asked.uri, most).map(Answer::binary)
     };
     answered(&app, &connection, work).await
+}
+
+#[derive(Deserialize)]
+struct OfQuery {
+    query: String,
+    limit: Option<usize>,
+}
+
+/// The answer to a query. It ends when the client goes away.
+async fn sql(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfQuery>,
+) -> Response {
+    let Some((engine, turns)) = &app.queries else {
+        return wrong("this server has no SQL; one that has is built with --features sql");
+    };
+    let rows = asked.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS);
+    let (limits, _give_up) = QueryLimits::new(rows, app.limits.answer_bytes, app.start);
+    let turn = Arc::clone(turns).acquire_owned().await;
+    let engine = Arc::clone(engine);
+    let work = move || {
+        // A query that nobody waits for has its turn until it has noticed.
+        let _turn = turn;
+        engine.answer(&asked.query, &limits)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(answer)) => with_room(&app, &connection, Answer::json_text(answer.to_json())).await,
+        Ok(Err(error)) => wrong(error),
+        Err(error) => {
+            let text = format!("the query failed: {error}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+    }
 }
 
 impl App {

@@ -20,7 +20,7 @@ use super::screen::Screen;
 use super::select::Patterns;
 
 /// Flags of every verb that opens recordings or running robots.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Opening {
     #[command(flatten)]
     files: FileOpening,
@@ -319,7 +319,7 @@ impl Opening {
 }
 
 /// Flags of the verbs that open recordings alone, and of all others.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct FileOpening {
     /// Look for definitions of ROS 2 types in this folder too, such as /opt/ros/humble/share; for bags
     /// that have none of their own

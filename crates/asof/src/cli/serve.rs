@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
-use asof_serve::{Annotations, DEFAULT_PORT, DiskOptions, Robot, ServeError, ServeOptions, Server};
+use asof_serve::{
+    Annotations, DEFAULT_PORT, DiskOptions, QueryEngine, Robot, ServeError, ServeOptions, Server,
+};
 use clap::Args;
 
 use super::Outcome;
@@ -24,7 +26,7 @@ use super::newfile::{clean_up_on_interrupt, remove_unfinished};
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
-use super::signals;
+use super::{signals, sql};
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
@@ -154,6 +156,7 @@ impl Serve {
             disk,
             robots,
             annotations: self.annotations(),
+            queries: sql::page_queries(&self.places, &self.opening, screen),
         };
         self.serving
             .serve_kept(recording, &name, kept, &interrupt, screen)
@@ -202,6 +205,7 @@ struct Kept {
     disk: Option<DiskOptions>,
     robots: Vec<Robot>,
     annotations: Option<PathBuf>,
+    queries: Option<Arc<dyn QueryEngine>>,
 }
 
 impl Serving {
@@ -261,6 +265,7 @@ impl Serving {
                 disk: kept.disk,
                 robots: kept.robots,
                 annotations: kept.annotations,
+                queries: kept.queries,
                 start,
                 ..options.clone()
             };

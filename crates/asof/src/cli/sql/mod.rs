@@ -7,6 +7,8 @@ mod completing;
 #[cfg(feature = "sql")]
 mod grid;
 #[cfg(feature = "sql")]
+mod page;
+#[cfg(feature = "sql")]
 mod prompt;
 #[cfg(feature = "sql")]
 mod running;
@@ -16,15 +18,32 @@ mod statements;
 pub mod values;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use asof_serve::QueryEngine;
 use clap::Args;
 
 #[cfg(not(feature = "sql"))]
 use super::Outcome;
 use super::place::Opening;
-#[cfg(not(feature = "sql"))]
 use super::screen::Screen;
 use super::writing::parse_size;
+
+/// What answers the queries of the page over these places; nothing for running robots, which grow while they are asked.
+#[cfg(feature = "sql")]
+pub fn page_queries(
+    places: &[PathBuf],
+    opening: &Opening,
+    screen: &Screen,
+) -> Option<Arc<dyn QueryEngine>> {
+    page::PageQueries::over(places, opening, screen)
+}
+
+/// Compiled without the engine.
+#[cfg(not(feature = "sql"))]
+pub fn page_queries(_: &[PathBuf], _: &Opening, _: &Screen) -> Option<Arc<dyn QueryEngine>> {
+    None
+}
 
 /// Ask recordings in SQL: every topic is a table
 ///

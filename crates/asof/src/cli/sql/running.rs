@@ -17,7 +17,7 @@ use crate::cli::cat::tell_problems;
 use crate::cli::failure::Usage;
 use crate::cli::newfile::remove_unfinished;
 use crate::cli::numbers::{counted, shown};
-use crate::cli::place::{Wanted, is_address};
+use crate::cli::place::{Opening, Wanted, is_address};
 use crate::cli::screen::Screen;
 use crate::cli::signals;
 use crate::cli::table_file::Container;
@@ -29,7 +29,8 @@ impl Sql {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let (places, query) = self.places_and_query()?;
         let interrupts = Interrupts::listen()?;
-        let recordings = self.open(places, screen)?;
+        let places: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
+        let recordings = opened(&places, &self.opening, screen)?;
         let options = SqlOptions {
             memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
             ..SqlOptions::default()
@@ -99,24 +100,6 @@ impl Sql {
         Ok((places, Some(last.clone())))
     }
 
-    fn open(
-        &self,
-        places: &[String],
-        screen: &Screen,
-    ) -> anyhow::Result<Vec<(String, Arc<dyn Recording>)>> {
-        let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
-        for place in places {
-            let paths = [PathBuf::from(place)];
-            let recording = self.opening.look_at(&paths, &Wanted::all(), screen)?;
-            let mut name = asof_formats::without_secrets(place);
-            while recordings.iter().any(|(known, _)| *known == name) {
-                name.push('\'');
-            }
-            recordings.push((name, Arc::from(recording)));
-        }
-        Ok(recordings)
-    }
-
     fn form(&self) -> Form {
         match (&self.parquet, &self.arrow) {
             (Some(path), _) => to_file(Container::Parquet, path, self.force),
@@ -126,6 +109,24 @@ impl Sql {
             _ => Form::Table,
         }
     }
+}
+
+/// The places as recordings, each with the name that its rows carry.
+pub fn opened(
+    places: &[PathBuf],
+    opening: &Opening,
+    screen: &Screen,
+) -> anyhow::Result<Vec<(String, Arc<dyn Recording>)>> {
+    let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
+    for place in places {
+        let recording = opening.look_at(std::slice::from_ref(place), &Wanted::all(), screen)?;
+        let mut name = asof_formats::without_secrets(&place.display().to_string());
+        while recordings.iter().any(|(known, _)| *known == name) {
+            name.push('\'');
+        }
+        recordings.push((name, Arc::from(recording)));
+    }
+    Ok(recordings)
 }
 
 /// Whether the last word of the command line is a query: what is no place and has a space in it, or starts as queries do.

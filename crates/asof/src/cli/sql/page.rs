@@ -1,0 +1,164 @@
+//! Queries that the page asks.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use asof_core::Stamp;
+use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
+use asof_sql::{Database, SqlOptions, Waited};
+
+use super::running::opened;
+use super::values::{Reader, write, write_json_text};
+use crate::cli::live::is_robot;
+use crate::cli::numbers::counted;
+use crate::cli::place::Opening;
+use crate::cli::screen::Screen;
+
+/// What the queries of a page may hold; the server has its own budget beside it.
+const MEMORY: usize = 256 << 20;
+/// How often a query that runs is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A database over the places that are served, opened when it is first asked.
+pub struct PageQueries {
+    places: Vec<PathBuf>,
+    opening: Opening,
+    screen: Screen,
+    database: OnceLock<Result<Database, String>>,
+}
+
+impl PageQueries {
+    pub fn over(
+        places: &[PathBuf],
+        opening: &Opening,
+        screen: &Screen,
+    ) -> Option<Arc<dyn QueryEngine>> {
+        if places.is_empty() || places.iter().any(|place| is_robot(place)) {
+            return None;
+        }
+        Some(Arc::new(PageQueries {
+            places: places.to_vec(),
+            opening: opening.clone(),
+            screen: screen.clone(),
+            database: OnceLock::new(),
+        }))
+    }
+
+    fn database(&self) -> Result<&Database, String> {
+        let open = || -> anyhow::Result<Database> {
+            let recordings = opened(&self.places, &self.opening, &self.screen)?;
+            let options = SqlOptions {
+                memory: MEMORY,
+                ..SqlOptions::default()
+            };
+            Ok(Database::new(recordings, options)?)
+        };
+        let database = self
+            .database
+            .get_or_init(|| open().map_err(|error| format!("{error:#}")));
+        database.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl QueryEngine for PageQueries {
+    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, String> {
+        let database = self.database()?;
+        let query = query.trim().trim_end_matches(';');
+        let end = Instant::now() + limits.time;
+        let mut coming = database.query(query).map_err(|error| error.to_string())?;
+        let mut answer = QueryAnswer {
+            columns: columns_of(&coming.schema()),
+            ..QueryAnswer::default()
+        };
+        let mut bytes = 0;
+        loop {
+            match coming.wait(LOOK) {
+                Waited::End => break,
+                Waited::Nothing => {}
+                Waited::Rows(batch) => {
+                    let batch = batch.map_err(|error| error.to_string())?;
+                    for row in 0..batch.num_rows() {
+                        if answer.rows.len() >= limits.rows {
+                            let rows = counted(limits.rows as u64, "row");
+                            answer.cut = Some(format!("there are more than {rows}"));
+                            return Ok(answer);
+                        }
+                        let text = row_of(&batch, row, &answer.columns, limits.start);
+                        bytes += text.len() + 1;
+                        if bytes > limits.bytes {
+                            answer.cut = Some("the rows are too large to show more".to_owned());
+                            return Ok(answer);
+                        }
+                        answer.rows.push(text);
+                    }
+                }
+            }
+            if limits.is_given_up() {
+                return Err("the query was given up".to_owned());
+            }
+            if Instant::now() >= end {
+                let seconds = limits.time.as_secs();
+                answer.cut = Some(format!("the query was ended after {seconds} s"));
+                return Ok(answer);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+fn columns_of(schema: &SchemaRef) -> Vec<QueryColumn> {
+    let column = |field: &Arc<arrow_schema::Field>| QueryColumn {
+        name: field.name().clone(),
+        kind: match field.data_type() {
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => QueryKind::Time,
+            kind if kind.is_numeric() => QueryKind::Number,
+            _ => QueryKind::Text,
+        },
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+fn row_of(batch: &RecordBatch, row: usize, columns: &[QueryColumn], start: Stamp) -> String {
+    let mut out = vec![b'['];
+    for (place, (array, column)) in batch.columns().iter().zip(columns).enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_cell(array, row, column.kind, start, &mut out);
+    }
+    out.push(b']');
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn write_cell(array: &dyn Array, row: usize, kind: QueryKind, start: Stamp, out: &mut Vec<u8>) {
+    if array.is_null(row) {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    match kind {
+        QueryKind::Time => {
+            let at = array.as_primitive::<TimestampNanosecondType>().value(row);
+            let since = Stamp::from_nanos(at).since(start);
+            out.extend_from_slice(since.to_string().as_bytes());
+        }
+        QueryKind::Number => {
+            let before = out.len();
+            write(array, row, Reader::Program, out);
+            // What is not a number is a text in JSON.
+            if out.get(before) == Some(&b'"') {
+                out.truncate(before);
+                out.extend_from_slice(b"null");
+            }
+        }
+        QueryKind::Text => {
+            let mut text = Vec::new();
+            write(array, row, Reader::Person, &mut text);
+            write_json_text(&String::from_utf8_lossy(&text), out);
+        }
+    }
+}
