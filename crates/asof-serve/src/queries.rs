@@ -13,7 +13,7 @@ pub(crate) const AT_ONCE: usize = 2;
 /// Rows of an answer, unless fewer are asked for.
 pub(crate) const MOST_ROWS: usize = 10_000;
 /// A query has to be done by then.
-const MOST_TIME: Duration = Duration::from_secs(60);
+const MOST_TIME: Duration = Duration::from_mins(1);
 
 /// Answers queries about the source for the page, which shows them as tables and plots.
 pub trait QueryEngine: Send + Sync {
