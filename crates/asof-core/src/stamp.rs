@@ -35,6 +35,7 @@ pub struct Stamp(i64);
 
 /// Why something is not a [`Stamp`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StampError {
     /// An unsigned time, as MCAP stores it, past what 63 bits can hold.
     #[error("time {0} ns is past the year 2262, the last that asof can hold")]

@@ -36,6 +36,7 @@ pub const OLDER: &str = "foxglove.websocket.v1";
 
 /// Why text or bytes are not a message of the protocol.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProtocolError {
     /// The text is not JSON, or JSON of another shape.
     #[error("this is not a message of the protocol: {0}")]

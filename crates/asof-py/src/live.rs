@@ -245,10 +245,8 @@ impl Window {
             });
             match py.detach(|| self.kept.wait_for(after, rest)) {
                 Ok(entry) => return Ok(self.message(&entry)),
-                Err(WaitError::Closed) => {
-                    return Err(Failure::new("LiveError", WaitError::Closed).into());
-                }
                 Err(WaitError::Timeout) => {}
+                Err(error) => return Err(Failure::new("LiveError", error).into()),
             }
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 let message = format!("no message on {} came in time", self.topic);

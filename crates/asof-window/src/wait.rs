@@ -14,6 +14,7 @@ use crate::{Entry, Window};
 
 /// Why a wait ended without a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// The time was up.
     #[error("no such message came in time")]
