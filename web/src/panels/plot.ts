@@ -117,6 +117,8 @@ class Plot {
 
   /** Works out the lines of formulas from the others. */
   private compute(): void {
+    // Nothing has been read yet.
+    if (this.lines.length === 0) return;
     const letters = this.letters();
     this.fields.forEach((field, index) => {
       if (!field.formula) return;
@@ -213,7 +215,12 @@ class Plot {
     this.compute();
     const x = new Float64Array(count * 2);
     for (let column = 0; column < count; column++) x[2 * column] = x[2 * column + 1] = (start + (column + 0.5) * width) / 1e9;
-    const y = this.lines.map((line, index) => (this.fields[index]?.derivative ? slope(line, width / 1e9, count) : zigzag(line, count)));
+    const y = this.fields.map(({ derivative }, index) => {
+      const line = this.lines[index];
+      // What has not been read yet is nothing, for as long as the axis is.
+      if (!line) return new Array<null>(count * 2).fill(null);
+      return derivative ? slope(line, width / 1e9, count) : zigzag(line, count);
+    });
     return [x, ...y] as unknown as uPlot.AlignedData;
   }
 
