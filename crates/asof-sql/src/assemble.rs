@@ -205,7 +205,7 @@ impl Assembler {
         if !rows.is_empty() {
             let batch = self.assemble(&rows, decoded.as_ref())?;
             full.push(Assembled {
-                batch: self.project(batch)?,
+                batch: self.project(&batch)?,
                 logged: rows.into_iter().map(|row| row.0).collect(),
             });
         }
@@ -294,13 +294,13 @@ impl Assembler {
         Ok(batch)
     }
 
-    fn project(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    fn project(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = match &self.shape.projected {
             None => batch.columns().to_vec(),
             Some(exprs) => {
                 let rows = batch.num_rows();
-                let value = |one: &ProjectionExpr| one.expr.evaluate(&batch)?.into_array(rows);
+                let value = |one: &ProjectionExpr| one.expr.evaluate(batch)?.into_array(rows);
                 exprs.iter().map(value).collect::<Result<_>>()?
             }
         };

@@ -66,11 +66,11 @@ fn numbers<T: ArrowPrimitiveType>(
 ) -> PrimitiveArray<T> {
     let (one, other) = (first.as_primitive::<T>(), second.as_primitive::<T>());
     let rows = one.iter().zip(other.iter()).zip(parts);
-    let value = |((a, b), part): ((Option<T::Native>, Option<T::Native>), &f64)| {
+    rows.map(|((a, b), part)| {
         let a = a?;
         Some(b.filter(|_| *part > 0.0).map_or(a, |b| step(a, b, *part)))
-    };
-    rows.map(value).collect()
+    })
+    .collect()
 }
 
 /// Structs of x, y, z and w are rotations.

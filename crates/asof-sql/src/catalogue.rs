@@ -167,8 +167,11 @@ fn recordings(shared: &Shared) -> Result<RecordBatch> {
     ])?)
 }
 
+/// Recording, kind, offset, topic, message.
+type Row = (String, String, Option<u64>, Option<String>, String);
+
 fn problems(shared: &Shared, told: &[String]) -> Result<RecordBatch> {
-    let mut rows: Vec<(String, String, Option<u64>, Option<String>, String)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for opened in &shared.recordings {
         for problem in &opened.recording.summary().problems {
             rows.push((

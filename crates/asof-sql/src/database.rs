@@ -277,6 +277,7 @@ impl Database {
     ///
     /// # Errors
     /// When the engine cannot be started.
+    #[expect(clippy::needless_pass_by_value, reason = "options are given away")]
     pub fn new(
         recordings: Vec<(String, Arc<dyn Recording>)>,
         options: SqlOptions,

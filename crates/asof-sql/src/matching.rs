@@ -53,23 +53,21 @@ impl Known {
 
     /// Whether a row at `next` has to be taken in before one at `time` can be answered.
     pub fn needs(&self, key: Option<&OwnedRow>, time: i64, next: i64) -> bool {
-        match self.direction {
-            Direction::Backward { or_equal } => next < time || (or_equal && next == time),
-            _ => {
-                if next <= time {
-                    return true;
-                }
-                let is_too_far = |tolerance: i64| next.saturating_sub(time) > tolerance;
-                if self.tolerance.is_some_and(is_too_far) {
-                    return false;
-                }
-                // A later row of this key is there already: one after it is farther away.
-                let or_equal = self.direction != Direction::Forward { or_equal: false };
-                let later = |(at, _): &(i64, Place)| *at > time || (or_equal && *at == time);
-                let rows = self.rows.get(&key.cloned());
-                !rows.is_some_and(|rows| rows.iter().any(later))
-            }
+        if let Direction::Backward { or_equal } = self.direction {
+            return next < time || (or_equal && next == time);
         }
+        if next <= time {
+            return true;
+        }
+        let is_too_far = |tolerance: i64| next.saturating_sub(time) > tolerance;
+        if self.tolerance.is_some_and(is_too_far) {
+            return false;
+        }
+        // A later row of this key is there already: one after it is farther away.
+        let or_equal = self.direction != Direction::Forward { or_equal: false };
+        let later = |(at, _): &(i64, Place)| *at > time || (or_equal && *at == time);
+        let rows = self.rows.get(&key.cloned());
+        !rows.is_some_and(|rows| rows.iter().any(later))
     }
 
     pub fn add(&mut self, key: Option<OwnedRow>, time: i64, batch: &RecordBatch, row: usize) {

@@ -54,7 +54,7 @@ impl AsofJoinExec {
         clippy::too_many_arguments,
         reason = "a plan node is made of its parts"
     )]
-    pub fn try_new(
+    pub fn new(
         left: Arc<dyn ExecutionPlan>,
         right: Arc<dyn ExecutionPlan>,
         left_time: Arc<dyn PhysicalExpr>,
@@ -63,14 +63,14 @@ impl AsofJoinExec {
         direction: Direction,
         tolerance: Option<i64>,
         schema: SchemaRef,
-    ) -> Result<Self> {
+    ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(AsofJoinExec {
+        AsofJoinExec {
             left,
             right,
             left_time,
@@ -80,7 +80,7 @@ impl AsofJoinExec {
             tolerance,
             schema,
             properties: Arc::new(properties),
-        })
+        }
     }
 }
 
@@ -157,7 +157,7 @@ impl ExecutionPlan for AsofJoinExec {
         let Ok([left, right]) = <[Arc<dyn ExecutionPlan>; 2]>::try_from(children) else {
             return plan_err!("an as-of join has two sides");
         };
-        Ok(Arc::new(AsofJoinExec::try_new(
+        Ok(Arc::new(AsofJoinExec::new(
             left,
             right,
             Arc::clone(&self.left_time),
@@ -166,7 +166,7 @@ impl ExecutionPlan for AsofJoinExec {
             self.direction,
             self.tolerance,
             Arc::clone(&self.schema),
-        )?))
+        )))
     }
 
     fn with_new_children(

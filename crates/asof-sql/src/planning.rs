@@ -153,7 +153,7 @@ impl ExtensionPlanner for AsofExtension {
         for (one, other) in &join.on {
             keys.push((create(one, left_plan)?, create(other, right_plan)?));
         }
-        let exec = AsofJoinExec::try_new(
+        let exec = AsofJoinExec::new(
             Arc::clone(left),
             Arc::clone(right),
             left_time,
@@ -162,7 +162,7 @@ impl ExtensionPlanner for AsofExtension {
             join.direction,
             join.tolerance,
             schema,
-        )?;
+        );
         Ok(Some(Arc::new(exec)))
     }
 }

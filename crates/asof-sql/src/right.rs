@@ -222,6 +222,7 @@ impl RightSide {
     }
 
     /// The match of a row at `time`: `None` while a better one may come. So much time has been read beyond that row.
+    #[expect(clippy::option_option, reason = "not yet known, or known to be none")]
     pub fn best(&mut self, time: i64, beyond: i64) -> Option<Option<Place>> {
         let at = self.rows.partition_point(|row| row.time <= time);
         let before = self.rows.partition_point(|row| row.time < time);

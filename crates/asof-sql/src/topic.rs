@@ -116,8 +116,7 @@ fn schema_of(message: &Fields) -> SchemaRef {
     fields.extend(own.next_if(|field| field.name() == STAMP).cloned());
     fields.push(Arc::new(Field::new(SEQUENCE, DataType::UInt32, false)));
     for field in own {
-        let name = column_name(field.name());
-        let mut name = name.to_owned();
+        let mut name = column_name(field.name());
         while fields.iter().any(|known| *known.name() == name) {
             name.push('_');
         }

@@ -186,7 +186,7 @@ impl ScalarUDFImpl for Lookup {
                     let moved = transform.as_ref()? * Point3::new(x, y, z);
                     Some([moved.x, moved.y, moved.z])
                 });
-                Arc::new(structs(&POINT, moved.collect())?)
+                Arc::new(structs(&POINT, &moved.collect::<Vec<_>>())?)
             }
             Answer::Pose => {
                 let value = args.args[3].clone().into_array(args.number_rows)?;
@@ -234,7 +234,7 @@ impl Lookup {
         let last = self.answer.least_arguments();
         let names = (args.args.len() > last).then(|| column(last, &DataType::Utf8));
         let names = names.transpose()?;
-        let names = names.as_ref().map(|names| names.as_string::<i32>());
+        let names = names.as_ref().map(AsArray::as_string::<i32>);
         let mut found = Found {
             transforms: vec![None; rows],
             errors: vec![None; rows],
@@ -360,13 +360,13 @@ fn child(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
     let found = value
         .as_struct_opt()
         .and_then(|fields| fields.column_by_name(name));
-    match found {
-        Some(found) => Ok(Arc::clone(found)),
-        None => exec_err!(
-            "a pose is a struct of position and orientation, not {}",
-            value.data_type()
-        ),
+    if let Some(found) = found {
+        return Ok(Arc::clone(found));
     }
+    exec_err!(
+        "a pose is a struct of position and orientation, not {}",
+        value.data_type()
+    )
 }
 
 fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<ArrayRef> {
@@ -379,8 +379,8 @@ fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<
         Some([coords.x, coords.y, coords.z, coords.w])
     });
     let parts: Vec<ArrayRef> = vec![
-        Arc::new(structs(&POINT, places.collect())?),
-        Arc::new(structs(&ROTATION, rotations.collect())?),
+        Arc::new(structs(&POINT, &places.collect::<Vec<_>>())?),
+        Arc::new(structs(&ROTATION, &rotations.collect::<Vec<_>>())?),
     ];
     let is_known: Vec<bool> = all.iter().map(Option::is_some).collect();
     let nulls = Some(NullBuffer::from(is_known));
@@ -388,7 +388,7 @@ fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<
     Ok(Arc::new(StructArray::try_new(fields, parts, nulls)?))
 }
 
-fn structs<const N: usize>(names: &[&str; N], rows: Vec<Option<[f64; N]>>) -> Result<StructArray> {
+fn structs<const N: usize>(names: &[&str; N], rows: &[Option<[f64; N]>]) -> Result<StructArray> {
     let column = |at: usize| -> ArrayRef {
         let values = rows.iter().map(|row| row.map_or(0.0, |row| row[at]));
         Arc::new(Float64Array::from_iter_values(values))

@@ -74,7 +74,7 @@ impl Windows {
                     self.coming = Some((batch, 0));
                     self.tidy(time, &left)?;
                 }
-                let window = self.window(left.key(row), time);
+                let window = self.window(&left.key(row), time);
                 pairs.add(row, window);
                 if !self
                     .hand_out(&left, &mut pairs, BATCH_ROWS, &sender)
@@ -140,10 +140,11 @@ impl Windows {
         Ok(true)
     }
 
+    #[expect(clippy::ref_option, reason = "the map has it so")]
     /// The rows within the window around this time. The left side goes on, so what is before it is over for this key.
-    fn window(&mut self, key: Option<OwnedRow>, time: i64) -> Vec<Place> {
+    fn window(&mut self, key: &Option<OwnedRow>, time: i64) -> Vec<Place> {
         let start = time.saturating_add(self.from);
-        let Some(rows) = self.rows.get_mut(&key) else {
+        let Some(rows) = self.rows.get_mut(key) else {
             return Vec::new();
         };
         while rows.front().is_some_and(|(at, _)| *at < start) {

@@ -56,7 +56,9 @@ fn found_windows(rows: &RecordBatch) -> BTreeMap<i64, Vec<i64>> {
         let window = found.entry(left.expect("a number")).or_default();
         window.extend(right);
     }
-    found.values_mut().for_each(|window| window.sort_unstable());
+    for window in found.values_mut() {
+        window.sort_unstable();
+    }
     found
 }
 

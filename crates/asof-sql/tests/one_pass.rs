@@ -56,7 +56,10 @@ fn looked_up(
     left.iter().map(best).collect()
 }
 
-const CONDITIONS: [(&str, Option<i64>, fn(i64, i64) -> bool); 7] = [
+/// A condition, its tolerance, and which pairs of times it allows.
+type Case = (&'static str, Option<i64>, fn(i64, i64) -> bool);
+
+const CONDITIONS: [Case; 7] = [
     ("a.{t} >= b.{t}", None, |a, b| a >= b),
     ("a.{t} > b.{t}", None, |a, b| a > b),
     ("a.{t} <= b.{t}", None, |a, b| a <= b),

@@ -173,7 +173,7 @@ fn a_nested_field_is_reached_by_dots_and_only_it_is_decoded() {
 #[test]
 fn rows_come_in_order_with_times_and_the_recording() {
     let fixture = demo();
-    let sql = r#"SELECT recording, log_time, publish_time, stamp, sequence, pose.pose.position.x AS x FROM odom ORDER BY log_time"#;
+    let sql = "SELECT recording, log_time, publish_time, stamp, sequence, pose.pose.position.x AS x FROM odom ORDER BY log_time";
     let found = fixture.rows(sql);
     let wanted = fixture.column("/odom", "/pose/pose/position/x");
     assert_eq!(found.num_rows(), wanted.len());
@@ -248,6 +248,9 @@ fn brute_force(
     left.iter().map(|(_, stamp, _)| best(*stamp)).collect()
 }
 
+/// A condition, its tolerance, and which pairs of times it allows.
+type Case = (&'static str, Option<i64>, fn(i64, i64) -> bool);
+
 #[test]
 fn as_of_joins_are_what_a_look_at_all_messages_gives() {
     let fixture = demo();
@@ -265,7 +268,7 @@ fn as_of_joins_are_what_a_look_at_all_messages_gives() {
         );
         floats(found.column(1))
     };
-    let cases: [(&str, Option<i64>, fn(i64, i64) -> bool); 8] = [
+    let cases: [Case; 8] = [
         ("s.stamp >= o.stamp", None, |a, b| a >= b),
         ("s.stamp > o.stamp", None, |a, b| a > b),
         ("s.stamp <= o.stamp", None, |a, b| a <= b),
@@ -505,7 +508,7 @@ fn a_mistake_is_told_with_the_nearest_name() {
         error("SELECT FROM WHERE")
     );
     let condition =
-        error(r#"SELECT 1 FROM odom a ASOF JOIN imu b MATCH_CONDITION (a.stamp = b.stamp)"#);
+        error("SELECT 1 FROM odom a ASOF JOIN imu b MATCH_CONDITION (a.stamp = b.stamp)");
     assert!(condition.contains(">="), "{condition}");
     assert!(error("SELECT 1; SELECT 2").contains("one query at a time"));
 }
