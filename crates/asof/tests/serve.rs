@@ -133,7 +133,15 @@ fn serve_of_what_is_no_recording_fails_at_once() {
     let folder = Folder::with_demo();
     assert_eq!(folder.exit_code("serve nowhere.mcap"), 1);
     assert_eq!(folder.exit_code("serve run.mcap --listen nonsense"), 2);
-    assert_eq!(folder.exit_code("serve"), 2);
+}
+
+#[test]
+fn serve_without_a_recording_waits_for_files_on_its_page() {
+    let folder = Folder::with_demo();
+    let (_running, address) = start(&folder, "serve --listen 0 --no-open");
+    assert!(get(&address, "/").starts_with("HTTP/1.1 200"));
+    let summary = get(&address, "/api/summary");
+    assert!(summary.contains(r#""topics":[]"#), "{summary}");
 }
 
 #[test]

@@ -66,6 +66,7 @@ nav2_msgs/VoxelGrid: std_msgs/Header header, uint32[] data, geometry_msgs/Point3
 costmap_2d/VoxelGrid: std_msgs/Header header, uint32[] data, geometry_msgs/Point32 origin, geometry_msgs/Vector3 resolutions, uint32 size_x, uint32 size_y, uint32 size_z
 sensor_msgs/Image: std_msgs/Header header, uint32 height, uint32 width, string encoding, uint8 is_bigendian, uint32 step, uint8[] data
 sensor_msgs/CompressedImage: std_msgs/Header header, string format, uint8[] data
+ffmpeg_image_transport_msgs/FFMPEGPacket: std_msgs/Header header, int32 width, int32 height, string encoding, uint64 pts, uint8 flags, bool is_bigendian, uint8[] data
 sensor_msgs/PointField: string name, uint32 offset, uint8 datatype, uint32 count
 sensor_msgs/PointCloud2: std_msgs/Header header, uint32 height, uint32 width, PointField[] fields, bool is_bigendian, uint32 point_step, uint32 row_step, uint8[] data, bool is_dense
 sensor_msgs/LaserScan: std_msgs/Header header, float32 angle_min, float32 angle_max, float32 angle_increment, float32 time_increment, float32 scan_time, float32 range_min, float32 range_max, float32[] ranges, float32[] intensities
