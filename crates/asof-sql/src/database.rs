@@ -453,9 +453,17 @@ impl Database {
         for schema in self.columns.values() {
             nested_names(schema.fields(), &mut fields);
         }
+        let state = self.context.state();
+        // Sorted, so that of two that are equally near it is always the same one.
+        let functions: BTreeSet<&String> = (state.scalar_functions().keys())
+            .chain(state.aggregate_functions().keys())
+            .chain(state.window_functions().keys())
+            .chain(state.table_functions().keys())
+            .collect();
         let known = KnownNames {
             tables: self.tables.clone(),
             fields: fields.into_iter().collect(),
+            functions: functions.into_iter().cloned().collect(),
         };
         SqlError::from_engine(error, sql, &known)
     }

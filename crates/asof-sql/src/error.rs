@@ -120,10 +120,10 @@ impl SqlError {
                         name,
                         nearest(name, &known.fields),
                     ),
-                    Some(Missing::Function(name, meant)) => missing(
+                    Some(Missing::Function(name)) => missing(
                         format!("there is no function '{name}'"),
                         name,
-                        meant.map(str::to_owned),
+                        nearest(name, &known.functions),
                     ),
                     None => SqlError::Query {
                         message: first_line(text),
@@ -143,6 +143,7 @@ pub(crate) struct KnownNames {
     pub tables: Vec<String>,
     /// Of structs, at any depth.
     pub fields: Vec<String>,
+    pub functions: Vec<String>,
 }
 
 /// A name as it has to be written in a query.
@@ -159,7 +160,7 @@ fn in_quotes(name: &str) -> String {
 enum Missing<'a> {
     Table(&'a str),
     Field(&'a str),
-    Function(&'a str, Option<&'a str>),
+    Function(&'a str),
 }
 
 impl<'a> Missing<'a> {
@@ -171,21 +172,15 @@ impl<'a> Missing<'a> {
         }
         if let Some(rest) = text.strip_prefix("table function '") {
             let (name, _) = rest.split_once("' not found")?;
-            return Some(Missing::Function(name, None));
+            return Some(Missing::Function(name));
         }
         if let Some(rest) = text.strip_prefix("Field ") {
             let (name, _) = rest.split_once(" not found in struct")?;
             return Some(Missing::Field(name));
         }
         let rest = text.strip_prefix("Invalid function '")?;
-        let (name, rest) = rest.split_once('\'')?;
-        let meant = rest
-            .split_once("Did you mean '")
-            .and_then(|(_, meant)| meant.split_once('\''))
-            .map(|(meant, _)| meant);
-        // The engine names the nearest of all its functions, however far away that is.
-        let meant = meant.filter(|meant| distance(name, meant) <= most_letters(name));
-        Some(Missing::Function(name, meant))
+        let (name, _) = rest.split_once('\'')?;
+        Some(Missing::Function(name))
     }
 }
 
@@ -246,21 +241,27 @@ fn most_letters(wanted: &str) -> usize {
     wanted.chars().count().div_ceil(3)
 }
 
-/// How many letters have to change, whatever their case.
+/// How many letters have to change, or change places with their neighbour, whatever their case.
 fn distance(one: &str, other: &str) -> usize {
     let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().take(LONGEST).collect() };
     let (one, other) = (lower(one), lower(other));
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = at + 1;
-        for (place, known) in other.iter().enumerate() {
-            let replaced = before + usize::from(letter != known);
-            before = row[place + 1];
-            row[place + 1] = replaced.min(row[place] + 1).min(before + 1);
+    let mut rows: [Vec<usize>; 2] = [Vec::new(), (0..=other.len()).collect()];
+    for at in 0..one.len() {
+        let [earlier, last] = &rows;
+        let mut row = vec![at + 1];
+        for place in 0..other.len() {
+            let replaced = last[place] + usize::from(one[at] != other[place]);
+            let mut least = replaced.min(row[place] + 1).min(last[place + 1] + 1);
+            let is_exchanged = at > 0 && place > 0 && one[at] == other[place - 1];
+            if is_exchanged && one[at - 1] == other[place] {
+                least = least.min(earlier[place - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.swap(0, 1);
+        rows[1] = row;
     }
-    row[other.len()]
+    rows[1][other.len()]
 }
 
 /// Names are compared up to here.
@@ -275,6 +276,9 @@ mod tests {
         let names = ["/odom".to_owned(), "odom".to_owned(), "/imu".to_owned()];
         assert_eq!(nearest("/odmo", &names), Some("/odom".to_owned()));
         assert_eq!(nearest("/completely/else", &names), None);
+        let names = ["mean".to_owned(), "median".to_owned(), "min".to_owned()];
+        assert_eq!(nearest("medain", &names), Some("median".to_owned()));
+        assert_eq!(distance("kitten", "sitting"), 3);
     }
 
     #[test]
