@@ -137,7 +137,7 @@ impl Answer {
         match self {
             Answer::Table(grid) => grid.finish()?,
             Answer::Json(mut out, _) | Answer::Csv(mut out) | Answer::Plan(mut out) => {
-                out.flush()?
+                out.flush()?;
             }
             Answer::File(table, path, rows) => {
                 table.finish()?;

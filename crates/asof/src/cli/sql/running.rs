@@ -138,7 +138,7 @@ fn is_query(word: &str) -> bool {
     let first: String = word
         .trim_start_matches(|c: char| c.is_whitespace() || c == '(')
         .chars()
-        .take_while(|c| c.is_ascii_alphabetic())
+        .take_while(char::is_ascii_alphabetic)
         .collect();
     let starts = [
         "select", "with", "show", "describe", "desc", "explain", "values", "table",
