@@ -2,13 +2,12 @@
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, TimeUnit};
-use asof::formats::{McapWriter, McapWriterOptions};
-use asof::{Channel, Message, Schema, Stamp};
+use asof::{Channel, Schema};
 use common::{Folder, asof};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -26,39 +25,17 @@ fn channel(topic: &str, name: &str) -> Arc<Channel> {
     })
 }
 
-/// A folder with `run.mcap`, which has these messages, a second apart.
-fn folder_with(messages: &[(&Arc<Channel>, String)]) -> Folder {
-    let folder = Folder::empty();
-    let options = McapWriterOptions::default();
-    let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("create");
-    for (second, (channel, payload)) in messages.iter().enumerate() {
-        let at = Stamp::from_nanos((second as i64 + 1) * 1_000_000_000);
-        let message = Message {
-            channel: Arc::clone(channel),
-            log_time: at,
-            publish_time: at,
-            sequence: 0,
-            payload: payload.clone().into(),
-        };
-        writer.write(&message).expect("write");
-    }
-    writer.finish().expect("finish");
-    folder
-}
-
-fn names_in(folder: &Folder, name: &str) -> Vec<String> {
-    let entries = fs::read_dir(folder.path(name)).expect("a folder");
-    let mut names: Vec<String> = entries
-        .map(|entry| {
-            entry
-                .expect("entry")
-                .file_name()
-                .into_string()
-                .expect("name")
-        })
-        .collect();
-    names.sort();
-    names
+/// Exports video as where there is no ffmpeg, and ends with this code; what was said.
+fn video_without_ffmpeg(folder: &Folder, code: i32) -> String {
+    let output = asof()
+        .args(["export", "run.mcap", "-o", "out", "--format", "video"])
+        .env("PATH", folder.path(""))
+        .current_dir(folder.path(""))
+        .output()
+        .expect("asof runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    told
 }
 
 #[test]
@@ -68,7 +45,7 @@ fn pictures_are_written_as_they_were_compressed() {
         folder.exit_code("export run.mcap -o out --format images"),
         0
     );
-    let names = names_in(&folder, "out/camera.image");
+    let names = folder.names_in("out/camera.image");
     assert_eq!(names.len(), 10);
     let is_jpeg = |name: &String| name.rsplit('.').next() == Some("jpg");
     assert!(names.iter().all(is_jpeg), "{names:?}");
@@ -90,17 +67,22 @@ fn raw_pictures_become_png_with_their_own_values() {
     let camera = channel("/raw", "sensor_msgs/Image");
     let depth = channel("/depth", "sensor_msgs/Image");
     let broken = r#"{"width":9,"height":9,"encoding":"rgb8","step":27,"data":[1,2,3]}"#;
-    let folder = folder_with(&[
-        (
-            &camera,
-            r#"{"width":2,"height":1,"encoding":"bgr8","step":6,"data":[1,2,3,4,5,6]}"#.to_owned(),
-        ),
-        (
-            &depth,
-            r#"{"width":1,"height":2,"encoding":"16UC1","step":2,"data":[232,3,1,0]}"#.to_owned(),
-        ),
-        (&camera, broken.to_owned()),
-    ]);
+    let folder = Folder::with_messages(
+        1,
+        &[
+            (
+                &camera,
+                r#"{"width":2,"height":1,"encoding":"bgr8","step":6,"data":[1,2,3,4,5,6]}"#
+                    .to_owned(),
+            ),
+            (
+                &depth,
+                r#"{"width":1,"height":2,"encoding":"16UC1","step":2,"data":[232,3,1,0]}"#
+                    .to_owned(),
+            ),
+            (&camera, broken.to_owned()),
+        ],
+    );
     let told = folder.run("export run.mcap -o out --format images");
     assert!(told.contains("1 message on /raw not written"), "{told}");
     assert!(told.contains("exit 3"), "{told}");
@@ -127,16 +109,8 @@ fn video_is_its_stream_from_the_first_packet_that_can_be_started_with() {
     let message = |data: &str| format!(r#"{{"format":"h264","data":"{data}"}}"#);
     let messages: Vec<(&Arc<Channel>, String)> =
         packets.iter().map(|data| (&video, message(data))).collect();
-    let folder = folder_with(&messages);
-    // Without ffmpeg, whatever there is on this machine.
-    let output = asof()
-        .args(["export", "run.mcap", "-o", "out", "--format", "video"])
-        .env("PATH", folder.path(""))
-        .current_dir(folder.path(""))
-        .output()
-        .expect("asof runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let folder = Folder::with_messages(1, &messages);
+    let told = video_without_ffmpeg(&folder, 0);
     assert!(told.contains("ffmpeg is not here"), "{told}");
     assert!(told.contains("1 packet on /video left out"), "{told}");
     let stream = folder.read("out/video.h264");
@@ -148,14 +122,7 @@ fn video_is_its_stream_from_the_first_packet_that_can_be_started_with() {
 #[test]
 fn a_film_of_pictures_says_that_it_needs_ffmpeg() {
     let folder = Folder::with_demo();
-    let output = asof()
-        .args(["export", "run.mcap", "-o", "out", "--format", "video"])
-        .env("PATH", folder.path(""))
-        .current_dir(folder.path(""))
-        .output()
-        .expect("asof runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let told = video_without_ffmpeg(&folder, 1);
     assert!(told.contains("--format images"), "{told}");
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use asof::formats::{McapWriter, McapWriterOptions};
-use asof::{Channel, Message, Schema, Stamp};
+use asof::{Channel, Schema};
 use common::Folder;
 
 fn ros2(topic: &str, name: &str, text: &str) -> Arc<Channel> {
@@ -43,38 +43,8 @@ fn cdr(words: &[u32]) -> Vec<u8> {
     payload
 }
 
-/// A folder with `run.mcap`, which has these messages, a second apart.
-fn folder_with(messages: &[(&Arc<Channel>, Vec<u8>)]) -> Folder {
-    let folder = Folder::empty();
-    let options = McapWriterOptions::default();
-    let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("create");
-    for (second, (channel, payload)) in messages.iter().enumerate() {
-        let at = Stamp::from_nanos(second as i64 * 1_000_000_000);
-        let message = Message {
-            channel: Arc::clone(channel),
-            log_time: at,
-            publish_time: at,
-            sequence: 0,
-            payload: payload.clone().into(),
-        };
-        writer.write(&message).expect("write");
-    }
-    writer.finish().expect("finish");
-    folder
-}
-
 fn text(folder: &Folder, name: &str) -> String {
     String::from_utf8(folder.read(name)).expect("text")
-}
-
-fn names_in(folder: &Folder, name: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(folder.path(name)).expect("a folder");
-    let entries = entries.map(|entry| entry.expect("entry").file_name());
-    let mut names: Vec<String> = entries
-        .map(|name| name.into_string().expect("name"))
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -86,13 +56,13 @@ fn a_struct_without_fields_does_not_stop_an_export() {
     // An empty struct takes a byte in CDR.
     let mut payload = cdr(&[7]);
     payload.extend([0, 0, 0, 0, 2, 0, 0, 0, 0, 0]);
-    let folder = folder_with(&[(&odd, payload), (&plain, cdr(&[1]))]);
+    let folder = Folder::with_messages(0, &[(&odd, payload), (&plain, cdr(&[1]))]);
     for format in ["parquet", "arrow", "csv", "ndjson"] {
         let output = folder.output(&format!("export run.mcap -o {format} --format {format}"));
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{format}: {told}");
         let names = [format!("odd.{format}"), format!("plain.{format}")];
-        assert_eq!(names_in(&folder, format), names);
+        assert_eq!(folder.names_in(format), names);
     }
 }
 
@@ -115,7 +85,10 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
     });
     for bad in [&broken, &unreadable, &unknown, &undefined] {
         let good = ros2("/good", "p/msg/G", "uint32[] n\n");
-        let folder = folder_with(&[(&good, cdr(&[1, 5])), (bad, cdr(&[9])), (bad, cdr(&[9]))]);
+        let folder = Folder::with_messages(
+            0,
+            &[(&good, cdr(&[1, 5])), (bad, cdr(&[9])), (bad, cdr(&[9]))],
+        );
         for verb in [
             "cat run.mcap",
             "cat run.mcap --json",
@@ -156,7 +129,7 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
         (&unknown, false),
         (&undefined, false),
     ] {
-        let folder = folder_with(&[(bad, cdr(&[9])), (bad, cdr(&[9]))]);
+        let folder = Folder::with_messages(0, &[(bad, cdr(&[9])), (bad, cdr(&[9]))]);
         let said = folder.stdout("doctor run.mcap");
         assert!(said.contains("2 messages cannot be decoded"), "{said}");
         assert!(said.contains("2 not decoded"), "{said}");
@@ -192,7 +165,10 @@ fn comma_separated_values_of_two_types_on_one_topic_are_two_tables() {
         ros2("/t", "p/msg/A", "uint32 a\n"),
         ros2("/t", "p/msg/B", "uint32 b\nuint32 c\n"),
     );
-    let folder = folder_with(&[(&one, cdr(&[1])), (&two, cdr(&[2, 3])), (&one, cdr(&[4]))]);
+    let folder = Folder::with_messages(
+        0,
+        &[(&one, cdr(&[1])), (&two, cdr(&[2, 3])), (&one, cdr(&[4]))],
+    );
     assert_eq!(folder.exit_code("export run.mcap -o csv --format csv"), 0);
     assert_eq!(
         text(&folder, "csv/t.csv"),
@@ -226,7 +202,7 @@ fn comma_separated_values_of_several_topics_are_refused_before_a_line_is_printed
 #[test]
 fn a_field_with_the_name_of_a_time_has_a_name_of_its_own() {
     let own = ros2("/t", "p/msg/T", "uint32 log_time\nuint32 x\n");
-    let folder = folder_with(&[(&own, cdr(&[7, 8])), (&own, cdr(&[9, 10]))]);
+    let folder = Folder::with_messages(0, &[(&own, cdr(&[7, 8])), (&own, cdr(&[9, 10]))]);
     let header = "log_time,publish_time,log_time_,x";
     let csv = folder.stdout("cat run.mcap --csv");
     assert_eq!(csv.lines().next(), Some(header));
@@ -244,10 +220,13 @@ fn a_field_with_the_name_of_a_time_has_a_name_of_its_own() {
 #[test]
 fn json_with_an_empty_schema_keeps_every_number() {
     let open = json("/j");
-    let folder = folder_with(&[
-        (&open, br#"{"x":0}"#.to_vec()),
-        (&open, br#"{"x":0.5,"y":1}"#.to_vec()),
-    ]);
+    let folder = Folder::with_messages(
+        0,
+        &[
+            (&open, br#"{"x":0}"#.to_vec()),
+            (&open, br#"{"x":0.5,"y":1}"#.to_vec()),
+        ],
+    );
     let csv = "log_time,publish_time,x,y,_other\n0,0,0.0,,\n1000000000,1000000000,0.5,1,\n";
     assert_eq!(folder.stdout("cat run.mcap --csv"), csv);
     assert_eq!(folder.exit_code("export run.mcap -o csv --format csv"), 0);

@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use asof::formats::{Attachment, McapWriter, McapWriterOptions};
-use asof::{Message, Stamp};
+use asof::{Channel, Message, Stamp};
 
 /// The program under test, as a person without colours or a terminal would run it.
 pub fn asof() -> Command {
@@ -45,12 +45,12 @@ impl Folder {
         let folder = Folder::empty();
         let options = McapWriterOptions::default();
         let mut writer = McapWriter::create(folder.path("with.mcap"), options).expect("create");
-        let channel = asof::Channel {
+        let channel = Channel {
             topic: "/chatter".to_owned(),
             message_encoding: "json".to_owned(),
-            ..asof::Channel::default()
+            ..Channel::default()
         };
-        let channel = std::sync::Arc::new(channel);
+        let channel = Arc::new(channel);
         for second in [1, 2] {
             let at = Stamp::from_nanos(second * 1_000_000_000);
             let message = Message {
@@ -74,6 +74,29 @@ impl Folder {
         folder
     }
 
+    /// With `run.mcap`, which has these messages, a second apart, the first at so many seconds.
+    pub fn with_messages<P>(first: i64, messages: &[(&Arc<Channel>, P)]) -> Self
+    where
+        P: Clone + Into<bytes::Bytes>,
+    {
+        let folder = Folder::empty();
+        let options = McapWriterOptions::default();
+        let mut writer = McapWriter::create(folder.path("run.mcap"), options).expect("create");
+        for (second, (channel, payload)) in (first..).zip(messages) {
+            let at = Stamp::from_nanos(second * 1_000_000_000);
+            let message = Message {
+                channel: Arc::clone(channel),
+                log_time: at,
+                publish_time: at,
+                sequence: 0,
+                payload: payload.clone().into(),
+            };
+            writer.write(&message).expect("write");
+        }
+        writer.finish().expect("finish");
+        folder
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -84,15 +107,15 @@ impl Folder {
 
     /// What lies in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.0.path()).expect("folder");
+        self.names_in("")
+    }
+
+    /// What lies in a folder of it, sorted.
+    pub fn names_in(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).expect("folder");
+        let entries = entries.map(|entry| entry.expect("entry").file_name());
         let mut names: Vec<String> = entries
-            .map(|entry| {
-                entry
-                    .expect("entry")
-                    .file_name()
-                    .into_string()
-                    .expect("name")
-            })
+            .map(|name| name.into_string().expect("name"))
             .collect();
         names.sort();
         names
