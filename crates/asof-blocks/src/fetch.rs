@@ -45,6 +45,8 @@ struct Progress {
     tail: Option<Arc<Piece>>,
     frontier: Option<Stamp>,
     is_orderly: bool,
+    /// How many pieces there were.
+    pieces: u64,
     known: Option<KnownChannels>,
 }
 
@@ -63,6 +65,8 @@ pub(crate) struct Piece {
     pub buffers: Vec<Bytes>,
     /// Messages that should have come earlier: the source broke its promise.
     pub late: Vec<Row>,
+    /// Its number among the pieces of its fetch, from one on.
+    pub serial: u64,
 }
 
 /// The cache's numbers for the channels of a source's table.
@@ -106,6 +110,7 @@ impl Fetch {
                 tail: None,
                 frontier: Some(start),
                 is_orderly: true,
+                pieces: 0,
                 known: None,
             }),
         }
@@ -274,6 +279,7 @@ impl Fetch {
                         rows,
                         buffers,
                         late: Vec::new(),
+                        serial: progress.pieces + 1,
                     };
                     return Advance::Failed(error, piece);
                 }
@@ -369,6 +375,8 @@ impl Fetch {
         let held = &mut progress.held;
         let rest = held.rows.partition_point(|row| row.log_time <= range.end);
         let is_done = progress.batches.is_none();
+        progress.pieces += 1;
+        let serial = progress.pieces;
         let piece = if is_done || rest == held.rows.len() {
             let mut all = std::mem::take(held);
             all.rows.truncate(rest);
@@ -377,6 +385,7 @@ impl Fetch {
                 rows: all.rows,
                 buffers: all.buffers,
                 late,
+                serial,
             }
         } else {
             let left = held.rows[rest..].to_vec();
@@ -388,6 +397,7 @@ impl Fetch {
                 rows: all.rows,
                 buffers: all.buffers,
                 late,
+                serial,
             }
         };
         if !piece.late.is_empty() {

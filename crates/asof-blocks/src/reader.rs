@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use asof_core::{Batch, Query, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 
 use crate::around::Around;
 use crate::block::Block;
@@ -32,7 +33,10 @@ pub struct Reader {
     around: Option<Around>,
     /// The next instant to deliver; `None` when everything was.
     position: Option<Stamp>,
+    start: Stamp,
     end: Stamp,
+    /// By the read, the last of its pieces whose late messages were handed out.
+    late: FxHashMap<u64, u64>,
     ready: VecDeque<Ready>,
     /// The rest of a block that is handed out in parts.
     rest: Option<Rest>,
@@ -117,7 +121,9 @@ impl Reader {
             doubt: wanted.doubt,
             around: goes_around.then(|| Around::new(query)),
             position: (!is_empty).then_some(query.range.start),
+            start: query.range.start,
             end: query.range.end,
+            late: FxHashMap::default(),
             ready: VecDeque::new(),
             rest: None,
             attached: Vec::new(),
@@ -304,7 +310,7 @@ impl Reader {
         for fetch in fetches {
             match fetch.advance(&self.shared, at) {
                 Advance::Ready(piece) => {
-                    if piece.range.start == at && !piece.late.is_empty() {
+                    if piece.range.start == at && self.is_first_look(fetch.id, &piece) {
                         self.deliver_late(&piece, missing, is_read);
                     }
                     if !piece.range.is_empty() {
@@ -408,9 +414,25 @@ impl Reader {
         self.push(&table, buffers, rows, is_read);
     }
 
+    /// Whether the piece has messages that come too late and that this reader was not handed yet: it may look at a
+    /// piece several times, while it waits for another.
+    fn is_first_look(&mut self, fetch: u64, piece: &Piece) -> bool {
+        if piece.late.is_empty() {
+            return false;
+        }
+        let seen = self.late.entry(fetch).or_default();
+        let is_first = piece.serial > *seen;
+        *seen = piece.serial;
+        is_first
+    }
+
     fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet, is_read: bool) {
         let table = Arc::clone(self.shared.state().names.table());
-        let is_wanted = |row: &&Row| missing.contains(table.topics[row.channel as usize]);
+        // Others share the read, and it may have begun before this reader wants anything.
+        let own = TimeRange::new(self.start, self.end);
+        let is_wanted = |row: &&Row| {
+            own.contains(row.log_time) && missing.contains(table.topics[row.channel as usize])
+        };
         let rows: Vec<Row> = piece.late.iter().filter(is_wanted).copied().collect();
         self.tally(0, rows.len());
         self.push(&table, piece.buffers.clone(), rows, is_read);

@@ -56,6 +56,10 @@ pub struct Statistics {
     /// How long readers have waited for the source, together.
     pub stalled: Duration,
     /// Times that the source broke its promise of order.
+    ///
+    /// From the first time on the cache keeps nothing, and readers that begin then get all messages, as the source
+    /// gives them. One that has begun before and shares a read with others may lack a message that came too late,
+    /// or get it twice.
     pub disorders: u64,
 }
 

@@ -289,7 +289,9 @@ impl Run {
                     assert_eq!(seen_in(&answer), expected, "backfill at {at}");
                 }
                 let asked = self.recording.backfills();
-                if self.cache.statistics().budget >= 1_000_000 && self.lists == Lists::Counted {
+                // A count of nothing does not say that there is nothing: whether there are other topics is asked once.
+                let is_listed = self.lists == Lists::Counted && !self.recording.is_empty();
+                if self.cache.statistics().budget >= 1_000_000 && is_listed {
                     self.cache.backfill(&topics, at.into()).expect("answers");
                     assert_eq!(self.recording.backfills(), asked, "asked twice");
                 }

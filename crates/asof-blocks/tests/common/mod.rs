@@ -153,6 +153,10 @@ impl Recording {
         Recording::new(topics, 16, &said)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
     /// What a reader without any cache would see.
     pub fn naive(&self, query: &Query) -> Vec<Seen> {
         let matching = self.matching(query);
