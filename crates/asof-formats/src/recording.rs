@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asof_core::{
     AttachmentEntry, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Query,
-    Source, SourceError, Topics,
+    Source, SourceError, Stamp, Topics,
 };
 use bytes::Bytes;
 
@@ -144,6 +144,7 @@ pub(crate) fn check_by_reading<R: Recording + ?Sized>(
     let mut messages = 0;
     let mut bytes = 0;
     let mut by_channel: HashMap<*const Channel, u64> = HashMap::new();
+    let mut before_epoch = 0u64;
     for batch in recording.read_in_file_order(&Query::all())? {
         let batch = batch?;
         messages += batch.len() as u64;
@@ -151,11 +152,18 @@ pub(crate) fn check_by_reading<R: Recording + ?Sized>(
         for row in batch.rows() {
             let channel = Arc::as_ptr(&batch.channels()[row.channel as usize]);
             *by_channel.entry(channel).or_default() += 1;
+            before_epoch += u64::from(row.log_time.min(row.publish_time) < Stamp::EPOCH);
         }
         progress(bytes.min(before.size), before.size);
     }
     progress(before.size, before.size);
     let mut problems = recording.summary().problems.clone();
+    if before_epoch > 0 {
+        let message = format!(
+            "{before_epoch} messages have a time before 1970: a clock that was not set, or damage; MCAP cannot hold such times"
+        );
+        problems.push(Problem::whole(ProblemKind::BadTime, message));
+    }
     if let Some(declared) = before.messages.filter(|&declared| declared != messages) {
         let message = format!("the index counts {declared} messages, but {messages} can be read");
         problems.push(Problem::whole(ProblemKind::BadStatistics, message));

@@ -152,13 +152,17 @@ fn damage_in_the_middle_of_a_chunk_costs_only_what_it_hit() {
 }
 
 #[test]
-fn an_index_that_points_elsewhere_is_found_out_by_backfill() {
+fn an_index_that_points_elsewhere_is_found_out_by_backfill_and_by_the_doctor() {
     let mut bytes = maker("none").finish();
     // The last entry of an index record: 13 s, and where the message should be.
     let entry = [13u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
     let is_entry = |at: &usize| bytes[*at..*at + 8] == entry && bytes[at - 1] != b'=';
     let last = (13..bytes.len() - 8).rfind(is_entry).expect("an entry");
     bytes[last + 9] = 0x7f;
+    let unread = BagFile::from_bytes("test.bag", bytes.clone()).expect("opens");
+    let problems = unread.check(&mut |_, _| {}).expect("checks");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].kind, ProblemKind::BadIndex);
     let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
     let batch = bag
         .backfill(&Topics::named(["/odom"]), Stamp::from_nanos(14_000_000_000))

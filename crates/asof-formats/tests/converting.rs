@@ -210,6 +210,13 @@ fn what_was_before_1970_is_kept_at_its_first_instant_and_counted() {
         .expect("creates");
     drop(database);
     let recording = asof_formats::open(&path).expect("opens");
+    let found = recording.check(&mut |_, _| {}).expect("checks");
+    assert_eq!(found.len(), 1, "the doctor tells of them too: {found:?}");
+    assert!(
+        found[0]
+            .message
+            .starts_with("2 messages have a time before 1970")
+    );
     let (file, done) = converted(&*recording, &ConvertOptions::default());
     assert_eq!(done.messages, 3);
     assert_eq!(done.problems.len(), 1);

@@ -257,18 +257,45 @@ impl BagShared {
         Ok(parsed)
     }
 
-    /// Holds the index records behind every chunk against what the bag's index says.
+    /// Holds the index records after every chunk against what the bag's index says, and against the messages in the
+    /// chunk.
     pub fn check_indexes(&self) -> Result<(), SourceError> {
-        for section in &self.sections {
-            if matches!(section.contents, Contents::Indexed(_))
-                && self.chunk_index(section)?.is_none()
-            {
-                let message =
-                    "the index records behind this chunk are not what the bag's index says";
-                self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
-            }
+        for (number, section) in self.sections.iter().enumerate() {
+            let Contents::Indexed(counts) = &section.contents else {
+                continue;
+            };
+            let message = match self.chunk_index(section)? {
+                None => "the index records behind this chunk are not what the bag's index says",
+                Some(index) if !self.leads_to_messages(number, counts, &index)? => {
+                    "an index record of this chunk points to something that is not its message"
+                }
+                Some(_) => continue,
+            };
+            self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
         }
         Ok(())
+    }
+
+    /// Whether every entry of a chunk's index is the time and the place of a message of its connection.
+    fn leads_to_messages(
+        &self,
+        number: usize,
+        counts: &[(u32, u64)],
+        index: &ChunkIndex,
+    ) -> Result<bool, SourceError> {
+        let Some((buffer, _)) = self.contents(&self.sections[number])? else {
+            // That it cannot be read is said by those who read it.
+            return Ok(true);
+        };
+        let table = self.table();
+        let mut entries = counts
+            .iter()
+            .flat_map(|&(conn, _)| index.of(conn).map(move |entry| (conn, entry)));
+        Ok(entries.all(|(conn, (time, place))| {
+            row_at(&buffer, place, number, &table).is_some_and(|row| {
+                table.index_of(conn) == Some(row.channel) && row.log_time == time
+            })
+        }))
     }
 }
 
