@@ -52,6 +52,7 @@ mod report;
 mod secrets;
 mod sections;
 mod storage;
+mod store;
 mod ulog;
 mod unpacked;
 mod yaml;
@@ -67,11 +68,12 @@ pub use mcap::{
 };
 pub use merge::Merged;
 pub use open::{Notices, OpenOptions, REMOTE_SCHEMES, open, open_all, open_with};
-pub use recording::{HiddenRecord, HiddenRecords, Progress, Recording};
+pub use recording::{HiddenRecord, HiddenRecords, Progress, Recording, SectionEntry};
 #[cfg(feature = "remote")]
 pub use remote::{RemoteFile, version_at};
 pub use secrets::without_secrets;
 pub use storage::{Mapped, Plain, Storage};
+pub use store::{Listing, Replaced, Store, Stored, StoredFile, StoredVersion};
 pub use ulog::UlogFile;
 pub use unpacked::remove_temporary_files;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asof_core::{
     AttachmentEntry, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Query,
-    Source, SourceError, Stamp, Topics,
+    Source, SourceError, Stamp, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -73,6 +73,30 @@ pub trait Recording: Source {
     fn counters(&self) -> Option<McapCounters> {
         None
     }
+
+    /// Where in the file which messages lie, in file order, as far as its indexes tell: nothing is read for it. Empty
+    /// where a format has no such parts (a db3), and where they lie in no file of their own (several as one, files that
+    /// were compressed as a whole).
+    fn sections(&self) -> Vec<SectionEntry> {
+        Vec::new()
+    }
+}
+
+/// A part of a file that is read as one: a chunk, or messages that follow each other outside of any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionEntry {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// Its length in the file.
+    pub length: u64,
+    /// Its length once decompressed, as declared.
+    pub uncompressed: u64,
+    /// Its compression; empty for none.
+    pub compression: String,
+    /// No message in it is earlier or later than this.
+    pub range: TimeRange,
+    /// The channels whose messages lie in it; `None` where only reading would tell.
+    pub channels: Option<Vec<Arc<Channel>>>,
 }
 
 /// See [`Recording::hidden`].
@@ -131,6 +155,10 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
 
     fn counters(&self) -> Option<McapCounters> {
         (**self).counters()
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        (**self).sections()
     }
 }
 

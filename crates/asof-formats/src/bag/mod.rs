@@ -20,7 +20,9 @@ use bytes::Bytes;
 
 use crate::buffers::BufferPool;
 use crate::limits::{DecompressionLimits, LIFT};
-use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
+use crate::recording::{
+    Progress, Recording, SectionEntry, check_by_reading, counted_channels, has_none,
+};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use crate::storage::{Mapped, Storage, map_file};
@@ -130,6 +132,28 @@ impl Recording for BagFile {
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         sections::bytes_held_by_order(&self.shared, query)
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let table = self.shared.table();
+        let channel = |conn: u32| {
+            let index = table.index_of(conn)? as usize;
+            table.channels.get(index).cloned()
+        };
+        let entry = |section: &Section| SectionEntry {
+            offset: section.offset,
+            length: section.end.saturating_sub(section.offset),
+            uncompressed: section.size,
+            compression: section.compression.clone(),
+            range: section.range,
+            channels: section.contents.known().map(|counts| {
+                counts
+                    .iter()
+                    .filter_map(|&(conn, _)| channel(conn))
+                    .collect()
+            }),
+        };
+        self.shared.sections.iter().map(entry).collect()
     }
 }
 

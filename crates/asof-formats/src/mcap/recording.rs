@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use asof_core::{AttachmentEntry, Batches, MetadataEntry, Problem, Query, SourceError, Topics};
 use bytes::Bytes;
 
+use super::directory::{Contents, Section};
 use super::{McapCounters, McapFile};
-use crate::recording::{HiddenRecords, Progress, Recording};
+use crate::recording::{HiddenRecords, Progress, Recording, SectionEntry};
 use crate::sections;
 
 impl Recording for McapFile {
@@ -36,5 +37,29 @@ impl Recording for McapFile {
 
     fn counters(&self) -> Option<McapCounters> {
         Some(McapFile::counters(self))
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let table = self.shared.table();
+        let channel = |id: u16| {
+            let index = table.index_of(id)? as usize;
+            table.channels.get(index).cloned()
+        };
+        let sections = self.shared.directory.sections.iter();
+        let entry = |section: &Section| SectionEntry {
+            offset: section.offset,
+            length: section.end.saturating_sub(section.offset),
+            uncompressed: section.uncompressed_size,
+            compression: section.compression.clone(),
+            range: section.range,
+            channels: match &section.contents {
+                Contents::Indexed(entries) => {
+                    Some(entries.iter().filter_map(|&(id, _)| channel(id)).collect())
+                }
+                Contents::Listed(ids) => Some(ids.iter().filter_map(|&id| channel(id)).collect()),
+                Contents::Unknown => None,
+            },
+        };
+        sections.map(entry).collect()
     }
 }

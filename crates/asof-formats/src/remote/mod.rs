@@ -6,8 +6,10 @@ mod fetch;
 mod open;
 mod place;
 mod store;
+mod stored;
 mod version;
 
+pub(crate) use stored::{RemoteStore, RemoteVersion};
 pub use version::version_at;
 
 use std::future::Future;

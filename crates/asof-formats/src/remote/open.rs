@@ -49,7 +49,7 @@ pub(crate) fn open(
 }
 
 /// A file, read in place where its format allows that.
-fn open_recording(
+pub(super) fn open_recording(
     file: RemoteFile,
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {

@@ -101,6 +101,19 @@ impl Place {
         url.into()
     }
 
+    /// Something in this folder, by its path from here, read by the same client.
+    pub fn inside(&self, path: &str) -> Place {
+        let inside = path.split('/').filter(|part| !part.is_empty());
+        let address = self.address_of(path);
+        Place {
+            address: without_secrets(&address),
+            url: Url::parse(&address).unwrap_or_else(|_| self.url.clone()),
+            provider: self.provider,
+            store: Arc::clone(&self.store),
+            path: self.path.parts().chain(inside.map(Into::into)).collect(),
+        }
+    }
+
     /// The address of something that lies beside this file.
     pub fn address_beside(&self, name: &str) -> String {
         let mut url = self.url.clone();
@@ -124,7 +137,7 @@ impl Place {
             let mut found = Vec::new();
             while let Some(next) = in_time(PATIENCE, listing.next()).await? {
                 if found.len() >= LONGEST_LISTING {
-                    return Err(failed(too_many()));
+                    return Err(failed(too_many_than(LONGEST_LISTING)));
                 }
                 found.push(next?);
             }
@@ -159,17 +172,19 @@ async fn look(store: &dyn ObjectStore, path: &ObjectPath) -> Result<ObjectMeta> 
     }
 }
 
-fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) fn wait<T: Send + 'static>(
+    request: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     finish(start(async move { Ok(request.await) })).map_err(failed)?
 }
 
 /// A server that answers drop by drop is not waited for without end.
-async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
+pub(super) async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
     let answered = tokio::time::timeout(limit, answer).await;
     answered.map_err(|_| failed(too_slow(limit)))
 }
 
-fn failed(error: io::Error) -> Error {
+pub(super) fn failed(error: io::Error) -> Error {
     Error::Generic {
         store: "network",
         source: Box::new(error),
@@ -179,9 +194,9 @@ fn failed(error: io::Error) -> Error {
 /// A folder with more files than this is not opened as one recording.
 const LONGEST_LISTING: usize = 50_000;
 
-fn too_many() -> io::Error {
+pub(super) fn too_many_than(most: usize) -> io::Error {
     io::Error::other(format!(
-        "there are more than {LONGEST_LISTING} files in this folder and those in it; name a folder further in, or a recording"
+        "there are more than {most} files in this folder and those in it; name a folder further in, or a recording"
     ))
 }
 

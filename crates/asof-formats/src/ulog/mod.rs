@@ -16,7 +16,9 @@ use asof_core::{
 };
 use bytes::Bytes;
 
-use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
+use crate::recording::{
+    Progress, Recording, SectionEntry, check_by_reading, counted_channels, has_none,
+};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted, order_of};
 use crate::storage::{Mapped, Storage, map_file};
@@ -121,6 +123,25 @@ impl Recording for UlogFile {
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         sections::bytes_held_by_order(&self.shared, query)
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let channel = |number: u32| self.shared.channels.get(number as usize).cloned();
+        let entry = |section: &Section| SectionEntry {
+            offset: section.offset,
+            length: section.end.saturating_sub(section.offset),
+            uncompressed: section.end.saturating_sub(section.offset),
+            compression: String::new(),
+            range: section.range,
+            channels: Some(
+                section
+                    .counts
+                    .iter()
+                    .filter_map(|&(number, _)| channel(number))
+                    .collect(),
+            ),
+        };
+        self.shared.sections.iter().map(entry).collect()
     }
 }
 

@@ -1,9 +1,10 @@
-//! `asof find`
+//! `asof find`: recordings of a fleet, and moments in recordings.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use asof_catalogue::{Catalogue, FoundRecording, SearchStats};
 use asof_core::{Stamp, TimeRange};
 use asof_serve::Annotations;
 use clap::Args;
@@ -11,22 +12,27 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Outcome;
+use super::fleet::{self, Searching};
 use super::numbers::{duration, shown};
 use super::place;
 use super::screen::{Screen, output};
 
-/// Find moments that people have marked in recordings
+/// Find recordings of a fleet, and moments that people have marked in recordings
 ///
-/// Looks into the annotations that were made in the page (run.mcap.annotations.json beside run.mcap) and into those that
-/// `asof convert` has put into a file. One line for each: the recording, when, for how long, the text. Folders are looked
-/// through with all that is in them. Without a match the exit code is 1.
+/// Of a folder or bucket that `asof index` has made a catalogue of, lists the recordings that are meant, one address a line,
+/// for every other verb; none of them is opened. With --text, the moments in them instead.
 ///
-/// With --json, one object a line: place, start, end (nanoseconds since the epoch), text.
+/// Moments are the annotations that were made in the page (run.mcap.annotations.json beside run.mcap) and those that
+/// `asof convert` has put into a file. One line for each: the recording, when, for how long, the text. Folders without a
+/// catalogue are looked through with all that is in them. Without a match the exit code is 1.
+///
+/// With --json, one object a line: of a recording what the catalogue knows (recording, address, start, end, messages, robot,
+/// tags, topics, …), of a moment place, start, end (nanoseconds since the epoch), text.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asof find runs/ --text slips
-  asof find run.mcap --json | jq -r .start")]
+  asof find s3://bucket/fleet --topics /bumper --since 2024-05-01 --robot r7
+  asof find runs/ --text slips --json | jq -r .start")]
 pub struct Find {
     /// Recordings, or folders of them
     #[arg(value_name = "PLACE", required = true)]
@@ -35,6 +41,13 @@ pub struct Find {
     /// Only annotations with all these words, whatever their case
     #[arg(long, value_name = "WORDS")]
     text: Option<String>,
+
+    #[command(flatten)]
+    searching: Searching,
+
+    /// Of recordings, say when, how long, how many messages and whose, before the address
+    #[arg(short, long)]
+    long: bool,
 
     /// Print JSON, one object a line
     #[arg(long)]
@@ -58,22 +71,39 @@ impl Find {
             .flat_map(|text| text.split_whitespace().map(str::to_lowercase))
             .collect();
         let mut files = Vec::new();
+        let mut out = output();
+        let mut found = 0_u64;
         for place in &self.places {
-            if place.is_dir() {
+            if let Some(catalogue) = self.catalogue_of(place)? {
+                let recordings = self.searching.find(&catalogue)?;
+                let SearchStats {
+                    groups,
+                    groups_read,
+                } = recordings.stats;
+                tracing::debug!(groups, groups_read, "the catalogue was asked");
+                for recording in recordings.recordings {
+                    let address = catalogue.root().address_of(&recording.row.recording);
+                    if self.text.is_some() {
+                        files.push(PathBuf::from(address));
+                        continue;
+                    }
+                    found += 1;
+                    out.write_all(self.recording_line(&recording, &address).as_bytes())?;
+                }
+            } else if place.is_dir() {
                 recordings_in(place, 0, &mut files)
                     .with_context(|| format!("cannot look into {}", place.display()))?;
             } else {
                 files.push(place.clone());
             }
         }
-        let mut out = output();
-        let mut found = 0_u64;
         let mut is_damaged = false;
+        // One that cannot be read does not hide the others.
+        let files_are_many = self.places.len() > 1 || files.len() > 1 || self.places[0].is_dir();
         for file in files {
             let moments = match moments_of(&file) {
                 Ok(moments) => moments,
-                // One that cannot be read does not hide the others.
-                Err(error) if self.places.len() > 1 || self.places[0].is_dir() => {
+                Err(error) if files_are_many => {
                     is_damaged = true;
                     screen.warning(format_args!("{error:#}"));
                     continue;
@@ -90,7 +120,12 @@ impl Find {
         }
         out.flush()?;
         if found == 0 {
-            screen.note("no annotation matches");
+            let is_of_moments = self.text.is_some() || !self.searching.is_asked();
+            screen.note(if is_of_moments {
+                "no annotation matches"
+            } else {
+                "no recording matches"
+            });
             return Ok(Outcome::Failed);
         }
         Ok(if is_damaged {
@@ -98,6 +133,24 @@ impl Find {
         } else {
             Outcome::Done
         })
+    }
+
+    /// The catalogue that is asked about a place: where there is one, or something is asked that only one can answer.
+    fn catalogue_of(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
+        if self.searching.is_asked() {
+            return self.searching.existing_catalogue_of(place).map(Some);
+        }
+        self.searching.catalogue_of(place)
+    }
+
+    fn recording_line(&self, found: &FoundRecording, address: &str) -> String {
+        if self.json {
+            format!("{}\n", fleet::found_as_json(found, address))
+        } else if self.long {
+            fleet::long_line(found, address)
+        } else {
+            format!("{}\n", shown(address))
+        }
     }
 
     fn line(&self, file: &Path, moment: &Moment) -> String {

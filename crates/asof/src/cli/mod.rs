@@ -21,6 +21,7 @@ mod failure;
 mod ffmpeg;
 mod fields;
 mod find;
+mod fleet;
 mod info;
 mod join;
 mod layers;
@@ -103,7 +104,9 @@ enum Verb {
     At(at::At),
     Join(join::Join),
     Export(export::Export),
+    Index(fleet::Index),
     Find(find::Find),
+    Tag(fleet::Tag),
     Doctor(doctor::Doctor),
     Check(check::Check),
     Diff(check::Diff),
@@ -184,7 +187,9 @@ pub fn main() -> ExitCode {
         Verb::At(at) => at.run(&screen),
         Verb::Join(join) => join.run(&screen),
         Verb::Export(export) => export.run(&screen),
+        Verb::Index(index) => index.run(&screen),
         Verb::Find(find) => find.run(&screen),
+        Verb::Tag(tag) => tag.run(&screen),
         Verb::Doctor(doctor) => doctor.run(&screen),
         Verb::Check(check) => check.run(&screen),
         Verb::Diff(diff) => diff.run(&screen),

@@ -166,7 +166,7 @@ pub fn parse_patterns(text: &str) -> Result<Patterns, String> {
 }
 
 /// Splits at commas, except within the braces of a glob: `/tf,/{odom,imu}`.
-fn split_at_commas(text: &str) -> Vec<&str> {
+pub fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     text.split(|c: char| {
         match c {

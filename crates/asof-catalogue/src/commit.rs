@@ -1,0 +1,417 @@
+//! Changing a catalogue: new files, then a new head, if the old one is still the one that was read.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use arrow_select::filter::filter_record_batch;
+use asof_core::Stamp;
+use asof_formats::{Replaced, StoredVersion};
+
+use crate::catalogue::{Catalogue, HEAD};
+use crate::error::CatalogueError;
+use crate::head::{Head, Part, PartFile};
+use crate::known::Known;
+use crate::parts::{sorted, write};
+use crate::pattern::KeyPattern;
+use crate::reading::{bad, read_all};
+use crate::tables::{
+    IndexedRecording, RecordingRow, SchemaRow, SectionRow, Table, TopicRow, column, wrong_type,
+};
+
+/// What is to become of a catalogue.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Recordings that are new, or other than they were.
+    pub indexed: Vec<IndexedRecording>,
+    /// Recordings that are gone, by their paths from the root.
+    pub vanished: Vec<String>,
+    /// What people say of recordings.
+    pub labels: Vec<LabelChange>,
+    /// How paths are read from now on.
+    pub patterns: Option<Vec<KeyPattern>>,
+}
+
+/// What a person says of a recording from now on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelChange {
+    /// The recording's path from the root.
+    pub recording: String,
+    /// Keys and values that are set.
+    pub set: BTreeMap<String, String>,
+    /// Keys that nothing is said of any more.
+    pub removed: BTreeSet<String>,
+}
+
+/// How often a change is made anew because others were quicker.
+const ATTEMPTS: u32 = 100;
+/// Files that no head names any more are needed for so long by those who have read an older one.
+const RETIRED_FOR: i64 = 3_600_000_000_000;
+
+impl Catalogue {
+    /// Makes a change, whatever others do to the catalogue meanwhile. What is in the catalogue already changes nothing.
+    ///
+    /// # Errors
+    /// When files cannot be read or written: then nothing has changed.
+    pub fn commit(&self, changes: &Changes, now: Stamp) -> Result<Head, CatalogueError> {
+        self.change(now, |draft| draft.apply(changes, now))
+    }
+
+    /// Makes a change to the head that is there; once more to the next one, if that was replaced meanwhile.
+    pub(crate) fn change(
+        &self,
+        now: Stamp,
+        make: impl Fn(&mut Draft<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<Head, CatalogueError> {
+        for attempt in 1..=ATTEMPTS {
+            let (before, version) = match self.seen_head()? {
+                Some((head, version)) => (head, Some(version)),
+                None => (Head::empty(self.root.address()), None),
+            };
+            let mut draft = Draft::of(self, &before);
+            make(&mut draft)?;
+            if !draft.is_changed && version.is_some() {
+                return Ok(before);
+            }
+            if let Some(head) = self.publish(draft, &before, version.as_ref(), now)? {
+                return Ok(head);
+            }
+            tracing::debug!(attempt, "others were quicker; the change is made anew");
+            std::thread::sleep(pause(attempt));
+        }
+        Err(CatalogueError::Contended {
+            place: self.store.shown_address_of(HEAD),
+            attempts: ATTEMPTS,
+        })
+    }
+
+    /// Puts a new head in place of the one that was seen; `None` where somebody else has done so.
+    fn publish(
+        &self,
+        draft: Draft<'_>,
+        before: &Head,
+        version: Option<&StoredVersion>,
+        now: Stamp,
+    ) -> Result<Option<Head>, CatalogueError> {
+        let is_old = |since: i64| now.nanos().saturating_sub(since) > RETIRED_FOR;
+        let old = before
+            .retired
+            .iter()
+            .filter(|retired| is_old(retired.since_ns));
+        let forgotten: BTreeSet<String> = old.map(|retired| retired.file.clone()).collect();
+        let Draft {
+            mut head, written, ..
+        } = draft;
+        head.root = self.root.address();
+        let head = head.following(before, &forgotten, now);
+        let json = serde_json::to_vec_pretty(&head).map_err(|error| CatalogueError::BadHead {
+            place: self.store.shown_address_of(HEAD),
+            reason: error.to_string(),
+        })?;
+        match self.store.replace(HEAD, &json, version)? {
+            Replaced::Done => {
+                // From here on nobody needs them; those that are left are swept up later.
+                self.discard(forgotten.iter().map(String::as_str));
+                Ok(Some(head))
+            }
+            Replaced::Conflict => {
+                // An answer may have been lost on its way, and the request repeated: then the other was this one.
+                let current = self.head()?;
+                let is_done = |current: &Head| written.iter().any(|file| current.knows(file));
+                match current {
+                    Some(current) if is_done(&current) => Ok(Some(current)),
+                    _ => {
+                        self.discard(written.iter().map(String::as_str));
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes files that nobody needs. One that stays costs its place, and nothing else.
+    pub(crate) fn discard<'a>(&self, files: impl IntoIterator<Item = &'a str>) {
+        for file in files {
+            if let Err(error) = self.store.remove(file) {
+                tracing::debug!(%error, "a file that nobody needs stays");
+            }
+        }
+    }
+}
+
+/// Longer and longer, and never the same for two that are in each other's way.
+fn pause(attempt: u32) -> Duration {
+    let mut byte = [0];
+    // Without chance they still meet less and less often.
+    let _ = getrandom::fill(&mut byte);
+    let longest = 20 * u64::from(attempt.min(20));
+    Duration::from_millis(longest * u64::from(byte[0]) / 255)
+}
+
+/// A head in the making, and the files that were written for it.
+pub(crate) struct Draft<'a> {
+    catalogue: &'a Catalogue,
+    pub head: Head,
+    pub written: Vec<String>,
+    pub is_changed: bool,
+}
+
+/// What happens to the recordings of a part.
+#[derive(Default)]
+struct PartChange<'a> {
+    replaced: HashSet<&'a str>,
+    vanished: HashSet<&'a str>,
+    labels: HashMap<&'a str, Vec<&'a LabelChange>>,
+}
+
+impl<'a> Draft<'a> {
+    fn of(catalogue: &'a Catalogue, before: &Head) -> Self {
+        Draft {
+            catalogue,
+            head: before.clone(),
+            written: Vec::new(),
+            is_changed: false,
+        }
+    }
+
+    /// Writes a table to a new file.
+    pub fn write(&mut self, table: Table, batch: &RecordBatch) -> Result<PartFile, CatalogueError> {
+        let generation = self.head.generation + 1;
+        let file = write(&self.catalogue.store, table, generation, batch)?;
+        self.written.push(file.file.clone());
+        Ok(file)
+    }
+
+    fn apply(&mut self, changes: &Changes, now: Stamp) -> Result<(), CatalogueError> {
+        if let Some(patterns) = &changes.patterns {
+            self.read_paths_by(patterns)?;
+        }
+        let known = self.catalogue.known.of(&self.catalogue.store, &self.head)?;
+        let mut incoming: HashMap<&str, &IndexedRecording> = HashMap::new();
+        for indexed in &changes.indexed {
+            incoming.insert(&indexed.row.recording, indexed);
+        }
+        let vanished: HashSet<&str> = changes.vanished.iter().map(String::as_str).collect();
+        let mut labels: HashMap<&str, Vec<&LabelChange>> = HashMap::new();
+        for change in &changes.labels {
+            labels.entry(&change.recording).or_default().push(change);
+        }
+        let mut parts: BTreeMap<usize, PartChange<'_>> = BTreeMap::new();
+        for (number, part) in known.iter().enumerate() {
+            for found in part.iter() {
+                let name = found.recording.as_str();
+                if let Some((&name, indexed)) = incoming.get_key_value(name) {
+                    if is_newer(&indexed.row, found) {
+                        parts.entry(number).or_default().replaced.insert(name);
+                    } else {
+                        incoming.remove(name);
+                    }
+                } else if let Some(&name) = vanished.get(name)
+                    && !found.is_vanished
+                {
+                    parts.entry(number).or_default().vanished.insert(name);
+                }
+                if let Some((&name, changes)) = labels.get_key_value(name) {
+                    let labels = &mut parts.entry(number).or_default().labels;
+                    labels.insert(name, changes.clone());
+                }
+            }
+        }
+        let mut inherited = HashMap::new();
+        // From the back, so that a part that goes leaves the numbers before it as they are.
+        for (number, change) in parts.into_iter().rev() {
+            self.change_part(number, &change, now, &mut inherited)?;
+        }
+        let mut new: Vec<IndexedRecording> = incoming.into_values().cloned().collect();
+        for indexed in &mut new {
+            if let Some(labels) = inherited.remove(&indexed.row.recording) {
+                indexed.row.labels = labels;
+            }
+            indexed.row.settle();
+        }
+        self.add_part(new)
+    }
+
+    /// Rewrites a part with some of its recordings changed.
+    fn change_part(
+        &mut self,
+        number: usize,
+        change: &PartChange<'_>,
+        now: Stamp,
+        inherited: &mut HashMap<String, BTreeMap<String, String>>,
+    ) -> Result<(), CatalogueError> {
+        self.is_changed = true;
+        let part = self.head.parts[number].clone();
+        let rows = self.catalogue.rows_of(&part.recordings)?;
+        let mut kept = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            for change in change
+                .labels
+                .get(row.recording.as_str())
+                .into_iter()
+                .flatten()
+            {
+                row.labels.retain(|key, _| !change.removed.contains(key));
+                row.labels.extend(change.set.clone());
+                row.settle();
+            }
+            if change.replaced.contains(row.recording.as_str()) {
+                inherited.insert(row.recording, row.labels);
+                continue;
+            }
+            if change.vanished.contains(row.recording.as_str()) {
+                row.vanished = Some(now);
+            }
+            kept.push(row);
+        }
+        if kept.is_empty() {
+            self.head.parts.remove(number);
+            return Ok(());
+        }
+        let recordings = self.write_recordings(&part.recordings, &mut kept)?;
+        let is_gone = |name: &str| change.replaced.contains(name) || change.vanished.contains(name);
+        let (topics, sections) = if change.replaced.is_empty() && change.vanished.is_empty() {
+            (part.topics, part.sections)
+        } else {
+            let topics = self.without(&part.topics, Table::Topics, &TopicRow::schema(), is_gone)?;
+            let schema = SectionRow::schema();
+            let sections = self.without(&part.sections, Table::Sections, &schema, is_gone)?;
+            (topics, sections)
+        };
+        self.head.parts[number] = Part {
+            recordings,
+            topics,
+            sections,
+        };
+        Ok(())
+    }
+
+    fn write_recordings(
+        &mut self,
+        before: &PartFile,
+        rows: &mut [RecordingRow],
+    ) -> Result<PartFile, CatalogueError> {
+        let batch = RecordingRow::batch(rows)
+            .map_err(|error| bad(&self.catalogue.store, before, &error))?;
+        self.write(Table::Recordings, &batch)
+    }
+
+    /// A table without the rows of some recordings.
+    fn without(
+        &mut self,
+        file: &PartFile,
+        table: Table,
+        schema: &SchemaRef,
+        is_gone: impl Fn(&str) -> bool,
+    ) -> Result<PartFile, CatalogueError> {
+        let store = &self.catalogue.store;
+        let batch = read_all(store, file, schema)?;
+        let kept = (|| {
+            let names = column(&batch, "recording")?
+                .as_string_opt::<i32>()
+                .ok_or_else(|| wrong_type("recording", "texts"))?;
+            let kept: BooleanArray = names
+                .iter()
+                .map(|name| name.map(|name| !is_gone(name)))
+                .collect();
+            filter_record_batch(&batch, &kept)
+        })();
+        let kept = kept.map_err(|error| bad(store, file, &error))?;
+        self.write(table, &kept)
+    }
+
+    /// Writes recordings that no other part has.
+    fn add_part(&mut self, new: Vec<IndexedRecording>) -> Result<(), CatalogueError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.is_changed = true;
+        let mut rows: Vec<RecordingRow> = new.iter().map(|indexed| indexed.row.clone()).collect();
+        let tables = (|| {
+            let recordings = RecordingRow::batch(&mut rows)?;
+            let topics = TopicRow::batch(new.iter().flat_map(|indexed| &indexed.topics))?;
+            let sections = SectionRow::batch(new.iter().flat_map(|indexed| &indexed.sections))?;
+            Ok::<_, arrow_schema::ArrowError>((
+                recordings,
+                sorted(Table::Topics, &topics)?,
+                sorted(Table::Sections, &sections)?,
+            ))
+        })();
+        let (recordings, topics, sections) = tables.map_err(|error| CatalogueError::BadTable {
+            place: self.catalogue.address(),
+            reason: error.to_string(),
+        })?;
+        let part = Part {
+            recordings: self.write(Table::Recordings, &recordings)?,
+            topics: self.write(Table::Topics, &topics)?,
+            sections: self.write(Table::Sections, &sections)?,
+        };
+        self.head.parts.push(part);
+        self.add_schemas(new.into_iter().flat_map(|indexed| indexed.schemas))
+    }
+
+    /// Writes the definitions that the catalogue has not got yet.
+    fn add_schemas(
+        &mut self,
+        schemas: impl Iterator<Item = SchemaRow>,
+    ) -> Result<(), CatalogueError> {
+        let mut new: BTreeMap<String, SchemaRow> =
+            schemas.map(|row| (row.hash.clone(), row)).collect();
+        for file in &self.head.schemas {
+            if new.is_empty() {
+                break;
+            }
+            for row in self.catalogue.schemas_of(file)? {
+                new.remove(&row.hash);
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut rows: Vec<SchemaRow> = new.into_values().collect();
+        let file = self.write_schemas(&mut rows)?;
+        self.head.schemas.push(file);
+        Ok(())
+    }
+
+    pub fn write_schemas(&mut self, rows: &mut [SchemaRow]) -> Result<PartFile, CatalogueError> {
+        let batch = SchemaRow::batch(rows).map_err(|error| CatalogueError::BadTable {
+            place: self.catalogue.address(),
+            reason: error.to_string(),
+        })?;
+        self.write(Table::Schemas, &batch)
+    }
+
+    /// Reads robot, site and date out of all paths anew.
+    fn read_paths_by(&mut self, patterns: &[KeyPattern]) -> Result<(), CatalogueError> {
+        let texts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+        if texts == self.head.patterns {
+            return Ok(());
+        }
+        self.is_changed = true;
+        self.head.patterns = texts;
+        for number in 0..self.head.parts.len() {
+            let before = self.head.parts[number].recordings.clone();
+            let mut rows = self.catalogue.rows_of(&before)?;
+            for row in &mut rows {
+                row.from_path = KeyPattern::read_by(patterns, &row.recording);
+                row.settle();
+            }
+            self.head.parts[number].recordings = self.write_recordings(&before, &mut rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a row says more than what is known. An older version never replaces a newer one: its indexer was late.
+fn is_newer(row: &RecordingRow, known: &Known) -> bool {
+    let is_same =
+        row.size == known.size && row.e_tag == known.e_tag && row.modified == known.modified;
+    if is_same {
+        let has_vanished = known.is_vanished && row.vanished.is_none();
+        return has_vanished || (row.indexed.is_some() && !known.is_indexed);
+    }
+    row.modified >= known.modified
+}

@@ -1,0 +1,157 @@
+//! Putting small parts together, and removing what nobody needs.
+
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat_batches;
+use asof_core::Stamp;
+
+use crate::catalogue::Catalogue;
+use crate::commit::Draft;
+use crate::error::CatalogueError;
+use crate::head::{Head, Part, PartFile};
+use crate::parts::sorted;
+use crate::reading::{bad, read_all};
+use crate::tables::{RecordingRow, SectionRow, Table, TopicRow};
+
+/// More small parts than this are put together.
+const MOST_SMALL_PARTS: usize = 8;
+/// No part has more recordings, or sections, than this, so that a change to it stays cheap.
+const MOST_RECORDINGS: u64 = 20_000;
+const MOST_SECTIONS: u64 = 2_000_000;
+/// Files that no head names were left by a writer that was killed, once they are older than any writer waits.
+const ORPHANED_AFTER: i64 = 24 * 3_600_000_000_000;
+
+impl Catalogue {
+    /// Puts small parts together where there are many.
+    ///
+    /// # Errors
+    /// When files cannot be read or written: then nothing has changed.
+    pub fn compact(&self, now: Stamp) -> Result<Head, CatalogueError> {
+        self.change(now, |draft| {
+            let small = small_parts(&draft.head);
+            if small.len() > MOST_SMALL_PARTS {
+                self.put_together(draft, &small)?;
+            }
+            if draft.head.schemas.len() > MOST_SMALL_PARTS {
+                self.put_schemas_together(draft)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn put_together(&self, draft: &mut Draft<'_>, small: &[usize]) -> Result<(), CatalogueError> {
+        draft.is_changed = true;
+        let parts: Vec<Part> = small
+            .iter()
+            .map(|&part| draft.head.parts[part].clone())
+            .collect();
+        let mut rows = Vec::new();
+        for part in &parts {
+            rows.extend(self.rows_of(&part.recordings)?);
+        }
+        let recordings = RecordingRow::batch(&mut rows)
+            .map_err(|error| bad(&self.store, &parts[0].recordings, &error))?;
+        let recordings = draft.write(Table::Recordings, &recordings)?;
+        let topics: Vec<&PartFile> = parts.iter().map(|part| &part.topics).collect();
+        let topics = self.merged(draft, Table::Topics, &TopicRow::schema(), &topics)?;
+        let sections: Vec<&PartFile> = parts.iter().map(|part| &part.sections).collect();
+        let sections = self.merged(draft, Table::Sections, &SectionRow::schema(), &sections)?;
+        for &part in small.iter().rev() {
+            draft.head.parts.remove(part);
+        }
+        draft.head.parts.push(Part {
+            recordings,
+            topics,
+            sections,
+        });
+        Ok(())
+    }
+
+    fn merged(
+        &self,
+        draft: &mut Draft<'_>,
+        table: Table,
+        schema: &SchemaRef,
+        files: &[&PartFile],
+    ) -> Result<PartFile, CatalogueError> {
+        let mut batches = Vec::with_capacity(files.len());
+        for file in files {
+            batches.push(read_all(&self.store, file, schema)?);
+        }
+        let all = concat_batches(schema, &batches).and_then(|all| sorted(table, &all));
+        let all = all.map_err(|error: ArrowError| bad(&self.store, files[0], &error))?;
+        draft.write(table, &all)
+    }
+
+    fn put_schemas_together(&self, draft: &mut Draft<'_>) -> Result<(), CatalogueError> {
+        draft.is_changed = true;
+        let mut rows = Vec::new();
+        for file in &draft.head.schemas {
+            rows.extend(self.schemas_of(file)?);
+        }
+        rows.sort_by(|a, b| a.hash.cmp(&b.hash));
+        rows.dedup_by(|a, b| a.hash == b.hash);
+        draft.head.schemas = vec![draft.write_schemas(&mut rows)?];
+        Ok(())
+    }
+
+    /// Removes files that no head has ever named: their writers were killed. Those that are young may be named soon.
+    /// Returns how many there were.
+    ///
+    /// # Errors
+    /// When the catalogue cannot be listed.
+    pub fn sweep(&self, now: Stamp) -> Result<usize, CatalogueError> {
+        let files = self.store.files()?;
+        // After the listing: what a head names by then is needed.
+        let Some(head) = self.head()? else {
+            return Ok(0);
+        };
+        let is_ours = |name: &str| {
+            let tables = [
+                Table::Recordings,
+                Table::Topics,
+                Table::Sections,
+                Table::Schemas,
+            ];
+            let is_table = |table: &Table| name.starts_with(&format!("{}-", table.name()));
+            // As they are named here, to the letter; whatever else lies there is not ours.
+            let stem = name.strip_suffix(".parquet");
+            let is_part = stem.is_some() && tables.iter().any(is_table);
+            let is_unfinished = name
+                .strip_suffix(".part")
+                .is_some_and(|stem| stem.starts_with(".asof-"));
+            is_part || is_unfinished
+        };
+        let orphans: Vec<&str> = files
+            .iter()
+            .filter(|file| is_ours(&file.path) && !head.knows(&file.path))
+            .filter(|file| {
+                let age = |modified: Stamp| now.nanos().saturating_sub(modified.nanos());
+                file.modified
+                    .is_some_and(|modified| age(modified) > ORPHANED_AFTER)
+            })
+            .map(|file| file.path.as_str())
+            .collect();
+        let count = orphans.len();
+        self.discard(orphans);
+        Ok(count)
+    }
+}
+
+/// The parts that are put together, smallest first, in the order of their numbers.
+fn small_parts(head: &Head) -> Vec<usize> {
+    let size = |&part: &usize| head.parts[part].recordings.rows;
+    let mut by_size: Vec<usize> = (0..head.parts.len()).collect();
+    by_size.sort_by_key(size);
+    let mut small = Vec::new();
+    let (mut recordings, mut sections) = (0, 0);
+    for part in by_size {
+        recordings += head.parts[part].recordings.rows;
+        sections += head.parts[part].sections.rows;
+        if recordings > MOST_RECORDINGS || sections > MOST_SECTIONS {
+            break;
+        }
+        small.push(part);
+    }
+    small.sort_unstable();
+    small
+}

@@ -1,0 +1,295 @@
+//! Answers from the catalogue alone: no recording is opened.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow_array::{Array as _, BooleanArray, RecordBatch};
+use arrow_schema::ArrowError;
+use asof_core::{Stamp, TimeRange};
+use parquet::file::metadata::RowGroupMetaData;
+
+use crate::catalogue::Catalogue;
+use crate::error::CatalogueError;
+use crate::glob::NamePattern;
+use crate::head::Part;
+use crate::predicate::Predicate;
+use crate::reading::{self, Reading, RowChoice, bounds, may_hold_text};
+use crate::tables::{RecordingRow, column, int, range_at, text};
+
+/// Which recordings are meant: those that fulfil everything that is said.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// With messages on one of these topics; any where it is empty.
+    pub topics: Vec<NamePattern>,
+    /// With something between these times: on one of the topics, where topics are named.
+    pub range: TimeRange,
+    /// Of one of these robots; any where it is empty.
+    pub robots: Vec<NamePattern>,
+    /// From one of these sites; any where it is empty.
+    pub sites: Vec<NamePattern>,
+    /// With these tags. `robot`, `site` and `date` are meant too.
+    pub tags: Vec<(String, NamePattern)>,
+    /// Under this condition.
+    pub predicate: Option<Predicate>,
+    /// Those that are gone, too.
+    pub with_vanished: bool,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Search {
+            topics: Vec::new(),
+            range: TimeRange::new(Stamp::MIN, Stamp::MAX),
+            robots: Vec::new(),
+            sites: Vec::new(),
+            tags: Vec::new(),
+            predicate: None,
+            with_vanished: false,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// By start, then by path.
+    pub recordings: Vec<FoundRecording>,
+    /// What it took.
+    pub stats: SearchStats,
+}
+
+/// A recording that was meant.
+#[derive(Debug, Clone)]
+pub struct FoundRecording {
+    /// What is known of it.
+    pub row: RecordingRow,
+    /// The topics that were meant, and between which times their messages lie; empty where none were named.
+    pub topics: BTreeMap<String, TimeRange>,
+}
+
+/// What a search took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SearchStats {
+    /// Row groups of the tables that were asked.
+    pub groups: u64,
+    /// Of these, the ones that had to be read.
+    pub groups_read: u64,
+}
+
+/// The columns by which recordings are chosen before the others are read.
+const CHOICE: [&str; 5] = ["recording", "start_ns", "end_ns", "robot", "vanished"];
+/// The columns of topics that a search needs.
+const TOPIC_COLUMNS: [&str; 5] = ["recording", "topic", "messages", "start_ns", "end_ns"];
+
+/// Topics of recordings, by recording.
+type TopicRanges = HashMap<String, BTreeMap<String, TimeRange>>;
+
+impl Catalogue {
+    /// The recordings that are meant.
+    ///
+    /// # Errors
+    /// When there is no catalogue, or it cannot be read.
+    pub fn find(&self, search: &Search) -> Result<Found, CatalogueError> {
+        let head = self.existing_head()?;
+        let mut found = Found::default();
+        for part in &head.parts {
+            self.find_in(part, search, &mut found)?;
+        }
+        found.recordings.sort_by(|a, b| {
+            let by_start = a.row.range.start.cmp(&b.row.range.start);
+            by_start.then_with(|| a.row.recording.cmp(&b.row.recording))
+        });
+        Ok(found)
+    }
+
+    fn find_in(
+        &self,
+        part: &Part,
+        search: &Search,
+        found: &mut Found,
+    ) -> Result<(), CatalogueError> {
+        let topics = if search.topics.is_empty() {
+            None
+        } else {
+            let topics = self.topics_in(part, search, &mut found.stats)?;
+            if topics.is_empty() {
+                return Ok(());
+            }
+            Some(Arc::new(topics))
+        };
+        let (wanted, asked) = (topics.clone(), search.clone());
+        let choose = move |batch: RecordBatch| chosen(&batch, &asked, wanted.as_deref());
+        let reading = Reading {
+            columns: None,
+            may_hold: &|group| may_hold_recording(group, search),
+            filter: Some(RowChoice {
+                columns: &CHOICE,
+                choose: Box::new(choose),
+            }),
+        };
+        let (batches, groups) = reading::read(&self.store, &part.recordings, reading)?;
+        found.stats.groups += groups.all;
+        found.stats.groups_read += groups.read;
+        for batch in &batches {
+            let rows = RecordingRow::rows(batch);
+            for row in rows.map_err(|error| reading::bad(&self.store, &part.recordings, &error))? {
+                if !search.means(&row) {
+                    continue;
+                }
+                let topics = topics
+                    .as_ref()
+                    .and_then(|topics| topics.get(&row.recording));
+                found.recordings.push(FoundRecording {
+                    topics: topics.cloned().unwrap_or_default(),
+                    row,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn topics_in(
+        &self,
+        part: &Part,
+        search: &Search,
+        stats: &mut SearchStats,
+    ) -> Result<TopicRanges, CatalogueError> {
+        let asked = search.clone();
+        let choose = move |batch: RecordBatch| -> Result<BooleanArray, ArrowError> {
+            (0..batch.num_rows())
+                .map(|row| is_topic_meant(&batch, row, &asked).map(Some))
+                .collect()
+        };
+        let reading = Reading {
+            columns: Some(&TOPIC_COLUMNS),
+            may_hold: &|group| may_hold_topic(group, search),
+            filter: Some(RowChoice {
+                columns: &TOPIC_COLUMNS[1..],
+                choose: Box::new(choose),
+            }),
+        };
+        let (batches, groups) = reading::read(&self.store, &part.topics, reading)?;
+        stats.groups += groups.all;
+        stats.groups_read += groups.read;
+        let mut found = TopicRanges::new();
+        for batch in &batches {
+            note_topics(batch, &mut found)
+                .map_err(|error| reading::bad(&self.store, &part.topics, &error))?;
+        }
+        Ok(found)
+    }
+}
+
+impl Search {
+    /// Whether a recording is meant, by everything but its topics.
+    fn means(&self, row: &RecordingRow) -> bool {
+        let is_any = |patterns: &[NamePattern], value: Option<&String>| {
+            patterns.is_empty()
+                || value.is_some_and(|value| patterns.iter().any(|pattern| pattern.is_match(value)))
+        };
+        let has_tag = |(key, wanted): &(String, NamePattern)| {
+            let value = match key.as_str() {
+                "robot" => row.robot.as_ref(),
+                "site" => row.site.as_ref(),
+                "date" => row.date.as_ref(),
+                key => row.tags.get(key),
+            };
+            value.is_some_and(|value| wanted.is_match(value))
+        };
+        (self.with_vanished || row.vanished.is_none())
+            && is_any(&self.robots, row.robot.as_ref())
+            && is_any(&self.sites, row.site.as_ref())
+            && self.tags.iter().all(has_tag)
+            && (self.is_all_of_time() || row.range.overlaps(self.range))
+            && self
+                .predicate
+                .as_ref()
+                .is_none_or(|predicate| predicate.is_true(row))
+    }
+
+    fn is_all_of_time(&self) -> bool {
+        self.range == TimeRange::new(Stamp::MIN, Stamp::MAX)
+    }
+}
+
+/// Which rows may be meant, by the columns that cost least.
+fn chosen(
+    batch: &RecordBatch,
+    search: &Search,
+    topics: Option<&TopicRanges>,
+) -> Result<BooleanArray, ArrowError> {
+    let vanished = column(batch, "vanished")?;
+    let is_chosen = |row: usize| -> Result<bool, ArrowError> {
+        if !search.with_vanished && vanished.is_valid(row) {
+            return Ok(false);
+        }
+        if !search.is_all_of_time() && !range_at(batch, row)?.overlaps(search.range) {
+            return Ok(false);
+        }
+        let robot = text(batch, "robot", row)?;
+        let is_robot = |pattern: &NamePattern| robot.is_some_and(|robot| pattern.is_match(robot));
+        if !search.robots.is_empty() && !search.robots.iter().any(is_robot) {
+            return Ok(false);
+        }
+        let recording = text(batch, "recording", row)?.unwrap_or_default();
+        Ok(topics.is_none_or(|topics| topics.contains_key(recording)))
+    };
+    (0..batch.num_rows())
+        .map(|row| is_chosen(row).map(Some))
+        .collect()
+}
+
+fn is_topic_meant(batch: &RecordBatch, row: usize, search: &Search) -> Result<bool, ArrowError> {
+    let topic = text(batch, "topic", row)?.unwrap_or_default();
+    if !search.topics.iter().any(|pattern| pattern.is_match(topic)) {
+        return Ok(false);
+    }
+    // A topic that nothing was ever said on was not recorded.
+    if int(batch, "messages", row)? == Some(0) {
+        return Ok(false);
+    }
+    Ok(search.is_all_of_time() || range_at(batch, row)?.overlaps(search.range))
+}
+
+fn note_topics(batch: &RecordBatch, found: &mut TopicRanges) -> Result<(), ArrowError> {
+    for row in 0..batch.num_rows() {
+        let recording = text(batch, "recording", row)?.unwrap_or_default();
+        let topic = text(batch, "topic", row)?.unwrap_or_default();
+        let topics = match found.get_mut(recording) {
+            Some(topics) => topics,
+            None => found.entry(recording.to_owned()).or_default(),
+        };
+        let range = topics.entry(topic.to_owned()).or_insert(TimeRange::EMPTY);
+        *range = range.cover(range_at(batch, row)?);
+    }
+    Ok(())
+}
+
+/// Whether a row group of topics may hold one that is meant.
+fn may_hold_topic(group: &RowGroupMetaData, search: &Search) -> bool {
+    may_hold_name(group, "topic", &search.topics) && may_hold_time(group, search)
+}
+
+/// Whether a row group of recordings may hold one that is meant.
+fn may_hold_recording(group: &RowGroupMetaData, search: &Search) -> bool {
+    may_hold_name(group, "robot", &search.robots) && may_hold_time(group, search)
+}
+
+fn may_hold_name(group: &RowGroupMetaData, column: &str, patterns: &[NamePattern]) -> bool {
+    let may_hold = |pattern: &NamePattern| {
+        let most = pattern.upper_bound();
+        may_hold_text(group, column, pattern.prefix().as_bytes(), most.as_deref())
+    };
+    patterns.is_empty() || patterns.iter().any(may_hold)
+}
+
+fn may_hold_time(group: &RowGroupMetaData, search: &Search) -> bool {
+    if search.is_all_of_time() {
+        return true;
+    }
+    let starts_late =
+        bounds(group, "start_ns").is_some_and(|(first, _)| first > search.range.end.nanos());
+    let ends_early =
+        bounds(group, "end_ns").is_some_and(|(_, last)| last < search.range.start.nanos());
+    !(starts_late || ends_early)
+}

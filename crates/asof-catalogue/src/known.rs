@@ -1,0 +1,108 @@
+//! What the catalogue knows of each recording's version: all that is needed to see what has changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use asof_core::Stamp;
+use asof_formats::{Store, StoredFile};
+
+use crate::error::CatalogueError;
+use crate::head::{Head, PartFile};
+use crate::reading::{self, Reading};
+use crate::tables::{column, int, text};
+use arrow_array::Array as _;
+
+/// A recording and its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub recording: String,
+    pub e_tag: Option<String>,
+    pub size: u64,
+    pub modified: Option<Stamp>,
+    pub is_indexed: bool,
+    pub is_vanished: bool,
+}
+
+impl Known {
+    /// Whether a listed file is the one that was indexed.
+    pub fn is_current(&self, file: &StoredFile) -> bool {
+        self.is_indexed && !self.is_vanished && self.is_version_of(file)
+    }
+
+    fn is_version_of(&self, file: &StoredFile) -> bool {
+        self.size == file.size && self.e_tag == file.e_tag && self.modified == file.modified
+    }
+}
+
+/// The columns that are read for it.
+const COLUMNS: [&str; 6] = [
+    "recording",
+    "etag",
+    "size",
+    "modified_ns",
+    "indexed",
+    "vanished",
+];
+
+/// What was read of parts, which never change.
+#[derive(Debug, Default)]
+pub(crate) struct KnownParts(Mutex<HashMap<String, Arc<Vec<Known>>>>);
+
+impl KnownParts {
+    /// The recordings of each part of a head, in the head's order.
+    pub fn of(&self, store: &Store, head: &Head) -> Result<Vec<Arc<Vec<Known>>>, CatalogueError> {
+        let known = |file: &PartFile| {
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&file.file)
+                .cloned()
+        };
+        let mut parts = Vec::with_capacity(head.parts.len());
+        for part in &head.parts {
+            let file = &part.recordings;
+            parts.push(match known(file) {
+                Some(found) => found,
+                None => Arc::new(read(store, file)?),
+            });
+        }
+        let kept = head.parts.iter().zip(&parts);
+        let kept = kept.map(|(part, found)| (part.recordings.file.clone(), Arc::clone(found)));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept.collect();
+        Ok(parts)
+    }
+}
+
+fn read(store: &Store, file: &PartFile) -> Result<Vec<Known>, CatalogueError> {
+    let reading = Reading {
+        columns: Some(&COLUMNS),
+        may_hold: &|_| true,
+        filter: None,
+    };
+    let (batches, _) = reading::read(store, file, reading)?;
+    let mut all = Vec::new();
+    for batch in &batches {
+        for row in 0..batch.num_rows() {
+            all.push(known_at(batch, row).map_err(|error| reading::bad(store, file, &error))?);
+        }
+    }
+    Ok(all)
+}
+
+fn known_at(batch: &RecordBatch, row: usize) -> Result<Known, ArrowError> {
+    let is_set = |name| Ok::<_, ArrowError>(column(batch, name)?.is_valid(row));
+    Ok(Known {
+        recording: text(batch, "recording", row)?
+            .unwrap_or_default()
+            .to_owned(),
+        e_tag: text(batch, "etag", row)?.map(str::to_owned),
+        size: int(batch, "size", row)?
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or_default(),
+        modified: int(batch, "modified_ns", row)?.map(Stamp::from_nanos),
+        is_indexed: is_set("indexed")?,
+        is_vanished: is_set("vanished")?,
+    })
+}

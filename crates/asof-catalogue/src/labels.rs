@@ -1,0 +1,92 @@
+//! What people say of recordings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use asof_core::Stamp;
+
+use crate::catalogue::Catalogue;
+use crate::commit::{Changes, LabelChange};
+use crate::error::CatalogueError;
+use crate::tables::RecordingRow;
+
+impl Catalogue {
+    /// Says something of a recording, without touching it. A key of `robot`, `site` or `date` goes before what path and
+    /// metadata say. Returns what is known of the recording from then on.
+    ///
+    /// # Errors
+    /// When the catalogue has no such recording, or cannot be changed.
+    pub fn label(
+        &self,
+        recording: &str,
+        set: BTreeMap<String, String>,
+        removed: BTreeSet<String>,
+        now: Stamp,
+    ) -> Result<RecordingRow, CatalogueError> {
+        let recording = self.path_of(recording)?;
+        let labels = vec![LabelChange {
+            recording: recording.clone(),
+            set,
+            removed,
+        }];
+        self.commit(
+            &Changes {
+                labels,
+                ..Changes::default()
+            },
+            now,
+        )?;
+        let mut rows = self.recordings()?.into_iter();
+        rows.find(|row| row.recording == recording)
+            .ok_or_else(|| unknown(&recording, "; it is gone by now"))
+    }
+
+    /// The path from the root of a recording that is named by this path, by its address, or by the end of its path where
+    /// only one has it.
+    ///
+    /// # Errors
+    /// When there is none, or several.
+    pub fn path_of(&self, named: &str) -> Result<String, CatalogueError> {
+        let head = self.existing_head()?;
+        let known = self.known.of(&self.store, &head)?;
+        let all = || {
+            known
+                .iter()
+                .flat_map(|part| part.iter())
+                .map(|known| known.recording.as_str())
+        };
+        let trimmed = named.trim_start_matches("./");
+        if let Some(found) = all().find(|&path| path == named || path == trimmed) {
+            return Ok(found.to_owned());
+        }
+        let is_address = |path: &&str| {
+            let address = self.root.address_of(path);
+            address == named || self.root.shown_address_of(path) == named
+        };
+        if let Some(found) = all().find(is_address) {
+            return Ok(found.to_owned());
+        }
+        let ends_so = |path: &&str| {
+            let rest = path.strip_suffix(trimmed);
+            !trimmed.is_empty() && rest.is_some_and(|rest| rest.ends_with('/'))
+        };
+        let mut ending = all().filter(ends_so);
+        match (ending.next(), ending.next()) {
+            (Some(found), None) => Ok(found.to_owned()),
+            (Some(first), Some(second)) => {
+                let hint = format!("; several end so: {first}, {second}; name more of its path");
+                Err(unknown(named, &hint))
+            }
+            _ => Err(unknown(
+                named,
+                "; `asof find` lists those that it has, `asof index` adds new ones",
+            )),
+        }
+    }
+}
+
+fn unknown(recording: &str, hint: &str) -> CatalogueError {
+    CatalogueError::UnknownRecording {
+        recording: recording.to_owned(),
+        hint: hint.to_owned(),
+    }
+}

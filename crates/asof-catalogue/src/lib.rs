@@ -1,0 +1,64 @@
+//! A folder or bucket of recordings as one database.
+//!
+//! A [`Catalogue`] lies beside the recordings, in plain Parquet: which recordings there are, which topics they hold, when,
+//! by which definitions, and where in the files. An [`Indexer`] keeps it current and opens only what is new or changed; a
+//! [`Search`] answers from it without opening any recording. Several processes may index and label at once: see the
+//! crate's README for how it stays whole.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use asof_catalogue::{Catalogue, IndexOptions, Indexer, Search};
+//! use asof_core::{Channel, Message, Stamp};
+//! use asof_formats::{McapWriter, McapWriterOptions, Store};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let mut writer = McapWriter::create(&folder.path().join("run.mcap"), McapWriterOptions::default())?;
+//! let channel = Arc::new(Channel { topic: "/battery".into(), ..Channel::default() });
+//! let at = Stamp::from_nanos(1_000_000_000);
+//! writer.write(&Message { channel, log_time: at, publish_time: at, sequence: 0, payload: "80 %".into() })?;
+//! writer.finish()?;
+//!
+//! let catalogue = Catalogue::beside(Store::at(folder.path())?)?;
+//! let run = Indexer::new(&catalogue, IndexOptions::default()).run(Stamp::now(), &|_| {})?;
+//! assert_eq!(run.opened, 1);
+//! let again = Indexer::new(&catalogue, IndexOptions::default()).run(Stamp::now(), &|_| {})?;
+//! assert_eq!(again.opened, 0);
+//!
+//! let search = Search { topics: vec!["/batt*".parse()?], ..Search::default() };
+//! let found = catalogue.find(&search)?;
+//! assert_eq!(found.recordings[0].row.recording, "run.mcap");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod commit;
+mod compact;
+mod days;
+mod error;
+mod find;
+mod glob;
+mod head;
+mod index;
+mod known;
+mod labels;
+mod parts;
+mod pattern;
+mod predicate;
+mod reading;
+mod survey;
+mod tables;
+
+pub use catalogue::{Catalogue, FOLDER};
+pub use commit::{Changes, LabelChange};
+pub use days::{since, until};
+pub use error::CatalogueError;
+pub use find::{Found, FoundRecording, Search, SearchStats};
+pub use glob::NamePattern;
+pub use head::{Head, Part, PartFile, Retired};
+pub use index::{Event, IndexOptions, IndexRun, Indexer};
+pub use pattern::{KeyPattern, PatternError};
+pub use predicate::{Predicate, PredicateError};
+pub use tables::{
+    IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, TopicRow, schema_hash,
+};

@@ -1,0 +1,194 @@
+//! Reading the files of a catalogue: the row groups that can hold an answer, and no others.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat_batches;
+use asof_formats::{Storage, Store};
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::statistics::Statistics;
+
+use crate::error::CatalogueError;
+use crate::head::PartFile;
+
+/// What is read of a file.
+pub(crate) struct Reading<'a> {
+    /// The columns; all where it is `None`.
+    pub columns: Option<&'a [&'a str]>,
+    /// Whether a row group can hold anything that is wanted.
+    pub may_hold: &'a dyn Fn(&RowGroupMetaData) -> bool,
+    /// Which rows are wanted, by a few columns that are read before the others.
+    pub filter: Option<RowChoice<'a>>,
+}
+
+/// Chooses rows by some columns.
+pub(crate) struct RowChoice<'a> {
+    pub columns: &'a [&'a str],
+    pub choose: Chooser,
+}
+
+/// Says of each row whether it is wanted.
+pub(crate) type Chooser =
+    Box<dyn FnMut(RecordBatch) -> Result<BooleanArray, ArrowError> + Send + 'static>;
+
+/// What reading has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub read: u64,
+    pub all: u64,
+}
+
+/// All of a file.
+pub(crate) fn read_all(
+    store: &Store,
+    file: &PartFile,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, CatalogueError> {
+    let everything = Reading {
+        columns: None,
+        may_hold: &|_| true,
+        filter: None,
+    };
+    let (batches, _) = read(store, file, everything)?;
+    concat_batches(schema, &batches).map_err(|error| bad(store, file, &error))
+}
+
+/// What is wanted of a file.
+pub(crate) fn read(
+    store: &Store,
+    file: &PartFile,
+    reading: Reading<'_>,
+) -> Result<(Vec<RecordBatch>, Groups), CatalogueError> {
+    if file.rows == 0 {
+        return Ok((Vec::new(), Groups::default()));
+    }
+    let storage = store.storage(&file.file, file.bytes)?;
+    let bytes = PartBytes(Arc::from(storage));
+    read_from(bytes, reading).map_err(|error| bad(store, file, &error))
+}
+
+fn read_from(
+    bytes: PartBytes,
+    reading: Reading<'_>,
+) -> Result<(Vec<RecordBatch>, Groups), ParquetError> {
+    let mut builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let groups = builder.metadata().row_groups();
+    let all = groups.len();
+    let wanted: Vec<usize> = (0..all)
+        .filter(|&group| (reading.may_hold)(&groups[group]))
+        .collect();
+    let counted = Groups {
+        read: wanted.len() as u64,
+        all: all as u64,
+    };
+    if wanted.is_empty() {
+        return Ok((Vec::new(), counted));
+    }
+    let descriptor = Arc::clone(builder.metadata())
+        .file_metadata()
+        .schema_descr_ptr();
+    builder = builder.with_row_groups(wanted).with_batch_size(8_192);
+    if let Some(RowChoice { columns, choose }) = reading.filter {
+        let mask = ProjectionMask::columns(&descriptor, columns.iter().copied());
+        let predicate = ArrowPredicateFn::new(mask, choose);
+        builder = builder.with_row_filter(RowFilter::new(vec![Box::new(predicate)]));
+    }
+    if let Some(columns) = reading.columns {
+        builder = builder.with_projection(ProjectionMask::columns(
+            &descriptor,
+            columns.iter().copied(),
+        ));
+    }
+    let batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
+    Ok((batches, counted))
+}
+
+pub(crate) fn bad(store: &Store, file: &PartFile, error: &dyn std::error::Error) -> CatalogueError {
+    CatalogueError::BadTable {
+        place: store.shown_address_of(&file.file),
+        reason: error.to_string(),
+    }
+}
+
+/// Whether a group may hold a text between two, both ends in.
+pub(crate) fn may_hold_text(
+    group: &RowGroupMetaData,
+    column: &str,
+    least: &[u8],
+    most: Option<&[u8]>,
+) -> bool {
+    let Some(Statistics::ByteArray(found)) = statistics(group, column) else {
+        return true;
+    };
+    let is_below = found.max_opt().is_some_and(|max| max.data() < least);
+    let is_above = most.is_some_and(|most| found.min_opt().is_some_and(|min| min.data() > most));
+    !(is_below || is_above)
+}
+
+/// The smallest and the largest number of a group.
+pub(crate) fn bounds(group: &RowGroupMetaData, column: &str) -> Option<(i64, i64)> {
+    match statistics(group, column)? {
+        Statistics::Int64(found) => Some((*found.min_opt()?, *found.max_opt()?)),
+        _ => None,
+    }
+}
+
+fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Statistics> {
+    let mut columns = group.columns().iter();
+    let found =
+        columns.find(|found| matches!(found.column_path().parts(), [only] if only == column))?;
+    found.statistics()
+}
+
+/// The bytes of a file, as Parquet asks for them.
+struct PartBytes(Arc<dyn Storage>);
+
+impl Length for PartBytes {
+    fn len(&self) -> u64 {
+        self.0.size()
+    }
+}
+
+impl ChunkReader for PartBytes {
+    type T = From;
+
+    fn get_read(&self, start: u64) -> Result<From, ParquetError> {
+        Ok(From {
+            storage: Arc::clone(&self.0),
+            at: start,
+        })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let bytes = self.0.fetch(start, length as u64)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF(format!(
+                "the file ends {} bytes too early",
+                length - bytes.len()
+            )));
+        }
+        Ok(bytes)
+    }
+}
+
+/// A file from a place on.
+struct From {
+    storage: Arc<dyn Storage>,
+    at: u64,
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.storage.fetch(self.at, buffer.len() as u64)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+}

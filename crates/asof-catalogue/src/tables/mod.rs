@@ -1,0 +1,168 @@
+//! The rows of a catalogue, and how they lie in Arrow.
+
+mod recordings;
+mod schemas;
+mod sections;
+mod topics;
+
+use std::sync::Arc;
+
+use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
+use asof_core::{Stamp, TimeRange};
+
+pub use recordings::{ProblemRow, RecordingRow};
+pub use schemas::{SchemaRow, schema_hash};
+pub use sections::SectionRow;
+pub use topics::TopicRow;
+
+/// A table of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Table {
+    Recordings,
+    Topics,
+    Sections,
+    Schemas,
+}
+
+impl Table {
+    /// What its files begin with.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Recordings => "recordings",
+            Table::Topics => "topics",
+            Table::Sections => "sections",
+            Table::Schemas => "schemas",
+        }
+    }
+
+    /// Rows of a row group: what is read or passed over as one.
+    pub fn rows_per_group(self) -> usize {
+        match self {
+            Table::Recordings | Table::Schemas => 4_096,
+            Table::Topics => 8_192,
+            Table::Sections => 65_536,
+        }
+    }
+}
+
+/// A recording as it was found, with everything that the catalogue has about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexedRecording {
+    /// The recording itself.
+    pub row: RecordingRow,
+    /// Its topics.
+    pub topics: Vec<TopicRow>,
+    /// The definitions of its types.
+    pub schemas: Vec<SchemaRow>,
+    /// Its chunks.
+    pub sections: Vec<SectionRow>,
+}
+
+/// Four columns for a range of time: `start` and `end` to the microsecond, rounded outwards, and exact.
+struct RangeColumns {
+    start: TimestampMicrosecondBuilder,
+    end: TimestampMicrosecondBuilder,
+    start_ns: Int64Builder,
+    end_ns: Int64Builder,
+}
+
+impl RangeColumns {
+    fn new() -> Self {
+        RangeColumns {
+            start: micros(),
+            end: micros(),
+            start_ns: Int64Builder::new(),
+            end_ns: Int64Builder::new(),
+        }
+    }
+
+    fn append(&mut self, range: TimeRange) {
+        let known = (!range.is_empty()).then_some(range);
+        let start = known.map(|range| range.start.nanos());
+        let end = known.map(|range| range.end.nanos());
+        self.start
+            .append_option(start.map(|nanos| nanos.div_euclid(1_000)));
+        self.end.append_option(
+            end.map(|nanos| nanos.div_euclid(1_000) + i64::from(nanos.rem_euclid(1_000) != 0)),
+        );
+        self.start_ns.append_option(start);
+        self.end_ns.append_option(end);
+    }
+
+    fn finish(mut self) -> [ArrayRef; 4] {
+        [
+            Arc::new(self.start.finish()),
+            Arc::new(self.end.finish()),
+            Arc::new(self.start_ns.finish()),
+            Arc::new(self.end_ns.finish()),
+        ]
+    }
+}
+
+fn micros() -> TimestampMicrosecondBuilder {
+    TimestampMicrosecondBuilder::new().with_timezone("UTC")
+}
+
+fn micros_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+fn range_fields() -> [Field; 4] {
+    [
+        Field::new("start", micros_type(), true),
+        Field::new("end", micros_type(), true),
+        Field::new("start_ns", DataType::Int64, true),
+        Field::new("end_ns", DataType::Int64, true),
+    ]
+}
+
+/// The range of times that a row has.
+pub(crate) fn range_at(batch: &RecordBatch, row: usize) -> Result<TimeRange, ArrowError> {
+    let start = int(batch, "start_ns", row)?;
+    let end = int(batch, "end_ns", row)?;
+    Ok(match (start, end) {
+        (Some(start), Some(end)) => {
+            TimeRange::new(Stamp::from_nanos(start), Stamp::from_nanos(end))
+        }
+        _ => TimeRange::EMPTY,
+    })
+}
+
+/// A column by its name.
+pub(crate) fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, ArrowError> {
+    batch
+        .column_by_name(name)
+        .ok_or_else(|| ArrowError::SchemaError(format!("the column {name} is missing")))
+}
+
+/// A number of a row.
+pub(crate) fn int(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<i64>, ArrowError> {
+    let column = column(batch, name)?
+        .as_primitive_opt::<Int64Type>()
+        .ok_or_else(|| wrong_type(name, "numbers"))?;
+    Ok(column.is_valid(row).then(|| column.value(row)))
+}
+
+/// A text of a row.
+pub(crate) fn text<'a>(
+    batch: &'a RecordBatch,
+    name: &str,
+    row: usize,
+) -> Result<Option<&'a str>, ArrowError> {
+    let column = column(batch, name)?
+        .as_string_opt::<i32>()
+        .ok_or_else(|| wrong_type(name, "texts"))?;
+    Ok(column.is_valid(row).then(|| column.value(row)))
+}
+
+pub(crate) fn wrong_type(name: &str, wanted: &str) -> ArrowError {
+    ArrowError::SchemaError(format!("the column {name} does not hold {wanted}"))
+}
+
+fn as_int(count: Option<u64>) -> Option<i64> {
+    count.map(|count| i64::try_from(count).unwrap_or(i64::MAX))
+}
