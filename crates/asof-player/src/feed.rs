@@ -289,7 +289,7 @@ impl Ahead {
 /// Where a thread reads.
 enum Reading {
     /// What is there, as the cache has it.
-    Held(Reader),
+    Held(Box<Reader>),
     /// A source that grows, and the topics that it is followed for.
     Growing(Box<dyn Follow>, Topics),
 }
@@ -438,7 +438,7 @@ impl Worker<'_> {
             topics: request.topics,
             range: TimeRange::new(after.next(), Stamp::MAX),
         };
-        Some(Reading::Held(self.head.read_ahead(&query)))
+        Some(Reading::Held(Box::new(self.head.read_ahead(&query))))
     }
 
     fn follow_from(&self, start: Stamp, topics: Topics) -> Option<Reading> {
