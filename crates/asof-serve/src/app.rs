@@ -20,6 +20,7 @@ use crate::policy::PageOptions;
 use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
 use crate::series::Looks;
+use crate::snapshots::SnapshotWriter;
 use crate::tracks::Tracks;
 use crate::waiting::Waiting;
 
@@ -54,6 +55,8 @@ pub(crate) struct App {
     pub readers: Semaphore,
     /// What answers queries, and how many may run at once.
     pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
+    /// What writes snapshots of a robot.
+    pub snapshots: Option<Arc<dyn SnapshotWriter>>,
     /// Where those are who play together.
     pub together: watch::Sender<Together>,
     /// Becomes true when the server ends.
@@ -129,6 +132,7 @@ impl App {
             waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
             clients: Arc::new(Semaphore::new(limits.clients)),
             readers: Semaphore::new(8),
+            snapshots: options.snapshots.clone(),
             queries: options
                 .queries
                 .clone()
@@ -192,6 +196,7 @@ impl App {
             "live": self.is_live,
             "window": self.window(&summary),
             "sql": self.queries.is_some(),
+            "snapshots": self.snapshots.is_some(),
             "version": env!("CARGO_PKG_VERSION"),
         })
     }

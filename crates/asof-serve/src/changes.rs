@@ -1,4 +1,5 @@
-//! What a person changes from the page: notes about the recording, and files to look at. Nothing else is ever written.
+//! What a person changes from the page: notes about the recording, and files to look at. Beside [snapshots](crate::snapshots)
+//! nothing else is ever written.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,13 @@ use serde_json::{Value, json};
 use crate::annotations::Annotations;
 use crate::app::App;
 
-/// Where something can be changed: notes added and removed, files taken and opened.
-pub(crate) const PATHS: [&str; 4] = [
+/// Where something can be changed: notes added and removed, files taken and opened, snapshots written.
+pub(crate) const PATHS: [&str; 5] = [
     "/api/annotations",
     "/api/annotations/remove",
     "/api/files",
     "/api/files/open",
+    "/api/snapshot",
 ];
 
 /// Opens files that a person has dropped onto the page.
@@ -255,12 +257,12 @@ fn plain_name(name: &str) -> Option<String> {
     (is_plain && name.len() <= 200 && name.chars().all(is_word)).then(|| name.to_owned())
 }
 
-fn json_of(value: &Value) -> Response {
+pub(crate) fn json_of(value: &Value) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (kind, value.to_string()).into_response()
 }
 
-fn wrong(text: &str) -> Response {
+pub(crate) fn wrong(text: &str) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     let error = json!({ "error": text });
     (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response()

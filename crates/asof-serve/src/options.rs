@@ -9,6 +9,7 @@ use asof_core::Stamp;
 
 use crate::frames::Robot;
 use crate::queries::QueryEngine;
+use crate::snapshots::SnapshotWriter;
 
 /// How a [`Server`](crate::Server) is set up.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub struct ServeOptions {
     pub disk: Option<asof_blocks::DiskOptions>,
     /// What answers queries about the source; without it the page has no panel for them.
     pub queries: Option<Arc<dyn QueryEngine>>,
+    /// What writes snapshots of a running robot when it is asked to over HTTP; without it none are written.
+    pub snapshots: Option<Arc<dyn SnapshotWriter>>,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,
 }
@@ -120,6 +123,7 @@ impl Default for ServeOptions {
             start: None,
             disk: None,
             queries: None,
+            snapshots: None,
             limits: Limits::default(),
         }
     }

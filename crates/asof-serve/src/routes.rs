@@ -26,6 +26,7 @@ use crate::queries::{MOST_ROWS, QueryLimits};
 use crate::record::fields_of;
 use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show};
+use crate::snapshots;
 use crate::tracks::Track;
 use crate::waiting::Connection;
 use crate::{assets, changes, foxglove, page, session, video};
@@ -56,6 +57,10 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route(changes::PATHS[1], post(changes::remove))
         .route(changes::PATHS[2], post(changes::upload))
         .route(changes::PATHS[3], post(changes::open))
+        .route(
+            changes::PATHS[4],
+            get(snapshots::state).post(snapshots::write),
+        )
         .route("/api/sql", get(sql))
         .fallback(files)
         .layer(axum::middleware::from_fn_with_state(

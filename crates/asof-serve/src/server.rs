@@ -165,6 +165,9 @@ impl Drop for Server {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(2));
         }
+        if let Some(snapshots) = &self.app.snapshots {
+            snapshots.finish();
+        }
         self.keep_on_disk();
     }
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{BufRead, Read, Write};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -177,6 +177,67 @@ fn a_rate_that_falls_writes_a_snapshot() {
     }
     let report = recorder.end();
     assert_eq!(report["snapshots"]["last"], "rate(/scan) < 5", "{report}");
+}
+
+#[test]
+fn a_request_to_a_server_writes_a_snapshot_of_its_robot() {
+    let (folder, robot) = (Folder::empty(), Bumping::new());
+    let line = format!(
+        "serve {} --listen 127.0.0.1:0 --no-open --snapshots run.mcap --keep 1s --after 1s",
+        robot.url
+    );
+    let mut server = common::asof()
+        .args(line.split(' '))
+        .current_dir(folder.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a server");
+    let out = server.stdout.take().expect("its output");
+    let mut lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+    let address = lines
+        .find_map(|line| line.strip_prefix("Open http://").map(str::to_owned))
+        .expect("an address");
+    let address = address.trim_end_matches('/');
+    robot.drive(Duration::from_secs(4), false);
+    assert!(folder.names().is_empty(), "nobody has asked so far");
+    // Pages of others cannot ask, and looking does not.
+    let foreign = ask(address, "POST", "origin: http://elsewhere.example\r\n");
+    assert!(!foreign.starts_with("HTTP/1.1 200"), "{foreign}");
+    let looked = ask(address, "GET", "");
+    assert!(looked.contains("\"triggered\":0"), "{looked}");
+    let asked = Stamp::now().nanos() as f64 / 1e9;
+    let answer = ask(address, "POST", "content-length: 0\r\n");
+    assert!(answer.contains("\"reason\":\"it fell\""), "{answer}");
+    robot.drive(Duration::from_secs(3), false);
+    assert_eq!(folder.names(), ["run_0.mcap"]);
+    let times = times(&folder, "run_0.mcap", "/scan");
+    let (first, last) = (times[0], times[times.len() - 1]);
+    assert!((first - (asked - 1.0)).abs() < 0.7, "{}", first - asked);
+    assert!((last - (asked + 1.0)).abs() < 0.7, "{}", last - asked);
+    let reasons = folder.stdout("cat run_0.mcap --metadata snapshot");
+    assert!(reasons.contains("it fell"), "{reasons}");
+    // One that is being written when the server ends is finished.
+    ask(address, "POST", "content-length: 0\r\n");
+    robot.drive(Duration::from_millis(300), false);
+    let server = Recorder(server);
+    server.send("-INT");
+    let Recorder(mut server) = server;
+    server.wait().expect("ended");
+    assert_eq!(folder.exit_code("doctor run_1.mcap"), 0);
+    assert_eq!(folder.exit_code("serve run_0.mcap --snapshots x.mcap"), 2);
+}
+
+/// What a server answers about snapshots.
+fn ask(address: &str, method: &str, headers: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("connect");
+    let request = format!(
+        "{method} /api/snapshot?reason=it%20fell HTTP/1.1\r\nhost: {address}\r\n{headers}connection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("ask");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("read");
+    answer
 }
 
 #[test]

@@ -44,6 +44,9 @@ impl Dropped {
             disk: None,
             annotations: None,
             robots: Vec::new(),
+            // These are about what the first server shows.
+            queries: None,
+            snapshots: None,
             ..options.clone()
         };
         Dropped {

@@ -12,6 +12,7 @@ use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
     Annotations, DEFAULT_PORT, DiskOptions, QueryEngine, Robot, ServeError, ServeOptions, Server,
+    SnapshotWriter,
 };
 use clap::Args;
 
@@ -20,7 +21,7 @@ use super::compare::Compare;
 use super::description::described;
 use super::dropped::Dropped;
 use super::failure::Usage;
-use super::live::is_robot;
+use super::live::{Snapshots, is_robot};
 use super::memory;
 use super::newfile::{clean_up_on_interrupt, remove_unfinished};
 use super::place::{Opening, Wanted};
@@ -33,7 +34,8 @@ use super::{signals, sql};
 /// Opens recordings of any size at once, several as one. Of a running robot it shows what comes, and keeps the
 /// last minutes to look back at. Only this machine can connect, unless --listen names
 /// another address; whoever connects then needs the token in the address that is printed. Nothing is written but what you
-/// note in the page: run.mcap.annotations.json beside run.mcap, which `asof convert` takes along.
+/// note in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` takes along), and, with --snapshots, the
+/// last minute of a robot when `POST /api/snapshot?reason=…` asks for it.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
@@ -43,6 +45,7 @@ Examples:
   asof serve run.mcap
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
   asof serve zenoh://192.168.1.5:7447 --window 10m
+  asof serve zenoh:// --snapshots crash.mcap --keep 60s --after 30s; curl -X POST localhost:8765/api/snapshot
   asof serve before.mcap after.mcap --prefix before,after --align start
   asof serve yesterday.mcap zenoh://192.168.1.5:7447")]
 pub struct Serve {
@@ -60,6 +63,9 @@ pub struct Serve {
     /// Only these topics of a running robot: names or globs, with commas between them
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     topics: Option<Patterns>,
+
+    #[command(flatten)]
+    snapshots: Snapshots,
 
     #[command(flatten)]
     serving: Serving,
@@ -157,6 +163,12 @@ impl Serve {
             robots,
             annotations: self.annotations(),
             queries: sql::page_queries(&self.places, &self.opening, screen),
+            snapshots: self.snapshots.start(
+                &self.places,
+                self.topics.clone(),
+                &self.opening,
+                screen,
+            )?,
         };
         self.serving
             .serve_kept(recording, &name, kept, &interrupt, screen)
@@ -206,6 +218,7 @@ struct Kept {
     robots: Vec<Robot>,
     annotations: Option<PathBuf>,
     queries: Option<Arc<dyn QueryEngine>>,
+    snapshots: Option<Arc<dyn SnapshotWriter>>,
 }
 
 impl Serving {
@@ -266,6 +279,7 @@ impl Serving {
                 robots: kept.robots,
                 annotations: kept.annotations,
                 queries: kept.queries,
+                snapshots: kept.snapshots,
                 start,
                 ..options.clone()
             };

@@ -14,6 +14,7 @@ mod prompts;
 mod recording;
 #[cfg(feature = "live")]
 mod robot;
+mod snapshots;
 #[cfg(feature = "live")]
 mod supervisor;
 #[cfg(feature = "live")]
@@ -33,6 +34,7 @@ pub use absent::{Listening, listen};
 pub use listening::{Listening, listen};
 #[cfg(feature = "live")]
 pub use robot::stop_on_signals;
+pub use snapshots::Snapshots;
 
 use super::Outcome;
 use super::place::parse_time;

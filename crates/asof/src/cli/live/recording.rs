@@ -318,16 +318,18 @@ fn files_of<'a>(verb: &Record, report: &'a RecordReport) -> &'a [PathBuf] {
     }
 }
 
-/// What was kept and written of snapshots, for programs; nothing where they were not asked for.
-fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
-    let snapshots = &report.snapshots;
-    verb.keep.map(|_| {
-        json!({
-            "triggered": snapshots.triggered, "last": snapshots.last, "is_writing": snapshots.is_writing,
-            "written": snapshots.written, "kept": snapshots.kept, "kept_bytes": snapshots.kept_bytes,
-            "crowded_out": snapshots.crowded_out, "problems": snapshots.problems,
-        })
+/// What was kept and written of snapshots, for programs.
+pub fn snapshots_as_json(snapshots: &SnapshotReport) -> serde_json::Value {
+    json!({
+        "triggered": snapshots.triggered, "last": snapshots.last, "is_writing": snapshots.is_writing,
+        "files": snapshots.files, "written": snapshots.written, "kept": snapshots.kept,
+        "kept_bytes": snapshots.kept_bytes, "crowded_out": snapshots.crowded_out, "problems": snapshots.problems,
     })
+}
+
+/// The same; nothing where they were not asked for.
+fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
+    verb.keep.map(|_| snapshots_as_json(&report.snapshots))
 }
 
 /// What the files have together.
@@ -527,7 +529,7 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
 }
 
 /// Whether there is a folder for files to come.
-fn check_folder(path: &Path) -> anyhow::Result<()> {
+pub fn check_folder(path: &Path) -> anyhow::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
