@@ -67,3 +67,8 @@ pub use ranges::{LoadedRanges, RangeWatch};
 pub use reader::Reader;
 pub use reverse::Reverse;
 pub use stats::Statistics;
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

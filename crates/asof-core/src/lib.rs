@@ -41,3 +41,8 @@ pub use source::{Batches, Portion, Source, SourceError};
 pub use stamp::{Stamp, StampError};
 pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, RecentSummary, Summary};
 pub use when::When;
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

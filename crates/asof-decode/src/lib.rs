@@ -88,3 +88,8 @@ pub mod arrow {
     pub use arrow_array as array;
     pub use arrow_schema as schema;
 }
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -159,3 +159,8 @@ impl Demo {
         })
     }
 }
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

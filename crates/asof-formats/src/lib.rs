@@ -81,3 +81,8 @@ pub use unpacked::remove_temporary_files;
 pub(crate) fn default_threads() -> usize {
     McapOptions::default().threads
 }
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

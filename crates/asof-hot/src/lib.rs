@@ -122,3 +122,8 @@ pub use tiles::{TileWriter, tile_map};
 pub use wait::Kernel;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use wait::{Notifier, Signal, Sleeper, signal};
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -55,3 +55,8 @@ mod step;
 
 pub use event::{Event, PlayState, Speed};
 pub use player::Player;
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -67,3 +67,8 @@ pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
 pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
 pub use server::Server;
 pub use snapshots::SnapshotWriter;
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -67,3 +67,8 @@ pub use database::{Database, Rows, SqlOptions, Undecoded, Waited};
 /// Arrow, as DataFusion has it.
 pub use datafusion::arrow;
 pub use error::{SqlError, TextPlace};
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

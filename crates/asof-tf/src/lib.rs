@@ -138,3 +138,8 @@ pub use {
     trajectory::{TrajectoryFormat, every},
     wait::{Wait, WaitError},
 };
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -146,5 +146,5 @@ fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
 
 /// The README's examples, compiled with the doc tests so that they stay true.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct ReadmeExamples;

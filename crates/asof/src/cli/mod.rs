@@ -1,4 +1,8 @@
 //! The command line: one file per verb, and what they share.
+//!
+//! `select` has the flags that choose messages, `report` what `info` says, `place` opens files and robots, `newfile` says
+//! how files are written, `failure` how errors are told, and `escaped` keeps names from commanding a terminal. `tests/cli.rs`
+//! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof` writes them anew.
 
 mod annotated;
 mod at;

@@ -1,6 +1,5 @@
 //! Recordings from other people's robots: every topic in every form, and the server is still there.
 
-#[path = "../../asof-serve/tests/common/mod.rs"]
 mod common;
 
 use std::fmt::Write;
