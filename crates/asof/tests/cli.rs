@@ -443,6 +443,42 @@ fn completions_come_for_every_shell() {
 }
 
 #[test]
+fn the_manual_has_a_page_for_the_command_and_one_for_each_verb() {
+    let folder = Folder::empty();
+    assert_eq!(folder.stdout("manual pages/man1"), "");
+    let page = |name: &str| fs::read_to_string(folder.path(&format!("pages/man1/{name}.1")));
+    let overview = page("asof").expect("asof(1)");
+    let help = folder.stdout("--help");
+    let verbs = help.split_once("Commands:\n").expect("verbs").1;
+    let verbs = verbs.lines().take_while(|line| !line.is_empty());
+    let verbs: Vec<&str> = verbs
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(
+        verbs.contains(&"recover") && !verbs.contains(&"manual"),
+        "{verbs:?}"
+    );
+    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
+        assert!(page(&format!("asof-{verb}")).is_ok(), "no page for {verb}");
+        assert!(
+            overview.contains(&format!("{verb}(1)")),
+            "{verb} is not in asof(1)"
+        );
+    }
+    assert!(
+        page("asof-cat")
+            .expect("asof-cat(1)")
+            .contains("\\-\\-topics")
+    );
+    fs::write(folder.path("file"), "").expect("writes");
+    assert!(
+        folder
+            .run("manual file")
+            .contains("cannot write the manual to file")
+    );
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_it_quietly() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;

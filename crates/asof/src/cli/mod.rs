@@ -32,6 +32,7 @@ mod layers;
 mod line_files;
 mod lines;
 mod live;
+mod manual;
 mod memory;
 mod moved;
 mod names;
@@ -121,6 +122,7 @@ enum Verb {
     Sql(sql::Sql),
     Serve(serve::Serve),
     Completions(completions::Completions),
+    Manual(manual::Manual),
 }
 
 /// How a verb ended, if it did not fail.
@@ -204,6 +206,7 @@ pub fn main() -> ExitCode {
         Verb::Sql(sql) => sql.run(&screen),
         Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),
+        Verb::Manual(manual) => manual.run(),
     };
     match result {
         Ok(outcome) => outcome.into(),
