@@ -73,7 +73,7 @@ pub use model::{
 pub use numbers::{is_number, number_at, numbers};
 pub use path::{FieldPath, PathColumn, PathError, PathPart};
 pub use picture::{Picture, PictureError, picture_type};
-pub use points::{Beam, PackedField, PackedKind, Scan};
+pub use points::{Beam, PackedField, PackedKind, Scan, ScanError};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
 pub use stamps::stamps_of;

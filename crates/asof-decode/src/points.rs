@@ -25,6 +25,21 @@ pub struct Scan {
     pub intensities: Option<Vec<f64>>,
 }
 
+/// What a message lacks that is read as a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// Nothing was measured.
+    #[error("it has no field 'ranges'")]
+    NoRanges,
+    /// Where the beams begin is not known.
+    #[error("it has no first angle")]
+    NoFirstAngle,
+    /// Neither the step from beam to beam is known, nor where the beams end.
+    #[error("it has no last angle")]
+    NoLastAngle,
+}
+
 /// A beam that came back.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Beam {
@@ -42,14 +57,14 @@ impl Scan {
     /// The scan of a message.
     ///
     /// # Errors
-    /// What it lacks, as half a sentence.
-    pub fn of(record: &Record) -> Result<Self, String> {
-        let ranges = record.list("ranges").ok_or("it has no field 'ranges'")?;
-        let start = record.number("angle_min").ok_or("it has no first angle")?;
+    /// When it lacks something; the text is half a sentence.
+    pub fn of(record: &Record) -> Result<Self, ScanError> {
+        let ranges = record.list("ranges").ok_or(ScanError::NoRanges)?;
+        let start = record.number("angle_min").ok_or(ScanError::NoFirstAngle)?;
         let step = if let Some(step) = record.number("angle_increment") {
             step
         } else {
-            let end = record.number("angle_max").ok_or("it has no last angle")?;
+            let end = record.number("angle_max").ok_or(ScanError::NoLastAngle)?;
             (end - start) / (ranges.len().max(2) - 1) as f64
         };
         let most = record.number("range_max").filter(|&most| most > 0.0);

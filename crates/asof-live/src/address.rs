@@ -183,6 +183,7 @@ impl Mode {
 
 /// Why text is no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddressError {
     /// It starts with something else.
     #[error(

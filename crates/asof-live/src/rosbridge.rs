@@ -73,6 +73,7 @@ pub enum Body {
 
 /// Why text or bytes are not of the protocol.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RosbridgeError {
     /// The text is not JSON, or JSON of another shape.
     #[error("this is not a message of rosbridge: {0}")]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::annotations::Annotations;
 use crate::app::App;
+use crate::refusal::Refusal;
 
 /// Where something can be changed: notes added and removed, files taken and opened, snapshots written.
 pub(crate) const PATHS: [&str; 5] = [
@@ -31,14 +32,14 @@ pub trait Opener: Send + Sync {
     /// Where the files of a look can be written, and the look's number; a new one where none is named.
     ///
     /// # Errors
-    /// When there is no such look, or no room for another, in words for that person.
-    fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), String>;
+    /// When there is no such look, or no room for another.
+    fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal>;
 
     /// Shows the files of a look, in the order in which they were named; the address to look at them.
     ///
     /// # Errors
-    /// When they cannot be opened, in words for that person.
-    fn open(&self, look: u64) -> Result<String, String>;
+    /// When they cannot be opened.
+    fn open(&self, look: u64) -> Result<String, Refusal>;
 }
 
 /// What can be changed.
@@ -183,7 +184,7 @@ pub(crate) async fn upload(
     };
     let (look, folder) = match opener.folder(asked.look) {
         Ok(found) => found,
-        Err(error) => return wrong(&error),
+        Err(refusal) => return wrong(&refusal.to_string()),
     };
     let most = app.changes.most_bytes;
     match take(&folder, &name, request.into_body(), most).await {
@@ -205,7 +206,7 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLoo
     };
     match tokio::task::spawn_blocking(move || opener.open(asked.look)).await {
         Ok(Ok(address)) => json_of(&json!({ "url": address })),
-        Ok(Err(error)) => wrong(&error),
+        Ok(Err(refusal)) => wrong(&refusal.to_string()),
         Err(error) => wrong(&format!("opening failed: {error}")),
     }
 }

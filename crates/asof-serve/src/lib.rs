@@ -47,6 +47,7 @@ mod page;
 mod policy;
 mod queries;
 mod record;
+mod refusal;
 mod routes;
 mod series;
 mod server;
@@ -65,6 +66,7 @@ pub use changes::Opener;
 pub use frames::Robot;
 pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
 pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
+pub use refusal::Refusal;
 pub use server::Server;
 pub use snapshots::SnapshotWriter;
 

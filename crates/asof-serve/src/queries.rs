@@ -8,6 +8,8 @@ use std::time::Duration;
 use asof_core::Stamp;
 use serde_json::{Value, json};
 
+use crate::refusal::Refusal;
+
 /// Queries that run at once.
 pub(crate) const AT_ONCE: usize = 2;
 /// Rows of an answer, unless fewer are asked for.
@@ -20,8 +22,8 @@ pub trait QueryEngine: Send + Sync {
     /// Runs a query, within its limits.
     ///
     /// # Errors
-    /// Why there is no answer, as a sentence for the person who asked.
-    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, String>;
+    /// Why there is no answer.
+    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, Refusal>;
 }
 
 /// How much of an answer is wanted, and for how long.

@@ -720,7 +720,7 @@ async fn sql(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(answer)) => with_room(&app, &connection, Answer::json_text(answer.to_json())).await,
-        Ok(Err(error)) => wrong(error),
+        Ok(Err(refusal)) => wrong(refusal.to_string()),
         Err(error) => {
             let text = format!("the query failed: {error}\n");
             (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()

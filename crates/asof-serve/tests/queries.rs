@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_demo::Encoding;
-use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, ServeOptions};
+use asof_serve::{
+    QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal, ServeOptions,
+};
 use common::{PATIENCE, Served, demo, demo_with, options};
 use serde_json::json;
 
@@ -21,9 +23,9 @@ struct Echo {
 }
 
 impl QueryEngine for Echo {
-    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, String> {
+    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, Refusal> {
         if query == "wrong" {
-            return Err("there is no table 'wrong'".to_owned());
+            return Err("there is no table 'wrong'".into());
         }
         self.running.fetch_add(1, Ordering::SeqCst);
         while query == "forever" && !limits.is_given_up() {

@@ -144,7 +144,7 @@ fn free_name(field: &str, known: &[PointColumn]) -> String {
 fn fields_of(record: &Record) -> std::result::Result<Vec<(String, DataType)>, String> {
     let named = |name: &str, data_type: DataType| (name.to_owned(), data_type);
     if record.items("ranges").is_some() {
-        Scan::of(record)?;
+        Scan::of(record).map_err(|error| error.to_string())?;
         let names = ["x", "y", "z", "range", "angle", "intensity"];
         return Ok(names.map(|name| named(name, DataType::Float64)).into());
     }
@@ -345,7 +345,7 @@ impl<'a> Pending<'a> {
     }
 
     fn add_scan(&mut self, record: &Record, limit: usize) -> std::result::Result<(), String> {
-        let scan = Scan::of(record)?;
+        let scan = Scan::of(record).map_err(|error| error.to_string())?;
         let pose = pose_of(record);
         let step = scan.beams().count().div_ceil(limit).max(1);
         for beam in scan.beams().step_by(step) {

@@ -135,7 +135,7 @@ pub use {
     options::{Conflicts, Limits, Options, Stats},
     path::{Many, Path},
     source::Loaded,
-    trajectory::{TrajectoryFormat, every},
+    trajectory::{TrajectoryFormat, TrajectoryFormatError, every},
     wait::{Wait, WaitError},
 };
 

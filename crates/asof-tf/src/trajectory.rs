@@ -63,15 +63,20 @@ impl TrajectoryFormat {
     }
 }
 
-impl std::str::FromStr for TrajectoryFormat {
-    type Err = String;
+/// A name that is not a [`TrajectoryFormat`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is none of csv, tum, kitti")]
+pub struct TrajectoryFormatError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for TrajectoryFormat {
+    type Err = TrajectoryFormatError;
+
+    fn from_str(text: &str) -> Result<Self, TrajectoryFormatError> {
         match text {
             "csv" => Ok(TrajectoryFormat::Csv),
             "tum" => Ok(TrajectoryFormat::Tum),
             "kitti" => Ok(TrajectoryFormat::Kitti),
-            _ => Err(format!("'{text}' is none of csv, tum, kitti")),
+            _ => Err(TrajectoryFormatError(text.to_owned())),
         }
     }
 }

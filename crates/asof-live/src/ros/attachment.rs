@@ -15,6 +15,7 @@ pub struct Attachment {
 
 /// Why bytes are no attachment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachmentError {
     /// It ends too early.
     #[error("the attachment has {0} bytes, fewer than its 33")]

@@ -15,6 +15,7 @@ pub const GET_TYPE_DESCRIPTION: &str =
 
 /// Why a response is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DescriptionError {
     /// The node does not know.
     #[error("the node does not describe it: {0}")]

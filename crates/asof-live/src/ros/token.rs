@@ -55,6 +55,7 @@ pub struct TopicInfo {
 
 /// Why a key is no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// It has another shape.
     #[error("'{0}' is no liveliness token of rmw_zenoh")]

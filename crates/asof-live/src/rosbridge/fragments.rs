@@ -28,6 +28,7 @@ const MOST_BYTES: usize = 256 << 20;
 
 /// Why a part is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FragmentError {
     /// Its numbers do not fit each other, or those of the parts before.
     #[error("part {number} of {total} is not one of message '{id}'")]

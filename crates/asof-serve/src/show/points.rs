@@ -17,7 +17,7 @@ pub(super) fn show(record: &Record, chosen: Option<&str>) -> Result<Shown, Strin
 }
 
 fn scan(record: &Record) -> Result<Shown, String> {
-    let scan = Scan::of(record)?;
+    let scan = Scan::of(record).map_err(|error| error.to_string())?;
     let (mut places, mut values) = (Vec::new(), Vec::new());
     for beam in scan.beams().take(MOST_POINTS) {
         let [x, y] = beam.end();

@@ -9,6 +9,7 @@ use crate::pose::Pose;
 use crate::shelf::{Link, Spot, Table};
 
 /// Why a name gives no frame.
+#[non_exhaustive]
 pub enum NameError {
     Bad(&'static str),
     TooMany(usize),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof_formats::Recording;
-use asof_serve::{Opener, ServeOptions, Server};
+use asof_serve::{Opener, Refusal, ServeOptions, Server};
 use tempfile::TempDir;
 
 use super::compare::Compare;
@@ -83,7 +83,7 @@ impl Dropped {
 }
 
 impl Opener for Dropped {
-    fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), String> {
+    fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal> {
         let mut looks = self.looks();
         if let Some(number) = look {
             let known = looks.all.iter().find(|look| look.number == number);
@@ -107,13 +107,13 @@ impl Opener for Dropped {
         Ok((number, path))
     }
 
-    fn open(&self, look: u64) -> Result<String, String> {
+    fn open(&self, look: u64) -> Result<String, Refusal> {
         let (_, folder) = self.folder(Some(look))?;
         let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         files.sort();
         if files.is_empty() {
-            return Err("no file has come".to_owned());
+            return Err("no file has come".into());
         }
         let server = self.serve(&files).map_err(|error| format!("{error:#}"))?;
         let address = server.url();

@@ -9,7 +9,7 @@ use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use asof_core::Stamp;
-use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
+use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
 use asof_sql::{Database, SqlOptions, Waited};
 
 use super::running::opened;
@@ -66,7 +66,7 @@ impl PageQueries {
 }
 
 impl QueryEngine for PageQueries {
-    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, String> {
+    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, Refusal> {
         let database = self.database()?;
         let query = query.trim().trim_end_matches(';');
         let end = Instant::now() + limits.time;
@@ -99,7 +99,7 @@ impl QueryEngine for PageQueries {
                 }
             }
             if limits.is_given_up() {
-                return Err("the query was given up".to_owned());
+                return Err("the query was given up".into());
             }
             if Instant::now() >= end {
                 let seconds = limits.time.as_secs();
