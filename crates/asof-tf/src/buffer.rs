@@ -45,6 +45,19 @@ impl TransformBuffer {
     }
 
     /// An empty buffer.
+    ///
+    /// ```
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// use std::time::Duration;
+    /// use asof_tf::Options;
+    ///
+    /// // Two seconds of every edge, and a megabyte of samples at most.
+    /// let options = Options::default().window(Duration::from_secs(2)).bytes(1 << 20);
+    /// let buffer = TransformBuffer::with_options(options);
+    /// buffer.update_static("base_link", "lidar", Isometry3::identity())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_options(options: Options) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -66,6 +79,18 @@ impl TransformBuffer {
     /// The first update makes the edge, and any frame that is new. Zero is a time like any other.
     /// Stamps may come in any order: a late sample goes where it belongs, one with a stamp that is
     /// there already takes its place (tf2 in ROS 1 kept the first; the last is what the sender meant).
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// let buffer = TransformBuffer::new();
+    /// buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// buffer.update("odom", "base_link", at(1), Isometry3::translation(1.0, 0.0, 0.0))?;
+    /// assert!(buffer.update("map", "base_link", at(1), Isometry3::identity()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`UpdateError`] says what was wrong; nothing is changed then. Unless [`Conflicts::LastWins`](crate::Conflicts::LastWins) is set, a
@@ -93,6 +118,17 @@ impl TransformBuffer {
     /// An edge that has no samples, because none came yet or it was [cleared](TransformBuffer::clear), becomes
     /// static by it.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// let buffer = TransformBuffer::new();
+    /// buffer.update_static("base_link", "lidar", Isometry3::translation(0.2, 0.0, 0.3))?;
+    /// assert!(buffer.lookup("base_link", "lidar", at(7)).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`update`](TransformBuffer::update).
     pub fn update_static(
@@ -112,6 +148,23 @@ impl TransformBuffer {
     /// with the old parent goes where it belongs. Between two samples of different parents nothing is
     /// interpolated: there the older one counts. Samples under the old parent are dropped by the same limits as
     /// all others. Where `child` has `parent` already, this is an [`update`](TransformBuffer::update).
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// buffer.update_static("odom", "dock", Isometry3::identity())?;
+    /// buffer.reparent("dock", "base_link", at(3), Isometry3::identity())?;
+    /// assert_eq!(buffer.parent("base_link")?.unwrap().as_str(), "dock");
+    /// assert_eq!(buffer.parent_at("base_link", at(1))?.unwrap().as_str(), "odom");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`update`](TransformBuffer::update), but for the second parent.
@@ -280,6 +333,22 @@ impl TransformBuffer {
 
     /// The id of a frame, made if there is none yet.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// // Ids save the search for the name where many lookups follow.
+    /// let (odom, lidar) = (buffer.frame("odom")?, buffer.frame("lidar")?);
+    /// assert_eq!(buffer.lookup(odom, lidar, at(1))?.translation.x, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When the name cannot be that of a frame, or there are too many frames.
     pub fn frame(&self, name: &str) -> Result<FrameId, UpdateError> {
@@ -297,6 +366,23 @@ impl TransformBuffer {
 
     /// Watches: the latest transform of every edge now, then every update. At most `capacity` updates
     /// wait to be seen; the oldest are lost first, and counted.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let mut updates = buffer.observe(100);
+    /// assert_eq!(updates.drain().len(), 2, "the latest of every edge");
+    /// buffer.update("odom", "base_link", at(3), Isometry3::identity())?;
+    /// assert_eq!(updates.try_next().unwrap().stamp, Some(at(3)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn observe(&self, capacity: usize) -> Observer {
         // No edge comes or goes while we look; each is read under its latch, so that an update is
         // either among the first transforms or comes after them, never both and never neither.

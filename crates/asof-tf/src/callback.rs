@@ -33,6 +33,26 @@ impl TransformBuffer {
     /// The callback runs on the thread of the writer that brought the last missing transform, or on a timer's
     /// thread, and no lock is held meanwhile: it may use the buffer as it likes. It should be quick, since that
     /// writer waits for it.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let (send, receive) = std::sync::mpsc::channel();
+    /// let waiting = buffer.on_transform("odom", "lidar", at(3), None, move |found| {
+    ///     let _ = send.send(found.is_ok());
+    /// });
+    /// buffer.update("odom", "base_link", at(4), Isometry3::identity())?;
+    /// assert!(receive.recv()?);
+    /// # drop(waiting);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_transform(
         &self,
         target: impl FrameRef,

@@ -97,6 +97,21 @@ impl TransformBuffer {
     }
 
     /// The tree as text for a terminal: see [`TreeFormat::Tree`].
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// println!("{}", buffer.to_tree());
+    /// # assert!(buffer.to_tree().contains("lidar"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to_tree(&self) -> String {
         self.text(TreeFormat::Tree)
     }

@@ -45,76 +45,50 @@
 //! - [`from_source`](TransformBuffer::from_source) reads a whole recording, ROS's and Foxglove's transforms
 //!   alike, and [`TransformLoader`] messages as they come; [`ros`] decodes single messages, `Robot` reads URDF.
 
-mod history;
-#[cfg(all(test, loom))]
-mod models;
-mod pool;
-mod shelf;
-mod sync;
+// Under loom there is nothing: tests/models.rs builds the concurrent core by itself.
+#![cfg(not(loom))]
 
-// Under loom only the concurrent core above is built: it is what the models check.
-#[cfg(not(loom))]
 mod authority;
-#[cfg(not(loom))]
 mod buffer;
-#[cfg(not(loom))]
 mod callback;
-#[cfg(not(loom))]
 mod cloud;
-#[cfg(all(not(loom), feature = "decode"))]
+#[cfg(feature = "decode")]
 mod decoded;
-#[cfg(not(loom))]
 mod draw;
-#[cfg(not(loom))]
 mod error;
-#[cfg(not(loom))]
 mod frame_ref;
-#[cfg(not(loom))]
 pub mod geometry;
-#[cfg(not(loom))]
 mod graph;
-#[cfg(not(loom))]
+mod history;
 mod loader;
-#[cfg(not(loom))]
 mod lookup;
-#[cfg(not(loom))]
 mod many;
-#[cfg(not(loom))]
 mod monitor;
-#[cfg(not(loom))]
 mod name;
-#[cfg(not(loom))]
 mod observe;
-#[cfg(not(loom))]
 mod options;
-#[cfg(not(loom))]
 mod path;
-#[cfg(not(loom))]
+mod pool;
 mod pose;
-#[cfg(not(loom))]
 pub mod ros;
-#[cfg(not(loom))]
+mod shelf;
 mod source;
-#[cfg(not(loom))]
 mod store;
-#[cfg(not(loom))]
+mod sync;
 mod timer;
-#[cfg(not(loom))]
 mod trajectory;
-#[cfg(all(not(loom), feature = "urdf"))]
+#[cfg(feature = "urdf")]
 mod urdf;
-#[cfg(not(loom))]
 mod wait;
-#[cfg(all(not(loom), feature = "glam"))]
+#[cfg(feature = "glam")]
 mod with_glam;
-#[cfg(all(not(loom), feature = "serde"))]
+#[cfg(feature = "serde")]
 mod with_serde;
 
-#[cfg(all(not(loom), feature = "urdf"))]
+#[cfg(feature = "urdf")]
 pub use urdf::{Robot, UrdfError};
-#[cfg(all(not(loom), feature = "glam"))]
+#[cfg(feature = "glam")]
 pub use with_glam::{ToGlam, from_glam};
-#[cfg(not(loom))]
 pub use {
     authority::{Rivals, TransformWriter},
     buffer::TransformBuffer,

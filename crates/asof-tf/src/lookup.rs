@@ -90,6 +90,24 @@ impl TransformBuffer {
     /// for its own time even if it is the only one (as in tf2; schiebung wants two). A frame in itself
     /// is the identity at any time, but it must be known.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let lidar = buffer.lookup("odom", "lidar", at(1))?;
+    /// assert_eq!(lidar.translation.vector.as_slice(), [1.0, 0.0, 0.3]);
+    ///
+    /// let error = buffer.lookup("odom", "lidar", at(3)).unwrap_err();
+    /// assert!(error.to_string().contains("base_link"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LookupError`] names the frame or the edge, what it has and by how much it missed.
     #[inline]
@@ -109,6 +127,24 @@ impl TransformBuffer {
 
     /// As [`lookup`](TransformBuffer::lookup), with an answer outside of what edges have, if `policy`
     /// allows one.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use asof_tf::Extrapolation;
+    ///
+    /// let second = 1_000_000_000;
+    /// let ahead = buffer.lookup_with("odom", "base_link", at(3), Extrapolation::ConstantVelocity(second))?;
+    /// assert_eq!(ahead.translation.x, 3.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`lookup`](TransformBuffer::lookup).
@@ -130,6 +166,21 @@ impl TransformBuffer {
     /// The latest transform at a time that every edge on the way knows, its
     /// [`latest_common_time`](TransformBuffer::latest_common_time): what tf2 gives for time zero.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let latest = buffer.lookup_latest("odom", "lidar")?;
+    /// assert_eq!((latest.stamp, latest.isometry.translation.x), (Some(at(2)), 2.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`lookup`](TransformBuffer::lookup).
     pub fn lookup_latest(
@@ -143,6 +194,24 @@ impl TransformBuffer {
     }
 
     /// As [`lookup_latest`](TransformBuffer::lookup_latest), if it is not older than `max_age` at the time `now`.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// assert!(buffer.lookup_latest_within("odom", "lidar", at(3), second).is_ok());
+    /// assert!(buffer.lookup_latest_within("odom", "lidar", at(9), second).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`LookupError::Stale`] if it is older; else as for [`lookup`](TransformBuffer::lookup).
@@ -203,6 +272,21 @@ impl TransformBuffer {
 
     /// Whether [`lookup`](TransformBuffer::lookup) would answer, and if not, why.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// assert!(buffer.can_transform("odom", "lidar", at(1)).is_ok());
+    /// println!("{}", buffer.can_transform("odom", "camera", at(1)).unwrap_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The error that the lookup would give.
     pub fn can_transform(
@@ -216,6 +300,22 @@ impl TransformBuffer {
 
     /// Time travel: takes a point given in `source` at time `source_time` into `target` at time
     /// `target_time`, through a frame `fixed` that does not move between the two.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// // Where the lidar was at one second, seen from the robot at two seconds.
+    /// let then = buffer.lookup_full("base_link", at(2), "lidar", at(1), "odom")?;
+    /// assert_eq!(then.translation.x, -1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`lookup`](TransformBuffer::lookup), for either leg.
@@ -251,6 +351,23 @@ impl TransformBuffer {
     /// that property; [`Twist::along`] and [`Twist::at_offset`] give other axes and other points.)
     ///
     /// The window is centred on `t` where there is data, and moved to fit what there is otherwise.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use std::time::Duration;
+    ///
+    /// let twist = buffer.lookup_twist("base_link", "odom", at(1), Duration::from_millis(100))?;
+    /// assert!((twist.linear.x - 1.0).abs() < 1e-9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`lookup`](TransformBuffer::lookup). `t` itself must be within the data.
@@ -290,6 +407,24 @@ impl TransformBuffer {
 
     /// Waits, on this thread, until `lookup(target, source, t)` has an answer.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use std::time::Duration;
+    ///
+    /// let writer = buffer.clone();
+    /// std::thread::spawn(move || writer.update("odom", "base_link", at(4), Isometry3::identity()));
+    /// buffer.wait_for("odom", "lidar", at(3), Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`WaitError::TimedOut`] says what was missing last, [`WaitError::Never`] that the time is
     /// already before what the buffer keeps.
@@ -304,6 +439,26 @@ impl TransformBuffer {
     }
 
     /// The same as a future, for any executor. `None` waits without end.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// # struct Idle;
+    /// # impl std::task::Wake for Idle { fn wake(self: std::sync::Arc<Self>) {} }
+    /// # let waker = std::task::Waker::from(std::sync::Arc::new(Idle));
+    /// # let mut context = std::task::Context::from_waker(&waker);
+    /// // In an async function: `let lidar = buffer.wait("odom", "lidar", at(1), None).await?;`
+    /// let mut lidar = std::pin::pin!(buffer.wait("odom", "lidar", at(1), None));
+    /// assert!(lidar.as_mut().poll(&mut context).is_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(
         &self,
         target: impl FrameRef,
@@ -320,6 +475,22 @@ impl TransformBuffer {
     }
 
     /// The edges from `source` up to where the two meet, then down to `target`.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let chain = buffer.chain("odom", "lidar")?;
+    /// let children: Vec<&str> = chain.iter().map(|link| link.child.as_str()).collect();
+    /// assert_eq!(children, ["lidar", "base_link"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// When a frame is unknown, or they are not connected.

@@ -116,6 +116,22 @@ impl Tell for Moved<'_> {
 impl TransformBuffer {
     /// Prepares the way from `source` to `target`. They need not be connected yet.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// // For a pair that is looked up again and again.
+    /// let mut lidar = buffer.path("odom", "lidar")?;
+    /// assert_eq!(lidar.lookup(at(1))?.translation.x, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When a frame is unknown.
     pub fn path(&self, target: impl FrameRef, source: impl FrameRef) -> Result<Path, LookupError> {
@@ -135,6 +151,22 @@ impl TransformBuffer {
     ///
     /// Fastest when the stamps are in order, as those of a scan or a table are.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let many = buffer.lookup_many("odom", "lidar", &[at(0), at(1), at(9)])?;
+    /// assert_eq!(many.get(1).unwrap().unwrap().translation.x, 1.0);
+    /// assert!(many.get(2).unwrap().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When a frame is unknown.
     pub fn lookup_many(
@@ -148,6 +180,24 @@ impl TransformBuffer {
 
     /// Takes points, each given in `source` at its own stamp, into `target`. Returns the places that
     /// could not be, whose coordinates become not-a-number.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use nalgebra::Point3;
+    ///
+    /// let mut points = [(at(1), Point3::new(5.0, 0.0, 0.0))];
+    /// assert!(buffer.transform_points("odom", "lidar", &mut points)?.is_empty());
+    /// assert_eq!(points[0].1, Point3::new(6.0, 0.0, 0.3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// When a frame is unknown.

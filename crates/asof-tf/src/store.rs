@@ -106,6 +106,23 @@ impl TransformBuffer {
 
     /// Stores many updates of any edges, in any order. Those that are refused are returned, with the
     /// reason; samples that are too old are only [counted](crate::Stats::too_old).
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// let updates = buffer.observe(100).drain();
+    /// let copy = TransformBuffer::new();
+    /// assert!(copy.extend(updates).is_empty());
+    /// assert_eq!(copy.frames().len(), buffer.frames().len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn extend(&self, updates: impl IntoIterator<Item = Update>) -> Vec<(Update, UpdateError)> {
         let mut refused = Vec::new();
         let mut places: HashMap<(FrameName, FrameName), usize> = HashMap::new();

@@ -96,6 +96,27 @@ impl TransformBuffer {
     /// The times for which every dynamic edge between the two has samples; all of time where every edge
     /// is static.
     ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let at = |seconds: i64| Stamp::from_nanos(seconds * 1_000_000_000);
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update_static("base_link", "lidar", Isometry3::translation(0.0, 0.0, 0.3))?;
+    /// # // One metre a second, forward.
+    /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
+    /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
+    /// use asof_tf::{TrajectoryFormat, every};
+    ///
+    /// let range = buffer.covered("odom", "lidar")?;
+    /// let half_second = 500_000_000;
+    /// for stamp in every(range, half_second) {
+    ///     print!("{}", TrajectoryFormat::Tum.line(stamp, &buffer.lookup("odom", "lidar", stamp)?));
+    /// }
+    /// assert_eq!(every(range, half_second).count(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When a frame is unknown, or they are not connected.
     pub fn covered(

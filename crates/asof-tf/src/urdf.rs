@@ -36,6 +36,21 @@ const DEEPEST: usize = 100;
 impl Robot {
     /// Reads a URDF.
     ///
+    /// ```
+    /// use asof_tf::{Robot, TransformBuffer};
+    ///
+    /// let robot = Robot::from_urdf(r#"<robot name="small">
+    ///     <link name="base_link"/> <link name="lidar"/>
+    ///     <joint name="mount" type="fixed">
+    ///         <parent link="base_link"/> <child link="lidar"/> <origin xyz="0 0 0.3"/>
+    ///     </joint>
+    /// </robot>"#)?;
+    /// let buffer = TransformBuffer::new();
+    /// assert!(robot.publish_fixed(&buffer).is_empty());
+    /// assert_eq!(buffer.lookup("base_link", "lidar", 0.into())?.translation.z, 0.3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When the text is not a URDF.
     pub fn from_urdf(text: &str) -> Result<Self, UrdfError> {

@@ -57,7 +57,9 @@ fn a_writer_of_high_priority_waits_for_one_of_low_priority_on_its_core() {
         scope.spawn(|| {
             stay_on_one_core().expect("the core is allowed");
             if let Err(error) = take_priority() {
-                eprintln!("SKIPPED: no real-time priority for this test: {error}");
+                asof_core::testing::skipped(format_args!(
+                    "no real-time priority for this test: {error}"
+                ));
             } else {
                 for _ in 0..50 {
                     write(5);

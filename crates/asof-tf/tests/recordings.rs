@@ -358,7 +358,7 @@ fn a_drawing_of_an_unknown_ending_is_refused() {
 fn dot_draws_the_tree_where_it_is_installed() {
     let is_there = std::process::Command::new("dot").arg("-V").output();
     if is_there.is_err() {
-        eprintln!("SKIPPED: no drawing is tested, since Graphviz' `dot` is not installed");
+        asof_core::testing::skipped("the drawing of a tree: Graphviz' `dot` is not here");
         return;
     }
     let file = |ending: &str| {

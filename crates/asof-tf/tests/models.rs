@@ -3,6 +3,19 @@
 //! A sample is two words here, a chunk one sample, and a reader tries once before it takes the latch. Word
 //! one is made from the stamp: a sample whose words do not belong together is torn.
 
+#![cfg(loom)]
+#![allow(dead_code, missing_docs, reason = "the models use a part of the core")]
+
+// The concurrent core, built with loom's atomics and by itself.
+#[path = "../src/history/mod.rs"]
+mod history;
+#[path = "../src/pool.rs"]
+mod pool;
+#[path = "../src/shelf.rs"]
+mod shelf;
+#[path = "../src/sync.rs"]
+mod sync;
+
 use loom::sync::Arc;
 use loom::thread;
 
