@@ -7,3 +7,36 @@ target="${CARGO_TARGET_DIR:-target}"
 build_asof() {
     cargo build --quiet --workspace --bin asof --example robot "$@"
 }
+
+# Says what a suite leaves out, in the one form that the gate counts and repeats.
+skip() {
+    echo "SKIPPED: $*"
+}
+
+# Leaves the rest of the suite out. The gate counts a suite that ends like this as skipped, not as passed.
+skip_rest() {
+    skip "$@"
+    exit 77
+}
+
+# `recordings FOLDER` sets `data` to the folder of recordings, which has to hold FOLDER.
+recordings() {
+    data="${ASOF_TEST_DATA:-../shared/data}"
+    [ -d "$data/$1" ] || skip_rest "no recordings in $data/$1 (set ASOF_TEST_DATA)"
+}
+
+# `virtual_environment NAME PACKAGE...` sets `python` to a Python with these packages, without which there is no suite.
+virtual_environment() {
+    has_environment "$@" || skip_rest "a Python with ${*:2} is not here"
+}
+
+# Whether there is such a Python. It stays in the target folder for the next run; ASOF_VENV is one that is there already.
+has_environment() {
+    local venv="${ASOF_VENV:-$target/venv/$1}"
+    shift
+    python="$venv/bin/python"
+    [ -x "$python" ] || python3 -m venv "$venv" || return
+    [ "$(cat "$venv/asof-packages" 2>/dev/null)" = "$*" ] && return
+    "$python" -m pip install --quiet --disable-pip-version-check "$@" || return
+    echo "$*" >"$venv/asof-packages"
+}

@@ -43,7 +43,7 @@ def downloaded(folder):
         ["cargo", "metadata", "--quiet", "--format-version", "1"], cwd=folder, stdout=subprocess.PIPE, check=False
     )
     if told.returncode:
-        print("SKIPPED logs from packages: they cannot be downloaded")
+        print("SKIPPED: logs from packages, since they cannot be downloaded")
         return []
     packages = json.loads(told.stdout)["packages"]
     found = [pathlib.Path(p["manifest_path"]).parent for p in packages if p["name"] in PACKAGES]

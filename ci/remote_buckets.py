@@ -177,7 +177,7 @@ def amazon(held):
 def azure(held, folder):
     """Azurite, with files in a container; `None` where it is not installed."""
     if azurite is None:
-        print("SKIPPED az://: no azurite", flush=True)
+        print("SKIPPED: az://, since azurite is not here", flush=True)
         yield None
         return
     with socket.socket() as free:

@@ -43,6 +43,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A topic that no recording has.
 const UNKNOWN: &str = "/asof/testing/there is no such topic";
 
+/// Says that a test leaves something out, and why. It is told even of a test that passes, whose output nobody sees.
+pub fn skipped(why: impl std::fmt::Display) {
+    use std::io::Write;
+    // Not `eprintln!`, which is kept back with the rest of a test's output.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// Panics with everything that `source` promises and does not keep.
 ///
 /// The source must hold still meanwhile: a growing one is held against what it has now. It reads everything into

@@ -16,7 +16,7 @@ fn folder() -> PathBuf {
 #[test]
 fn the_hashes_in_recordings_are_those_of_their_definitions() {
     let Ok(entries) = std::fs::read_dir(folder().join("recordings")) else {
-        println!("SKIPPED: no recordings in {}", folder().display());
+        asof_core::testing::skipped(format_args!("no recordings in {}", folder().display()));
         return;
     };
     let mut found = BTreeMap::new();

@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
 #[test]
 fn every_recording_of_others_is_shown() {
     let Ok(entries) = std::fs::read_dir(folder().join("recordings")) else {
-        println!("SKIPPED: no recordings in {}", folder().display());
+        asof_core::testing::skipped(format_args!("no recordings in {}", folder().display()));
         return;
     };
     let mut count = 0;

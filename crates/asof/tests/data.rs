@@ -49,10 +49,10 @@ fn recordings() -> Option<PathBuf> {
     let data = std::env::var_os("ASOF_TEST_DATA").map_or_else(beside, PathBuf::from);
     let folder = data.join("recordings");
     if !folder.is_dir() {
-        eprintln!(
-            "SKIPPED: no recordings at {}; set ASOF_TEST_DATA",
+        asof_core::testing::skipped(format_args!(
+            "no recordings at {}; set ASOF_TEST_DATA",
             folder.display()
-        );
+        ));
         return None;
     }
     Some(folder)

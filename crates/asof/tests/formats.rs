@@ -237,7 +237,7 @@ fn recording(name: &str) -> Option<String> {
     if path.exists() {
         return Some(path.display().to_string());
     }
-    eprintln!("SKIPPED: no {} (set ASOF_TEST_DATA)", path.display());
+    asof_core::testing::skipped(format_args!("no {} (set ASOF_TEST_DATA)", path.display()));
     None
 }
 

@@ -19,10 +19,10 @@ pub fn test_data() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!(
-        "SKIPPED: no recordings in {} (set ASOF_TEST_DATA)",
+    asof_core::testing::skipped(format_args!(
+        "no recordings in {} (set ASOF_TEST_DATA)",
         folder.display()
-    );
+    ));
     None
 }
 
