@@ -4,7 +4,12 @@
 //! one is made from the stamp: a sample whose words do not belong together is torn.
 
 #![cfg(loom)]
-#![allow(dead_code, missing_docs, reason = "the models use a part of the core")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unused_imports,
+    reason = "the models use a part of the core"
+)]
 
 // The concurrent core, built with loom's atomics and by itself.
 #[path = "../src/history/mod.rs"]
