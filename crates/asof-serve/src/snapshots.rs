@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::changes::{json_of, wrong};
+use crate::refusal::Refusal;
 
 /// Writes snapshots: the last minute of a robot, and a while that follows.
 pub trait SnapshotWriter: Send + Sync {
@@ -17,7 +18,7 @@ pub trait SnapshotWriter: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be written, as a sentence for whoever asked.
-    fn write(&self, reason: &str) -> Result<(), String>;
+    fn write(&self, reason: &str) -> Result<(), Refusal>;
 
     /// What is kept and was written, for programs.
     fn state(&self) -> Value;
@@ -58,7 +59,7 @@ pub(crate) async fn write(State(app): State<Arc<App>>, Query(wish): Query<Wish>)
     };
     match writer.write(asked) {
         Ok(()) => json_of(&json!({ "reason": asked, "snapshots": writer.state() })),
-        Err(error) => wrong(&error),
+        Err(refusal) => wrong(&refusal.to_string()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use asof_serve::SnapshotWriter;
+use asof_serve::{Refusal, SnapshotWriter};
 use clap::Args;
 
 use super::is_robot;
@@ -139,13 +139,13 @@ impl Keeping {
 
 #[cfg(feature = "live")]
 impl SnapshotWriter for Keeping {
-    fn write(&self, reason: &str) -> Result<(), String> {
+    fn write(&self, reason: &str) -> Result<(), Refusal> {
         match &*self.recorder() {
             Some(recorder) if recorder.is_recording() => {
                 recorder.trigger(reason);
                 Ok(())
             }
-            _ => Err("nothing can be written any more; the server's log says why".to_owned()),
+            _ => Err("nothing can be written any more; the server's log says why".into()),
         }
     }
 
