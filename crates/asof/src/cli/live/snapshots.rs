@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use asof_serve::{Refusal, SnapshotWriter};
+use asof_serve::SnapshotWriter;
 use clap::Args;
 
 use super::is_robot;
@@ -139,7 +139,7 @@ impl Keeping {
 
 #[cfg(feature = "live")]
 impl SnapshotWriter for Keeping {
-    fn write(&self, reason: &str) -> Result<(), Refusal> {
+    fn write(&self, reason: &str) -> Result<(), asof_serve::Refusal> {
         match &*self.recorder() {
             Some(recorder) if recorder.is_recording() => {
                 recorder.trigger(reason);
