@@ -9,6 +9,8 @@ mod blocks;
 mod decode;
 #[cfg(feature = "export")]
 mod export;
+#[cfg(feature = "fleet")]
+mod fleet;
 #[cfg(feature = "formats")]
 mod formats_suite;
 #[allow(dead_code, reason = "one suite alone uses a part of it")]
@@ -40,6 +42,8 @@ const SUITES: &[Suite] = &[
     ("decode", decode::run),
     #[cfg(feature = "export")]
     ("export", export::run),
+    #[cfg(feature = "fleet")]
+    ("fleet", fleet::run),
     #[cfg(feature = "formats")]
     ("formats", formats_suite::run),
     #[cfg(feature = "hot")]

@@ -4,6 +4,7 @@ import { View, type Context } from "./context";
 import { controls } from "./controls";
 import { empty, h } from "./dom";
 import { Files } from "./files";
+import { fleetList } from "./fleet";
 import type { Clock } from "./format";
 import { listenToKeys } from "./keys";
 import type { Tree } from "./first";
@@ -38,7 +39,8 @@ connection.connect();
 
 /** Puts the page together, once it is known what there is to show. */
 function build(summary: Summary, linked: Tree | undefined): void {
-  document.title = `${summary.name.split("/").pop()} · asof`;
+  const isList = summary.name === "" && Boolean(summary.fleet);
+  document.title = `${(isList ? summary.fleet : summary.name)?.split("/").filter(Boolean).pop() ?? ""} · asof`;
   let clock = (stored("asof-clock") as Clock | undefined) ?? "relative";
   const setClock = (next: Clock) => {
     clock = next;
@@ -70,6 +72,11 @@ function build(summary: Summary, linked: Tree | undefined): void {
       ? empty("No recording is open", "Drop one onto this page, or press Open.")
       : empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It was opened without trouble, but nothing was recorded into it.");
   const middle = summary.is_empty && !summary.live ? h("main", { class: "grid" }, none) : layout.element;
+  if (isList) {
+    // Nothing is open yet: there is nothing to play, and no topic.
+    app.replaceChildren(...top.elements, fleetList(context), top.errors);
+    return;
+  }
   app.replaceChildren(...top.elements, h("div", { class: "middle" }, sidebar, middle), h("footer", { class: "bottom" }, playing.element, line.element), top.errors);
   if (innerWidth < 900) document.body.classList.add("no-topics");
   addEventListener("asof-clock", line.redraw);

@@ -62,6 +62,8 @@ export interface Summary {
   window: Window | null;
   /** Whether it answers queries. */
   sql?: boolean;
+  /** What the recordings are called that the page can list; null where it cannot. */
+  fleet?: string | null;
   version: string;
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{Array as _, BooleanArray, RecordBatch};
 use arrow_schema::ArrowError;
@@ -81,6 +82,9 @@ const CHOICE: [&str; 5] = ["recording", "start_ns", "end_ns", "robot", "vanished
 /// The columns of topics that a search needs.
 const TOPIC_COLUMNS: [&str; 5] = ["recording", "topic", "messages", "start_ns", "end_ns"];
 
+/// Parts that are asked at once over a network.
+const REQUESTS_AT_ONCE: usize = 16;
+
 /// Topics of recordings, by recording.
 type TopicRanges = HashMap<String, BTreeMap<String, TimeRange>>;
 
@@ -92,14 +96,51 @@ impl Catalogue {
     pub fn find(&self, search: &Search) -> Result<Found, CatalogueError> {
         let head = self.existing_head()?;
         let mut found = Found::default();
-        for part in &head.parts {
-            self.find_in(part, search, &mut found)?;
+        for part in self.in_all_parts(&head.parts, search)? {
+            found.recordings.extend(part.recordings);
+            found.stats.groups += part.stats.groups;
+            found.stats.groups_read += part.stats.groups_read;
         }
         found.recordings.sort_by(|a, b| {
             let by_start = a.row.range.start.cmp(&b.row.range.start);
             by_start.then_with(|| a.row.recording.cmp(&b.row.recording))
         });
         Ok(found)
+    }
+
+    /// What each part has, several at once: in a bucket a part is mostly waited for.
+    fn in_all_parts(&self, parts: &[Part], search: &Search) -> Result<Vec<Found>, CatalogueError> {
+        let at_once = if self.store.is_remote() {
+            REQUESTS_AT_ONCE
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from)
+        };
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut all = Vec::new();
+            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut found = Found::default();
+                self.find_in(part, search, &mut found)?;
+                all.push(found);
+            }
+            Ok(all)
+        };
+        if parts.len() <= 1 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..at_once.min(parts.len()))
+                .map(|_| scope.spawn(work))
+                .collect();
+            let mut all = Vec::new();
+            for thread in threads {
+                match thread.join() {
+                    Ok(found) => all.extend(found?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(all)
+        })
     }
 
     fn find_in(

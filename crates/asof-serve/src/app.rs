@@ -19,6 +19,7 @@ use crate::options::{Limits, ServeOptions};
 use crate::policy::PageOptions;
 use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
+use crate::recordings::RecordingList;
 use crate::series::Looks;
 use crate::snapshots::SnapshotWriter;
 use crate::tracks::Tracks;
@@ -57,6 +58,8 @@ pub(crate) struct App {
     pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
     /// What writes snapshots of a robot.
     pub snapshots: Option<Arc<dyn SnapshotWriter>>,
+    /// What the page can choose from.
+    pub recordings: Option<Arc<dyn RecordingList>>,
     /// Where those are who play together.
     pub together: watch::Sender<Together>,
     /// Becomes true when the server ends.
@@ -137,6 +140,7 @@ impl App {
                 .queries
                 .clone()
                 .map(|engine| (engine, Arc::new(Semaphore::new(queries::AT_ONCE)))),
+            recordings: options.recordings.clone(),
             together: watch::Sender::new(Together {
                 by: 0,
                 is_playing: false,
@@ -197,6 +201,7 @@ impl App {
             "window": self.window(&summary),
             "sql": self.queries.is_some(),
             "snapshots": self.snapshots.is_some(),
+            "fleet": self.recordings.as_ref().map(|recordings| recordings.name()),
             "version": env!("CARGO_PKG_VERSION"),
         })
     }

@@ -18,13 +18,15 @@ use crate::annotations::Annotations;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Where something can be changed: notes added and removed, files taken and opened, snapshots written.
-pub(crate) const PATHS: [&str; 5] = [
+/// Where something can be changed: notes added and removed, files taken and opened, snapshots written, recordings of a list
+/// opened.
+pub(crate) const PATHS: [&str; 6] = [
     "/api/annotations",
     "/api/annotations/remove",
     "/api/files",
     "/api/files/open",
     "/api/snapshot",
+    "/api/recordings/open",
 ];
 
 /// Opens files that a person has dropped onto the page.

@@ -9,6 +9,7 @@ use asof_core::Stamp;
 
 use crate::frames::Robot;
 use crate::queries::QueryEngine;
+use crate::recordings::RecordingList;
 use crate::snapshots::SnapshotWriter;
 
 /// How a [`Server`](crate::Server) is set up.
@@ -48,6 +49,8 @@ pub struct ServeOptions {
     pub queries: Option<Arc<dyn QueryEngine>>,
     /// What writes snapshots of a running robot when it is asked to over HTTP; without it none are written.
     pub snapshots: Option<Arc<dyn SnapshotWriter>>,
+    /// Many recordings, which the page shows a list of where the source has no name; without it there is no list.
+    pub recordings: Option<Arc<dyn RecordingList>>,
     /// What one client can make the server hold, and how many of them there can be.
     pub limits: Limits,
 }
@@ -124,6 +127,7 @@ impl Default for ServeOptions {
             disk: None,
             queries: None,
             snapshots: None,
+            recordings: None,
             limits: Limits::default(),
         }
     }

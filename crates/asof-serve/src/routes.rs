@@ -29,7 +29,7 @@ use crate::show::{Form, Show};
 use crate::snapshots;
 use crate::tracks::Track;
 use crate::waiting::Connection;
-use crate::{assets, changes, foxglove, page, session, video};
+use crate::{assets, changes, foxglove, page, recordings, session, video};
 
 type Shared = State<Arc<App>>;
 
@@ -61,6 +61,8 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             changes::PATHS[4],
             get(snapshots::state).post(snapshots::write),
         )
+        .route(changes::PATHS[5], post(recordings::open))
+        .route("/api/recordings", get(recordings::list))
         .route("/api/sql", get(sql))
         .fallback(files)
         .layer(axum::middleware::from_fn_with_state(

@@ -238,3 +238,54 @@ fn walk(folder: &std::path::Path) -> Vec<String> {
     }
     names
 }
+
+#[test]
+fn a_folder_with_a_catalogue_is_a_list_to_choose_from() {
+    let folder = Folder::with_demo();
+    std::fs::create_dir_all(folder.path("r7")).expect("a folder");
+    std::fs::rename(folder.path("run.mcap"), folder.path("r7/run.mcap")).expect("it moves");
+    folder.run("demo -o other.mcap --seconds 1 --seed 9 --no-serve");
+    folder.run("index . --pattern {robot}/…");
+    let (_running, address) = start(&folder, "serve . --listen 127.0.0.1:0 --no-open");
+    let summary = get(&address, "/api/summary");
+    assert!(summary.contains(r#""fleet":".""#), "{summary}");
+    assert!(
+        summary.contains(r#""name":"""#),
+        "nothing is open yet: {summary}"
+    );
+
+    let all = get(&address, "/api/recordings");
+    assert!(all.contains(r#""total":2"#), "{all}");
+    let one = get(
+        &address,
+        "/api/recordings?robot=r7&topic=/sca*&since=2024-05-01",
+    );
+    assert!(
+        one.contains(r#""total":1"#) && one.contains("r7/run.mcap"),
+        "{one}"
+    );
+    assert!(get(&address, "/api/recordings?text=OTHER").contains(r#""total":1"#));
+    assert!(get(&address, "/api/recordings?since=soon").contains("soon"));
+
+    let post = |path: &str| {
+        let mut stream = TcpStream::connect(&address).expect("connect");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("ask");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("read");
+        answer
+    };
+    let opened = post("/api/recordings/open?recording=r7/run.mcap");
+    let (_, url) = opened.split_once("http://").expect(&opened);
+    let other: String = url.chars().take_while(|&c| c != '"' && c != '/').collect();
+    let summary = get(&other, "/api/summary");
+    assert!(
+        summary.contains(r#""name":"r7/run.mcap""#) && summary.contains("/odom"),
+        "{summary}"
+    );
+    // What the catalogue does not know is not opened, wherever it lies.
+    let refused = post("/api/recordings/open?recording=../../etc/passwd");
+    assert!(refused.contains("no such recording"), "{refused}");
+}

@@ -47,6 +47,7 @@ impl Dropped {
             // These are about what the first server shows.
             queries: None,
             snapshots: None,
+            recordings: None,
             ..options.clone()
         };
         Dropped {

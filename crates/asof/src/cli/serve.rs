@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use asof_catalogue::Catalogue;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
@@ -21,6 +22,7 @@ use super::compare::Compare;
 use super::description::described;
 use super::dropped::Dropped;
 use super::failure::Usage;
+use super::fleet::{CataloguePlace, FleetList};
 use super::live::{Snapshots, is_robot};
 use super::memory;
 use super::newfile::{clean_up_on_interrupt, remove_unfinished};
@@ -37,12 +39,16 @@ use super::{signals, sql};
 /// note in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` takes along), and, with --snapshots, the
 /// last minute of a robot when `POST /api/snapshot?reason=…` asks for it.
 ///
+/// Of a folder or bucket that `asof index` has made a catalogue of, the page shows the list of recordings: search, filter,
+/// open one.
+///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof serve run.mcap
+  asof serve s3://bucket/fleet
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
   asof serve zenoh://192.168.1.5:7447 --window 10m
   asof serve zenoh:// --snapshots crash.mcap --keep 60s --after 30s; curl -X POST localhost:8765/api/snapshot
@@ -66,6 +72,9 @@ pub struct Serve {
 
     #[command(flatten)]
     snapshots: Snapshots,
+
+    #[command(flatten)]
+    catalogue: CataloguePlace,
 
     #[command(flatten)]
     serving: Serving,
@@ -137,6 +146,17 @@ impl Serve {
             let text = "--prefix and --align are for recordings, and need some";
             return Err(Usage::error(text.to_owned()));
         }
+        if let Some(catalogue) = self.fleet()? {
+            let kept = Kept {
+                fleet: Some(catalogue),
+                ..Kept::default()
+            };
+            let interrupt = Interrupt::arrange(&self.serving, false);
+            // The page shows the list where nothing is open.
+            return self
+                .serving
+                .serve_kept(nothing()?, "", kept, &interrupt, screen);
+        }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
         // A robot may come later, and the page shows when it does.
         let wanted = Wanted::chosen(self.topics.clone())
@@ -194,6 +214,22 @@ impl Serve {
         Ok((compared.recording, compared.robots))
     }
 
+    /// The catalogue of the one place that is named, if it has one: then there is a list to choose from.
+    fn fleet(&self) -> anyhow::Result<Option<Catalogue>> {
+        let [place] = self.places.as_slice() else {
+            return Ok(None);
+        };
+        if self.catalogue.is_named() {
+            let catalogue = self.catalogue.of(place)?;
+            catalogue.existing_head()?;
+            return Ok(Some(catalogue));
+        }
+        if self.compare.is_wanted() || is_robot(place) {
+            return Ok(None);
+        }
+        self.catalogue.if_there(place)
+    }
+
     /// Where notes are kept: beside a recording that is one file on this machine.
     fn annotations(&self) -> Option<PathBuf> {
         let [place] = self.places.as_slice() else {
@@ -219,6 +255,7 @@ struct Kept {
     annotations: Option<PathBuf>,
     queries: Option<Arc<dyn QueryEngine>>,
     snapshots: Option<Arc<dyn SnapshotWriter>>,
+    fleet: Option<Catalogue>,
 }
 
 impl Serving {
@@ -282,6 +319,13 @@ impl Serving {
                 snapshots: kept.snapshots,
                 start,
                 ..options.clone()
+            };
+            let fleet = kept
+                .fleet
+                .map(|catalogue| FleetList::new(catalogue, &options));
+            let options = ServeOptions {
+                recordings: fleet.map(|fleet| Arc::new(fleet) as _),
+                ..options
             };
             let opener = Arc::new(Dropped::new(&options));
             Server::start_with(source, name, &options, Some(opener))

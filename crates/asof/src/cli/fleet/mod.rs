@@ -1,6 +1,7 @@
 //! Folders and buckets of recordings: `asof index`, `asof tag`, and what `asof find` asks of a catalogue.
 
 mod index;
+mod list;
 mod search;
 mod tag;
 
@@ -11,6 +12,7 @@ use asof_formats::Store;
 use clap::Args;
 
 pub use index::Index;
+pub use list::FleetList;
 pub use search::{Searching, found_as_json, long_line};
 pub use tag::Tag;
 
@@ -33,8 +35,29 @@ impl CataloguePlace {
         })
     }
 
+    /// The catalogue of a place that has one.
+    pub fn if_there(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
+        let is_folder = place.is_dir() || is_bucket(place);
+        if !is_folder {
+            return Ok(None);
+        }
+        let catalogue = self.of(place)?;
+        Ok(catalogue.head()?.is_some().then_some(catalogue))
+    }
+
     /// Whether one was named.
     pub fn is_named(&self) -> bool {
         self.catalogue.is_some()
     }
+}
+
+/// Whether a place is an address that may have a catalogue in it: not one that names a recording by its ending.
+fn is_bucket(place: &Path) -> bool {
+    let Some((_, path)) = place.to_str().and_then(|text| text.split_once("://")) else {
+        return false;
+    };
+    let name = path.split(['?', '#']).next().unwrap_or_default();
+    let last = name.rsplit('/').next().unwrap_or_default();
+    // A host alone is a bucket.
+    !path.contains('?') && (!name.contains('/') || !last.contains('.'))
 }

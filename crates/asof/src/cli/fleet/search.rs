@@ -57,9 +57,9 @@ pub struct Searching {
 const FLEET: &str = "Fleets (needs a catalogue: asof index)";
 
 #[derive(Debug, Clone)]
-struct Names(Vec<NamePattern>);
+pub struct Names(pub Vec<NamePattern>);
 
-fn parse_names(text: &str) -> Result<Names, String> {
+pub fn parse_names(text: &str) -> Result<Names, String> {
     let names = split_at_commas(text)
         .into_iter()
         .map(str::trim)
@@ -106,12 +106,7 @@ impl Searching {
 
     /// The catalogue of a place, if there is one.
     pub fn catalogue_of(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
-        let is_folder = place.is_dir() || place.to_str().is_some_and(|text| text.contains("://"));
-        if !is_folder {
-            return Ok(None);
-        }
-        let catalogue = self.catalogue.of(place)?;
-        Ok(catalogue.head()?.is_some().then_some(catalogue))
+        self.catalogue.if_there(place)
     }
 
     /// The catalogue of a place, which must be there.

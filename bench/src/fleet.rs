@@ -1,0 +1,281 @@
+//! Suite `fleet`: a thousand recordings as one database.
+//!
+//! The recordings are made by the demo generator, a second each, one after the other in time. What a catalogue saves is held
+//! against the same without one: opening all of them, and indexing them for the first time. How many requests a recording
+//! costs is counted by a server that speaks as much S3 as an indexer asks for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use asof_catalogue::{Catalogue, IndexOptions, IndexRun, Indexer, Search};
+use asof_core::{Message, Query, Source as _, Stamp, TimeRange};
+use asof_demo::{Demo, DemoOptions};
+use asof_formats::{McapWriter, McapWriterOptions, Store};
+
+use crate::harness::{Bench, contender};
+
+const RECORDINGS: i64 = 1_000;
+/// The one that is asked for.
+const WANTED: i64 = 567;
+/// Recordings that are large enough to be read in parts.
+const LARGE: i64 = 20;
+
+pub fn run(bench: &mut Bench) {
+    let folder = tempfile::tempdir().expect("a folder");
+    prune(bench, folder.path());
+    index_again(bench, folder.path());
+    requests(bench);
+}
+
+/// The recordings, once for all cases.
+fn recordings(folder: &Path) -> PathBuf {
+    let root = folder.join("fleet");
+    if root.exists() {
+        return root;
+    }
+    fs::create_dir(&root).expect("a folder");
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_secs(1),
+        ..DemoOptions::default()
+    });
+    let is_small = |message: &Message| message.payload.len() < 10_000;
+    let messages: Vec<Message> = demo.messages().filter(is_small).collect();
+    for number in 0..RECORDINGS {
+        let path = root.join(format!("{number:04}.mcap"));
+        let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("a file");
+        for message in &messages {
+            let at = message.log_time.plus_nanos(number * 2_000_000_000);
+            let message = Message {
+                log_time: at,
+                publish_time: at,
+                ..message.clone()
+            };
+            writer.write(&message).expect("a message");
+        }
+        writer.finish().expect("a file");
+    }
+    root
+}
+
+fn catalogue(root: &Path, elsewhere: &Path) -> Catalogue {
+    let store = |path: &Path| Store::at(path).expect("a folder");
+    Catalogue::elsewhere(store(root), store(elsewhere))
+}
+
+fn index(catalogue: &Catalogue) -> IndexRun {
+    let indexer = Indexer::new(catalogue, IndexOptions::default());
+    indexer.run(Stamp::now(), &|_| {}).expect("it runs")
+}
+
+fn wall<T>(work: impl FnOnce() -> T) -> f64 {
+    let start = Instant::now();
+    std::hint::black_box(work());
+    start.elapsed().as_secs_f64() * 1e3
+}
+
+/// The messages of a topic in a second of which one recording has a part.
+fn prune(bench: &Bench, folder: &Path) {
+    let case = "prune_to_one_of_1000";
+    if !bench.wants(case) {
+        return;
+    }
+    let root = recordings(folder);
+    let kept = folder.join("catalogue");
+    index(&catalogue(&root, &kept));
+    let first = asof_formats::open(root.join(format!("{WANTED:04}.mcap"))).expect("opens");
+    let range = first.summary().range;
+    let answer = count(&*first, range);
+    assert!(answer > 0, "there is something to find");
+    let contenders = vec![
+        contender("asof", || {
+            wall(|| {
+                // Anew each time, as a process that was just started.
+                let catalogue = catalogue(&root, &kept);
+                let search = Search {
+                    topics: vec!["/scan".parse().expect("a name")],
+                    range,
+                    ..Search::default()
+                };
+                let found = catalogue.find(&search).expect("a catalogue").recordings;
+                assert_eq!(found.len(), 1, "one has it");
+                let place = catalogue.root().address_of(&found[0].row.recording);
+                let recording = asof_formats::open(place).expect("opens");
+                assert_eq!(count(&*recording, range), answer);
+            })
+        }),
+        contender("open_all", || {
+            wall(|| {
+                let mut messages = 0;
+                for entry in fs::read_dir(&root).expect("a folder") {
+                    let path = entry.expect("a file").path();
+                    let recording = asof_formats::open(path).expect("opens");
+                    if recording.summary().range.overlaps(range) {
+                        messages += count(&*recording, range);
+                    }
+                }
+                assert_eq!(messages, answer);
+            })
+        }),
+    ];
+    bench.case(case, "ms", 9, contenders);
+}
+
+fn count(recording: &dyn asof_formats::Recording, range: TimeRange) -> usize {
+    let query = Query::topics(["/scan"]).between(range.start..=range.end);
+    let batches = recording.read(&query).expect("reads");
+    batches.map(|batch| batch.expect("a batch").len()).sum()
+}
+
+fn index_again(bench: &Bench, folder: &Path) {
+    let case = "index_again_unchanged_1000";
+    if !bench.wants(case) {
+        return;
+    }
+    let root = recordings(folder);
+    let kept = folder.join("catalogue");
+    index(&catalogue(&root, &kept));
+    let contenders = vec![
+        contender("asof", || {
+            wall(|| {
+                let run = index(&catalogue(&root, &kept));
+                assert_eq!(run.opened, 0, "nothing has changed");
+            })
+        }),
+        contender("index_first_1000", || {
+            let fresh = tempfile::tempdir().expect("a folder");
+            wall(|| {
+                let run = index(&catalogue(&root, fresh.path()));
+                assert_eq!(run.opened, RECORDINGS as u64);
+            })
+        }),
+    ];
+    bench.case(case, "ms", 5, contenders);
+}
+
+/// Requests for each recording, of those that are larger than what is fetched at once.
+fn requests(bench: &Bench) {
+    let case = "requests_per_recording";
+    if !bench.wants(case) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large.mcap");
+    let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("a file");
+    for message in asof_demo::large_messages(1, 8_000_000) {
+        writer.write(&message).expect("a message");
+    }
+    writer.finish().expect("a file");
+    let file = fs::read(&path).expect("a file");
+    let bucket = Bucket::start(file);
+    let settings = [
+        ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", bucket.port)),
+        ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ("AWS_SKIP_SIGNATURE", "true".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+    ];
+    for (name, value) in settings {
+        // SAFETY: the suite's own thread and the server, which reads no setting, are the only ones yet.
+        unsafe { std::env::set_var(name, value) };
+    }
+    let measure = || {
+        let kept = tempfile::tempdir().expect("a folder");
+        let store = |place: &Path| Store::at(place).expect("a place");
+        let catalogue = Catalogue::elsewhere(store(Path::new("s3://bench")), store(kept.path()));
+        bucket.gets.store(0, Ordering::Relaxed);
+        let run = index(&catalogue);
+        assert_eq!((run.opened, run.failed), (LARGE as u64, 0));
+        bucket.gets.load(Ordering::Relaxed) as f64 / LARGE as f64
+    };
+    bench.case(case, "requests", 3, vec![contender("asof", measure)]);
+}
+
+/// A server that lists recordings and hands out ranges of them, and counts what it is asked for.
+struct Bucket {
+    port: u16,
+    gets: Arc<AtomicU64>,
+}
+
+impl Bucket {
+    fn start(file: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let gets = Arc::new(AtomicU64::new(0));
+        let (counted, file) = (Arc::clone(&gets), Arc::new(file));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (counted, file) = (Arc::clone(&counted), Arc::clone(&file));
+                // A client that hangs up ends its thread.
+                std::thread::spawn(move || answer_all(stream, &file, &counted));
+            }
+        });
+        Bucket { port, gets }
+    }
+}
+
+fn answer_all(stream: TcpStream, file: &[u8], gets: &AtomicU64) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut stream = stream;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let mut headers = BTreeMap::new();
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header)?;
+            let Some((name, value)) = header.trim_end().split_once(": ") else {
+                break;
+            };
+            headers.insert(name.to_ascii_lowercase(), value.to_owned());
+        }
+        if line.contains("list-type=2") {
+            answer(&mut stream, "200 OK", "", listing(file.len()).as_bytes())?;
+            continue;
+        }
+        gets.fetch_add(1, Ordering::Relaxed);
+        let range = headers.get("range").and_then(|range| {
+            let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+            Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
+        });
+        let (first, last) = range.unwrap_or((0, file.len() - 1));
+        let last = last.min(file.len() - 1);
+        let about = format!(
+            "Content-Range: bytes {first}-{last}/{}\r\nETag: \"1\"\r\nLast-Modified: Wed, 01 May 2024 12:00:00 GMT\r\n",
+            file.len()
+        );
+        answer(
+            &mut stream,
+            "206 Partial Content",
+            &about,
+            &file[first..=last],
+        )?;
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: &str, about: &str, body: &[u8]) -> std::io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n{about}\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)
+}
+
+fn listing(size: usize) -> String {
+    let object = |number: i64| {
+        format!(
+            "<Contents><Key>{number:04}.mcap</Key><LastModified>2024-05-01T12:00:00.000Z</LastModified><ETag>&quot;1&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    };
+    let objects: String = (0..LARGE).map(object).collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult><Name>bench</Name><KeyCount>{LARGE}</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{objects}</ListBucketResult>"
+    )
+}

@@ -1,0 +1,90 @@
+import type { Context } from "./context";
+import { h } from "./dom";
+import { bytes, count, span } from "./format";
+
+/** A recording of the list, as the server tells it. */
+interface Listed {
+  recording: string;
+  start: string | null;
+  duration: number | null;
+  messages: number | null;
+  size: number;
+  robot: string | null;
+  site: string | null;
+  tags: Record<string, string>;
+  problems: number;
+}
+
+const FIELDS: [string, string, string][] = [
+  ["text", "Search", "words in path, robot, site, tags"],
+  ["robot", "Robot", "r7, r*"],
+  ["topic", "Topic", "/bumper"],
+  ["since", "Since", "2024-05-01"],
+  ["until", "Until", "2024-05-31"],
+];
+
+/** The recordings of a folder or bucket: search them, filter them, open one. */
+export function fleetList({ connection, summary }: Context): HTMLElement {
+  const told = h("span", { class: "faint", role: "status" });
+  const rows = h("tbody");
+  const more = h("button", { class: "plain text", hidden: true, onclick: () => void ask(shown) }, "Show more");
+  let shown = 0;
+  // An answer that comes after a later question is not shown.
+  let asked = 0;
+  const inputs = FIELDS.map(([name, label, hint]) => h("label", {}, label, h("input", { name, type: "search", placeholder: hint, "aria-label": label, spellcheck: "false", autocomplete: "off" })));
+  const form = h("form", { class: "filters", role: "search", onsubmit: (event: Event) => event.preventDefault() }, ...inputs, told);
+
+  async function ask(from: number): Promise<void> {
+    const mine = ++asked;
+    const said = [...new FormData(form)].filter(([, value]) => value !== "").map(([name, value]) => [name, String(value)]);
+    const query = new URLSearchParams([...said, ["from", String(from)]]);
+    try {
+      const response = await fetch(`/api/recordings?${query}`);
+      const answer = (await response.json()) as { total: number; recordings: Listed[]; error?: string };
+      if (mine !== asked) return;
+      if (!response.ok) throw new Error(answer.error ?? response.statusText);
+      show(answer.recordings, from, answer.total);
+    } catch (error) {
+      if (mine === asked) told.textContent = (error as Error).message;
+    }
+  }
+
+  function show(found: Listed[], from: number, total: number): void {
+    if (from === 0) rows.replaceChildren();
+    rows.append(...found.map((one) => row(one, () => void open(one.recording))));
+    shown = from + found.length;
+    more.hidden = shown >= total;
+    told.textContent = total === 0 ? "No recording matches" : `${count(total)} ${total === 1 ? "recording" : "recordings"}`;
+  }
+
+  async function open(recording: string): Promise<void> {
+    told.textContent = `Opening ${recording} …`;
+    try {
+      const response = await fetch(`/api/recordings/open?${new URLSearchParams({ recording })}`, { method: "POST" });
+      const answer = (await response.json()) as { url?: string; error?: string };
+      if (!response.ok || !answer.url) throw new Error(answer.error ?? response.statusText);
+      location.href = answer.url;
+    } catch (error) {
+      told.textContent = "";
+      connection.report((error as Error).message);
+    }
+  }
+
+  let timer = 0;
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => void ask(0), 200);
+  });
+  void ask(0);
+  const heads = ["Start", "Duration", "Robot", "Site", "Messages", "Size", "Recording", "Tags"];
+  const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), rows);
+  return h("main", { class: "fleet" }, h("h1", {}, summary.fleet ?? ""), form, h("div", { class: "list" }, table, more));
+}
+
+function row(one: Listed, open: () => void): HTMLElement {
+  const tags = Object.entries(one.tags).map(([key, value]) => `${key}=${value}`);
+  const name = h("button", { class: "plain text", onclick: open }, one.recording);
+  const wrong = one.problems > 0 ? h("span", { class: "bad", title: `${one.problems} problems` }, " ⚠") : null;
+  const texts = [one.start?.replace("T", " ").slice(0, 19) ?? "–", one.duration === null ? "–" : span(one.duration), one.robot ?? "", one.site ?? "", one.messages === null ? "–" : count(one.messages), bytes(one.size)];
+  return h("tr", { ondblclick: open }, ...texts.map((text) => h("td", {}, text)), h("td", {}, name, wrong), h("td", { class: "faint", title: tags.join("\n") }, tags.join(" ")));
+}
