@@ -1,5 +1,7 @@
 //! A catalogue, and where it lies.
 
+use std::sync::Arc;
+
 use asof_formats::{Store, StoredVersion};
 
 use crate::error::CatalogueError;
@@ -16,7 +18,7 @@ pub(crate) const HEAD: &str = "head.json";
 /// What is known of the recordings of a folder or bucket.
 #[derive(Debug)]
 pub struct Catalogue {
-    pub(crate) root: Store,
+    pub(crate) root: Arc<Store>,
     pub(crate) store: Store,
     pub(crate) known: KnownParts,
 }
@@ -35,7 +37,7 @@ impl Catalogue {
     /// be written beside.
     pub fn elsewhere(root: Store, store: Store) -> Self {
         Catalogue {
-            root,
+            root: Arc::new(root),
             store,
             known: KnownParts::default(),
         }

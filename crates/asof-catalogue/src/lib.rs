@@ -42,6 +42,7 @@ mod head;
 mod index;
 mod known;
 mod labels;
+mod opening;
 mod parts;
 mod pattern;
 mod predicate;
@@ -57,6 +58,7 @@ pub use find::{Found, FoundRecording, Search, SearchStats};
 pub use glob::NamePattern;
 pub use head::{Head, Part, PartFile, Retired};
 pub use index::{Event, IndexOptions, IndexRun, Indexer};
+pub use opening::CataloguedRecording;
 pub use pattern::{KeyPattern, PatternError};
 pub use predicate::{Predicate, PredicateError};
 pub use tables::{

@@ -477,3 +477,52 @@ fn a_search_reads_the_row_groups_that_can_hold_an_answer_and_no_others() {
     assert!(found.stats.groups_read <= 2, "{:?}", found.stats);
     assert!(found.stats.groups >= 25, "{:?}", found.stats);
 }
+
+#[test]
+fn recordings_that_were_found_are_opened_when_they_are_read_and_not_before() {
+    use asof_core::{Query, Source as _};
+    let fleet = Fleet::new();
+    for number in 0..30 {
+        fleet.record(&format!("{number:02}.mcap"), number * 10, &["/tf", "/odom"]);
+    }
+    fleet.index();
+    let catalogue = fleet.catalogue();
+    let found = catalogue.find(&Search::default()).expect("a catalogue");
+    let options = IndexOptions::default().open;
+    let all = catalogue.open_found(&found, &options).expect("a catalogue");
+    assert_eq!(all.len(), 30);
+    let read = |number: usize| -> usize {
+        let batches = all[number].read(&Query::topics(["/odom"])).expect("reads");
+        batches.map(|batch| batch.expect("a batch").len()).sum()
+    };
+    // What the catalogue says is what the file says.
+    let opened = asof_formats::open(fleet.path("07.mcap"))
+        .expect("opens")
+        .summary();
+    let known = all[7].summary();
+    assert_eq!(
+        (known.range, known.messages),
+        (opened.range, opened.messages)
+    );
+    assert_eq!(known.topics(), opened.topics());
+    let schema = |summary: &asof_core::Summary| summary.channels[0].channel.schema.clone();
+    assert_eq!(schema(&known), schema(&opened));
+    assert!(!all.iter().any(asof_catalogue::CataloguedRecording::is_open));
+
+    assert_eq!(read(7), 2);
+    assert!(all[7].is_open());
+    for number in 8..30 {
+        read(number);
+    }
+    assert!(!all[7].is_open(), "what is open is bounded");
+    let open = all.iter().filter(|one| one.is_open()).count();
+    assert!((1..=16).contains(&open), "{open}");
+    assert_eq!(read(7), 2, "and it is opened again");
+
+    fleet.record("03.mcap", 5_000, &["/tf", "/odom", "/scan"]);
+    let error = all[3].read(&Query::all()).err().expect("it has changed");
+    assert!(error.to_string().contains("asof index"), "{error}");
+    fs::remove_file(fleet.path("04.mcap")).expect("it goes");
+    let error = all[4].read(&Query::all()).err().expect("it is gone");
+    assert!(error.to_string().contains("04.mcap"), "{error}");
+}

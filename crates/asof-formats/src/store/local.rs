@@ -72,6 +72,17 @@ impl LocalStore {
         open_with(self.path_of(&file.path), options)
     }
 
+    pub fn is_version(&self, file: &StoredFile) -> Result<bool, SourceError> {
+        let path = self.path_of(&file.path);
+        let found = fs::metadata(&path).map_err(|cause| SourceError::Io {
+            place: path.display().to_string(),
+            offset: 0,
+            cause,
+        })?;
+        let found = stored(file.path.clone(), &found);
+        Ok(found.size == file.size && found.modified == file.modified)
+    }
+
     pub fn storage(&self, path: &str) -> Result<Box<dyn Storage>, SourceError> {
         let path = self.path_of(path);
         let mapped = Mapped::open(&path).map_err(|cause| SourceError::Io {

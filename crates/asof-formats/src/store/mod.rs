@@ -183,6 +183,19 @@ impl Store {
         forward!(self, store => store.open(file, options))
     }
 
+    /// Whether a file that was listed is still what it was, as far as that can be told without asking a server: there,
+    /// every request for an older version fails by itself.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub fn is_version(&self, file: &StoredFile) -> Result<bool, SourceError> {
+        match &self.0 {
+            Inner::Local(store) => store.is_version(file),
+            #[cfg(feature = "remote")]
+            Inner::Remote(_) => Ok(true),
+        }
+    }
+
     /// The bytes of a file that nobody changes any more, whose size is known.
     ///
     /// # Errors

@@ -189,6 +189,7 @@ impl Serve {
                 &self.opening,
                 screen,
             )?,
+            fleet: None,
         };
         self.serving
             .serve_kept(recording, &name, kept, &interrupt, screen)

@@ -1,0 +1,262 @@
+//! Recordings as the catalogue knows them, opened when somebody reads one.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use asof_core::{
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Portion, Problem,
+    ProblemKind, Query, Schema, Source, SourceError, Stamp, Summary, Topics,
+};
+use asof_formats::{
+    HiddenRecords, McapCounters, OpenOptions, Progress, Recording, SectionEntry, Store, StoredFile,
+};
+use bytes::Bytes;
+
+use crate::catalogue::Catalogue;
+use crate::error::CatalogueError;
+use crate::find::Found;
+use crate::reading::{self, Reading};
+use crate::tables::{RecordingRow, int, text};
+
+/// A recording whose summary is the catalogue's: what is in it and when is known without opening it.
+///
+/// It is opened by the first that reads it, and closed again when many others have been opened since. If it is not the
+/// version that was indexed, or is gone, reading it is an error that says so.
+pub struct CataloguedRecording {
+    file: StoredFile,
+    place: String,
+    summary: Arc<Summary>,
+    shared: Arc<Opened>,
+    opened: Mutex<Weak<dyn Recording>>,
+}
+
+/// What the recordings of one catalogue share: the newest that were opened.
+struct Opened {
+    root: Arc<Store>,
+    options: OpenOptions,
+    newest: Mutex<VecDeque<Arc<dyn Recording>>>,
+}
+
+/// So many recordings stay open for those who read them again: each may hold some of its file in memory.
+const MOST_OPEN: usize = 16;
+/// The columns of topics that a summary is made of.
+const COLUMNS: [&str; 5] = ["recording", "topic", "schema_hash", "encoding", "messages"];
+
+impl Catalogue {
+    /// The recordings that were found, to be read. Those that could not be read when they were indexed are left out.
+    ///
+    /// # Errors
+    /// When the catalogue cannot be read.
+    pub fn open_found(
+        &self,
+        found: &Found,
+        options: &OpenOptions,
+    ) -> Result<Vec<CataloguedRecording>, CatalogueError> {
+        let mut channels = self.channels_of(found)?;
+        let shared = Arc::new(Opened {
+            root: Arc::clone(&self.root),
+            options: options.clone(),
+            newest: Mutex::default(),
+        });
+        let readable = found.recordings.iter().map(|found| &found.row);
+        let readable = readable.filter(|row| row.format.is_some());
+        let recording = |row: &RecordingRow| {
+            let channels = channels.remove(&row.recording).unwrap_or_default();
+            CataloguedRecording {
+                file: StoredFile {
+                    path: row.recording.clone(),
+                    size: row.size,
+                    modified: row.modified,
+                    e_tag: row.e_tag.clone(),
+                },
+                place: self.root.shown_address_of(&row.recording),
+                summary: Arc::new(summary_of(row, channels)),
+                shared: Arc::clone(&shared),
+                opened: Mutex::new(Weak::<asof_formats::McapFile>::new()),
+            }
+        };
+        Ok(readable.map(recording).collect())
+    }
+
+    /// The channels of the recordings that were found, by recording.
+    fn channels_of(
+        &self,
+        found: &Found,
+    ) -> Result<HashMap<String, Vec<ChannelSummary>>, CatalogueError> {
+        let schemas = self.schemas()?.into_iter().map(|row| {
+            let schema = Schema {
+                name: row.name,
+                encoding: row.encoding,
+                data: row.definition,
+            };
+            (row.hash, Arc::new(schema))
+        });
+        let schemas: HashMap<String, Arc<Schema>> = schemas.collect();
+        let rows = found.recordings.iter();
+        let mut channels: HashMap<String, Vec<ChannelSummary>> = rows
+            .map(|found| (found.row.recording.clone(), Vec::new()))
+            .collect();
+        for part in &self.existing_head()?.parts {
+            let reading = Reading {
+                columns: Some(&COLUMNS),
+                may_hold: &|_| true,
+                filter: None,
+            };
+            let (batches, _) = reading::read(&self.store, &part.topics, reading)?;
+            for batch in &batches {
+                note_channels(batch, &schemas, &mut channels)
+                    .map_err(|error| reading::bad(&self.store, &part.topics, &error))?;
+            }
+        }
+        Ok(channels)
+    }
+}
+
+fn note_channels(
+    batch: &RecordBatch,
+    schemas: &HashMap<String, Arc<Schema>>,
+    channels: &mut HashMap<String, Vec<ChannelSummary>>,
+) -> Result<(), ArrowError> {
+    for row in 0..batch.num_rows() {
+        let recording = text(batch, "recording", row)?.unwrap_or_default();
+        let Some(channels) = channels.get_mut(recording) else {
+            continue;
+        };
+        let hash = text(batch, "schema_hash", row)?;
+        let channel = Channel {
+            topic: text(batch, "topic", row)?.unwrap_or_default().to_owned(),
+            message_encoding: text(batch, "encoding", row)?.unwrap_or_default().to_owned(),
+            schema: hash.and_then(|hash| schemas.get(hash).cloned()),
+            metadata: BTreeMap::new(),
+        };
+        let messages = int(batch, "messages", row)?;
+        channels.push(ChannelSummary {
+            channel: Arc::new(channel),
+            messages: messages.and_then(|messages| u64::try_from(messages).ok()),
+        });
+    }
+    Ok(())
+}
+
+fn summary_of(row: &RecordingRow, channels: Vec<ChannelSummary>) -> Summary {
+    let mut summary = Summary::empty(row.format.clone().unwrap_or_default());
+    summary.size = row.size;
+    summary.range = row.range;
+    summary.messages = row.messages;
+    summary.channels = channels;
+    let problems = row.problems.iter().map(|problem| Problem {
+        // The catalogue has the kind as a text for everybody; here it is part of the sentence.
+        kind: ProblemKind::Incomplete,
+        offset: problem.offset,
+        topic: problem.topic.clone(),
+        message: format!("{}: {}", problem.kind, problem.message),
+    });
+    summary.problems = problems.collect();
+    summary
+}
+
+impl CataloguedRecording {
+    /// Where it is, as it may be shown.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whether it is open at the moment.
+    pub fn is_open(&self) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.strong_count() > 0
+    }
+
+    fn open(&self) -> Result<Arc<dyn Recording>, SourceError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = opened.upgrade() {
+            return Ok(known);
+        }
+        let told = |why: String| SourceError::Unreadable {
+            place: self.place.clone(),
+            reason: format!(
+                "{why}; the catalogue is of before that: bring it up to date with `asof index`"
+            ),
+        };
+        let Opened {
+            root,
+            options,
+            newest,
+        } = &*self.shared;
+        match root.is_version(&self.file) {
+            Ok(true) => {}
+            Ok(false) => return Err(told("it has changed since it was indexed".to_owned())),
+            Err(error) => return Err(told(error.to_string())),
+        }
+        let recording = root
+            .open(&self.file, options)
+            .map_err(|error| told(error.to_string()))?;
+        let recording: Arc<dyn Recording> = Arc::from(recording);
+        *opened = Arc::downgrade(&recording);
+        let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.push_back(Arc::clone(&recording));
+        let closed = (newest.len() > MOST_OPEN).then(|| newest.pop_front());
+        drop(newest);
+        drop(closed);
+        Ok(recording)
+    }
+}
+
+impl std::fmt::Debug for CataloguedRecording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CataloguedRecording({})", self.place)
+    }
+}
+
+impl Source for CataloguedRecording {
+    fn summary(&self) -> Arc<Summary> {
+        Arc::clone(&self.summary)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.open()?.read(query)
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.open()?.backfill(topics, at)
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.open()?.outline(grain)
+    }
+}
+
+impl Recording for CataloguedRecording {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        self.open()?.attachment(entry)
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        self.open()?.metadata(entry)
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        self.open()?.check(progress)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        self.open()?.read_in_file_order(query)
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.open()?.hidden(topics)
+    }
+
+    fn counters(&self) -> Option<McapCounters> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.upgrade()?.counters()
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        self.open()
+            .map(|opened| opened.sections())
+            .unwrap_or_default()
+    }
+}
