@@ -24,6 +24,7 @@ mod problem;
 mod query;
 mod range;
 mod source;
+pub mod spelling;
 mod stamp;
 mod summary;
 #[cfg(any(test, feature = "testing"))]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use asof_core::SourceError;
+use asof_core::spelling::distance;
 use datafusion::common::{DataFusionError, SchemaError};
 
 /// Why a query has no answer.
@@ -241,32 +242,6 @@ fn most_letters(wanted: &str) -> usize {
     wanted.chars().count().div_ceil(3)
 }
 
-/// How many letters have to change, or change places with their neighbour, whatever their case.
-fn distance(one: &str, other: &str) -> usize {
-    let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().take(LONGEST).collect() };
-    let (one, other) = (lower(one), lower(other));
-    let mut rows: [Vec<usize>; 2] = [Vec::new(), (0..=other.len()).collect()];
-    for at in 0..one.len() {
-        let [earlier, last] = &rows;
-        let mut row = vec![at + 1];
-        for place in 0..other.len() {
-            let replaced = last[place] + usize::from(one[at] != other[place]);
-            let mut least = replaced.min(row[place] + 1).min(last[place + 1] + 1);
-            let is_exchanged = at > 0 && place > 0 && one[at] == other[place - 1];
-            if is_exchanged && one[at - 1] == other[place] {
-                least = least.min(earlier[place - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.swap(0, 1);
-        rows[1] = row;
-    }
-    rows[1][other.len()]
-}
-
-/// Names are compared up to here.
-const LONGEST: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,7 +253,6 @@ mod tests {
         assert_eq!(nearest("/completely/else", &names), None);
         let names = ["mean".to_owned(), "median".to_owned(), "min".to_owned()];
         assert_eq!(nearest("medain", &names), Some("median".to_owned()));
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 
     #[test]

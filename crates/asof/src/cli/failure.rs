@@ -8,7 +8,6 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Outcome;
-use super::names::nearest;
 use super::numbers::shown;
 use super::screen::Screen;
 
@@ -148,7 +147,7 @@ fn meant(error: &clap::Error) -> Option<String> {
     };
     let cli = super::Cli::command();
     let verbs: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
-    nearest(word, verbs).map(str::to_owned)
+    asof_core::spelling::nearest(word, verbs).map(str::to_owned)
 }
 
 /// The verb that was meant, as far as can be told.

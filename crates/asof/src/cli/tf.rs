@@ -440,7 +440,7 @@ fn stamps_of(buffer: &TransformBuffer) -> TimeRange {
 fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
-    names.sort_by_key(|name| (distance(wanted, name), name.clone()));
+    names.sort_by_key(|name| (asof_core::spelling::distance(wanted, name), name.clone()));
     let more = names.len().saturating_sub(FRAMES_NAMED);
     names.truncate(FRAMES_NAMED);
     let list = names.join(", ");
@@ -448,22 +448,6 @@ fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
         0 => format!("the frames there are: {list}"),
         _ => format!("the frames nearest to '{wanted}': {list}, and {more} more; see --tree"),
     }
-}
-
-/// Letters that have to be changed, added or left out to make one name of the other, whatever their case.
-fn distance(a: &str, b: &str) -> usize {
-    let lower = |text: &str| text.to_lowercase().chars().take(64).collect::<Vec<_>>();
-    let (a, b) = (lower(a), lower(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let changed = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn answer<'a>((from, to): (&'a str, &'a str), found: Result<Latest, LookupError>) -> Answer<'a> {

@@ -68,6 +68,7 @@ impl Snapshots {
     }
 
     #[cfg(not(feature = "live"))]
+    #[allow(clippy::unused_self, reason = "as it is with robots")]
     fn of_robot(
         &self,
         url: &str,

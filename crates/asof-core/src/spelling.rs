@@ -1,0 +1,80 @@
+//! What a person who mistyped a name may have meant.
+
+/// Names are compared up to here.
+const LONGEST: usize = 64;
+
+/// The known name that is nearest to one that is not known, if it is near enough to be a slip of the finger.
+///
+/// ```
+/// use asof_core::spelling::nearest;
+///
+/// assert_eq!(nearest("/odmo", ["/odom", "/scan"]), Some("/odom"));
+/// assert_eq!(nearest("/lidar", ["/odom", "/scan"]), None);
+/// ```
+pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (wanted.chars().count() / 3).max(1);
+    let rated = known
+        .into_iter()
+        .map(|name| (distance(wanted, name), name))
+        .filter(|(distance, _)| *distance <= most);
+    rated.min().map(|(_, name)| name)
+}
+
+/// Letters that have to be changed, added, left out or exchanged with their neighbour to make one name of the other,
+/// whatever their case.
+pub fn distance(a: &str, b: &str) -> usize {
+    let lower = |text: &str| {
+        text.to_lowercase()
+            .chars()
+            .take(LONGEST)
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (lower(a), lower(b));
+    // The row before the last one, the last one, and the one that is filled.
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let changed = last[j] + usize::from(a[i] != b[j]);
+            let mut least = changed.min(row[j] + 1).min(last[j + 1] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_seen() {
+        let topics = ["/odom", "/scan", "/camera/image", "/tf"];
+        assert_eq!(nearest("/odmo", topics), Some("/odom"));
+        assert_eq!(nearest("/scann", topics), Some("/scan"));
+        assert_eq!(nearest("/Camera/imag", topics), Some("/camera/image"));
+        assert_eq!(nearest("/lidar", topics), None);
+        assert_eq!(nearest("cta", ["at", "cat", "tf"]), Some("cat"));
+    }
+
+    #[test]
+    fn the_distance_counts_letters() {
+        for (a, b, expected) in [
+            ("", "abc", 3),
+            ("ab", "ba", 1),
+            ("kitten", "sitting", 3),
+            ("A", "a", 0),
+        ] {
+            assert_eq!(
+                (distance(a, b), distance(b, a)),
+                (expected, expected),
+                "{a} {b}"
+            );
+        }
+    }
+}
