@@ -41,6 +41,8 @@ mod model;
 mod numbers;
 mod path;
 mod picture;
+#[cfg(feature = "pictures")]
+mod pixels;
 mod points;
 mod print;
 mod record;
@@ -55,6 +57,7 @@ mod tables;
 mod topic;
 mod typed;
 mod video;
+mod video_shape;
 mod wire;
 
 pub use columns::Payload;
@@ -73,6 +76,8 @@ pub use model::{
 pub use numbers::{is_number, number_at, numbers};
 pub use path::{FieldPath, PathColumn, PathError, PathPart};
 pub use picture::{Picture, PictureError, picture_type};
+#[cfg(feature = "pictures")]
+pub use pixels::Pixels;
 pub use points::{Beam, PackedField, PackedKind, Scan, ScanError};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
@@ -82,6 +87,7 @@ pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, Topi
 pub use topic::{TopicBatches, TopicOptions, TopicTable};
 pub use typed::{Messages, Stamped, Typed, TypedError, bytes, messages};
 pub use video::VideoCodec;
+pub use video_shape::VideoShape;
 
 /// Arrow as this crate uses it, so that those who read its batches have the same version.
 pub mod arrow {

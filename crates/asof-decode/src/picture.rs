@@ -24,6 +24,10 @@ pub enum PictureError {
         /// The bytes that there are.
         bytes: usize,
     },
+    /// A compressed picture that cannot be unpacked.
+    #[cfg(feature = "pictures")]
+    #[error("the picture cannot be decoded: {0}")]
+    Broken(String),
 }
 
 /// A picture in the words of the archetype `Image`: `sensor_msgs/Image`, `foxglove/RawImage`.

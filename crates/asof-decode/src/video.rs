@@ -82,7 +82,7 @@ impl VideoCodec {
     }
 
     /// The unit of a packet that says what all others are made with: the sequence parameter set.
-    fn parameters(self, packet: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn parameters(self, packet: &[u8]) -> Option<&[u8]> {
         let is_set = |unit: &&[u8]| match self {
             VideoCodec::H264 => unit[0] & 0x1f == 7,
             _ => (unit[0] >> 1) & 0x3f == 33,
@@ -92,7 +92,7 @@ impl VideoCodec {
 }
 
 /// The units of a packet in Annex B, without their start codes; none of them is empty.
-fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = packet;
     let mut has_begun = false;
     std::iter::from_fn(move || {
@@ -112,7 +112,7 @@ fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A unit without the bytes that keep start codes out of it.
-fn unescaped(unit: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(unit: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(unit.len());
     let mut zeros = 0;
     for &byte in unit {
