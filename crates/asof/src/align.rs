@@ -190,6 +190,25 @@ impl Aligned {
         Aligned::new(source, Anchor::Grid { range, hz }, &topics, on, options)
     }
 
+    /// For each of these instants, which are in order, what topics have for it. The range of the options is that of the
+    /// messages that may be needed.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub fn at<T: AsRef<str>>(
+        source: &dyn Source,
+        times: Arc<[i64]>,
+        topics: &[T],
+        options: AlignOptions,
+    ) -> Result<Self, AlignError> {
+        let topics: Vec<&str> = topics.iter().map(AsRef::as_ref).collect();
+        if topics.is_empty() {
+            return Err(AlignError::NoTopics);
+        }
+        let on = choose(source, &topics, options.on)?;
+        Aligned::new(source, Anchor::Times(times), &topics, on, options)
+    }
+
     fn new(
         source: &dyn Source,
         anchor: Anchor,

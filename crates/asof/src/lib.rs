@@ -40,6 +40,10 @@ pub mod align;
 #[cfg(feature = "cli")]
 pub mod cli;
 
+/// Recordings as datasets for learning.
+#[cfg(feature = "lerobot")]
+pub mod lerobot;
+
 /// A cache over any source: what was read stays at hand, within a budget.
 pub use asof_blocks as blocks;
 pub use asof_core::{
@@ -61,6 +65,9 @@ pub use asof_live as live;
 pub use asof_live::connect;
 /// Playing a source back: play, pause, seek, step, loop.
 pub use asof_player as player;
+/// Queries over recordings.
+#[cfg(feature = "sql")]
+pub use asof_sql as sql;
 /// Frames and transforms: the buffer, and what it can be asked.
 pub use asof_tf as tf;
 /// Windows of recent messages, and the synchronizers that join topics by time.

@@ -25,6 +25,8 @@ pub(super) enum Anchor {
         range: TimeRange,
         hz: f64,
     },
+    /// Instants, in order.
+    Times(Arc<[i64]>),
 }
 
 /// Times, and the anchor's own columns.
@@ -47,7 +49,7 @@ impl Anchor {
             Anchor::Topic { table, shown, .. } => {
                 named_after(table.topic(), &table.schema().fields()[*shown..])
             }
-            Anchor::Grid { .. } => Vec::new(),
+            Anchor::Grid { .. } | Anchor::Times(_) => Vec::new(),
         }
     }
 
@@ -62,6 +64,11 @@ impl Anchor {
             Anchor::Grid { range, hz } => AnchorRows::Grid {
                 range: *range,
                 hz: *hz,
+                next: 0,
+                rows,
+            },
+            Anchor::Times(times) => AnchorRows::Times {
+                times: Arc::clone(times),
                 next: 0,
                 rows,
             },
@@ -82,6 +89,11 @@ pub(super) enum AnchorRows {
         next: u64,
         rows: usize,
     },
+    Times {
+        times: Arc<[i64]>,
+        next: usize,
+        rows: usize,
+    },
 }
 
 impl AnchorRows {
@@ -90,7 +102,7 @@ impl AnchorRows {
             AnchorRows::Topic {
                 batches, unstamped, ..
             } => batches.failed() + unstamped,
-            AnchorRows::Grid { .. } => 0,
+            AnchorRows::Grid { .. } | AnchorRows::Times { .. } => 0,
         }
     }
 }
@@ -133,6 +145,12 @@ impl Iterator for AnchorRows {
                 let times: Vec<i64> = (*next..).map_while(instant).take(*rows).collect();
                 *next += times.len() as u64;
                 (!times.is_empty()).then(|| Ok((times, Vec::new())))
+            }
+            AnchorRows::Times { times, next, rows } => {
+                let end = next.saturating_add(*rows).min(times.len());
+                let part = times[*next..end].to_vec();
+                *next = end;
+                (!part.is_empty()).then(|| Ok((part, Vec::new())))
             }
         }
     }

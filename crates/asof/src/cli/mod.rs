@@ -29,6 +29,7 @@ mod fleet;
 mod info;
 mod join;
 mod layers;
+mod lerobot;
 mod line_files;
 mod lines;
 mod live;
@@ -120,6 +121,7 @@ enum Verb {
     Record(live::Record),
     Play(live::Play),
     Sql(sql::Sql),
+    Lerobot(lerobot::Lerobot),
     Serve(serve::Serve),
     Completions(completions::Completions),
     Manual(manual::Manual),
@@ -204,6 +206,7 @@ pub fn main() -> ExitCode {
         Verb::Record(record) => record.run(&screen),
         Verb::Play(play) => play.run(&screen),
         Verb::Sql(sql) => sql.run(&screen),
+        Verb::Lerobot(lerobot) => lerobot.run(&screen),
         Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),
         Verb::Manual(manual) => manual.run(),

@@ -1,0 +1,311 @@
+//! Recordings as LeRobot datasets, version 3: Parquet, metadata, statistics and videos.
+//!
+//! A dataset has frames at a fixed rate. Numbers are those that a stated method finds for a frame; pictures are the last
+//! that were taken, or the nearest. H.264 and H.265 go into MP4 files as they were recorded, without a loss: the frames of
+//! such a dataset are taken when the pictures of its first video were. Other pictures become a film where there is
+//! `ffmpeg`, and stay pictures where there is none.
+//!
+//! ```no_run
+//! use asof::lerobot::{Map, export};
+//! # use std::ops::ControlFlow;
+//!
+//! let map = Map::from_toml(r#"
+//!     hz = 30
+//!     [features]
+//!     "observation.state" = ["/joint_states.position"]
+//!     "observation.images.front" = "/camera/image"
+//! "#)?;
+//! let places = [vec!["monday.mcap".into()], vec!["tuesday.mcap".into()]];
+//! let made = export(&places, "dataset".as_ref(), &map, &mut |_| ControlFlow::Continue(()))?;
+//! println!("{} frames in {} episodes", made.frames, made.episodes);
+//! # Ok::<(), asof::lerobot::LerobotError>(())
+//! ```
+
+mod cameras;
+mod data;
+mod episodes;
+mod ffmpeg;
+mod map;
+mod meta;
+mod mp4;
+mod numbers;
+mod reels;
+mod stats;
+mod writing;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use arrow_schema::ArrowError;
+use asof_core::{Source, SourceError, Stamp};
+
+use crate::align::AlignError;
+
+pub use map::{Episodes, Feature, Map, Method, Time};
+use writing::Dataset;
+
+/// Where rows lie; `file_path` fills it in.
+const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
+/// Where films lie.
+const VIDEO_PATH: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
+/// Files of a folder.
+const CHUNK_FILES: usize = 1000;
+/// A file of rows has at most about this many bytes, as LeRobot's own have.
+const DATA_BYTES: u64 = 100 << 20;
+/// A film has at most about this many bytes.
+const VIDEO_BYTES: u64 = 200 << 20;
+
+/// What was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exported {
+    /// Episodes.
+    pub episodes: u64,
+    /// Frames of all episodes.
+    pub frames: u64,
+    /// Instants at which something was not known yet, or not any more, or farther away than the tolerance.
+    pub left_out: u64,
+    /// Episodes that were cut in two by such instants.
+    pub cuts: u64,
+    /// Stretches in which there is no frame at all.
+    pub empty: u64,
+    /// Messages that could not be decoded, go back in time, or have no stamp.
+    pub unusable: u64,
+    /// Features of video without statistics, because there is no ffmpeg to look at it.
+    pub unseen: Vec<String>,
+    /// Features, and what each became: `float32`, `image` or `video`.
+    pub features: Vec<(String, String)>,
+}
+
+/// Why there is no dataset.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LerobotError {
+    /// The map is not one.
+    #[error("the map is wrong: {0}")]
+    Map(String),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Numbers cannot be put side by side.
+    #[error(transparent)]
+    Align(#[from] AlignError),
+    /// A topic is not there.
+    #[error("there is no topic {topic}; there are {topics}")]
+    NoTopic {
+        /// The topic.
+        topic: String,
+        /// Those that are there.
+        topics: String,
+    },
+    /// A path does not begin with a topic.
+    #[error(
+        "'{path}' is not a topic, a point and a field of it, such as /joint_states.position; topics are {topics}"
+    )]
+    NoPath {
+        /// The path.
+        path: String,
+        /// The topics that are there.
+        topics: String,
+    },
+    /// What lies at a path is not numbers.
+    #[error("what is at '{path}' is not numbers, or lists or structs of them")]
+    NotNumbers {
+        /// The path.
+        path: String,
+    },
+    /// A list changes its length.
+    #[error(
+        "'{path}' has {one} numbers in one message and {other} in another; a feature has one shape"
+    )]
+    Uneven {
+        /// The path.
+        path: String,
+        /// How many there are.
+        one: usize,
+        /// How many there are elsewhere.
+        other: usize,
+    },
+    /// A feature changes its shape.
+    #[error("'{feature}' is {found}, and was {known} before; a feature has one shape")]
+    Shape {
+        /// The feature.
+        feature: String,
+        /// What it was.
+        known: String,
+        /// What it is.
+        found: String,
+    },
+    /// No picture of an episode can be decoded.
+    #[error("no picture on {topic} can be decoded; `asof doctor` says more")]
+    NoPicture {
+        /// The topic.
+        topic: String,
+    },
+    /// Video cannot be copied, because frames would skip or repeat pictures.
+    #[error(
+        "the video on {topic} does not have exactly {hz} pictures per second, so it would have to be encoded again: install ffmpeg, or choose its own rate as hz"
+    )]
+    NotEvery {
+        /// The topic.
+        topic: String,
+        /// The rate of the dataset.
+        hz: u32,
+    },
+    /// A codec that is not copied.
+    #[error("the video on {topic} is {codec}; H.264 and H.265 can be exported")]
+    Codec {
+        /// The topic.
+        topic: String,
+        /// The codec.
+        codec: &'static str,
+    },
+    /// Video changes its parameters within an episode.
+    #[error(
+        "the video on {topic} changes its size or its parameters at {at}; let an episode begin there"
+    )]
+    Changed {
+        /// The topic.
+        topic: String,
+        /// When.
+        at: Stamp,
+    },
+    /// There is no frame.
+    #[error("there is no frame in which everything is known, so there is no dataset{0}")]
+    Empty(String),
+    /// A film is wanted, and there is nothing to make it.
+    #[error(
+        "pictures become videos by ffmpeg with libx264, libsvtav1 or libopenh264, which is not here; install it, or say videos = false"
+    )]
+    NoFfmpeg,
+    /// ffmpeg failed.
+    #[error("ffmpeg failed at {}: {said}", path.display())]
+    Ffmpeg {
+        /// What it was to write or read.
+        path: PathBuf,
+        /// What it said.
+        said: String,
+    },
+    /// A file or a folder cannot be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Parquet cannot be written.
+    #[error("cannot write Parquet: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// Arrow refused, which is a defect of this crate.
+    #[error("cannot make rows: {0}")]
+    Arrow(#[from] ArrowError),
+    /// It was told to stop.
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+}
+
+/// How far an export is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Frames that were written.
+    pub frames: u64,
+    /// Recordings that were read, and how many there are.
+    pub recordings: (usize, usize),
+}
+
+/// Writes recordings, each of one place or of several that are merged, as a dataset into a folder that is not there yet, or
+/// empty. The folder appears when all is written.
+///
+/// `progress` is asked many times a second, and can stop it.
+///
+/// # Errors
+/// When a recording cannot be read, does not have what the map names, or the folder cannot be written.
+pub fn export(
+    recordings: &[Vec<PathBuf>],
+    folder: &Path,
+    map: &Map,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Exported, LerobotError> {
+    let is_free = match std::fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if !is_free {
+        let taken = io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is there and not empty; name another folder",
+        );
+        return Err(failed(folder, &taken));
+    }
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+    let making = tempfile::Builder::new().prefix(".asof-").tempdir_in(parent);
+    let making = making.map_err(|error| failed(parent, &error))?;
+    let mut dataset = Dataset::new(making.path(), map);
+    for (at, places) in recordings.iter().enumerate() {
+        let recording = crate::open_all(places)?;
+        let mut told = |frames: u64| match progress(Progress {
+            frames,
+            recordings: (at, recordings.len()),
+        }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(LerobotError::Interrupted),
+        };
+        dataset.add(&*recording, &mut told)?;
+    }
+    let exported = dataset.finish()?;
+    place(making, folder)?;
+    Ok(exported)
+}
+
+/// Puts a folder where it belongs, with the rights of a folder that was made there.
+fn place(making: tempfile::TempDir, folder: &Path) -> Result<(), LerobotError> {
+    let wrong = |error: io::Error| failed(folder, &error);
+    let made = folder.exists() || std::fs::create_dir(folder).map_err(wrong).is_ok();
+    let rights = std::fs::metadata(folder).map(|found| found.permissions());
+    if made {
+        std::fs::remove_dir(folder).map_err(wrong)?;
+    }
+    std::fs::rename(making.path(), folder).map_err(wrong)?;
+    // It has another name now: there is nothing to be removed.
+    let _ = making.keep();
+    match rights {
+        Ok(rights) => std::fs::set_permissions(folder, rights).map_err(wrong),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Refuses a topic that is not there.
+fn known(source: &dyn Source, topic: &str) -> Result<(), LerobotError> {
+    let summary = source.summary();
+    let topics = summary.topics();
+    if topics.contains(&topic) {
+        return Ok(());
+    }
+    Err(LerobotError::NoTopic {
+        topic: topic.to_owned(),
+        topics: topics.join(", "),
+    })
+}
+
+fn failed(path: &Path, error: &io::Error) -> LerobotError {
+    LerobotError::Write {
+        path: path.to_owned(),
+        cause: io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+/// The path of a file by its number: a thousand to a folder.
+fn file_path(pattern: &str, number: usize) -> String {
+    let chunk = format!("{:03}", number / CHUNK_FILES);
+    let file = format!("{:03}", number % CHUNK_FILES);
+    pattern
+        .replace("{chunk_index:03d}", &chunk)
+        .replace("{file_index:03d}", &file)
+}

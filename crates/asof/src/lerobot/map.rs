@@ -1,0 +1,322 @@
+//! What becomes of a recording: the map, as a file or a program gives it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use asof_core::When;
+use asof_window::sync::{Pick, Rule};
+use serde::{Deserialize, Deserializer};
+
+use super::LerobotError;
+use crate::align::On;
+
+/// Columns that every dataset has of its own.
+pub(super) const OWN: [&str; 5] = [
+    "timestamp",
+    "frame_index",
+    "episode_index",
+    "index",
+    "task_index",
+];
+
+/// What of a recording becomes which feature of a dataset, and how.
+///
+/// ```
+/// let map = asof::lerobot::Map::from_toml(r#"
+///     hz = 30
+///     task = "pick up the cube"
+///
+///     [features]
+///     "observation.state" = ["/joint_states.position"]
+///     "observation.images.front" = "/camera/image"
+///     action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolated" }
+/// "#)?;
+/// assert_eq!(map.features.len(), 3);
+/// # Ok::<(), asof::lerobot::LerobotError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Map {
+    /// Frames to the second.
+    pub hz: u32,
+    /// What the robot was to do; `unnamed` without it. Episodes that begin with a text have that instead.
+    #[serde(default)]
+    pub task: String,
+    /// The kind of robot.
+    #[serde(default)]
+    pub robot_type: Option<String>,
+    /// Where episodes begin and end.
+    #[serde(default)]
+    pub episodes: Episodes,
+    /// Which message goes with a frame, where a feature does not say it.
+    #[serde(default)]
+    pub method: Method,
+    /// By which time.
+    #[serde(default)]
+    pub on: Time,
+    /// A message that is farther away than this does not count; a frame that lacks one is left out.
+    #[serde(default, deserialize_with = "length")]
+    pub tolerance: Option<Duration>,
+    /// Whether pictures become videos: without an answer, where there is ffmpeg.
+    #[serde(default)]
+    pub videos: Option<bool>,
+    /// The features by name.
+    pub features: BTreeMap<String, Feature>,
+}
+
+/// Where a feature comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a feature is a topic of pictures, or a list of paths such as \"/joint_states.position\", or a table with `paths` and `method`"
+)]
+pub enum Feature {
+    /// The pictures of a topic.
+    Pictures(String),
+    /// Numbers, one after the other: each path is a topic, a point, and a way through its messages.
+    Numbers(Vec<String>),
+    /// The same, by a method of its own.
+    Aligned {
+        /// The paths.
+        paths: Vec<String>,
+        /// Which message goes with a frame.
+        method: Method,
+    },
+}
+
+/// Where episodes begin and end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Episodes {
+    /// Each recording is one.
+    #[default]
+    Recording,
+    /// Each is so long; the last of a recording may be shorter.
+    Every(Duration),
+    /// Each message of a topic begins one. One that says `data: false` ends it instead, and a text names its task.
+    Topic(String),
+}
+
+/// Which message goes with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// The last at or before it.
+    #[default]
+    #[serde(alias = "backward", alias = "ffill")]
+    Last,
+    /// The nearest.
+    Nearest,
+    /// Between the last and the next. Of pictures, the nearest.
+    #[serde(alias = "interpolate", alias = "linear")]
+    Interpolated,
+}
+
+/// A time that messages go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Time {
+    /// When they were recorded.
+    #[default]
+    #[serde(alias = "log")]
+    LogTime,
+    /// When they were measured.
+    Stamp,
+}
+
+impl Map {
+    /// A map as a file has it.
+    ///
+    /// # Errors
+    /// When it is not TOML, or not a map.
+    pub fn from_toml(text: &str) -> Result<Self, LerobotError> {
+        let map: Map = toml::from_str(text).map_err(|error| {
+            let line = error
+                .span()
+                .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+            LerobotError::Map(format!("{line}{}", error.message().trim()))
+        })?;
+        map.checked()
+    }
+
+    /// A map as a program has it.
+    ///
+    /// # Errors
+    /// When it is not JSON, or not a map.
+    pub fn from_json(text: &str) -> Result<Self, LerobotError> {
+        let map: Map =
+            serde_json::from_str(text).map_err(|error| LerobotError::Map(error.to_string()))?;
+        map.checked()
+    }
+
+    fn checked(self) -> Result<Self, LerobotError> {
+        let wrong = |reason: String| Err(LerobotError::Map(reason));
+        if !(1..=10_000).contains(&self.hz) {
+            return wrong(format!(
+                "hz is {}: it is a whole number of frames per second, from 1 to 10,000",
+                self.hz
+            ));
+        }
+        if self.features.is_empty() {
+            return wrong(
+                "it names no feature; [features] says what becomes of which topic".to_owned(),
+            );
+        }
+        for (name, feature) in &self.features {
+            // It is a part of paths of files.
+            if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
+                return wrong(format!(
+                    "'{name}' is not a name for a feature, such as observation.state"
+                ));
+            }
+            if OWN.contains(&name.as_str()) {
+                return wrong(format!(
+                    "every dataset has '{name}' of its own; choose another name"
+                ));
+            }
+            if feature.paths().is_some_and(<[_]>::is_empty) {
+                return wrong(format!("'{name}' has no path"));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The time that the alignment has.
+    pub(super) fn on(&self) -> On {
+        match self.on {
+            Time::LogTime => On::LogTime,
+            Time::Stamp => On::Stamp,
+        }
+    }
+
+    /// How pictures go with frames.
+    pub(super) fn picture_rule(&self) -> Rule {
+        let rule = match self.method {
+            Method::Last => Rule::last(),
+            Method::Nearest | Method::Interpolated => Rule::nearest(),
+        };
+        self.tolerance
+            .map_or(rule, |tolerance| rule.within(tolerance))
+    }
+
+    /// What episodes without a task of their own have.
+    pub(super) fn task(&self) -> &str {
+        if self.task.is_empty() {
+            "unnamed"
+        } else {
+            &self.task
+        }
+    }
+}
+
+impl Feature {
+    /// The topic of pictures.
+    pub fn topic(&self) -> Option<&str> {
+        match self {
+            Feature::Pictures(topic) => Some(topic),
+            _ => None,
+        }
+    }
+
+    /// The paths of numbers.
+    pub fn paths(&self) -> Option<&[String]> {
+        match self {
+            Feature::Pictures(_) => None,
+            Feature::Numbers(paths) | Feature::Aligned { paths, .. } => Some(paths),
+        }
+    }
+
+    /// Its own method.
+    pub(super) fn method(&self) -> Option<Method> {
+        match self {
+            Feature::Aligned { method, .. } => Some(*method),
+            _ => None,
+        }
+    }
+}
+
+impl From<Method> for Pick {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Last => Pick::Last,
+            Method::Nearest => Pick::Nearest,
+            Method::Interpolated => Pick::Interpolated,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Episodes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if ["recording", "by_recording"].contains(&text.as_str()) {
+            return Ok(Episodes::Recording);
+        }
+        if text.starts_with('/') {
+            return Ok(Episodes::Topic(text));
+        }
+        match parse_length(&text).filter(|length| *length >= Duration::from_millis(1)) {
+            Some(length) => Ok(Episodes::Every(length)),
+            None => Err(serde::de::Error::custom(format!(
+                "episodes = \"{text}\" is not \"recording\", a length of time such as \"30s\", or a topic such as \"/episode\""
+            ))),
+        }
+    }
+}
+
+fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let length = parse_length(&text);
+    let wrong = || format!("tolerance = \"{text}\" is not a length of time, such as \"50ms\"");
+    length
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom(wrong()))
+}
+
+fn parse_length(text: &str) -> Option<Duration> {
+    match format!("+{text}").parse() {
+        Ok(When::AfterStart(nanos)) => u64::try_from(nanos).ok().map(Duration::from_nanos),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Map::from_toml(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_map_says_which_word_is_wrong_and_in_which_line() {
+        let features = "[features]\naction = [\"/a.x\"]";
+        assert!(error(&format!("hz = 0\n{features}")).contains("from 1 to 10,000"));
+        assert!(error("hz = 30\n[features]").contains("no feature"));
+        assert!(error(&format!("hz = 30\nhow = 1\n{features}")).contains("line 2"));
+        assert!(error(&format!("hz = 30\nepisodes = \"often\"\n{features}")).contains("\"30s\""));
+        assert!(error(&format!("hz = 30\ntolerance = \"far\"\n{features}")).contains("50ms"));
+        assert!(error("hz = 30\n[features]\naction = 3").contains("paths"));
+        assert!(error("hz = 30\n[features]\naction = []").contains("no path"));
+        assert!(error("hz = 30\n[features]\nindex = [\"/a.x\"]").contains("of its own"));
+        for name in ["../up", "a/b", ""] {
+            assert!(
+                error(&format!("hz = 30\n[features]\n\"{name}\" = [\"/a.x\"]"))
+                    .contains("not a name")
+            );
+        }
+    }
+
+    #[test]
+    fn episodes_are_by_recording_by_time_or_by_topic() {
+        let of = |text: &str| {
+            let text =
+                format!(r#"{{"hz": 1, "episodes": "{text}", "features": {{"action": ["/a.x"]}}}}"#);
+            Map::from_json(&text).expect(&text).episodes
+        };
+        assert_eq!(of("recording"), Episodes::Recording);
+        assert_eq!(of("1.5s"), Episodes::Every(Duration::from_millis(1500)));
+        assert_eq!(of("/episode"), Episodes::Topic("/episode".into()));
+    }
+}

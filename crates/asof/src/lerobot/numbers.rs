@@ -1,0 +1,230 @@
+//! Numbers of a feature, one row for each frame.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use asof_core::{Source, TimeRange, Topics};
+use asof_decode::{Decoders, is_number, numbers};
+
+use super::map::Feature;
+use super::{LerobotError, Map};
+use crate::align::{AlignOptions, Aligned};
+
+/// A feature's numbers, row by row.
+pub(super) struct Rows {
+    pub(super) width: usize,
+    pub(super) values: Vec<f32>,
+    /// Whether all numbers of a row are known.
+    pub(super) known: Vec<bool>,
+    /// Messages that could not be decoded, or have no stamp.
+    pub(super) left_out: u64,
+}
+
+impl Rows {
+    /// The numbers of some rows.
+    pub(super) fn between(&self, start: usize, end: usize) -> &[f32] {
+        &self.values[start * self.width..end * self.width]
+    }
+}
+
+/// What a feature is at these times.
+pub(super) fn rows(
+    source: &dyn Source,
+    map: &Map,
+    feature: &Feature,
+    paths: &[String],
+    times: &Arc<[i64]>,
+) -> Result<Rows, LerobotError> {
+    let mut topics: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut columns = Vec::new();
+    for path in paths {
+        let (topic, way) = split(source, path)?;
+        columns.push(format!("{topic}.{way}"));
+        let ways = topics.entry(topic).or_default();
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    let names: Vec<String> = topics.keys().cloned().collect();
+    let (first, last) = (times.first().copied(), times.last().copied());
+    let options = AlignOptions {
+        pick: feature.method().unwrap_or(map.method).into(),
+        on: Some(map.on()),
+        tolerance: map.tolerance,
+        columns: topics,
+        range: TimeRange::new(first.unwrap_or(0).into(), last.unwrap_or(-1).into()),
+        ..AlignOptions::default()
+    };
+    let aligned = Aligned::at(source, Arc::clone(times), &names, options)?;
+    let mut rows = Rows {
+        width: 0,
+        values: Vec::new(),
+        known: Vec::with_capacity(times.len()),
+        left_out: 0,
+    };
+    let mut found: Vec<Option<usize>> = vec![None; columns.len()];
+    let mut parts: Vec<Vec<Vec<f32>>> = vec![Vec::with_capacity(times.len()); columns.len()];
+    let mut batches = aligned.read(source)?;
+    for batch in &mut batches {
+        let batch = batch?;
+        for (at, column) in columns.iter().enumerate() {
+            let spread =
+                Spread::of(&column_of(&batch, column)?).ok_or_else(|| not_numbers(&paths[at]))?;
+            for row in 0..batch.num_rows() {
+                let mut values = Vec::new();
+                let is_known =
+                    spread.push(row, &mut values) && values.iter().all(|value| value.is_finite());
+                if is_known {
+                    let width = *found[at].get_or_insert(values.len());
+                    if width != values.len() {
+                        return Err(LerobotError::Uneven {
+                            path: paths[at].clone(),
+                            one: width,
+                            other: values.len(),
+                        });
+                    }
+                } else {
+                    values.clear();
+                }
+                parts[at].push(values);
+            }
+        }
+    }
+    rows.left_out = batches.left_out();
+    rows.width = found.iter().map(|width| width.unwrap_or(0)).sum();
+    for row in 0..times.len() {
+        let is_known = (0..columns.len())
+            .all(|at| found[at].is_some_and(|width| parts[at][row].len() == width && width > 0));
+        rows.known.push(is_known);
+        if is_known {
+            rows.values.extend(parts.iter().flat_map(|part| &part[row]));
+        } else {
+            rows.values.extend(std::iter::repeat_n(0.0, rows.width));
+        }
+    }
+    Ok(rows)
+}
+
+/// What the numbers of a feature are called: the joints where it is theirs, else paths and places.
+pub(super) fn names(source: &dyn Source, paths: &[String], widths: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    for path in paths {
+        let Ok((topic, way)) = split(source, path) else {
+            continue;
+        };
+        names.extend(joints(source, &topic, &way).unwrap_or_else(|| vec![path.clone()]));
+    }
+    if names.len() == widths {
+        return names;
+    }
+    if let [path] = paths {
+        return (0..widths).map(|at| format!("{path}[{at}]")).collect();
+    }
+    (0..widths).map(|at| at.to_string()).collect()
+}
+
+/// The names of the joints of a topic, where it has some.
+fn joints(source: &dyn Source, topic: &str, way: &str) -> Option<Vec<String>> {
+    if !["position", "velocity", "effort"].contains(&way) {
+        return None;
+    }
+    let end = source.summary().range.end;
+    let last = source.backfill(&Topics::named([topic]), end).ok()?;
+    let record = Decoders::default()
+        .record(&last.get(0)?.to_message())
+        .ok()?;
+    let names = record.items("name")?;
+    let names = names.as_string_opt::<i32>()?;
+    let names = names.iter().map(|name| name.map(str::to_owned));
+    names.collect()
+}
+
+/// The topic of a path, which may have points in it, and the way through its messages.
+pub(super) fn split(source: &dyn Source, path: &str) -> Result<(String, String), LerobotError> {
+    let summary = source.summary();
+    let known = summary.topics();
+    let points = path.match_indices('.').map(|(at, _)| at);
+    for at in points {
+        if known.contains(&&path[..at]) {
+            return Ok((path[..at].to_owned(), path[at + 1..].to_owned()));
+        }
+    }
+    Err(LerobotError::NoPath {
+        path: path.to_owned(),
+        topics: known.join(", "),
+    })
+}
+
+fn column_of(batch: &RecordBatch, name: &str) -> Result<ArrayRef, LerobotError> {
+    let column = batch.column_by_name(name);
+    column.cloned().ok_or_else(|| not_numbers(name))
+}
+
+fn not_numbers(path: &str) -> LerobotError {
+    LerobotError::NotNumbers {
+        path: path.to_owned(),
+    }
+}
+
+/// An array whose rows are numbers, or lists or structs of them.
+enum Spread {
+    Numbers(Vec<f64>),
+    Lists(ArrayRef, Vec<(usize, usize)>, Box<Spread>),
+    Structs(ArrayRef, Vec<Spread>),
+}
+
+impl Spread {
+    fn of(array: &ArrayRef) -> Option<Self> {
+        match array.data_type() {
+            DataType::List(_) => {
+                let lists = array.as_list::<i32>();
+                let ends = lists.value_offsets().windows(2);
+                let ends = ends
+                    .map(|pair| (pair[0] as usize, pair[1] as usize))
+                    .collect();
+                let inner = Spread::of(lists.values())?;
+                Some(Spread::Lists(Arc::clone(array), ends, Box::new(inner)))
+            }
+            DataType::FixedSizeList(_, size) => {
+                let lists = array.as_fixed_size_list();
+                let size = usize::try_from(*size).ok()?;
+                // The values of a part of an array begin with those before it.
+                let ends = (0..array.len()).map(|row| {
+                    let start = lists.value_offset(row) as usize;
+                    (start, start + size)
+                });
+                let ends = ends.collect();
+                let inner = Spread::of(lists.values())?;
+                Some(Spread::Lists(Arc::clone(array), ends, Box::new(inner)))
+            }
+            DataType::Struct(_) => {
+                let fields = array.as_struct().columns().iter().map(Spread::of);
+                let fields = fields.collect::<Option<Vec<_>>>()?;
+                Some(Spread::Structs(Arc::clone(array), fields))
+            }
+            kind if is_number(kind) => Some(Spread::Numbers(numbers(&**array))),
+            _ => None,
+        }
+    }
+
+    /// Adds the numbers of a row; whether all are known.
+    fn push(&self, row: usize, out: &mut Vec<f32>) -> bool {
+        match self {
+            Spread::Numbers(numbers) => {
+                let value = numbers.get(row).copied().unwrap_or(f64::NAN);
+                out.push(value as f32);
+                !value.is_nan()
+            }
+            Spread::Lists(array, ends, inner) => {
+                let (start, end) = ends[row];
+                array.is_valid(row) && (start..end).all(|at| inner.push(at, out))
+            }
+            Spread::Structs(array, fields) => {
+                array.is_valid(row) && fields.iter().all(|field| field.push(row, out))
+            }
+        }
+    }
+}
