@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use asof::align::{AlignError, AlignOptions, Aligned, On};
 use asof::window::sync::Pick;
 use asof::{Recording, TimeRange};
+use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
 use crate::table::{Rows, Table};
-use crate::time::Length;
+use crate::time::{Length, Time, range};
 
 impl From<AlignError> for Failure {
     fn from(error: AlignError) -> Self {
@@ -24,22 +25,40 @@ impl From<AlignError> for Failure {
     }
 }
 
-/// What was asked for, as Python says it.
+/// How topics are put side by side, as Python says it: a dict.
 pub struct Wish {
     /// `nearest`, `last`, `interpolated`, or the words of pandas and polars for them.
-    pub how: String,
+    how: String,
     /// `stamp` or `log_time`.
-    pub on: Option<String>,
+    on: Option<String>,
     /// What is farther away does not count.
-    pub tolerance: Option<Length>,
+    tolerance: Option<Length>,
     /// Columns by topic.
-    pub columns: BTreeMap<String, Vec<String>>,
+    columns: BTreeMap<String, Vec<String>>,
     /// From when to when.
-    pub range: TimeRange,
+    start: Option<Time>,
+    end: Option<Time>,
+}
+
+impl FromPyObject<'_, '_> for Wish {
+    type Error = PyErr;
+
+    /// Errors of its parts are told as they are: they say which word is wrong.
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        Ok(Wish {
+            how: given.get_item("how")?.extract()?,
+            on: given.get_item("on")?.extract()?,
+            tolerance: given.get_item("tolerance")?.extract()?,
+            columns: given.get_item("columns")?.extract()?,
+            start: given.get_item("start")?.extract()?,
+            end: given.get_item("end")?.extract()?,
+        })
+    }
 }
 
 impl Wish {
-    fn options(self) -> Result<AlignOptions> {
+    /// The same for a recording of this range.
+    pub fn options(self, whole: TimeRange) -> Result<AlignOptions> {
         let pick = match self.how.as_str() {
             "nearest" => Pick::Nearest,
             "last" | "backward" | "ffill" => Pick::Last,
@@ -64,7 +83,7 @@ impl Wish {
             on,
             tolerance: self.tolerance.map(|Length(tolerance)| tolerance),
             columns: self.columns,
-            range: self.range,
+            range: range(whole, self.start, self.end),
             ..AlignOptions::default()
         })
     }
@@ -75,9 +94,9 @@ pub fn join(
     recording: &Arc<dyn Recording>,
     anchor: &str,
     others: &[String],
-    wish: Wish,
+    options: AlignOptions,
 ) -> Result<Table> {
-    let aligned = Aligned::join(&**recording, anchor, others, wish.options()?)?;
+    let aligned = Aligned::join(&**recording, anchor, others, options)?;
     Ok(table(recording, aligned))
 }
 
@@ -86,9 +105,9 @@ pub fn resample(
     recording: &Arc<dyn Recording>,
     topics: &[String],
     hz: f64,
-    wish: Wish,
+    options: AlignOptions,
 ) -> Result<Table> {
-    let aligned = Aligned::resample(&**recording, topics, hz, wish.options()?)?;
+    let aligned = Aligned::resample(&**recording, topics, hz, options)?;
     Ok(table(recording, aligned))
 }
 

@@ -2,7 +2,7 @@
 
 use asof::decode::{DecodeError, PathError, RowsError, TableError};
 use asof::{SourceError, StampError};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -34,6 +34,9 @@ impl Failure {
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         Python::attach(|py| {
+            if failure.class == "KeyboardInterrupt" {
+                return PyKeyboardInterrupt::new_err(());
+            }
             let class = py
                 .import("asof.errors")
                 .and_then(|errors| errors.getattr(failure.class))

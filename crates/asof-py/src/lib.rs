@@ -6,11 +6,13 @@
 mod align;
 mod errors;
 mod json;
+mod lerobot;
 mod live;
 mod message;
 mod ndarray;
 mod picture;
 mod source;
+mod sql;
 mod table;
 mod tf;
 mod time;
@@ -27,9 +29,11 @@ mod _asof {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::lerobot::export_lerobot;
+    #[pymodule_export]
     use super::live::{Robot, Synchronized, Window};
     #[pymodule_export]
-    use super::message::{Message, Messages};
+    use super::message::{Message, Messages, message_of};
     #[pymodule_export]
     use super::picture::picture;
     #[pymodule_export]

@@ -182,6 +182,22 @@ impl Message {
         self.decode(py)?.get_item(name)
     }
 
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
+        let again = py.import("asof._asof")?.getattr("message_of")?;
+        let channel = &self.channel;
+        let schema = channel.schema.as_deref().map(|schema| {
+            let text = PyBytes::new(py, &schema.data);
+            (schema.name.clone(), schema.encoding.clone(), text)
+        });
+        let named = (
+            channel.topic.clone(),
+            channel.message_encoding.clone(),
+            schema,
+        );
+        let times = (self.log_time, self.publish_time, self.sequence);
+        Ok((again, (named, times, self.raw(py))))
+    }
+
     fn __len__(&self) -> usize {
         self.payload.len()
     }
@@ -198,6 +214,51 @@ impl Message {
             asof::Stamp::from_nanos(self.log_time),
             self.payload.len()
         )
+    }
+}
+
+/// What a message is pickled as: its topic, encoding and schema, its times and number, and its bytes.
+type Parts<'py> = (
+    (
+        String,
+        String,
+        Option<(String, String, Bound<'py, PyBytes>)>,
+    ),
+    (i64, i64, u32),
+    Bound<'py, PyBytes>,
+);
+
+/// A message that was pickled.
+#[pyfunction]
+pub fn message_of(
+    channel: (String, String, Option<(String, String, Vec<u8>)>),
+    times: (i64, i64, u32),
+    payload: Vec<u8>,
+) -> Message {
+    let (topic, message_encoding, schema) = channel;
+    let schema = schema.map(|(name, encoding, data)| {
+        let data = data.into();
+        Arc::new(asof::Schema {
+            name,
+            encoding,
+            data,
+        })
+    });
+    let channel = Channel {
+        topic,
+        message_encoding,
+        schema,
+        ..Channel::default()
+    };
+    let (log_time, publish_time, sequence) = times;
+    Message {
+        channel: Arc::new(channel),
+        log_time,
+        publish_time,
+        sequence,
+        payload: payload.into(),
+        decoders: SharedDecoders::default(),
+        data: PyOnceLock::new(),
     }
 }
 

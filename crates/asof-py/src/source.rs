@@ -203,53 +203,34 @@ impl Source {
     }
 
     /// For each message of a topic, what others have for it.
-    #[pyo3(signature = (anchor, others, how, on, tolerance, columns, start = None, end = None))]
-    #[allow(clippy::too_many_arguments, reason = "Python has them by name")]
     fn join(
         &self,
         py: Python<'_>,
         anchor: &str,
         others: Vec<String>,
-        how: String,
-        on: Option<String>,
-        tolerance: Option<Length>,
-        columns: BTreeMap<String, Vec<String>>,
-        start: Option<Time>,
-        end: Option<Time>,
+        wish: Wish,
     ) -> PyResult<Table> {
-        let wish = Wish {
-            how,
-            on,
-            tolerance,
-            columns,
-            range: self.span(start, end),
-        };
-        Ok(py.detach(|| align::join(&self.recording, anchor, &others, wish))?)
+        let options = wish.options(self.recording.summary().range)?;
+        let recording = &self.recording;
+        Ok(py.detach(|| align::join(recording, anchor, &others, options))?)
     }
 
     /// For each instant of a grid, what topics have for it.
-    #[pyo3(signature = (topics, hz, how, on, tolerance, columns, start = None, end = None))]
-    #[allow(clippy::too_many_arguments, reason = "Python has them by name")]
     fn resample(
         &self,
         py: Python<'_>,
         topics: Vec<String>,
         hz: f64,
-        how: String,
-        on: Option<String>,
-        tolerance: Option<Length>,
-        columns: BTreeMap<String, Vec<String>>,
-        start: Option<Time>,
-        end: Option<Time>,
+        wish: Wish,
     ) -> PyResult<Table> {
-        let wish = Wish {
-            how,
-            on,
-            tolerance,
-            columns,
-            range: self.span(start, end),
-        };
-        Ok(py.detach(|| align::resample(&self.recording, &topics, hz, wish))?)
+        let options = wish.options(self.recording.summary().range)?;
+        let recording = &self.recording;
+        Ok(py.detach(|| align::resample(recording, &topics, hz, options))?)
+    }
+
+    /// The rows of a query in SQL; `name` is what the recording is called in them.
+    fn sql(&self, py: Python<'_>, name: String, query: &str) -> PyResult<Table> {
+        Ok(py.detach(|| crate::sql::query(&self.recording, name, query))?)
     }
 
     /// All transforms in a buffer; how many were read, and what could not be used.

@@ -94,6 +94,21 @@ impl Table {
         fields.map(|field| field.name().clone()).collect()
     }
 
+    /// The names of its columns, each with its type as Arrow writes it.
+    #[getter]
+    fn types(&self) -> Vec<(String, String)> {
+        let fields = self.schema.fields().iter();
+        fields
+            .map(|field| (field.name().clone(), field.data_type().to_string()))
+            .collect()
+    }
+
+    /// Whether it has Arrow's view types.
+    #[getter]
+    fn has_views(&self) -> bool {
+        self.has_views
+    }
+
     /// How many messages the last reading could not decode.
     #[getter]
     fn lost(&self) -> u64 {
@@ -237,6 +252,12 @@ impl Batch {
     fn columns(&self) -> Vec<String> {
         let fields = self.0.schema_ref().fields().iter();
         fields.map(|field| field.name().clone()).collect()
+    }
+
+    /// How many rows it has.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.__len__()
     }
 
     fn __len__(&self) -> usize {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import shutil
 
 import asof.lerobot
 import numpy as np
@@ -11,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from asof import errors
+from conftest import run_asof
 
 MAPPING = {
     "observation.state": ["/joint_states.position", "/odom.twist.twist.linear.x"],
@@ -24,8 +27,9 @@ def dataset(demo_path, tmp_path_factory):
     short = tmp_path_factory.mktemp("lerobot") / "short.mcap"
     asof.open(demo_path).convert(short, end="+6s")
     folder = short.parent / "out"
-    frames = asof.lerobot.export([short, short], folder, hz=10, mapping=MAPPING, task="drive")
-    return short, folder, frames
+    made = asof.lerobot.export([short, short], folder, hz=10, mapping=MAPPING, task="drive", videos=False)
+    assert made.episodes == 2 and made.features["observation.images.front"] == "image"
+    return short, folder, made.frames
 
 
 def test_a_dataset_has_the_files_of_version_3(dataset):
@@ -81,9 +85,11 @@ def test_episodes_by_time_and_by_a_topic(demo_path, tmp_path):
     asof.lerobot.export(demo_path, tmp_path / "time", hz=10, mapping=mapping, episodes="10s")
     info = json.loads((tmp_path / "time/meta/info.json").read_text())
     assert info["total_episodes"] == 3
-    asof.lerobot.export(demo_path, tmp_path / "topic", hz=10, mapping=mapping, episodes="/bumper")
+    # Each pressing of the bumper begins one, and letting go ends it.
+    asof.lerobot.export(demo_path, tmp_path / "topic", hz=50, mapping=mapping, episodes="/bumper")
     info = json.loads((tmp_path / "topic/meta/info.json").read_text())
-    assert info["total_episodes"] == asof.open(demo_path).topics["/bumper"].messages
+    pressed = [message for message in asof.open(demo_path)["/bumper"] if message.data["data"]]
+    assert info["total_episodes"] == len(pressed) > 0
 
 
 def test_what_cannot_be_a_dataset_is_said(demo_path, tmp_path):
@@ -93,20 +99,55 @@ def test_what_cannot_be_a_dataset_is_said(demo_path, tmp_path):
         asof.lerobot.export(demo_path, tmp_path / "full", hz=10, mapping=MAPPING)
     with pytest.raises(errors.TopicError, match="/nowhere"):
         asof.lerobot.export(demo_path, tmp_path / "a", hz=10, mapping={"observation.images.x": "/nowhere"})
-    with pytest.raises(errors.AlignError, match="whole numbers"):
+    with pytest.raises(errors.MapError, match="29.97"):
         asof.lerobot.export(demo_path, tmp_path / "b", hz=29.97, mapping=MAPPING)
     with pytest.raises(errors.FieldError, match="not numbers"):
         asof.lerobot.export(demo_path, tmp_path / "c", hz=10, mapping={"action": ["/joint_states.name"]})
 
 
-def test_pictures_that_were_not_compressed_become_png():
+def test_pictures_that_were_not_compressed_become_png(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
-    from asof.lerobot import _png
-
     chance = np.random.default_rng(1)
-    for shape, kind in [((4, 5), np.uint8), ((4, 5, 3), np.uint8), ((4, 5, 4), np.uint8), ((4, 5), np.uint16)]:
+    for name, shape, kind in [("rgb8", (4, 5, 3), np.uint8), ("16UC1", (4, 5), np.uint16)]:
         pixels = chance.integers(0, np.iinfo(kind).max, shape).astype(kind)
-        np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(_png(pixels)))), pixels)
+        with asof.Writer(tmp_path / f"{name}.mcap") as out:
+            for at in range(3):
+                data = base64.b64encode(pixels.tobytes()).decode()
+                step = pixels.strides[0]
+                picture = {"height": 4, "width": 5, "encoding": name, "is_bigendian": 0, "step": step, "data": data}
+                schema = ("sensor_msgs/Image", "jsonschema", b"{}")
+                out.write_raw("/camera", 1_000_000_000 * (at + 1), json.dumps(picture).encode(), "json", schema)
+        mapping = {"observation.images.front": "/camera"}
+        asof.lerobot.export(tmp_path / f"{name}.mcap", tmp_path / name, hz=1, mapping=mapping, videos=False)
+        rows = pq.read_table(tmp_path / name / "data/chunk-000/file-000.parquet").to_pylist()
+        file = rows[0]["observation.images.front"]["bytes"]
+        np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(file))), pixels)
+        info = json.loads((tmp_path / name / "meta/info.json").read_text())
+        assert info["features"]["observation.images.front"]["shape"] == [4, 5, 3 if kind is np.uint8 else 1]
+
+
+def test_pictures_become_a_video_where_there_is_ffmpeg(dataset, tmp_path):
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("there is no ffmpeg")
+    short, _, frames = dataset
+    made = asof.lerobot.export([short, short], tmp_path / "out", hz=10, mapping=MAPPING, videos=True)
+    assert made.features["observation.images.front"] == "video" and made.frames == frames
+    episodes = pq.read_table(tmp_path / "out/meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    assert episodes[1]["videos/observation.images.front/from_timestamp"] == frames / 2 / 10
+    assert (tmp_path / "out/videos/observation.images.front/chunk-000/file-000.mp4").stat().st_size > 1000
+    module = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    loaded = module.LeRobotDataset("local/test", root=tmp_path / "out")
+    assert loaded[frames - 1]["observation.images.front"].shape == (3, 240, 320)
+
+
+def test_the_command_makes_the_same(dataset, tmp_path):
+    short, folder, _ = dataset
+    features = "\n".join(f"{json.dumps(name)} = {json.dumps(paths)}" for name, paths in MAPPING.items())
+    (tmp_path / "map.toml").write_text(f'hz = 10\ntask = "drive"\nvideos = false\n[features]\n{features}\n')
+    done = run_asof("lerobot", str(short), str(short), "-o", str(tmp_path / "out"), "--config", str(tmp_path / "map.toml"))
+    assert done.returncode == 0, done.stderr
+    for name in ["meta/info.json", "meta/stats.json", "data/chunk-000/file-000.parquet"]:
+        assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes(), name
 
 
 def test_lerobot_loads_it(dataset):

@@ -152,3 +152,16 @@ def test_an_address_that_is_none_is_said():
             nobody.window("/scan", count=3).wait_after(asof.now(), timeout=0.05)
     with pytest.raises(errors.LiveError, match="closed"):
         nobody.window("/scan")
+
+
+@pytest.mark.parametrize("address", ["zenoh://127.0.0.1:9", "foxglove://127.0.0.1:9", "ws://127.0.0.1:9", "rosbridge://127.0.0.1:9"])
+def test_a_robot_of_any_kind_that_is_not_there_is_waited_for(address):
+    with asof.connect(address) as robot:
+        assert not robot.is_connected
+        assert not robot.wait_for_topic("/scan", timeout=0.05)
+        assert robot.topics == {}
+
+
+def test_an_address_of_no_robot_says_what_one_looks_like():
+    with pytest.raises(errors.LiveError, match="rosbridge://host:9090"):
+        asof.connect("gopher://robot")

@@ -98,8 +98,6 @@ def _compressed(message: Message) -> np.ndarray:
         given = message.data["format"]
         raise DecodeError(f"{message.topic}, format '{given}': {error}") from None
     pixels = np.frombuffer(buffer, kind)
-    if kind == ">u2":
-        pixels = pixels.astype("<u2")
     return pixels.reshape((height, width) if channels == 1 else (height, width, channels))
 
 

@@ -144,7 +144,10 @@ def _sets(inner: _asof.Synchronized) -> Iterator[tuple[_asof.Message, ...]]:
 
 
 def connect(address: str) -> Robot:
-    """Opens a session with a running robot: ``zenoh://host:port``.
+    """Opens a session with a running robot.
+
+    An address is ``zenoh://host:7447``, ``foxglove://host:8765`` (or ``ws://``), ``rosbridge://host:9090``, or ``dds://?domain=0`` in a
+    build with the feature ``dds``.
 
     A robot that is not there yet is waited for in the background, and one that goes away and comes back is found again.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asof import _asof
 from asof._table import Table
 from asof._tf import TransformBuffer
-from asof.errors import DecodeWarning, FieldError, TopicError, UnavailableError
+from asof.errors import DecodeWarning, FieldError, TopicError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,7 +179,8 @@ class Recording:
         """
         names = [others] if isinstance(others, str) else list(others)
         chosen = self._columns([anchor, *names], columns)
-        return Table(self._source.join(anchor, names, how, on, tolerance, chosen, start, end))
+        wish = _wish(how, on, tolerance, chosen, start, end)
+        return Table(self._source.join(anchor, names, wish), (self, "join", (anchor, names, wish)))
 
     def resample(
         self,
@@ -195,7 +196,8 @@ class Recording:
         """What topics have at a fixed rate; the words are those of :meth:`join`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         chosen = self._columns(names, columns)
-        return Table(self._source.resample(names, hz, how, on, tolerance, chosen, start, end))
+        wish = _wish(how, on, tolerance, chosen, start, end)
+        return Table(self._source.resample(names, hz, wish), (self, "resample", (names, hz, wish)))
 
     def _columns(
         self, topics: Sequence[str], columns: Sequence[str] | Mapping[str, Sequence[str]] | None
@@ -226,11 +228,12 @@ class Recording:
         return chosen
 
     def sql(self, query: str) -> Table:
-        """The rows of a query, where the build has an engine for SQL. The wheel has none: it is larger than all of the rest."""
-        raise UnavailableError(
-            "this build of asof has no engine for SQL; DuckDB takes topics as they are: "
-            "odom = rec['/odom'].read(); duckdb.sql('SELECT … FROM odom')"
-        )
+        """The rows of a query: every topic is a table, ``"/odom"`` or ``odom``.
+
+        It needs a build with the feature ``sql``; :class:`asof.errors.UnavailableError` says how to get one.
+        """
+        name = os.path.basename(self._places[0].rstrip("/")) if self._places else ""
+        return Table(self._source.sql(name, query), (self, "sql", (name, query)))
 
     def convert(
         self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None
@@ -252,7 +255,9 @@ class Recording:
         filled, _, problems = self._source.tf(list(topics))
         for problem in problems:
             warnings.warn(problem, DecodeWarning, stacklevel=2)
-        return TransformBuffer(filled=filled)
+        buffer = TransformBuffer(filled=filled)
+        buffer._recipe = (self, *topics)
+        return buffer
 
     # How it looks
 
@@ -322,9 +327,10 @@ class Topic:
         if isinstance(columns, str):
             columns = [columns]
         names = None if columns is None else list(columns)
-        table = self._recording._source.table(self.name, names, start, end)
+        words = (self.name, names, start, end)
+        table = self._recording._source.table(*words)
         origin = (self._recording._source, self.name, start, end) if names is None else None
-        return Table(table if views else table.with_views(False), origin)
+        return Table(table if views else table.with_views(False), (self._recording, "table", words), origin)
 
     def batches(
         self, rows: int = 8192, columns: Sequence[str] | None = None, start: Any = None, end: Any = None
@@ -368,8 +374,20 @@ class Topic:
         info = self.info
         return f"<asof.Topic {self.name} {info.type}: {_count(info)} messages {_hertz(info)}".rstrip() + ">"
 
+    def _repr_html_(self) -> str:
+        info = self.info
+        told = html.escape(f"{info.type}, {_count(info)} messages {_hertz(info)}".rstrip())
+        return f"<div><b>{html.escape(self.name)}</b><br>{told}{self.read()._repr_html_()}</div>"
+
     def __reduce__(self) -> Any:
         return Topic, (self._recording, self.name)
+
+
+def _wish(
+    how: str, on: str | None, tolerance: Any, columns: dict[str, list[str]], start: Any, end: Any
+) -> dict[str, Any]:
+    """How topics are put side by side."""
+    return {"how": how, "on": on, "tolerance": tolerance, "columns": columns, "start": start, "end": end}
 
 
 def _topics(summary: dict[str, Any]) -> dict[str, TopicInfo]:
@@ -421,7 +439,7 @@ def open(*places: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
     """Opens a recording, several as one, or a running robot.
 
     A place is a file or a folder (MCAP, ROS 1 and ROS 2 bags, PX4 logs), an address (``https://``, ``s3://``, ``gs://``,
-    ``az://``), a robot (``zenoh://host:port``), or a list of these, which are merged by time.
+    ``az://``), a robot (``zenoh://host:port``, ``foxglove://``, ``rosbridge://``), or a list of these, which are merged by time.
     """
     names: list[str] = []
     for place in places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,12 @@ class Table:
     ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM table")``.
     """
 
-    __slots__ = ("_inner", "_origin")
+    __slots__ = ("_inner", "_origin", "_recipe")
 
-    def __init__(self, inner: _asof.Table, origin: Any = None) -> None:
+    def __init__(self, inner: _asof.Table, recipe: Any = None, origin: Any = None) -> None:
         self._inner = inner
+        # The recording, what it was asked, and with which words: another process asks again.
+        self._recipe = recipe
         # The topic that all of its columns are of: what is written from it is its messages.
         self._origin = origin
 
@@ -42,11 +45,11 @@ class Table:
 
     def views(self, views: bool) -> Table:
         """The same; with False, without Arrow's view types, which some libraries do not know."""
-        return Table(self._inner.with_views(views))
+        return Table(self._inner.with_views(views), self._recipe)
 
     def collect(self) -> Table:
         """The same, read into memory once."""
-        return Table(self._told(self._inner, self._inner.collect()))
+        return Table(self._told(self._inner, self._inner.collect()), self._recipe)
 
     def batches(self, rows: int = 8192) -> Iterator[_asof.Batch]:
         """The rows, a batch at a time: no more than that is in memory."""
@@ -95,10 +98,31 @@ class Table:
     def __repr__(self) -> str:
         return f"<asof.Table: {', '.join(self.columns)}>"
 
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{html.escape(name)}</td><td style='text-align:left'>{html.escape(kind)}</td></tr>"
+            for name, kind in self._inner.types
+        )
+        return (
+            "<table><thead><tr><th style='text-align:left'>column</th><th style='text-align:left'>type</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+    def __reduce__(self) -> Any:
+        if self._recipe is None:
+            raise TypeError("a table that is not of a recording cannot be pickled; pickle what to_arrow() makes of it")
+        return _again, (*self._recipe, self._inner.has_views)
+
     @staticmethod
     def _told(read: _asof.Table, made: Any) -> Any:
         _warn(read.lost)
         return made
+
+
+def _again(recording: Any, question: str, words: tuple[Any, ...], views: bool) -> Table:
+    """A table of a recording that was opened again."""
+    table = getattr(recording._source, question)(*words)
+    return Table(table if views else table.with_views(False), (recording, question, words))
 
 
 def _warn(lost: int) -> None:

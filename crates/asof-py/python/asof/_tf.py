@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,8 +17,21 @@ class TransformBuffer(_asof.TransformBuffer):
     """A tree of frames over time: filled by a recording, by a robot, or by hand.
 
     Its methods have the names of tf2's Buffer. A time is whatever :func:`asof.open` takes for one; without one, and for
-    zero, it is the latest. Of a buffer that came from a recording, ``+5s`` is from its start.
+    zero, it is the latest. Of a buffer that came from a recording, ``+5s`` is from its start; it pickles by the recording's
+    address.
     """
+
+    # The recording that it came from, and the topics.
+    _recipe: tuple[Any, ...] | None = None
+
+    def __reduce__(self) -> Any:
+        if self._recipe is None:
+            raise TypeError("a buffer that did not come from a recording cannot be pickled")
+        return type(self._recipe[0]).tf, self._recipe
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td style='text-align:left'>{html.escape(frame)}</td></tr>" for frame in self.frames())
+        return f"<table><thead><tr><th style='text-align:left'>frame</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def set_transform(
         self,

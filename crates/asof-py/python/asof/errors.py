@@ -51,6 +51,14 @@ class LiveError(Error, ConnectionError):
     """A robot cannot be listened to."""
 
 
+class MapError(Error, ValueError):
+    """What is to become of a recording is not said in words that are known."""
+
+
+class QueryError(Error, ValueError):
+    """A query in SQL is wrong, or failed."""
+
+
 class UnavailableError(Error, NotImplementedError):
     """This build of asof cannot do it; the message says what can."""
 

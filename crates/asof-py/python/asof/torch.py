@@ -8,7 +8,6 @@ torch is not needed to make one: where it is not there, samples are numpy arrays
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from asof._places import several
 from asof._recording import Recording, open
 from asof.errors import AlignError, FieldError, TopicError
 
@@ -59,7 +59,7 @@ class Dataset:
             raise ValueError("name images, state or action: there is nothing in a sample otherwise")
         self.hz, self.horizon, self.how, self.on = hz, horizon, how, on
         self.images, self.state, self.action = list(images), list(state), list(action)
-        self._parts = [part for place in _several(places) if (part := self._part(place)) is not None]
+        self._parts = [part for place in several(places) if (part := self._part(place)) is not None]
         self._ends = np.cumsum([part.count for part in self._parts]).tolist()
         self._open: dict[int, tuple[Recording, dict[str, np.ndarray]]] = {}
 
@@ -160,14 +160,6 @@ def _matrix(column: np.ndarray, path: str) -> np.ndarray:
     if column.dtype.kind not in "fiub":
         raise refused
     return column.reshape(len(column), -1).astype(np.float64)
-
-
-def _several(places: Any) -> list[tuple[str, ...]]:
-    if isinstance(places, Recording):
-        return [tuple(places.places)]
-    if isinstance(places, (str, os.PathLike)):
-        return [(os.fspath(places),)]
-    return [one for place in places for one in _several(place)]
 
 
 def _tensor(array: np.ndarray) -> Any:

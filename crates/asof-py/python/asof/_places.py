@@ -1,0 +1,19 @@
+"""Recordings of a dataset, as people name them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from asof._recording import Recording
+
+
+def several(places: Any) -> list[tuple[str, ...]]:
+    """The places of each recording; a tuple is one recording of several places."""
+    if isinstance(places, Recording):
+        return [tuple(places.places)]
+    if isinstance(places, (str, os.PathLike)):
+        return [(os.fspath(places),)]
+    if isinstance(places, tuple):
+        return [tuple(part for place in places for one in several(place) for part in one)]
+    return [one for place in places for one in several(place)]

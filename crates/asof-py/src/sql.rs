@@ -1,0 +1,98 @@
+//! Queries in SQL, where the build has an engine for them.
+
+use std::sync::Arc;
+
+use asof::Recording;
+
+use crate::errors::{Failure, Result};
+use crate::table::Table;
+
+/// The rows of a query over recordings.
+#[cfg(feature = "sql")]
+pub fn query(recording: &Arc<dyn Recording>, name: String, sql: &str) -> Result<Table> {
+    use asof::sql::{Database, SqlOptions};
+
+    let wrong = |error| Failure::new("QueryError", error);
+    let recordings = vec![(name, Arc::clone(recording))];
+    let database = Database::new(recordings, SqlOptions::default()).map_err(wrong)?;
+    let schema = database.schema_of(sql).map_err(wrong)?;
+    let sql = sql.to_owned();
+    let database = Arc::new(database);
+    Ok(Table::new(schema, move |_, lost| {
+        let rows = Rows::start(Arc::clone(&database), sql.clone(), Arc::clone(lost))?;
+        Ok(Box::new(rows))
+    }))
+}
+
+/// How often it is looked whether Ctrl-C was pressed.
+#[cfg(feature = "sql")]
+const GLANCE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The rows of a query, from a thread that has the database: a query borrows it.
+#[cfg(feature = "sql")]
+struct Rows(std::sync::mpsc::Receiver<Result<arrow_array::RecordBatch>>);
+
+#[cfg(feature = "sql")]
+impl Rows {
+    fn start(
+        database: Arc<asof::sql::Database>,
+        sql: String,
+        lost: crate::table::Lost,
+    ) -> Result<Self> {
+        // Rows that nobody asked for yet: the query waits then.
+        let (sender, rows) = std::sync::mpsc::sync_channel(1);
+        let run = move || {
+            let wrong = |error| Failure::new("QueryError", error);
+            let found = match database.query(&sql) {
+                Ok(found) => found,
+                Err(error) => return drop(sender.send(Err(wrong(error)))),
+            };
+            let before = database.undecoded().0;
+            for batch in found {
+                lost.store(
+                    database.undecoded().0 - before,
+                    std::sync::atomic::Ordering::Relaxed,
+                );
+                // Nobody wants the rest.
+                if sender.send(batch.map_err(wrong)).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("asof-sql".to_owned());
+        thread
+            .spawn(run)
+            .map_err(|error| Failure::new("QueryError", error))?;
+        Ok(Rows(rows))
+    }
+}
+
+#[cfg(feature = "sql")]
+impl Iterator for Rows {
+    type Item = Result<arrow_array::RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        use std::sync::mpsc::RecvTimeoutError;
+        loop {
+            match self.0.recv_timeout(GLANCE) {
+                Ok(batch) => return Some(batch),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if pyo3::Python::attach(|py| py.check_signals()).is_err() {
+                return Some(Err(Failure::new("KeyboardInterrupt", "")));
+            }
+        }
+    }
+}
+
+/// Compiled without the engine.
+#[cfg(not(feature = "sql"))]
+pub fn query(_: &Arc<dyn Recording>, _: String, _: &str) -> Result<Table> {
+    Err(Failure::new(
+        "UnavailableError",
+        "this wheel has no engine for SQL, which would be larger than the rest of it; build one that has: \
+         maturin build --release --features sql --manifest-path crates/asof-py/Cargo.toml. \
+         DuckDB takes topics as they are: odom = rec['/odom'].read(); duckdb.sql('SELECT … FROM odom')",
+    ))
+}
