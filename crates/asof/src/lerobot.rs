@@ -42,6 +42,8 @@ use asof_core::{Source, SourceError, Stamp};
 
 use crate::align::AlignError;
 
+#[cfg(feature = "cli")]
+pub(crate) use ffmpeg::command as ffmpeg_command;
 pub use map::{Episodes, Feature, Map, Method, Time};
 use writing::Dataset;
 

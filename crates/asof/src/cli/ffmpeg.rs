@@ -12,6 +12,7 @@ use asof_decode::VideoCodec;
 use super::newfile::NewFile;
 use super::pictures::{Seen, Taken};
 use super::screen::Screen;
+use crate::lerobot::ffmpeg_command;
 
 /// A film in the making.
 pub struct Film {
@@ -146,7 +147,7 @@ impl Way {
             other => other,
         };
         let new = NewFile::create(&with(path, "mp4"), |_| force)?;
-        let encoder = ffmpeg()
+        let encoder = ffmpeg_command()
             .args(["-f", "image2pipe", "-framerate", &rate.to_string()])
             .args(["-c:v", codec, "-i", "-"])
             // H.264 wants an even number of rows and columns.
@@ -225,15 +226,6 @@ fn ivf_head(sign: [u8; 4]) -> Vec<u8> {
     head
 }
 
-fn ffmpeg() -> Command {
-    let mut command = Command::new("ffmpeg");
-    command
-        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    command
-}
-
 fn has_ffmpeg() -> bool {
     let asked = Command::new("ffmpeg")
         .arg("-version")
@@ -247,7 +239,7 @@ fn has_ffmpeg() -> bool {
 /// Puts a stream into a container, its pictures as far apart as they are on average.
 fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<()> {
     let new = NewFile::create(film, |_| force)?;
-    let mut command = ffmpeg();
+    let mut command = ffmpeg_command();
     if stream
         .extension()
         .is_none_or(|extension| extension != "ivf")

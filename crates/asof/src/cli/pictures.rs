@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use asof_core::{Channel, Message, Query, Topics};
-use asof_decode::{Archetype, Decoders, Picture, Record, VideoCodec, picture_type};
+use asof_decode::{Archetype, Decoders, Picture, Pixels, Record, VideoCodec, picture_type};
 use asof_formats::Recording;
 use indicatif::ProgressBar;
 
@@ -124,7 +124,9 @@ impl Seen {
     fn of(record: &Record) -> Result<Self, String> {
         let Some(format) = record.text("format") else {
             let picture = Picture::of(record).map_err(|error| error.to_string())?;
-            let bytes = png(&picture).map_err(|error| error.to_string())?;
+            // Depths with all their 16 bits, everything else in colours of eight.
+            let bytes = Pixels::from(&picture).to_png();
+            let bytes = bytes.map_err(|error| error.to_string())?;
             return Ok(if picture.is_scaled() && picture.values().is_none() {
                 Seen::Scaled(bytes)
             } else {
@@ -148,28 +150,6 @@ impl Seen {
             )),
         }
     }
-}
-
-/// A picture as PNG: depths with all their 16 bits, everything else in colours of eight.
-fn png(picture: &Picture) -> Result<Vec<u8>, png::EncodingError> {
-    let mut out = Vec::new();
-    let size = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
-    let mut encoder = png::Encoder::new(&mut out, size(picture.width), size(picture.height));
-    encoder.set_compression(png::Compression::Fast);
-    let pixels: Vec<u8> = if let Some(values) = picture.values() {
-        encoder.set_color(png::ColorType::Grayscale);
-        encoder.set_depth(png::BitDepth::Sixteen);
-        values.into_iter().flat_map(u16::to_be_bytes).collect()
-    } else {
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        let rgba = picture.rgba(1);
-        rgba.chunks_exact(4)
-            .flat_map(|four| [four[0], four[1], four[2]])
-            .collect()
-    };
-    encoder.write_header()?.write_image_data(&pixels)?;
-    Ok(out)
 }
 
 /// What became of a message.

@@ -38,7 +38,8 @@ fn chosen() -> Option<&'static (&'static str, &'static str, &'static [&'static s
     ENCODERS.get((*place)?)
 }
 
-fn command() -> Command {
+/// ffmpeg, which asks nothing and says nothing but errors.
+pub(crate) fn command() -> Command {
     let mut command = Command::new("ffmpeg");
     command
         .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
