@@ -61,6 +61,7 @@ mod scan;
 mod times;
 mod topic;
 mod transforms;
+mod view;
 mod windows;
 
 pub use database::{Database, Rows, SqlOptions, Undecoded, Waited};

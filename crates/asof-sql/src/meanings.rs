@@ -6,28 +6,22 @@ use std::sync::atomic::Ordering;
 
 use asof_core::{Channel, Query, TimeRange};
 use asof_decode::{Archetype, Layers, Projection, TableOptions, Tables};
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
     new_null_array,
 };
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, Session, TableProvider};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{
-    BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType,
-};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
 use crate::adapt::{adapt, united_fields};
 use crate::assemble::external;
 use crate::database::Shared;
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, RECORDING};
+use crate::view::{Part, View, ViewTable};
 
 const TOPIC: &str = "topic";
 
@@ -67,7 +61,7 @@ pub(crate) fn register(tables: &MemorySchemaProvider, shared: &Arc<Shared>) -> R
         if tables.table_exist(meaning.table) {
             tables.deregister_table(meaning.table)?;
         }
-        tables.register_table(meaning.table.to_owned(), Arc::new(table))?;
+        tables.register_table(meaning.table.to_owned(), Arc::new(ViewTable(table)))?;
     }
     Ok(())
 }
@@ -136,56 +130,45 @@ struct MeaningTable {
     each: Option<&'static str>,
 }
 
-#[async_trait]
-impl TableProvider for MeaningTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+impl View for MeaningTable {
+    type Part = MeaningPart;
+
+    // Messages of several topics, and rows that carry their own times.
+    const IS_IN_ORDER: bool = false;
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let support = |filter: &&Expr| match topic_of(filter) {
             Some(_) => vec![TableProviderFilterPushDown::Exact],
             None => Wanted::pushdown(&[filter]),
         };
-        Ok(filters.iter().flat_map(support).collect())
+        filters.iter().flat_map(support).collect()
     }
 
-    async fn scan(
-        &self,
-        _session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn parts(&self, filters: &[Expr]) -> Vec<MeaningPart> {
         let wanted = Wanted::of(filters);
         let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
         let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
-        let mut parts: Vec<Arc<dyn PartitionStream>> = Vec::new();
+        let mut parts = Vec::new();
         for (&recording, topics) in &self.topics {
             let topics: Vec<String> = topics.iter().filter(is_chosen).cloned().collect();
             let name = &self.shared.recordings[recording].name;
             if topics.is_empty() || !wanted.has_recording(name) {
                 continue;
             }
-            parts.push(Arc::new(Part {
+            parts.push(MeaningPart {
                 schema: Arc::clone(&self.schema),
                 shared: Arc::clone(&self.shared),
                 recording,
                 topics,
                 range: wanted.range,
                 each: self.each,
-            }));
+            });
         }
-        let schema = Arc::clone(&self.schema);
-        let exec = StreamingTableExec::try_new(schema, parts, projection, None, false, limit)?;
-        Ok(Arc::new(exec))
+        parts
     }
 }
 
@@ -207,8 +190,8 @@ fn topic_of(filter: &Expr) -> Option<&str> {
 }
 
 /// The part of such a table that one recording has.
-#[derive(Debug, Clone)]
-struct Part {
+#[derive(Debug)]
+struct MeaningPart {
     schema: SchemaRef,
     shared: Arc<Shared>,
     recording: usize,
@@ -217,22 +200,7 @@ struct Part {
     each: Option<&'static str>,
 }
 
-impl PartitionStream for Part {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
-        let sender = builder.tx();
-        let part = self.clone();
-        builder
-            .spawn_blocking(move || part.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok()));
-        builder.build()
-    }
-}
-
-impl Part {
+impl Part for MeaningPart {
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
         let opened = &self.shared.recordings[self.recording];
         let options = TableOptions {
@@ -262,7 +230,9 @@ impl Part {
         }
         Ok(())
     }
+}
 
+impl MeaningPart {
     /// The rows with the columns of the whole table.
     fn dressed(&self, rows: &RecordBatch, topic: &str, recording: &str) -> Result<RecordBatch> {
         let count = rows.num_rows();

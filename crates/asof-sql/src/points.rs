@@ -5,28 +5,22 @@ use std::sync::atomic::Ordering;
 
 use asof_core::{Query, Stamp};
 use asof_decode::{Archetype, Decoders, PackedField, PackedKind, Projection, Record, Scan};
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::context::SessionContext;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::logical_expr::Expr;
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::assemble::{BATCH_ROWS, external};
 use crate::database::Shared;
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, RECORDING, STAMP, Slice, TopicTable};
+use crate::view::{Part, View, ViewTable};
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     context.register_udtf("points", Arc::new(Points(Arc::clone(shared))));
@@ -64,12 +58,12 @@ impl TableFunctionImpl for Points {
         let topic = self.0.topic_of(name)?;
         let topic = TopicTable::new(&self.0, &topic, &mut |_| {});
         let columns = columns_of(&topic)?;
-        Ok(Arc::new(PointsTable {
+        Ok(Arc::new(ViewTable(PointsTable {
             schema: schema_of(&columns),
             columns: columns.into(),
             topic,
             limit,
-        }))
+        })))
     }
 }
 
@@ -189,56 +183,31 @@ struct PointsTable {
     limit: usize,
 }
 
-#[async_trait]
-impl TableProvider for PointsTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+impl View for PointsTable {
+    type Part = PointSlice;
+
+    const IS_IN_ORDER: bool = true;
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(Wanted::pushdown(filters))
-    }
-
-    async fn scan(
-        &self,
-        _session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = Wanted::of(filters);
-        let slices = self.topic.slices(&wanted).into_iter().map(|slice| {
-            Arc::new(PointSlice {
-                schema: Arc::clone(&self.schema),
-                columns: Arc::clone(&self.columns),
-                shared: Arc::clone(&self.topic.shared),
-                topic: self.topic.topic.clone(),
-                slice,
-                limit: self.limit,
-            }) as Arc<dyn PartitionStream>
-        });
-        let schema = Arc::clone(&self.schema);
-        let place = |projection: &Vec<usize>| projection.iter().position(|column| *column == 1);
-        let time = projection.map_or(Some(1), place);
-        let order = time.and_then(|place| {
-            let column = Arc::new(Column::new(LOG_TIME, place));
-            LexOrdering::new([PhysicalSortExpr::new_default(column)])
-        });
-        let exec =
-            StreamingTableExec::try_new(schema, slices.collect(), projection, order, false, limit)?;
-        Ok(Arc::new(exec))
+    fn parts(&self, filters: &[Expr]) -> Vec<PointSlice> {
+        let slices = self.topic.slices(&Wanted::of(filters)).into_iter();
+        let part = |slice| PointSlice {
+            schema: Arc::clone(&self.schema),
+            columns: Arc::clone(&self.columns),
+            shared: Arc::clone(&self.topic.shared),
+            topic: self.topic.topic.clone(),
+            slice,
+            limit: self.limit,
+        };
+        slices.map(part).collect()
     }
 }
 
 /// The points of a slice of time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct PointSlice {
     schema: SchemaRef,
     columns: Arc<[PointColumn]>,
@@ -249,23 +218,7 @@ struct PointSlice {
     limit: usize,
 }
 
-impl PartitionStream for PointSlice {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
-        let sender = builder.tx();
-        let slice = self.clone();
-        builder.spawn_blocking(move || {
-            slice.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())
-        });
-        builder.build()
-    }
-}
-
-impl PointSlice {
+impl Part for PointSlice {
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
         let recording = &self.shared.recordings[self.slice.recording];
         let query = Query::topics([&self.topic]).between(self.slice.range);
