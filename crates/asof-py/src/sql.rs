@@ -15,7 +15,7 @@ pub fn query(recording: &Arc<dyn Recording>, name: String, sql: &str) -> Result<
     let wrong = |error| Failure::new("QueryError", error);
     let recordings = vec![(name, Arc::clone(recording))];
     let database = Database::new(recordings, SqlOptions::default()).map_err(wrong)?;
-    let schema = database.schema_of(sql).map_err(wrong)?;
+    let schema = database.describe(sql, &[]).map_err(wrong)?.columns;
     let sql = sql.to_owned();
     let database = Arc::new(database);
     Ok(Table::new(schema, move |_, lost| {

@@ -69,7 +69,7 @@ pub use options::{DEFAULT_PORT, Limits, ServeError, ServeOptions};
 pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
 pub use recordings::{ListedRecording, RecordingList, RecordingsAsked, newest_first};
 pub use refusal::Refusal;
-pub use server::Server;
+pub use server::{Server, make_token};
 pub use snapshots::SnapshotWriter;
 
 /// The README's examples run as doc tests.

@@ -203,7 +203,11 @@ fn bind(options: &ServeOptions) -> Result<std::net::TcpListener, ServeError> {
     Err(ServeError::Bind { address, cause })
 }
 
-fn make_token() -> Result<String, ServeError> {
+/// A secret that nobody can guess, for [`ServeOptions::token`].
+///
+/// # Errors
+/// When the system has no random bytes.
+pub fn make_token() -> Result<String, ServeError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| ServeError::Random(error.to_string()))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))

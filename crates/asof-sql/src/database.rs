@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use asof_core::{Stamp, TimeRange};
 use asof_formats::Recording;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Fields, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, plan_err};
+use datafusion::common::{DataFusionError, ParamValues, ScalarValue, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -147,6 +147,7 @@ impl Shared {
 pub struct Rows<'a> {
     database: &'a Database,
     sql: String,
+    parameters: Vec<ScalarValue>,
     running: Running,
     /// Whether some are out already.
     has_begun: bool,
@@ -224,7 +225,7 @@ impl Rows<'_> {
         if let Some(topic) = topic_without_order(&error) {
             self.database.shared.tell_stamps_go_back(topic);
             if !self.has_begun {
-                match self.database.start(&self.sql) {
+                match self.database.start(&self.sql, &self.parameters) {
                     Ok(running) => {
                         self.running = running;
                         return None;
@@ -329,41 +330,74 @@ impl Database {
     /// # Errors
     /// When it is not a query, would write, or cannot be planned.
     pub fn query(&self, sql: &str) -> Result<Rows<'_>, SqlError> {
+        self.query_with(sql, Vec::new())
+    }
+
+    /// Starts a query with values for its parameters, which are written as `?`, or as `$1`, `$2` and so on.
+    ///
+    /// # Errors
+    /// As [`Database::query`], and when a parameter has no value.
+    pub fn query_with(
+        &self,
+        sql: &str,
+        parameters: Vec<ScalarValue>,
+    ) -> Result<Rows<'_>, SqlError> {
         Ok(Rows {
             database: self,
             sql: sql.to_owned(),
-            running: self.start(sql)?,
+            running: self.start(sql, &parameters)?,
+            parameters,
             has_begun: false,
         })
     }
 
-    /// The columns that a query would have, without running it.
+    /// What a query has for columns and wants for parameters, without running it. Columns of a query whose parameters
+    /// are not given may have other types once they are.
     ///
     /// # Errors
     /// As [`Database::query`].
-    pub fn schema_of(&self, sql: &str) -> Result<SchemaRef, SqlError> {
+    pub fn describe(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Described, SqlError> {
         let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
-        let plan = runtime(&self.shared.options)?.block_on(self.plan(statement));
-        let plan = plan.map_err(|error| self.failed(&error, sql))?;
-        Ok(Arc::new(plan.schema().as_arrow().clone()))
+        let described = runtime(&self.shared.options)?.block_on(async {
+            let plan = self.plan(statement, &[]).await?;
+            let wanted = parameters_of(&plan)?;
+            if wanted.fields().len() > parameters.len() {
+                return Ok(Described {
+                    columns: Arc::new(plan.schema().as_arrow().clone()),
+                    parameters: wanted,
+                });
+            }
+            let plan = with_values(plan, parameters)?;
+            // What the rows themselves will have; the plan as it was written knows less.
+            let physical = self.context.state().create_physical_plan(&plan).await?;
+            Ok::<_, DataFusionError>(Described {
+                columns: physical.schema(),
+                parameters: wanted,
+            })
+        });
+        described.map_err(|error| self.failed(&error, sql))
     }
 
     /// A statement as a plan that only reads.
-    async fn plan(&self, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    async fn plan(
+        &self,
+        statement: Statement,
+        parameters: &[ScalarValue],
+    ) -> Result<LogicalPlan, DataFusionError> {
         let plan = self.context.state().statement_to_plan(statement).await?;
         SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false)
             .verify_plan(&plan)?;
-        Ok(plan)
+        with_values(plan, parameters)
     }
 
-    fn start(&self, sql: &str) -> Result<Running, SqlError> {
+    fn start(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Running, SqlError> {
         let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
         let runtime = runtime(&self.shared.options)?;
         let stream = runtime.block_on(async {
-            let plan = self.plan(statement).await?;
+            let plan = self.plan(statement, parameters).await?;
             let frame = self.context.execute_logical_plan(plan).await?;
             frame.execute_stream().await
         });
@@ -468,6 +502,48 @@ impl Database {
         SqlError::from_engine(error, sql, &known)
     }
 }
+
+/// What a query is about, before it runs.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// Its columns.
+    pub columns: SchemaRef,
+    /// What it wants values for, in their order; a text where it can be anything.
+    pub parameters: SchemaRef,
+}
+
+fn with_values(
+    plan: LogicalPlan,
+    parameters: &[ScalarValue],
+) -> Result<LogicalPlan, DataFusionError> {
+    if parameters.is_empty() {
+        return Ok(plan);
+    }
+    plan.with_param_values(ParamValues::from(parameters.to_vec()))
+}
+
+/// The parameters of a plan, by their numbers.
+fn parameters_of(plan: &LogicalPlan) -> Result<SchemaRef, DataFusionError> {
+    let mut wanted = BTreeMap::new();
+    for (name, field) in plan.get_parameter_fields()? {
+        let number = name.strip_prefix('$').and_then(|rest| rest.parse().ok());
+        let Some(number) = number.filter(|number| (1..=MOST_PARAMETERS).contains(number)) else {
+            return plan_err!(
+                "'{name}' is not a parameter; they are written ?, or $1, $2 and so on"
+            );
+        };
+        wanted.insert(number, field.map(|field| field.data_type().clone()));
+    }
+    let count = wanted.keys().next_back().copied().unwrap_or_default();
+    let fields = (1..=count).map(|number: usize| {
+        let kind = wanted.remove(&number).flatten().unwrap_or(DataType::Utf8);
+        Field::new(format!("${number}"), kind, true)
+    });
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+}
+
+/// Nobody writes more; a number that is a slip must not make so many.
+const MOST_PARAMETERS: usize = 1000;
 
 /// The names of all fields of structs, at any depth.
 fn nested_names(fields: &Fields, names: &mut BTreeSet<String>) {

@@ -30,7 +30,8 @@
 //! ```
 //!
 //! The engine is [DataFusion](https://datafusion.apache.org), behind the feature `engine`: without it this crate is
-//! empty, so that a build of all of asof does not wait for it.
+//! empty, so that a build of all of asof does not wait for it. With the feature `flight` a database answers the clients
+//! of Arrow Flight SQL, over JDBC, ADBC and the like: `FlightServer`.
 
 #![forbid(unsafe_code)]
 #![cfg(feature = "engine")]
@@ -44,6 +45,8 @@ mod catalogue;
 mod database;
 mod ends;
 mod error;
+#[cfg(feature = "flight")]
+mod flight;
 mod fused;
 mod known;
 mod leaf;
@@ -64,10 +67,14 @@ mod transforms;
 mod view;
 mod windows;
 
-pub use database::{Database, Rows, SqlOptions, Undecoded, Waited};
+pub use database::{Database, Described, Rows, SqlOptions, Undecoded, Waited};
 /// Arrow, as DataFusion has it.
 pub use datafusion::arrow;
+/// The value of a parameter.
+pub use datafusion::common::ScalarValue;
 pub use error::{SqlError, TextPlace};
+#[cfg(feature = "flight")]
+pub use flight::{FlightOptions, FlightServer};
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

@@ -5,6 +5,7 @@
 //! - `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes a table function ([`crate::known`]).
 //! - `window_join(…)` and `resample(…)` become joins ([`crate::calls`]).
 //! - A nested field without an alias is called as it was written.
+//! - Parameters that are written as `?` have numbers: `$1`, `$2`.
 //! - Times that are relative to the recording (`'+12.5s'`) become absolute, where they are held against a time.
 
 use std::any::TypeId;
@@ -15,7 +16,8 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Select, SelectItem, TableFactor, TableFunctionArgs, TableVersion, Value, VisitMut, VisitorMut,
+    Select, SelectItem, TableFactor, TableFunctionArgs, TableVersion, Value, ValueWithSpan,
+    VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
@@ -38,7 +40,11 @@ pub(crate) fn parse(sql: &str, range: TimeRange, columns: &Columns) -> Result<St
     if !statements.is_empty() {
         return Err(query("one query at a time; there are several"));
     }
-    let mut rewriter = Rewriter { range, columns };
+    let mut rewriter = Rewriter {
+        range,
+        columns,
+        parameters: 0,
+    };
     let rewritten = match &mut statement {
         Statement::Statement(inner) => inner.visit(&mut rewriter),
         Statement::Explain(explain) => match &mut *explain.statement {
@@ -98,6 +104,8 @@ impl Dialect for AsofDialect {
 struct Rewriter<'a> {
     range: TimeRange,
     columns: &'a Columns,
+    /// Parameters so far that are written as `?`.
+    parameters: usize,
 }
 
 type Flow = ControlFlow<SqlError>;
@@ -173,6 +181,16 @@ impl VisitorMut for Rewriter<'_> {
                 self.absolute(expr, high);
             }
             _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> Flow {
+        if let Value::Placeholder(name) = &mut value.value
+            && name == "?"
+        {
+            self.parameters += 1;
+            *name = format!("${}", self.parameters);
         }
         ControlFlow::Continue(())
     }

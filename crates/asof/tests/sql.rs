@@ -10,17 +10,19 @@ use common::asof;
 #[test]
 fn a_build_without_sql_says_how_to_get_one_with_it() {
     let folder = Folder::with_demo();
-    let output = folder.output("sql run.mcap SELECT");
-    assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert!(told.contains("--features sql"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    for line in ["sql run.mcap SELECT", "serve run.mcap --no-open --flight"] {
+        let output = folder.output(line);
+        assert_eq!(output.status.code(), Some(1));
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(told.contains("--features sql"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
 }
 
 #[cfg(feature = "sql")]
 mod with_engine {
     use std::fs::File;
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::process::{Output, Stdio};
 
     use arrow_array::cast::AsArray;
@@ -250,5 +252,76 @@ mod with_engine {
         assert_eq!(output.status.code(), Some(130));
         assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
         assert_eq!(folder.names(), ["run.mcap"]);
+    }
+
+    /// The lines that a server greets with.
+    fn greeted(folder: &Folder, line: &str) -> (std::process::Child, Vec<String>) {
+        let mut child = asof()
+            .args(line.split(' '))
+            .current_dir(folder.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("asof runs");
+        let mut lines = Vec::new();
+        for line in BufReader::new(child.stdout.take().expect("an output")).lines() {
+            let line = line.expect("text");
+            let is_last = line.starts_with("Ctrl-C");
+            lines.push(line);
+            if is_last {
+                break;
+            }
+        }
+        (child, lines)
+    }
+
+    #[test]
+    fn serve_says_where_clients_of_flight_connect_and_what_they_need() {
+        let folder = Folder::with_demo();
+        let line = "serve run.mcap --no-open --listen 0 --flight=0";
+        let (mut child, lines) = greeted(&folder, line);
+        let address = lines
+            .iter()
+            .find_map(|line| line.strip_prefix("Flight SQL: grpc://"));
+        let connected = address.map(std::net::TcpStream::connect);
+        child.kill().expect("ended");
+        child.wait().expect("ended");
+        assert!(connected.is_some_and(|one| one.is_ok()), "{lines:?}");
+
+        // Where others can connect, the page and Flight want the same token.
+        let line = "serve run.mcap --no-open --listen 0 --flight=0.0.0.0:0";
+        let (mut child, lines) = greeted(&folder, line);
+        child.kill().expect("ended");
+        child.wait().expect("ended");
+        let token = |start: &str, before: &str| {
+            let line = lines.iter().find(|line| line.starts_with(start));
+            let (_, token) = line?.split_once(before)?;
+            Some(token.trim_end_matches(')').to_owned())
+        };
+        let own = token("Flight SQL: grpc://0.0.0.0:", "(token ");
+        assert!(own.as_ref().is_some_and(|own| own.len() == 32), "{lines:?}");
+        assert_eq!(token("Open ", "?token="), own);
+    }
+
+    #[test]
+    fn flight_is_refused_where_it_can_answer_nothing() {
+        let folder = Folder::with_demo();
+        for (line, word) in [
+            ("serve --no-open --flight", "recordings"),
+            ("serve zenoh://127.0.0.1:1 --no-open --flight", "recordings"),
+            ("serve run.mcap --no-open --flight=nowhere", "32010"),
+        ] {
+            let output = folder.output(line);
+            assert_eq!(output.status.code(), Some(2), "{line}");
+            let told = String::from_utf8(output.stderr).expect("text");
+            assert!(told.contains(word), "{told}");
+        }
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("a port").port();
+        let line = format!("serve run.mcap --no-open --listen 0 --flight={port}");
+        let output = folder.output(&line);
+        assert_eq!(output.status.code(), Some(1));
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(told.contains("--flight=ADDRESS"), "{told}");
     }
 }

@@ -86,7 +86,7 @@ pub fn write(path: &Path, topics: &[(&str, &[Row])], bytes: usize) {
 pub struct Fixture {
     _folder: tempfile::TempDir,
     pub recording: Arc<dyn Recording>,
-    pub database: Database,
+    pub database: Arc<Database>,
 }
 
 pub fn database(topics: &[(&str, &[Row])], threads: usize) -> Fixture {
@@ -108,7 +108,7 @@ impl Fixture {
         Fixture {
             _folder: folder,
             recording,
-            database: Database::new(named, options).expect("a database"),
+            database: Arc::new(Database::new(named, options).expect("a database")),
         }
     }
 

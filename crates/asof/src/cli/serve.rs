@@ -12,8 +12,8 @@ use asof_catalogue::Catalogue;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
-    Annotations, DEFAULT_PORT, DiskOptions, QueryEngine, Robot, ServeError, ServeOptions, Server,
-    SnapshotWriter,
+    Annotations, DEFAULT_PORT, DiskOptions, Robot, ServeError, ServeOptions, Server,
+    SnapshotWriter, make_token,
 };
 use clap::Args;
 
@@ -29,7 +29,8 @@ use super::newfile::{clean_up_on_interrupt, remove_unfinished};
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
-use super::{signals, sql};
+use super::signals;
+use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
@@ -44,6 +45,9 @@ use super::{signals, sql};
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
+///
+/// With --flight, clients of Arrow Flight SQL (JDBC, ADBC, DBeaver, Grafana) can ask recordings in SQL, as `asof sql`
+/// does, at a port of its own. They need the same token: as a bearer token, or as the password of any user.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,6 +56,7 @@ Examples:
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
   asof serve zenoh://192.168.1.5:7447 --window 10m
   asof serve zenoh:// --snapshots crash.mcap --keep 60s --after 30s; curl -X POST localhost:8765/api/snapshot
+  asof serve run.mcap --flight
   asof serve before.mcap after.mcap --prefix before,after --align start
   asof serve yesterday.mcap zenoh://192.168.1.5:7447")]
 pub struct Serve {
@@ -69,6 +74,12 @@ pub struct Serve {
     /// Only these topics of a running robot: names or globs, with commas between them
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     topics: Option<Patterns>,
+
+    /// Answer clients of Arrow Flight SQL too, at this address: port 32010 of the address of the page, or the next one that
+    /// is free. For builds with the feature `sql`
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, value_parser = parse_flight_address)]
+    #[expect(clippy::option_option, reason = "with an address, or without")]
+    flight: Option<Option<SocketAddr>>,
 
     #[command(flatten)]
     snapshots: Snapshots,
@@ -146,7 +157,15 @@ impl Serve {
             let text = "--prefix and --align are for recordings, and need some";
             return Err(Usage::error(text.to_owned()));
         }
+        if self.flight.is_some() && (has_robot || self.places.is_empty()) {
+            let text = "--flight is for recordings, and needs some";
+            return Err(Usage::error(text.to_owned()));
+        }
         if let Some(catalogue) = self.fleet()? {
+            if self.flight.is_some() {
+                let text = "--flight is for recordings; name those of the fleet that are asked";
+                return Err(Usage::error(text.to_owned()));
+            }
             let kept = Kept {
                 fleet: Some(catalogue),
                 ..Kept::default()
@@ -182,7 +201,7 @@ impl Serve {
             disk,
             robots,
             annotations: self.annotations(),
-            queries: sql::page_queries(&self.places, &self.opening, screen),
+            queries: Served::over(&self.places, &self.opening, screen, self.flight)?,
             snapshots: self.snapshots.start(
                 &self.places,
                 self.topics.clone(),
@@ -254,7 +273,7 @@ struct Kept {
     disk: Option<DiskOptions>,
     robots: Vec<Robot>,
     annotations: Option<PathBuf>,
-    queries: Option<Arc<dyn QueryEngine>>,
+    queries: Served,
     snapshots: Option<Arc<dyn SnapshotWriter>>,
     fleet: Option<Catalogue>,
 }
@@ -311,12 +330,13 @@ impl Serving {
         let is_growing = source.growth().is_growing();
         let start = is_growing.then(Stamp::now);
         let mut end = End::of(&source, is_growing)?;
-        let server = self.start(screen, |options| {
+        let Served { page, flight } = kept.queries;
+        let (server, flying) = self.start(screen, flight.as_ref(), |options| {
             let options = ServeOptions {
                 disk: kept.disk,
                 robots: kept.robots,
                 annotations: kept.annotations,
-                queries: kept.queries,
+                queries: page,
                 snapshots: kept.snapshots,
                 start,
                 ..options.clone()
@@ -333,7 +353,7 @@ impl Serving {
         })?;
         let code = loop {
             if end.has_come()? {
-                drop(server);
+                drop((server, flying));
                 return Ok(Outcome::Done);
             }
             let wait = if is_growing { LOOK_EVERY } else { KEEP_EVERY };
@@ -344,7 +364,7 @@ impl Serving {
             }
         };
         // Dropped, it writes the rest.
-        drop(server);
+        drop((server, flying));
         remove_unfinished();
         std::process::exit(code);
     }
@@ -372,14 +392,21 @@ impl Serving {
     fn start(
         &self,
         screen: &Screen,
+        flight: Option<&Flight>,
         start: impl FnOnce(&ServeOptions) -> Result<Server, ServeError>,
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<(Server, Option<Flying>)> {
         start_log(screen);
         memory::give_back_what_is_large();
         let defaults = ServeOptions::default();
+        let listen = self.listen.unwrap_or(defaults.listen);
+        let addresses = [Some(listen), flight.map(|flight| flight.address(listen))];
+        let is_open = |address: &SocketAddr| !address.ip().is_loopback();
+        let is_open = addresses.iter().flatten().any(is_open);
         let options = ServeOptions {
-            listen: self.listen.unwrap_or(defaults.listen),
+            listen,
             any_port: self.listen.is_none(),
+            // The page and Flight have the same one.
+            token: is_open.then(make_token).transpose()?,
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
             assets: self.assets.clone(),
@@ -389,10 +416,15 @@ impl Serving {
             ..defaults
         };
         let server = start(&options)?;
+        let token = options.token.as_deref();
+        let flying = flight
+            .map(|flight| flight.start(listen, token))
+            .transpose()?;
         let label = screen.palette().title;
         let (url, foxglove) = (server.url(), server.foxglove_url());
+        let flight = flying.as_ref().map(Flying::greeting).unwrap_or_default();
         let greeting = format!(
-            "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\nCtrl-C ends it.\n"
+            "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\n{flight}Ctrl-C ends it.\n"
         );
         let mut out = output();
         let said = out.write_all(greeting.as_bytes());
@@ -402,7 +434,7 @@ impl Serving {
             said => said?,
         }
         drop(out);
-        if !server.address().ip().is_loopback() {
+        if is_open {
             screen.warning(format_args!(
                 "this is plain HTTP: whoever can listen on the network between here and a client reads the token and the data; \
                  where that matters, listen on 127.0.0.1 and let an SSH tunnel or a proxy with TLS connect"
@@ -411,7 +443,7 @@ impl Serving {
         if !self.no_open && std::io::stdout().is_terminal() {
             open_browser(&server.url());
         }
-        Ok(server)
+        Ok((server, flying))
     }
 }
 
@@ -594,14 +626,23 @@ fn open_browser(url: &str) {
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    address_in(text, DEFAULT_PORT)
+}
+
+fn parse_flight_address(text: &str) -> Result<SocketAddr, String> {
+    address_in(text, FLIGHT_PORT)
+}
+
+fn address_in(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, DEFAULT_PORT));
+        return Ok(SocketAddr::new(address, usual_port));
     }
-    text.parse()
-        .map_err(|_| "give a port, an address, or both, such as 8080 or 0.0.0.0:8765".to_owned())
+    text.parse().map_err(|_| {
+        format!("give a port, an address, or both, such as 8080 or 0.0.0.0:{usual_port}")
+    })
 }
 
 #[cfg(test)]

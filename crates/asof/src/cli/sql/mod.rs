@@ -5,6 +5,8 @@ mod answers;
 #[cfg(feature = "sql")]
 mod completing;
 #[cfg(feature = "sql")]
+mod flight;
+#[cfg(feature = "sql")]
 mod grid;
 #[cfg(feature = "sql")]
 mod page;
@@ -17,11 +19,15 @@ mod statements;
 #[cfg(feature = "sql")]
 pub mod values;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use asof_serve::QueryEngine;
 use clap::Args;
+
+#[cfg(feature = "sql")]
+pub use flight::{Flight, Flying};
 
 #[cfg(not(feature = "sql"))]
 use super::Outcome;
@@ -29,20 +35,85 @@ use super::place::Opening;
 use super::screen::Screen;
 use super::writing::parse_size;
 
-/// What answers the queries of the page over these places; nothing for running robots, which grow while they are asked.
-#[cfg(feature = "sql")]
-pub fn page_queries(
-    places: &[PathBuf],
-    opening: &Opening,
-    screen: &Screen,
-) -> Option<Arc<dyn QueryEngine>> {
-    page::PageQueries::over(places, opening, screen)
+/// What answers queries over the places that are served.
+#[derive(Default)]
+pub struct Served {
+    /// For the page; nothing for running robots, which grow while they are asked.
+    pub page: Option<Arc<dyn QueryEngine>>,
+    /// For clients of Flight SQL.
+    pub flight: Option<Flight>,
 }
 
-/// Compiled without the engine.
+impl Served {
+    /// Over these places; for clients of Flight SQL too, where `flight` says so.
+    #[cfg(feature = "sql")]
+    pub fn over(
+        places: &[PathBuf],
+        opening: &Opening,
+        screen: &Screen,
+        flight: Option<FlightWish>,
+    ) -> anyhow::Result<Self> {
+        let page = page::PageQueries::over(places, opening, screen);
+        let flight = flight.map(|wish| Flight::over(page.as_deref(), wish));
+        Ok(Served {
+            flight: flight.transpose()?,
+            page: page.map(|page| page as Arc<dyn QueryEngine>),
+        })
+    }
+
+    /// Compiled without the engine.
+    #[cfg(not(feature = "sql"))]
+    pub fn over(
+        _: &[PathBuf],
+        _: &Opening,
+        _: &Screen,
+        flight: Option<FlightWish>,
+    ) -> anyhow::Result<Self> {
+        match flight {
+            Some(_) => Err(no_sql()),
+            None => Ok(Served::default()),
+        }
+    }
+}
+
+/// Where clients of Flight SQL look first.
+pub const FLIGHT_PORT: u16 = 32010;
+
+/// Clients of Flight SQL are wanted: at this address, or at the usual port of the page's.
+pub type FlightWish = Option<SocketAddr>;
+
+/// Compiled without the engine: there is none.
 #[cfg(not(feature = "sql"))]
-pub fn page_queries(_: &[PathBuf], _: &Opening, _: &Screen) -> Option<Arc<dyn QueryEngine>> {
-    None
+#[derive(Debug)]
+pub enum Flight {}
+
+#[cfg(not(feature = "sql"))]
+impl Flight {
+    pub fn address(&self, _page: SocketAddr) -> SocketAddr {
+        match *self {}
+    }
+
+    pub fn start(&self, _page: SocketAddr, _token: Option<&str>) -> anyhow::Result<Flying> {
+        match *self {}
+    }
+}
+
+/// Compiled without the engine: there is none.
+#[cfg(not(feature = "sql"))]
+pub enum Flying {}
+
+#[cfg(not(feature = "sql"))]
+impl Flying {
+    pub fn greeting(&self) -> String {
+        match *self {}
+    }
+}
+
+#[cfg(not(feature = "sql"))]
+fn no_sql() -> anyhow::Error {
+    anyhow::anyhow!(
+        "this build has no SQL; build one with it: cargo install --path crates/asof --features sql"
+    )
 }
 
 /// Ask recordings in SQL: every topic is a table
@@ -112,8 +183,6 @@ impl Sql {
     #[cfg(not(feature = "sql"))]
     #[expect(clippy::unused_self, reason = "the other build has something to do")]
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(anyhow::anyhow!(
-            "this build has no SQL; build one with it: cargo install --path crates/asof --features sql"
-        ))
+        Err(no_sql())
     }
 }

@@ -29,15 +29,12 @@ pub struct PageQueries {
     places: Vec<PathBuf>,
     opening: Opening,
     screen: Screen,
-    database: OnceLock<Result<Database, String>>,
+    database: OnceLock<Result<Arc<Database>, String>>,
 }
 
 impl PageQueries {
-    pub fn over(
-        places: &[PathBuf],
-        opening: &Opening,
-        screen: &Screen,
-    ) -> Option<Arc<dyn QueryEngine>> {
+    /// Nothing for running robots, which grow while they are asked.
+    pub fn over(places: &[PathBuf], opening: &Opening, screen: &Screen) -> Option<Arc<Self>> {
         if places.is_empty() || places.iter().any(|place| is_robot(place)) {
             return None;
         }
@@ -49,14 +46,15 @@ impl PageQueries {
         }))
     }
 
-    fn database(&self) -> Result<&Database, String> {
-        let open = || -> anyhow::Result<Database> {
+    /// The database, which is opened now if it has not been yet.
+    pub fn database(&self) -> Result<&Arc<Database>, String> {
+        let open = || -> anyhow::Result<Arc<Database>> {
             let recordings = opened(&self.places, &self.opening, &self.screen)?;
             let options = SqlOptions {
                 memory: MEMORY,
                 ..SqlOptions::default()
             };
-            Ok(Database::new(recordings, options)?)
+            Ok(Arc::new(Database::new(recordings, options)?))
         };
         let database = self
             .database

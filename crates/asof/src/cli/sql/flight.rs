@@ -1,0 +1,72 @@
+//! `asof serve --flight`
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use asof_sql::{Database, FlightOptions, FlightServer};
+
+use super::page::PageQueries;
+use super::{FLIGHT_PORT, FlightWish};
+
+/// A wish to answer clients of Flight SQL.
+pub struct Flight {
+    database: Arc<Database>,
+    wish: FlightWish,
+}
+
+impl Flight {
+    /// Over what the page asks. It is opened now: a client would hear too late that it cannot be.
+    pub fn over(page: Option<&PageQueries>, wish: FlightWish) -> anyhow::Result<Self> {
+        let page = page.ok_or_else(|| anyhow!("there is nothing that can be asked in SQL"))?;
+        let database = page.database().map_err(anyhow::Error::msg)?;
+        Ok(Flight {
+            database: Arc::clone(database),
+            wish,
+        })
+    }
+
+    /// Where it will listen, beside a page at this address.
+    pub fn address(&self, page: SocketAddr) -> SocketAddr {
+        self.wish
+            .unwrap_or_else(|| SocketAddr::new(page.ip(), FLIGHT_PORT))
+    }
+
+    /// Starts to answer.
+    pub fn start(&self, page: SocketAddr, token: Option<&str>) -> anyhow::Result<Flying> {
+        let listen = self.address(page);
+        let options = FlightOptions {
+            listen,
+            any_port: self.wish.is_none(),
+            token: token.map(str::to_owned),
+            ..FlightOptions::default()
+        };
+        let server = FlightServer::start(Arc::clone(&self.database), &options);
+        let server = server.with_context(|| {
+            format!("cannot listen for Flight SQL on {listen}; choose another address with --flight=ADDRESS")
+        })?;
+        Ok(Flying {
+            server,
+            token: options.token,
+        })
+    }
+}
+
+/// Answers clients of Flight SQL until it is dropped.
+pub struct Flying {
+    server: FlightServer,
+    token: Option<String>,
+}
+
+impl Flying {
+    /// A line that says where.
+    pub fn greeting(&self) -> String {
+        let address = self.server.address();
+        let token = self.token.as_ref();
+        let token = token.map(|token| format!(" (token {token})"));
+        format!(
+            "Flight SQL: grpc://{address}{}\n",
+            token.unwrap_or_default()
+        )
+    }
+}
