@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::asof::{AsofRule, match_function};
 use crate::ends::Ends;
 use crate::error::{KnownNames, SqlError};
+use crate::lags::Lags;
 use crate::order::StampOrder;
 use crate::planning::{AsofFilterRule, AsofPlanner};
 use crate::right::StampsGoBack;
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub undecoded: AtomicU64,
     pub stamp_order: StampOrder,
     pub ends: Ends,
+    pub lags: Lags,
     /// The first of those for each topic.
     first_undecoded: Mutex<BTreeMap<String, Undecoded>>,
 }
@@ -276,6 +278,9 @@ async fn hand_on(
 impl Database {
     /// A database of these recordings, each with the name that its rows carry.
     ///
+    /// They are read in as many slices of time as there are threads. Opened with one thread each
+    /// (`OpenOptions::threads`), they take no more memory than a section for each slice.
+    ///
     /// # Errors
     /// When the engine cannot be started.
     #[expect(clippy::needless_pass_by_value, reason = "options are given away")]
@@ -293,6 +298,7 @@ impl Database {
             undecoded: AtomicU64::new(0),
             stamp_order: StampOrder::default(),
             ends: Ends::default(),
+            lags: Lags::default(),
             first_undecoded: Mutex::default(),
         });
         let explained =

@@ -49,6 +49,7 @@ mod error;
 mod flight;
 mod fused;
 mod known;
+mod lags;
 mod leaf;
 mod matching;
 mod meanings;

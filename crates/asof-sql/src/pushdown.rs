@@ -4,7 +4,7 @@ use asof_core::{Stamp, TimeRange};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
-use crate::topic::{LOG_TIME, RECORDING};
+use crate::topic::{LOG_TIME, RECORDING, STAMP};
 
 /// Which rows are wanted, as far as times and recordings tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) struct Wanted {
     pub range: TimeRange,
     /// Names of recordings; `None` for all.
     pub recordings: Option<Vec<String>>,
+    /// Rows with other stamps are not wanted, but may be there: whoever asked looks at each.
+    pub stamps: TimeRange,
 }
 
 impl Default for Wanted {
@@ -19,6 +21,7 @@ impl Default for Wanted {
         Wanted {
             range: TimeRange::ALL,
             recordings: None,
+            stamps: TimeRange::ALL,
         }
     }
 }
@@ -43,6 +46,25 @@ impl Wanted {
             }
         };
         filters.iter().map(support).collect()
+    }
+
+    /// The same for the tables of topics, where stamps may tell which messages need not be read.
+    pub fn pushdown_with_stamps(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+        let mut support = Wanted::pushdown(filters);
+        for (support, filter) in support.iter_mut().zip(filters) {
+            let is_open = *support == TableProviderFilterPushDown::Unsupported;
+            if is_open && stamps_of(filter) != TimeRange::ALL {
+                *support = TableProviderFilterPushDown::Inexact;
+            }
+        }
+        support
+    }
+
+    /// The same, with what the filters say about stamps.
+    pub fn with_stamps(mut self, filters: &[Expr]) -> Self {
+        let stamps = filters.iter().map(stamps_of);
+        self.stamps = stamps.fold(TimeRange::ALL, both);
+        self
     }
 
     /// Narrows it by a filter. Whether the whole filter is in it now.
@@ -125,24 +147,59 @@ impl Wanted {
     }
 
     fn compare_time(&mut self, op: Operator, value: &ScalarValue) -> bool {
-        let ScalarValue::TimestampNanosecond(Some(nanos), _) = value else {
+        let Some(range) = times_that(op, value) else {
             return false;
         };
-        let at = Stamp::from_nanos(*nanos);
-        let (start, end) = match op {
-            Operator::Eq => (at, at),
-            Operator::GtEq => (at, Stamp::MAX),
-            Operator::LtEq => (Stamp::MIN, at),
-            // There is nothing after the last instant, or before the first.
-            Operator::Gt if at == Stamp::MAX => (Stamp::MAX, Stamp::MIN),
-            Operator::Lt if at == Stamp::MIN => (Stamp::MAX, Stamp::MIN),
-            Operator::Gt => (at.plus_nanos(1), Stamp::MAX),
-            Operator::Lt => (Stamp::MIN, at.plus_nanos(-1)),
-            _ => return false,
-        };
-        self.range = TimeRange::new(self.range.start.max(start), self.range.end.min(end));
+        self.range = both(self.range, range);
         true
     }
+}
+
+/// The times that compare so with a value; `None` where that is not a stretch of time.
+fn times_that(op: Operator, value: &ScalarValue) -> Option<TimeRange> {
+    let ScalarValue::TimestampNanosecond(Some(nanos), _) = value else {
+        return None;
+    };
+    let at = Stamp::from_nanos(*nanos);
+    let (start, end) = match op {
+        Operator::Eq => (at, at),
+        Operator::GtEq => (at, Stamp::MAX),
+        Operator::LtEq => (Stamp::MIN, at),
+        // There is nothing after the last instant, or before the first.
+        Operator::Gt if at == Stamp::MAX => (Stamp::MAX, Stamp::MIN),
+        Operator::Lt if at == Stamp::MIN => (Stamp::MAX, Stamp::MIN),
+        Operator::Gt => (at.plus_nanos(1), Stamp::MAX),
+        Operator::Lt => (Stamp::MIN, at.plus_nanos(-1)),
+        _ => return None,
+    };
+    Some(TimeRange::new(start, end))
+}
+
+/// Stamps outside of this do not pass a filter.
+fn stamps_of(filter: &Expr) -> TimeRange {
+    let is_stamp = |expr: &Expr| column_of(expr) == Some(STAMP);
+    let times = |op: Operator, value: &Expr| match value {
+        Expr::Literal(value, _) => times_that(op, value).unwrap_or(TimeRange::ALL),
+        _ => TimeRange::ALL,
+    };
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::And => both(stamps_of(left), stamps_of(right)),
+            op if is_stamp(left) => times(*op, right),
+            op if is_stamp(right) => op.swap().map_or(TimeRange::ALL, |op| times(op, left)),
+            _ => TimeRange::ALL,
+        },
+        Expr::Between(between) if !between.negated && is_stamp(&between.expr) => both(
+            times(Operator::GtEq, &between.low),
+            times(Operator::LtEq, &between.high),
+        ),
+        _ => TimeRange::ALL,
+    }
+}
+
+/// What lies in both.
+pub(crate) fn both(one: TimeRange, other: TimeRange) -> TimeRange {
+    TimeRange::new(one.start.max(other.start), one.end.min(other.end))
 }
 
 fn column_of(expr: &Expr) -> Option<&str> {
@@ -182,6 +239,29 @@ mod tests {
         assert!(!wanted.narrow(&mixed));
         assert!(!wanted.narrow(&col("log_time").not_eq(time(10))));
         assert_eq!(wanted, Wanted::default());
+    }
+
+    #[test]
+    fn what_a_filter_says_about_stamps_is_noted_and_not_taken() {
+        let between = col("stamp").gt_eq(time(10)).and(time(20).gt(col("stamp")));
+        let mixed = between.clone().and(col("x").gt(lit(1)));
+        let either = between.clone().or(col("x").gt(lit(1)));
+        let wanted = |filter: &Expr| Wanted::default().with_stamps(std::slice::from_ref(filter));
+        for filter in [&between, &mixed] {
+            assert_eq!(wanted(filter).stamps, TimeRange::new(10.into(), 19.into()));
+        }
+        assert_eq!(wanted(&either).stamps, TimeRange::ALL);
+        let other = col("log_time").gt(time(10));
+        assert_eq!(wanted(&other).stamps, TimeRange::ALL);
+        assert_eq!(
+            Wanted::pushdown_with_stamps(&[&between, &mixed, &either, &other]),
+            [
+                TableProviderFilterPushDown::Inexact,
+                TableProviderFilterPushDown::Inexact,
+                TableProviderFilterPushDown::Unsupported,
+                TableProviderFilterPushDown::Exact,
+            ]
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use datafusion::physical_plan::{
 
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
+use crate::lags::{Lag, LagWatch, stamp_in};
 use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
@@ -34,6 +35,10 @@ pub(crate) struct TopicScan {
     /// Messages of the topic in all slices, where the index tells.
     messages: Option<u64>,
     limit: Option<usize>,
+    /// Sees how far stamps are from log times, where all messages are read.
+    watch: Option<Arc<LagWatch>>,
+    /// Whether the slices are shorter for what is known about stamps.
+    knows_lags: bool,
     properties: Arc<PlanProperties>,
 }
 
@@ -47,7 +52,14 @@ impl TopicScan {
         let shape = Shape::new(&table.topic, Arc::new(table.schema.project(columns)?));
         let slices = table.slices(wanted);
         // Of a part of the time, only reading tells.
-        let is_all = wanted.range == TimeRange::ALL;
+        let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
+        let has_lag = |place: &usize| {
+            let logged = (table.shared).logged_with(*place, &table.topic, wanted.stamps);
+            logged.is_some()
+        };
+        let knows_lags = table.recordings.iter().any(has_lag);
+        let is_whole = wanted.range == TimeRange::ALL && !knows_lags;
+        let watch = || Arc::new(LagWatch::new(&table.shared, &table.topic, &slices));
         let is_wanted = |place: &usize| {
             let opened = &table.shared.recordings[*place];
             wanted.has_recording(&opened.name)
@@ -62,6 +74,8 @@ impl TopicScan {
             } else {
                 None
             },
+            watch: is_whole.then(watch),
+            knows_lags,
             properties: in_order_of(&shape, &shape.output, slices.len()),
             shape,
             slices,
@@ -121,6 +135,18 @@ impl DisplayAs for TopicScan {
                 self.wanted.range.start, self.wanted.range.end
             )?;
         }
+        if self.wanted.stamps != TimeRange::ALL {
+            let TimeRange { start, end } = self.wanted.stamps;
+            write!(f, ", stamp from {start} to {end}")?;
+            let read = self.slices.iter().map(|slice| slice.range);
+            match read.reduce(TimeRange::cover) {
+                _ if !self.knows_lags => f.write_str(" (in no index: all are looked at)")?,
+                None => f.write_str(" (there are none, as earlier queries saw)")?,
+                Some(TimeRange { start, end }) => {
+                    write!(f, " (logged from {start} to {end}, as earlier queries saw)")?;
+                }
+            }
+        }
         if let Some(recordings) = &self.wanted.recordings {
             write!(f, ", recordings [{}]", recordings.join(", "))?;
         }
@@ -162,10 +188,17 @@ impl ExecutionPlan for TopicScan {
             shared: Arc::clone(&self.shared),
             slice,
             left: self.limit.unwrap_or(usize::MAX),
+            lag: Lag::default(),
+            stamp: stamp_in(&self.shape),
         };
+        let watch = self.watch.clone().filter(|_| reader.stamp.is_some());
         let sender = builder.tx();
         builder.spawn_blocking(move || {
-            reader.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())
+            let lag = reader.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+            if let (Some(watch), Some(lag)) = (watch, lag) {
+                watch.tell(partition, lag);
+            }
+            Ok(())
         });
         Ok(builder.build())
     }
@@ -220,45 +253,53 @@ struct SliceReader {
     slice: Slice,
     /// Rows that are still wanted.
     left: usize,
+    lag: Lag,
+    /// Which column is the stamp.
+    stamp: Option<usize>,
 }
 
 impl SliceReader {
-    fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
-        let recording = &self.shared.recordings[self.slice.recording].recording;
+    /// Hands out the rows. The lag of all of them, if none was left out.
+    fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<Lag>> {
+        let shared = Arc::clone(&self.shared);
+        let recording = &shared.recordings[self.slice.recording].recording;
         let batches = recording.read(&self.query).map_err(external)?;
         let mut full = Vec::new();
         for batch in batches {
             let batch = batch.map_err(external)?;
-            let read = &self.shared.read;
-            read.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            shared.read.fetch_add(batch.len() as u64, Ordering::Relaxed);
             for run in runs(&batch) {
                 self.assembler.add(&batch, run, &mut full)?;
             }
             if self.assembler.waiting() >= self.left {
                 self.assembler.flush(&mut full)?;
             }
-            if !hand_out(&mut full, &mut self.left, send) {
-                return Ok(());
+            if !self.hand_out(&mut full, send) {
+                return Ok(None);
             }
         }
         self.assembler.flush(&mut full)?;
-        hand_out(&mut full, &mut self.left, send);
-        Ok(())
+        let is_whole = self.hand_out(&mut full, send);
+        Ok(is_whole.then_some(self.lag))
     }
-}
 
-/// Hands out batches. Whether more are wanted.
-fn hand_out(
-    full: &mut Vec<Assembled>,
-    left: &mut usize,
-    send: &mut dyn FnMut(RecordBatch) -> bool,
-) -> bool {
-    for Assembled { batch, .. } in full.drain(..) {
-        let batch = batch.slice(0, batch.num_rows().min(*left));
-        *left -= batch.num_rows();
-        if !send(batch) || *left == 0 {
-            return false;
+    /// Hands out batches. Whether more are wanted.
+    fn hand_out(
+        &mut self,
+        full: &mut Vec<Assembled>,
+        send: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> bool {
+        for rows in full.drain(..) {
+            if let Some(stamp) = self.stamp {
+                self.lag.add_rows(&rows, stamp);
+            }
+            let batch = rows.batch;
+            let batch = batch.slice(0, batch.num_rows().min(self.left));
+            self.left -= batch.num_rows();
+            if !send(batch) || self.left == 0 {
+                return false;
+            }
         }
+        true
     }
-    true
 }

@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::adapt::united_fields;
 use crate::database::Shared;
-use crate::pushdown::Wanted;
+use crate::pushdown::{Wanted, both};
 use crate::scan::TopicScan;
 
 /// The columns that every topic has, before those of its messages.
@@ -195,7 +195,7 @@ impl TableProvider for TopicTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(Wanted::pushdown(filters))
+        Ok(Wanted::pushdown_with_stamps(filters))
     }
 
     async fn scan(
@@ -205,7 +205,7 @@ impl TableProvider for TopicTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = Wanted::of(filters);
+        let wanted = Wanted::of(filters).with_stamps(filters);
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
         Ok(Arc::new(TopicScan::new(self, &columns, &wanted, limit)?))
@@ -224,10 +224,9 @@ impl TopicTable {
                 continue;
             }
             let summary = opened.recording.summary();
-            let range = TimeRange::new(
-                summary.range.start.max(wanted.range.start),
-                summary.range.end.min(wanted.range.end),
-            );
+            let logged = (self.shared).logged_with(place, &self.topic, wanted.stamps);
+            let asked = both(wanted.range, logged.unwrap_or(TimeRange::ALL));
+            let range = both(summary.range, asked);
             let first = slices.len();
             if range.is_empty() {
                 // A damaged recording may hold more than its summary knows of.
@@ -236,7 +235,7 @@ impl TopicTable {
                 }
                 slices.push(Slice {
                     recording: place,
-                    range: wanted.range,
+                    range: asked,
                 });
                 continue;
             }
@@ -254,9 +253,9 @@ impl TopicTable {
                 start = end.plus_nanos(1);
             }
             // What a summary says about the ends may be wrong.
-            slices[first].range.start = wanted.range.start;
+            slices[first].range.start = asked.start;
             if let Some(last) = slices.last_mut() {
-                last.range.end = wanted.range.end;
+                last.range.end = asked.end;
             }
         }
         slices
