@@ -199,6 +199,22 @@ impl Opening {
         self.open_as(live::Listening::listened, places, wanted, options, screen)
     }
 
+    /// The same for a reader that reads slices of time beside each other, each on a thread of its own: nothing is
+    /// decompressed ahead within one, or memory and threads would grow with the square of the cores.
+    #[cfg(feature = "sql")]
+    pub fn look_at_slices(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        let options = OpenOptions {
+            threads: 1,
+            ..options_with(self.definitions(screen)?)
+        };
+        self.open_as(live::Listening::listened, places, wanted, options, screen)
+    }
+
     /// Opens places to look at them as of a time: without one, the end of a recording, or now.
     pub fn look_back(
         &self,

@@ -119,8 +119,9 @@ pub fn opened(
 ) -> anyhow::Result<Vec<(String, Arc<dyn Recording>)>> {
     let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
     for place in places {
-        let recording = opening.look_at(std::slice::from_ref(place), &Wanted::all(), screen)?;
-        let mut name = asof_formats::without_secrets(&place.display().to_string());
+        let place = std::slice::from_ref(place);
+        let recording = opening.look_at_slices(place, &Wanted::all(), screen)?;
+        let mut name = asof_formats::without_secrets(&place[0].display().to_string());
         while recordings.iter().any(|(known, _)| *known == name) {
             name.push('\'');
         }
