@@ -187,6 +187,15 @@ impl Opening {
         Ok(opened)
     }
 
+    /// How recordings are opened that many others are read beside: nothing of them is mapped.
+    #[cfg_attr(
+        not(feature = "sql"),
+        allow(dead_code, reason = "only queries read many recordings")
+    )]
+    pub fn unmapped(&self, screen: &Screen) -> anyhow::Result<OpenOptions> {
+        Ok(unmapped_with(self.definitions(screen)?))
+    }
+
     /// Opens places to look at them: a running robot is listened to for a while, and is then as finished as a
     /// recording of that while.
     pub fn look_at(

@@ -2,6 +2,7 @@
 
 mod index;
 mod list;
+mod reading;
 mod search;
 mod tag;
 
@@ -13,6 +14,8 @@ use clap::Args;
 
 pub use index::Index;
 pub use list::FleetList;
+#[cfg(feature = "sql")]
+pub use reading::recordings_of;
 pub use search::{Searching, found_as_json, long_line};
 pub use tag::Tag;
 

@@ -15,6 +15,7 @@ use super::{Sql, prompt, statements};
 use crate::cli::Outcome;
 use crate::cli::cat::tell_problems;
 use crate::cli::failure::Usage;
+use crate::cli::fleet::recordings_of;
 use crate::cli::newfile::remove_unfinished;
 use crate::cli::numbers::{counted, shown};
 use crate::cli::place::{Opening, Wanted, is_address};
@@ -119,6 +120,11 @@ pub fn opened(
 ) -> anyhow::Result<Vec<(String, Arc<dyn Recording>)>> {
     let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
     for place in places {
+        // Of a folder or bucket with a catalogue only what a query needs is opened.
+        if let Some(fleet) = recordings_of(place, opening, screen)? {
+            recordings.extend(fleet);
+            continue;
+        }
         let place = std::slice::from_ref(place);
         let recording = opening.look_at_slices(place, &Wanted::all(), screen)?;
         let mut name = asof_formats::without_secrets(&place[0].display().to_string());
