@@ -30,7 +30,11 @@ const GLANCE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The rows of a query, from a thread that has the database: a query borrows it.
 #[cfg(feature = "sql")]
-struct Rows(std::sync::mpsc::Receiver<Result<arrow_array::RecordBatch>>);
+struct Rows {
+    coming: std::sync::mpsc::Receiver<Result<arrow_array::RecordBatch>>,
+    /// The thread ends when this is gone, however long the query would go on.
+    _wanted: Arc<()>,
+}
 
 #[cfg(feature = "sql")]
 impl Rows {
@@ -39,31 +43,39 @@ impl Rows {
         sql: String,
         lost: crate::table::Lost,
     ) -> Result<Self> {
+        use asof::sql::Waited;
+
         // Rows that nobody asked for yet: the query waits then.
-        let (sender, rows) = std::sync::mpsc::sync_channel(1);
+        let (sender, coming) = std::sync::mpsc::sync_channel(1);
+        let wanted = Arc::new(());
+        let is_wanted = Arc::downgrade(&wanted);
         let run = move || {
             let wrong = |error| Failure::new("QueryError", error);
-            let found = match database.query(&sql) {
+            let before = database.undecoded().0;
+            let mut found = match database.query(&sql) {
                 Ok(found) => found,
                 Err(error) => return drop(sender.send(Err(wrong(error)))),
             };
-            let before = database.undecoded().0;
-            for batch in found {
-                lost.store(
-                    database.undecoded().0 - before,
-                    std::sync::atomic::Ordering::Relaxed,
-                );
-                // Nobody wants the rest.
-                if sender.send(batch.map_err(wrong)).is_err() {
+            while is_wanted.strong_count() > 0 {
+                let rows = match found.wait(GLANCE) {
+                    Waited::Rows(rows) => rows.map_err(wrong),
+                    Waited::Nothing => continue,
+                    Waited::End => break,
+                };
+                let undecoded = database.undecoded().0 - before;
+                lost.store(undecoded, std::sync::atomic::Ordering::Relaxed);
+                if sender.send(rows).is_err() {
                     break;
                 }
             }
         };
         let thread = std::thread::Builder::new().name("asof-sql".to_owned());
-        thread
-            .spawn(run)
-            .map_err(|error| Failure::new("QueryError", error))?;
-        Ok(Rows(rows))
+        let started = thread.spawn(run);
+        started.map_err(|error| Failure::new("QueryError", error))?;
+        Ok(Rows {
+            coming,
+            _wanted: wanted,
+        })
     }
 }
 
@@ -74,7 +86,7 @@ impl Iterator for Rows {
     fn next(&mut self) -> Option<Self::Item> {
         use std::sync::mpsc::RecvTimeoutError;
         loop {
-            match self.0.recv_timeout(GLANCE) {
+            match self.coming.recv_timeout(GLANCE) {
                 Ok(batch) => return Some(batch),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}

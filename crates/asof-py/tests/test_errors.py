@@ -33,11 +33,6 @@ def test_what_is_not_there_is_named(rec, tmp_path):
         asof.open(7)
 
 
-def test_a_build_without_sql_says_what_to_do(rec):
-    with pytest.raises(NotImplementedError, match="DuckDB"):
-        rec.sql("SELECT 1")
-
-
 @pytest.mark.parametrize("given", ["yesterday", "+12 parsecs", "", "NaN"])
 def test_nonsense_is_not_a_time(rec, given):
     with pytest.raises(ValueError, match="time"):
