@@ -217,24 +217,18 @@ impl Message {
     }
 }
 
-/// What a message is pickled as: its topic, encoding and schema, its times and number, and its bytes.
+/// A channel as it is pickled: its topic, its encoding, and the name, the language and the text of its schema.
+type Named<B> = (String, String, Option<(String, String, B)>);
+/// What a message is pickled as: its channel, its times and number, and its bytes.
 type Parts<'py> = (
-    (
-        String,
-        String,
-        Option<(String, String, Bound<'py, PyBytes>)>,
-    ),
+    Named<Bound<'py, PyBytes>>,
     (i64, i64, u32),
     Bound<'py, PyBytes>,
 );
 
 /// A message that was pickled.
 #[pyfunction]
-pub fn message_of(
-    channel: (String, String, Option<(String, String, Vec<u8>)>),
-    times: (i64, i64, u32),
-    payload: Vec<u8>,
-) -> Message {
+pub fn message_of(channel: Named<Vec<u8>>, times: (i64, i64, u32), payload: Vec<u8>) -> Message {
     let (topic, message_encoding, schema) = channel;
     let schema = schema.map(|(name, encoding, data)| {
         let data = data.into();

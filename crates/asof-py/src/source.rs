@@ -15,7 +15,7 @@ use crate::align::{self, Wish};
 use crate::errors::{Failure, Result};
 use crate::message::{Message, Messages, SharedDecoders};
 use crate::table::{Rows, Table};
-use crate::time::{Length, Time, range};
+use crate::time::{Time, range};
 
 /// A recording, several as one, or a running robot.
 #[pyclass(frozen, module = "asof._asof")]
