@@ -121,6 +121,10 @@ impl Catalogue {
                 .is_some_and(|stem| stem.starts_with(".asof-"));
             is_part || is_unfinished
         };
+        // By the store's own clock, of which its newest file tells: one that is set wrong here would make files of others
+        // look old while they are written.
+        let newest = files.iter().filter_map(|file| file.modified).max();
+        let now = newest.map_or(now, |newest| newest.min(now));
         let orphans: Vec<&str> = files
             .iter()
             .filter(|file| is_ours(&file.path) && !head.knows(&file.path))

@@ -4,6 +4,7 @@ mod fleet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use asof_catalogue::{Catalogue, CatalogueError, Changes, IndexOptions, Indexer, Search};
 use asof_core::Stamp;
@@ -230,10 +231,11 @@ fn a_crash_leaves_the_last_good_state_and_its_files_are_removed_a_day_later() {
     fleet.index();
     // A writer that was killed: parts without a head, a file without its name, a lock that nobody holds.
     let folder = fleet.path(".asof");
-    for name in [
+    let left = [
         "recordings-00000002-0123456789abcdef.parquet",
         ".asof-x1y2z3.part",
-    ] {
+    ];
+    for name in left {
         fs::write(folder.join(name), b"half of i").expect("a file");
     }
     fs::write(folder.join("notes.txt"), b"somebody else's").expect("a file");
@@ -246,7 +248,18 @@ fn a_crash_leaves_the_last_good_state_and_its_files_are_removed_a_day_later() {
         "it may be named soon"
     );
     let in_two_days = Stamp::now().plus_nanos(2 * 86_400_000_000_000);
-    assert_eq!(catalogue.sweep(in_two_days).expect("a look"), 2);
+    assert_eq!(
+        catalogue.sweep(in_two_days).expect("a look"),
+        0,
+        "a clock that is set wrong takes nothing from others"
+    );
+    let two_days_ago = std::time::SystemTime::now() - Duration::from_secs(2 * 86_400);
+    for name in left {
+        let file = fs::File::options().write(true).open(folder.join(name));
+        let file = file.expect("a file");
+        file.set_modified(two_days_ago).expect("an age");
+    }
+    assert_eq!(catalogue.sweep(Stamp::now()).expect("a look"), 2);
     assert!(folder.join("notes.txt").exists());
     assert_eq!(fleet.rows().len(), 1);
 }
