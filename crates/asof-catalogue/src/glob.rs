@@ -19,6 +19,19 @@ pub struct NamePattern {
 const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 impl NamePattern {
+    /// What a text means: every text is a pattern.
+    pub fn new(text: &str) -> Self {
+        NamePattern {
+            text: text.to_owned(),
+            glob: Glob::new(text).ok().map(|glob| glob.compile_matcher()),
+        }
+    }
+
+    /// The text, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Whether it means this name.
     pub fn is_match(&self, name: &str) -> bool {
         self.text == name || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
@@ -57,10 +70,7 @@ impl FromStr for NamePattern {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(NamePattern {
-            text: text.to_owned(),
-            glob: Glob::new(text).ok().map(|glob| glob.compile_matcher()),
-        })
+        Ok(NamePattern::new(text))
     }
 }
 

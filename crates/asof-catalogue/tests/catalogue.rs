@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use asof_catalogue::{Catalogue, CatalogueError, Changes, IndexOptions, Indexer, Search};
+use asof_catalogue::{Catalogue, CatalogueError, IndexOptions, Indexer, Search};
 use asof_core::Stamp;
 use asof_formats::Store;
 
@@ -159,13 +159,7 @@ fn two_indexers_at_once_lose_nothing() {
                 let catalogue = fleet.catalogue();
                 for number in (0..40).filter(|number| number % 2 == half) {
                     let indexed = Fleet::surveyed(&format!("{number:02}.mcap"), number);
-                    let changes = Changes {
-                        indexed: vec![indexed],
-                        ..Changes::default()
-                    };
-                    catalogue
-                        .commit(&changes, fleet::now())
-                        .expect("it is written");
+                    fleet::write(&catalogue, vec![indexed]);
                 }
             });
         }
@@ -213,13 +207,7 @@ fn an_older_version_does_not_replace_a_newer_one() {
     new.row.modified = Some(fleet::second(200));
     let catalogue = fleet.catalogue();
     for indexed in [new.clone(), late] {
-        let changes = Changes {
-            indexed: vec![indexed],
-            ..Changes::default()
-        };
-        catalogue
-            .commit(&changes, fleet::now())
-            .expect("it is written");
+        fleet::write(&catalogue, vec![indexed]);
     }
     assert_eq!(fleet.rows()["a.mcap"].range, new.row.range);
 }
@@ -455,13 +443,7 @@ fn a_search_reads_the_row_groups_that_can_hold_an_answer_and_no_others() {
             }
             indexed.push(one);
         }
-        let changes = Changes {
-            indexed,
-            ..Changes::default()
-        };
-        catalogue
-            .commit(&changes, fleet::now())
-            .expect("it is written");
+        fleet::write(&catalogue, indexed);
     }
     let head = catalogue.existing_head().expect("a head");
     assert_eq!(head.recordings(), 100_000);

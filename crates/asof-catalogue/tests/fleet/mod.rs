@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use asof_catalogue::{
-    Catalogue, IndexOptions, IndexRun, IndexedRecording, Indexer, RecordingRow, SchemaRow,
+    Catalogue, Changes, IndexOptions, IndexRun, IndexedRecording, Indexer, RecordingRow, SchemaRow,
     TopicRow, schema_hash,
 };
 use asof_core::{Channel, Message, Schema, Stamp, TimeRange};
@@ -22,6 +22,15 @@ pub fn second(seconds: i64) -> Stamp {
 /// When everything happens.
 pub fn now() -> Stamp {
     second(2_000_000_000)
+}
+
+/// Adds recordings to a catalogue, as an indexer does that has looked at them.
+pub fn write(catalogue: &Catalogue, indexed: Vec<IndexedRecording>) {
+    let changes = Changes {
+        indexed,
+        ..Changes::default()
+    };
+    catalogue.commit(&changes, now()).expect("it is written");
 }
 
 fn schema() -> Schema {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use asof_catalogue::NamePattern;
 use asof_core::{Query, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
-use globset::{Glob, GlobMatcher};
 
 use super::names::hint;
 use super::place::quoted;
@@ -43,14 +43,7 @@ pub struct Span {
 
 /// Names and globs of topics, as they were given.
 #[derive(Debug, Clone)]
-pub struct Patterns(Vec<Pattern>);
-
-#[derive(Debug, Clone)]
-struct Pattern {
-    text: String,
-    /// `None` where the text is no glob: then it is a name and nothing else.
-    glob: Option<GlobMatcher>,
-}
+pub struct Patterns(Vec<NamePattern>);
 
 impl Select {
     /// The topics as they were given.
@@ -112,8 +105,8 @@ impl Patterns {
         for pattern in &self.0 {
             if !known.iter().any(|topic| pattern.is_match(topic)) {
                 let listing = || format!("`asof info {}` lists the topics", quoted(place));
-                let hint = hint(&pattern.text, known.iter().copied()).unwrap_or_else(listing);
-                screen.note(format_args!("no topic matches '{}'; {hint}", pattern.text));
+                let hint = hint(pattern.as_str(), known.iter().copied()).unwrap_or_else(listing);
+                screen.note(format_args!("no topic matches '{pattern}'; {hint}"));
             }
         }
     }
@@ -142,27 +135,21 @@ impl TopicChoice {
     }
 }
 
-impl Pattern {
-    /// A topic's own name always matches it, whatever a glob would make of it.
-    fn is_match(&self, topic: &str) -> bool {
-        self.text == topic || self.glob.as_ref().is_some_and(|glob| glob.is_match(topic))
-    }
-}
-
 pub fn parse_patterns(text: &str) -> Result<Patterns, String> {
-    let patterns: Vec<Pattern> = split_at_commas(text)
-        .into_iter()
-        .map(str::trim)
-        .filter(|text| !text.is_empty())
-        .map(|text| Pattern {
-            text: text.to_owned(),
-            glob: Glob::new(text).ok().map(|glob| glob.compile_matcher()),
-        })
-        .collect();
+    let patterns = names_in(text);
     if patterns.is_empty() {
         return Err("no topic is named; give names or globs, such as '/scan,/tf*'".to_owned());
     }
     Ok(Patterns(patterns))
+}
+
+/// The names and globs of a list with commas.
+pub fn names_in(text: &str) -> Vec<NamePattern> {
+    let parts = split_at_commas(text).into_iter().map(str::trim);
+    parts
+        .filter(|part| !part.is_empty())
+        .map(NamePattern::new)
+        .collect()
 }
 
 /// Splits at commas, except within the braces of a glob: `/tf,/{odom,imu}`.

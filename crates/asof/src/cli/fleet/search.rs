@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::CataloguePlace;
 use crate::cli::numbers::{duration, grouped, shown};
-use crate::cli::select::split_at_commas;
+use crate::cli::select::names_in;
 
 /// Which recordings of a catalogue are meant.
 #[derive(Debug, Default, Args)]
@@ -60,11 +60,7 @@ const FLEET: &str = "Fleets (needs a catalogue: asof index)";
 pub struct Names(pub Vec<NamePattern>);
 
 pub fn parse_names(text: &str) -> Result<Names, String> {
-    let names = split_at_commas(text)
-        .into_iter()
-        .map(str::trim)
-        .filter(|name| !name.is_empty());
-    let names: Vec<NamePattern> = names.filter_map(|name| name.parse().ok()).collect();
+    let names = names_in(text);
     if names.is_empty() {
         return Err("nothing is named; give names or globs, with commas between them".to_owned());
     }
@@ -84,10 +80,7 @@ fn parse_tag(text: &str) -> Result<(String, NamePattern), String> {
         .split_once('=')
         .filter(|(key, _)| !key.trim().is_empty())
         .ok_or_else(|| "write it as key=value".to_owned())?;
-    let value = value
-        .parse()
-        .map_err(|_| "write it as key=value".to_owned())?;
-    Ok((key.trim().to_owned(), value))
+    Ok((key.trim().to_owned(), NamePattern::new(value)))
 }
 
 impl Searching {
