@@ -31,6 +31,8 @@ export async function panels(tools) {
   await givenLayout(tools);
   await parameters(tools);
   await space(tools);
+  await framing(tools);
+  await narrow(tools);
   await tiles(tools);
   await video(tools);
 }
@@ -122,8 +124,8 @@ async function plots({ step, until, barriers, pixels }, page) {
     assert.ok(least <= mean && mean <= most && least > 8, `${least} ${mean} ${most}`);
   });
   await step("a plot is saved as a drawing, a picture and a table", async () => {
-    for (const [name, start] of [["SVG", /^<svg .*<path d="M/s], ["PNG", /^.PNG/s], ["CSV", /^time,/]]) {
-      const [download] = await Promise.all([page.waitForEvent("download"), plot.getByRole("button", { name }).click()]);
+    for (const [name, start] of [["SVG drawing", /^<svg .*<path d="M/s], ["PNG picture", /^.PNG/s], ["CSV table", /^time,/]]) {
+      const [download] = await Promise.all([page.waitForEvent("download"), plot.getByLabel("Save the plot as").selectOption(name)]);
       const content = fs.readFileSync(await download.path(), "latin1");
       assert.match(content, start, name);
     }
@@ -207,6 +209,88 @@ async function space({ step, until, open, serve, path_of, hues }) {
     await message.waitFor();
     assert.equal(await message.locator("select.title").inputValue(), "/box");
     assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
+/** The colours of a drawing's outermost pixels, as "red,green,blue" in steps of 32. */
+const border = (page, selector) =>
+  page.evaluate((selector) => {
+    const canvas = document.querySelector(selector);
+    const small = new OffscreenCanvas(128, 128);
+    const context = small.getContext("2d");
+    context.drawImage(canvas, 0, 0, 128, 128);
+    const { data } = context.getImageData(0, 0, 128, 128);
+    const at = (x, y) => Array.from(data.slice((y * 128 + x) * 4, (y * 128 + x) * 4 + 3)).join(",");
+    return [...Array(128).keys()].flatMap((one) => [at(one, 0), at(one, 127), at(0, one), at(127, one)]);
+  }, selector);
+
+async function framing({ step, until, open, serve, path_of, hues }) {
+  const turn = { x: 0, y: 0, z: 0, w: 1 };
+  const header = { frame_id: "map" };
+  await step("what moves without a frame to follow stays in the picture, and a hand on the view keeps it where it is", async () => {
+    const cube = (t) => ({ topic: "/drone", type: "visualization_msgs/Marker", schema, t: t * 1e9, data: { header, ns: "d", id: 1, type: 1, pose: { position: { x: t * 20, y: t * -15, z: 2 }, orientation: turn }, scale: { x: 4, y: 4, z: 1 }, color: { r: 0, g: 0, b: 1, a: 1 } } });
+    fs.writeFileSync(path_of("drone.mcap"), mcap([1, 2, 3, 4, 5].map(cube)));
+    const { url } = await serve("serve", "drone.mcap");
+    const view = await open(`${url}#t=0`);
+    const blue = async () => (await hues(view.page, ".scene canvas")).blue;
+    for (const t of [0, 1, 3, 4]) {
+      await view.page.evaluate((t) => (location.hash = `t=${t}`), t);
+      await until(`it is seen at ${t} s`, async () => (await blue()) > 8);
+    }
+    const area = await view.page.locator(".scene canvas").boundingBox();
+    await view.page.mouse.move(area.x + area.width / 2, area.y + area.height / 2);
+    // So near that the first place is far outside.
+    for (let turns = 0; turns < 30; turns++) await view.page.mouse.wheel(0, -240);
+    await until("it is out of the picture", async () => (await blue()) === 0);
+    await view.page.evaluate(() => (location.hash = "t=1"));
+    await view.page.waitForTimeout(1500);
+    assert.equal(await blue(), 0, "a view that a person has moved stays where it is");
+    await view.page.getByRole("button", { name: "fit" }).click();
+    await until("it is back", async () => (await blue()) > 8);
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+  await step("a map is whole in the picture, whatever the shape of the panel", async () => {
+    const map = (t) => ({ topic: "/costmap", type: "nav_msgs/OccupancyGrid", schema, t, data: { header, info: { resolution: 0.5, width: 60, height: 40, origin: { position: { x: -5, y: 3, z: 0 }, orientation: turn } }, data: Array(2400).fill(100) } });
+    fs.writeFileSync(path_of("map.mcap"), mcap([map(1e9), map(2e9)]));
+    const { url } = await serve("serve", "map.mcap");
+    for (const viewport of [{ width: 1440, height: 900 }, { width: 800, height: 600 }, { width: 700, height: 1100 }]) {
+      const view = await open(`${url}#t=0.5`, { viewport });
+      const pink = (one) => {
+        const [red, green, blue] = one.split(",").map(Number);
+        return red > 180 && blue > 180 && green < 90;
+      };
+      await until("it is drawn", async () => (await hues(view.page, ".scene canvas"), await view.page.locator('.layer[data-name="/costmap"]').count()) === 1 && (await view.page.locator(".scene").getAttribute("data-painted")) > 1);
+      await view.page.waitForTimeout(700);
+      const edge = await border(view.page, ".scene canvas");
+      assert.equal(edge.filter(pink).length, 0, `its edge is cut off at ${viewport.width} x ${viewport.height}`);
+      const middle = await view.page.evaluate(() => {
+        const context = new OffscreenCanvas(1, 1).getContext("2d");
+        const canvas = document.querySelector(".scene canvas");
+        context.drawImage(canvas, canvas.width / 2, canvas.height / 2, 1, 1, 0, 0, 1, 1);
+        return context.getImageData(0, 0, 1, 1).data.slice(0, 3).join(",");
+      });
+      assert.ok(pink(middle), `it is in the middle: ${middle}`);
+      await view.close();
+    }
+  });
+}
+
+async function narrow({ demo, step, open }) {
+  await step("on a small screen, the names of panels are not cut", async () => {
+    const view = await open(`${demo.url}#t=2`, { viewport: { width: 800, height: 600 } });
+    await view.page.locator(".panel[data-kind=log] .line").first().waitFor();
+    const cut = await view.page.locator(".bar select:not(.title)").evaluateAll((all) =>
+      all.filter((one) => {
+        const before = one.getBoundingClientRect().width;
+        one.style.cssText = "flex: none; max-width: none; min-width: max-content";
+        return one.getBoundingClientRect().width > before + 1;
+      }).map((one) => one.getAttribute("aria-label")),
+    );
+    assert.deepEqual(cut, []);
+    const outside = await view.page.locator(".bar").evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.parentElement?.getAttribute("aria-label")));
+    assert.deepEqual(outside, []);
     await view.close();
   });
 }

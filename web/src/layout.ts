@@ -242,8 +242,8 @@ export class Layout {
       topics ?? h("span", { class: "title", title: own.title }, own.title),
       h("span", { class: "space" }),
       ...(own.controls ?? []),
-      button("columns", `Split ${name} to the right`, again("row")),
-      button("rows", `Split ${name} downwards`, again("column")),
+      button("columns", `Split ${name} to the right`, again("row"), "divide"),
+      button("rows", `Split ${name} downwards`, again("column"), "divide"),
       button("close", `Close ${name}`, () => this.close(spec)),
     );
     return h("section", { class: "panel", "aria-label": `${name} ${own.title}`, "data-kind": spec.kind }, bar, own.element);

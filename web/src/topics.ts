@@ -22,7 +22,7 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   let isTree = summary.topics.length > MANY;
   /** Takes over what is known of the topics now; those of a running robot come and grow. */
   const renew = () => {
-    search.placeholder = `Search ${summary.topics.length} topics`;
+    search.placeholder = `Search ${summary.topics.length} ${summary.topics.length === 1 ? "topic" : "topics"}`;
     // Those that have nothing come last.
     const sorted = [...summary.topics].sort((a, b) => Number(a.messages === 0) - Number(b.messages === 0));
     entries = sorted.map((topic) => {

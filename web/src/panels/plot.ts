@@ -424,6 +424,16 @@ function save(address: string, name: string): void {
   h("a", { href: address, download: name }).click();
 }
 
+/** One control for all forms that a plot is saved in: a narrow panel has no room for each. */
+function saveChoice(ways: Record<string, () => void>): HTMLElement {
+  const select = h("select", { "aria-label": "Save the plot as", title: "Save the plot as a picture, a drawing or a table" }, h("option", { value: "" }, "save"), ...Object.keys(ways).map((name) => h("option", {}, name)));
+  select.addEventListener("change", () => {
+    ways[select.value]?.();
+    select.value = "";
+  });
+  return select;
+}
+
 function plotPanel(context: Context, spec: PanelSpec): Panel {
   const plot = new Plot(context, spec);
   return {
@@ -432,9 +442,7 @@ function plotPanel(context: Context, spec: PanelSpec): Panel {
     controls: [
       h("button", { class: "plain text", title: "Add a formula over the lines", "aria-label": "Add a formula", onclick: () => plot.addFormula() }, "ƒ"),
       h("button", { class: "plain text", title: "Least, greatest and mean of what is seen", "aria-label": "Figures of what is seen", onclick: () => plot.toggleFigures() }, "Σ"),
-      h("button", { class: "plain text", title: "Save as a picture", onclick: () => plot.savePicture() }, "PNG"),
-      h("button", { class: "plain text", title: "Save as a drawing", onclick: () => plot.saveVector() }, "SVG"),
-      h("button", { class: "plain text", title: "Save as a table", onclick: () => plot.saveTable() }, "CSV"),
+      saveChoice({ "PNG picture": () => plot.savePicture(), "SVG drawing": () => plot.saveVector(), "CSV table": () => plot.saveTable() }),
     ],
     spec: () => ({ kind: "plot", fields: plot.fields }),
     dispose: () => plot.dispose(),

@@ -1,10 +1,17 @@
 import * as three from "three";
 
-/** What there is to see: where its middle is, and how far it reaches. */
+/** What there is to see: where its middle is, and how far it reaches from there along each axis. */
 export interface Extent {
   center: three.Vector3;
-  radius: number;
+  half: three.Vector3;
 }
+
+/** From where things are looked at: from behind and above. */
+const FROM = new three.Vector3(-0.42, -0.58, 0.7).normalize();
+/** How much of the picture what there is to see may take. */
+const SHARE = 0.92;
+/** What lies so many times farther from the robot than everything before it is not near it. */
+const APART = 4;
 
 /**
  * The middle and the reach of some objects. Of points, the outermost tenth on each side does not count: a single far
@@ -28,19 +35,67 @@ export function extentOf(objects: three.Object3D[], around?: three.Vector3): Ext
     Math.max(box.max.y - center.y, center.y - box.min.y),
     Math.max(box.max.z - center.z, center.z - box.min.z),
   );
-  return { center, radius: far.length() };
+  return { center, half: far };
 }
 
-/** Puts the camera so that all of it is in the picture, from behind and above. */
-export function look(camera: three.PerspectiveCamera, target: three.Vector3, { center, radius }: Extent): void {
-  const half = three.MathUtils.degToRad(camera.fov / 2);
-  const narrow = Math.min(half, Math.atan(Math.tan(half) * Math.min(camera.aspect, 3)));
-  const distance = Math.min(Math.max((radius / Math.sin(narrow)) * 0.85, 0.2), 15_000);
-  target.copy(center);
-  camera.position.copy(center).add(new three.Vector3(-0.42, -0.58, 0.7).normalize().multiplyScalar(distance));
+/** What lies around a robot, without what is far from all the rest: a fix in metres of the whole country, say. */
+export function extentNear(objects: three.Object3D[], body: three.Vector3, least: number): Extent {
+  const half = new three.Vector3();
+  const found = objects.map((object) => extentOf([object], body)?.half).filter((one) => one !== undefined);
+  for (const one of found.sort((a, b) => a.length() - b.length())) if (one.length() <= APART * Math.max(half.length(), least)) half.max(one);
+  return { center: body, half };
+}
+
+/** The same with a reach of at least and at most so much. */
+export function bounded({ center, half }: Extent, least: number, most: number): Extent {
+  const reach = half.length();
+  if (reach < least) return { center, half: half.clone().max(new three.Vector3().setScalar(least / Math.sqrt(3))) };
+  return { center, half: half.clone().multiplyScalar(Math.min(1, most / reach)) };
+}
+
+/** Both, in one. */
+export function union(one: Extent, other: Extent): Extent {
+  const box = boxOf(one).union(boxOf(other));
+  return { center: box.getCenter(new three.Vector3()), half: box.getSize(new three.Vector3()).multiplyScalar(0.5) };
+}
+
+/** Puts the camera so that all of it is in the picture. */
+export function look(camera: three.PerspectiveCamera, target: three.Vector3, extent: Extent): void {
+  const up = Math.tan(three.MathUtils.degToRad(camera.fov / 2)) * SHARE;
+  const across = up * camera.aspect;
+  // The camera's own axes, as it stands at `FROM`.
+  const right = new three.Vector3().crossVectors(camera.up, FROM).normalize();
+  const above = new three.Vector3().crossVectors(FROM, right);
+  let distance = 0.2;
+  for (const corner of cornersOf(extent)) {
+    const away = corner.sub(extent.center);
+    const nearer = away.dot(FROM);
+    distance = Math.max(distance, nearer + Math.abs(away.dot(right)) / across, nearer + Math.abs(away.dot(above)) / up);
+  }
+  distance = Math.min(distance, 15_000);
+  target.copy(extent.center);
+  camera.position.copy(extent.center).addScaledVector(FROM, distance);
   camera.near = Math.max(distance / 2000, 0.002);
   camera.far = Math.max(distance * 50, 2000);
   camera.updateProjectionMatrix();
+}
+
+/** Whether all of it is in the picture. */
+export function isSeen(camera: three.PerspectiveCamera, extent: Extent): boolean {
+  camera.updateMatrixWorld();
+  return cornersOf(extent).every((corner) => {
+    const { x, y, z } = corner.project(camera);
+    return Math.abs(x) <= 1 && Math.abs(y) <= 1 && Math.abs(z) <= 1;
+  });
+}
+
+function boxOf({ center, half }: Extent): three.Box3 {
+  return new three.Box3(center.clone().sub(half), center.clone().add(half));
+}
+
+function cornersOf({ center, half }: Extent): three.Vector3[] {
+  const signs = [-1, 1];
+  return signs.flatMap((x) => signs.flatMap((y) => signs.map((z) => new three.Vector3(x, y, z).multiply(half).add(center))));
 }
 
 function sampled(cloud: three.Points): three.Vector3[] {

@@ -5,7 +5,7 @@ import { SERIES, color, empty, h } from "../dom";
 import { framePrefix } from "../first";
 import type { Topic } from "../types";
 import { Columns } from "../columns";
-import { type Extent, extentOf, look } from "./fit";
+import { type Extent, bounded, extentNear, extentOf, isSeen, look, union } from "./fit";
 import { FrameTree } from "./frames";
 import { type Host, Layer, type LayerSettings } from "./layer";
 import { layerList } from "./list";
@@ -15,6 +15,8 @@ import { words } from "./words";
 const ROLES = ["points", "grid", "pose", "path", "marker", "point", "polygon", "range"];
 /** Without a graphics card, fewer pixels and fewer pictures leave time for everything else. */
 const SOFTWARE_PAUSE = 100;
+/** How often it is looked whether something has moved out of the picture. */
+const KEEP_PAUSE = 500;
 
 /** Things in space: the robot, frames, points, maps, poses, paths and markers, in one fixed frame. */
 export class SceneView {
@@ -41,6 +43,8 @@ export class SceneView {
   private fitted = new Set<string>();
   private waiting = new Set<string>();
   private isTouched = false;
+  private seen?: Extent;
+  private keptAt = -Infinity;
   private isDirty = true;
   private paintedAt = -Infinity;
   private stopped = false;
@@ -121,20 +125,42 @@ export class SceneView {
       extent = extentOf(maps.map((layer) => layer.object));
       if (this.follow === "auto") this.controls.target.copy(extent?.center ?? this.controls.target);
     } else if (body) {
-      extent = extentOf(shown.map((layer) => layer.object), body);
-      const near = extentOf([this.robots], body)?.radius ?? 0;
+      const least = Math.max((extentOf([this.robots], body)?.half.length() ?? 0) * 2, 3);
       const most = shown.some((layer) => layer.topic.role === "points") ? 40 : 200;
-      extent = { center: body, radius: Math.min(Math.max(extent?.radius ?? 0, near * 2, 3), most) };
-    } else extent = extentOf(shown.map((layer) => layer.object)) ?? extentOf([...this.axes.values()]);
+      extent = bounded(extentNear(shown.map((layer) => layer.object), body, least), least, most);
+    } else extent = this.everything() ?? extentOf([...this.axes.values()]);
     if (!extent) return;
-    extent.radius = Math.max(extent.radius, 0.1);
+    extent = bounded(extent, 0.1, Infinity);
     const before = this.reach;
-    this.reach = extent.radius;
+    this.reach = extent.half.length();
     look(this.camera, this.controls.target, extent);
     // A pose far away is still to be seen.
     if (Math.abs(before / this.reach - 1) > 0.2) for (const layer of shown) if (["pose", "path", "point"].includes(layer.topic.role ?? "")) layer.again();
     this.sizeAids();
     this.touch();
+  }
+
+  private refit(): void {
+    this.isTouched = false;
+    this.seen = undefined;
+    this.fit();
+  }
+
+  /** All that there is to see now, and has been since the view was fitted to it. */
+  private everything(): Extent | undefined {
+    const now = extentOf([...this.layers.values()].map((layer) => layer.object).filter((object) => object.visible));
+    this.seen = now && this.seen ? union(now, this.seen) : (now ?? this.seen);
+    return this.seen && { center: this.seen.center.clone(), half: this.seen.half.clone() };
+  }
+
+  /** Where no frame is followed, the view grows with what moves out of it, unless a person has moved it. */
+  private keepInView(): void {
+    const now = performance.now();
+    if (this.isTouched || this.follow !== "auto" || this.fitted.size === 0 || now - this.keptAt < KEEP_PAUSE || this.bodyAt()) return;
+    this.keptAt = now;
+    this.scene.updateMatrixWorld();
+    const shown = extentOf([...this.layers.values()].map((layer) => layer.object).filter((object) => object.visible));
+    if (shown && !isSeen(this.camera, shown)) this.fit();
   }
 
   private furnish(): void {
@@ -149,7 +175,7 @@ export class SceneView {
     // Far enough below a map that it does not show through.
     grid.position.z = -0.03;
     scene.add(new three.HemisphereLight(0xffffff, 0x667788, 2.2), sun, grid, this.chevron, this.robots);
-    const whole = h("button", { class: "fit plain text", title: "Look at everything", onclick: () => ((this.isTouched = false), this.fit()) }, "fit");
+    const whole = h("button", { class: "fit plain text", title: "Look at everything", onclick: () => this.refit() }, "fit");
     element.replaceChildren(renderer.domElement, this.list.element, whole);
     this.paint();
   }
@@ -181,9 +207,8 @@ export class SceneView {
 
   private choose(change: () => void): void {
     change();
-    this.isTouched = false;
     this.place();
-    this.fit();
+    this.refit();
     this.context.save();
   }
 
@@ -303,6 +328,7 @@ export class SceneView {
     if (pose && body) this.chevron.matrix.copy(base.inverse).multiply(pose.matrix).scale(new three.Vector3().setScalar(Math.max(1, this.reach / 40)));
     for (const layer of this.layers.values()) layer.put(base);
     this.goAlong(base);
+    this.keepInView();
     this.touch();
   }
 
