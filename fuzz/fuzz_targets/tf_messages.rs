@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use asof_core::{Channel, Message, Schema, Stamp};
 use asof_tf::TransformBuffer;
-use asof_tf::ros::{Encoding, joint_state, tf_message};
+use asof_tf::ros::{RosEncoding, joint_state, tf_message};
 use common::Recording;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    for encoding in [Encoding::Ros1, Encoding::Cdr] {
+    for encoding in [RosEncoding::Ros1, RosEncoding::Cdr] {
         let _ = joint_state(encoding, bytes);
         let _ = tf_message(encoding, bytes);
     }

@@ -3,10 +3,10 @@
 #![no_main]
 
 use asof_tf::ros::JointState;
-use asof_tf::{Robot, TransformBuffer};
+use asof_tf::{RobotModel, TransformBuffer};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let Ok(robot) = Robot::from_urdf(text) else {
+    let Ok(robot) = RobotModel::from_urdf(text) else {
         return;
     };
     let buffer = TransformBuffer::new();

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
+use asof_blocks::{BlockCache, HeadClass, HeadOptions, CacheOptions};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions};
 
@@ -26,7 +26,7 @@ pub fn run(bench: &Bench) {
     }
     let path = recording();
     let file = McapFile::open(&path).expect("the recording opens");
-    let cache = BlockCache::new(file, Options::with_budget(BUDGET));
+    let cache = BlockCache::new(file, CacheOptions::with_budget(BUDGET));
     let range = cache.summary().range;
     let head = cache.head(
         &Topics::All,
@@ -71,7 +71,7 @@ pub fn run(bench: &Bench) {
         1,
         vec![contender("asof", || megabytes)],
     );
-    let statistics = cache.statistics();
+    let statistics = cache.stats();
     eprintln!(
         "{} hits, {} misses, {} evictions, {} passed through, peak {} bytes",
         statistics.hits,

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
+use asof_blocks::{BlockCache, HeadClass, HeadOptions, CacheOptions};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 
 use crate::harness::{Bench, Contender, contender};
@@ -80,7 +80,7 @@ fn drain(batches: impl Iterator<Item = Result<asof_core::Batch, asof_core::Sourc
     black_box(sum);
 }
 
-fn cache_over(ticks: &Arc<Ticks>, options: Options) -> BlockCache {
+fn cache_over(ticks: &Arc<Ticks>, options: CacheOptions) -> BlockCache {
     BlockCache::new(TicksSource(Arc::clone(ticks)), options)
 }
 
@@ -119,9 +119,9 @@ fn cold(bench: &Bench, peer: Peer<'_>) {
                                 .expect("reads"),
                         )
                     });
-                    let cache = cache_over(&ticks, Options::default());
+                    let cache = cache_over(&ticks, CacheOptions::default());
                     let cached = cpu(|| drain(cache.read(&Query::all()).expect("reads")));
-                    assert_eq!(cache.statistics().passed_through, 0);
+                    assert_eq!(cache.stats().passed_through, 0);
                     (cached - bare) / MESSAGES as f64
                 }),
                 (payload == 100).then(|| peer(case)).flatten(),
@@ -133,7 +133,7 @@ fn cold(bench: &Bench, peer: Peer<'_>) {
 fn warm(bench: &Bench, peer: Peer<'_>) {
     if bench.wants("warm_read_100_topics") {
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, 100);
-        let cache = cache_over(&ticks, Options::default());
+        let cache = cache_over(&ticks, CacheOptions::default());
         drain(cache.read(&Query::all()).expect("reads"));
         let read = || drain(cache.read(&Query::all()).expect("reads"));
         bench.case(
@@ -145,12 +145,12 @@ fn warm(bench: &Bench, peer: Peer<'_>) {
                 peer("warm_read_100_topics"),
             ),
         );
-        assert_eq!(cache.statistics().source_reads, 1);
+        assert_eq!(cache.stats().source_reads, 1);
     }
     // Every topic was read for itself: a hundred runs have to be merged.
     if bench.wants("warm_read_100_topics_fetched_apart") {
         let ticks = Ticks::new(100, MESSAGES, 1_000_000, 100);
-        let cache = cache_over(&ticks, Options::default());
+        let cache = cache_over(&ticks, CacheOptions::default());
         for number in 0..100 {
             drain(cache.read(&Query::topics([topic(number)])).expect("reads"));
         }
@@ -161,7 +161,7 @@ fn warm(bench: &Bench, peer: Peer<'_>) {
             11,
             vec![per("asof", MESSAGES as u64, read)],
         );
-        assert_eq!(cache.statistics().source_reads, 100);
+        assert_eq!(cache.stats().source_reads, 100);
     }
 }
 
@@ -178,7 +178,7 @@ fn backfill(bench: &Bench, peer: Peer<'_>) {
     if !wanted {
         return;
     }
-    let cache = cache_over(&ticks, Options::default());
+    let cache = cache_over(&ticks, CacheOptions::default());
     drain(cache.read(&Query::all()).expect("reads"));
     let calls = 2000;
     for (case, from, parts) in cases {
@@ -223,7 +223,7 @@ fn backfill(bench: &Bench, peer: Peer<'_>) {
         15,
         vec![per("asof", calls, ask)],
     );
-    assert_eq!(cache.statistics().source_backfills, 0);
+    assert_eq!(cache.stats().source_backfills, 0);
 }
 
 fn step_back(bench: &Bench, peer: Peer<'_>) {
@@ -232,7 +232,7 @@ fn step_back(bench: &Bench, peer: Peer<'_>) {
     }
     // A video of 30 frames a second, 20 kB each, among nine other topics.
     let ticks = Ticks::new(10, 12_000, 3_333_333, 20_000);
-    let cache = cache_over(&ticks, Options::default());
+    let cache = cache_over(&ticks, CacheOptions::default());
     drain(cache.read(&Query::all()).expect("reads"));
     let calls = 200;
     let mut dice = dice(13);
@@ -248,21 +248,21 @@ fn step_back(bench: &Bench, peer: Peer<'_>) {
         15,
         beside(per("asof", calls, step), peer("step_back_60_frames")),
     );
-    assert_eq!(cache.statistics().source_reads, 1);
+    assert_eq!(cache.stats().source_reads, 1);
 }
 
 /// Blocks of one message each: nobody has them so small, but ten thousand of 4 MiB would not fit.
 fn many_blocks(bench: &Bench) {
     let ticks = Ticks::new(1, 2_000_000, 1_000_000, 100);
-    let options = Options {
+    let options = CacheOptions {
         block_bytes: 1,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     if bench.wants("find_in_10000_blocks") {
         let cache = cache_over(&ticks, options.clone());
         let range = TimeRange::new(Stamp::EPOCH, Stamp::from_nanos(9_999 * 1_000_000));
         drain(cache.read(&Query::all().between(range)).expect("reads"));
-        assert_eq!(cache.statistics().blocks, 10_000);
+        assert_eq!(cache.stats().blocks, 10_000);
         let calls = 20_000;
         let (name, topics) = (topic(0), Topics::named([topic(0)]));
         let mut places = dice(14);
@@ -299,8 +299,8 @@ fn many_blocks(bench: &Bench) {
         drain(probe.read(&Query::all().between(range)).expect("reads"));
         let cache = cache_over(
             &ticks,
-            Options {
-                budget: probe.statistics().accounted,
+            CacheOptions {
+                budget: probe.stats().accounted,
                 ..options
             },
         );
@@ -325,18 +325,18 @@ fn many_blocks(bench: &Bench) {
             }
         };
         insert();
-        let before = cache.statistics().evictions;
+        let before = cache.stats().evictions;
         bench.case(
             "insert_evict_at_10000_blocks",
             "ns CPU/message",
             15,
             vec![per("asof", calls as u64, insert)],
         );
-        assert!(cache.statistics().evictions > before + 100_000);
+        assert!(cache.stats().evictions > before + 100_000);
         assert!(
-            cache.statistics().blocks >= 9_900,
+            cache.stats().blocks >= 9_900,
             "{}",
-            cache.statistics().blocks
+            cache.stats().blocks
         );
     }
 }
@@ -358,7 +358,7 @@ fn seeks(bench: &Bench) {
     };
     // Every second place, in a scattered order, so that none is held before it is sought.
     let place = |number: i64| number * 7919 % 1799 * 2;
-    let used = cache_over(&ticks, Options::default());
+    let used = cache_over(&ticks, CacheOptions::default());
     for number in 0..600 {
         seek(&used, place(number));
     }
@@ -373,7 +373,7 @@ fn seeks(bench: &Bench) {
                 seek(&used, place(*next.borrow()))
             }),
             contender("first_seek", || {
-                seek(&cache_over(&ticks, Options::default()), place(77))
+                seek(&cache_over(&ticks, CacheOptions::default()), place(77))
             }),
         ],
     );
@@ -384,7 +384,7 @@ fn accounts(bench: &Bench) {
     if !bench.wants("accounted_over_allocated") && !bench.wants("allocated_over_accounted") {
         return;
     }
-    let fill = |topics: usize, payload: usize, options: &Options| {
+    let fill = |topics: usize, payload: usize, options: &CacheOptions| {
         let ticks = Ticks::new(topics, MESSAGES, 1_000_000, payload);
         let (allocated, cache) = counting::bytes_left_by(|| {
             let cache = cache_over(&ticks, options.clone());
@@ -393,9 +393,9 @@ fn accounts(bench: &Bench) {
             drain(cache.read(&Query::all()).expect("reads"));
             cache
         });
-        cache.statistics().accounted as f64 / allocated as f64
+        cache.stats().accounted as f64 / allocated as f64
     };
-    let ratio = fill(100, 100, &Options::default());
+    let ratio = fill(100, 100, &CacheOptions::default());
     bench.case(
         "accounted_over_allocated",
         "ratio",
@@ -431,10 +431,10 @@ fn accounts(bench: &Bench) {
             1,
         ),
     ] {
-        let options = Options {
+        let options = CacheOptions {
             budget,
             block_bytes: block,
-            ..Options::default()
+            ..CacheOptions::default()
         };
         let ratio = fill(topics, payload, &options);
         bench.case(case, "ratio", 1, vec![contender("asof", || ratio)]);

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use asof_hot::Stamp;
+use asof_hot::MonoStamp;
 
 use super::cores::{Work, on_one_core, on_two_cores, ticks, ticks_per_nano};
 use super::cpp;
@@ -62,7 +62,7 @@ fn everyone(kind: Kind) -> Vec<Contender<'static>> {
         cell("asof", kind, || {
             let (mut writer, reader) = asof_hot::latest::<Odometry, 8>();
             (
-                move |value: &Odometry| writer.write(value, Stamp(1)),
+                move |value: &Odometry| writer.write(value, MonoStamp(1)),
                 move |out: &mut Odometry| {
                     reader.read_into(out);
                 },

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use asof_hot::Stamp;
+use asof_hot::MonoStamp;
 
 use super::cores::on_one_core;
 use super::cpp;
@@ -59,7 +59,7 @@ fn publish_acquire() -> Vec<Contender<'static>> {
     vec![
         repeated("asof", COUNT, move |number| {
             writer.back()[0] = number as u8;
-            writer.publish(Stamp(number));
+            writer.publish(MonoStamp(number));
             black_box(reader.latest()[0]);
         }),
         repeated("triple_buffer", COUNT, move |number| {
@@ -119,7 +119,7 @@ fn edit() -> Vec<Contender<'static>> {
             for tile in edited(number) {
                 writer.tile_mut(tile).fill(number as u8);
             }
-            writer.publish(Stamp(number));
+            writer.publish(MonoStamp(number));
             black_box(reader.latest()[0]);
         }),
         // Its buffers hold older maps, so the whole of the newest has to be copied in.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use asof_hot::Stamp;
+use asof_hot::MonoStamp;
 use ringbuf::traits::{Consumer as _, Producer as _, Raw as _, Split};
 
 /// A laser scan: 8 KB.
@@ -57,7 +57,7 @@ impl Sender for asof_hot::Producer<Scan, SLOTS> {
             return false;
         };
         fill(&mut slot);
-        slot.commit(Stamp(0));
+        slot.commit(MonoStamp(0));
         true
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use asof_hot::shm::{Segment, remove};
-use asof_hot::{Ring, Stamp};
+use asof_hot::{Ring, MonoStamp};
 use iceoryx2::prelude::*;
 
 use super::cores::{on_one_core, take_core};
@@ -104,7 +104,7 @@ impl Link for Asof {
         }
         if let Some(mut slot) = self.there.try_write() {
             fill(&mut slot);
-            slot.commit(Stamp(0));
+            slot.commit(MonoStamp(0));
         }
     }
     #[inline(always)]

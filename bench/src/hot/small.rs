@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asof_hot::{Lock, MuxEnds, Source, Stamp};
+use asof_hot::{LockOptions, MuxEnds, SourceOptions, MonoStamp};
 
 use super::cores::on_one_core;
 use super::cpp;
@@ -33,7 +33,7 @@ pub fn run(bench: &Bench) {
 }
 
 pub fn four_levels() -> MuxEnds<Command, 4, 1> {
-    asof_hot::mux([Source::new(Duration::from_millis(500)); 4], [Lock::new(4)])
+    asof_hot::mux([SourceOptions::new(Duration::from_millis(500)); 4], [LockOptions::new(4)])
 }
 
 fn mux_write() -> Vec<Contender<'static>> {
@@ -45,7 +45,7 @@ fn mux_write() -> Vec<Contender<'static>> {
                 for count in 0..COUNT {
                     value.values[0] += 1.0;
                     black_box(&mut value);
-                    sources[3].write(&value, Stamp(count));
+                    sources[3].write(&value, MonoStamp(count));
                 }
             };
             on_one_core(work, COUNT)
@@ -70,12 +70,12 @@ fn mux_read(level: usize) -> Vec<Contender<'static>> {
                 output,
                 ..
             } = four_levels();
-            sources[level].write(&ZERO, Stamp(1000));
+            sources[level].write(&ZERO, MonoStamp(1000));
             let work = move || {
                 let mut out = ZERO;
                 let mut followed = 0;
                 for count in 0..COUNT {
-                    followed += u64::from(output.read_into(Stamp(1000 + count), &mut out).is_ok());
+                    followed += u64::from(output.read_into(MonoStamp(1000 + count), &mut out).is_ok());
                     black_box(&mut out);
                 }
                 assert_eq!(followed, COUNT);
@@ -153,7 +153,7 @@ fn notify() -> Vec<Contender<'static>> {
             let (notifier, _sleeper) = asof_hot::signal();
             let work = || {
                 for count in 0..COUNT {
-                    writer.write(&count, Stamp(count));
+                    writer.write(&count, MonoStamp(count));
                     if has_fence {
                         std::sync::atomic::fence(Ordering::SeqCst);
                     }

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use asof_hot::{MuxEnds, Stamp};
+use asof_hot::{MuxEnds, MonoStamp};
 
 use super::cores::{take_core, ticks, ticks_per_nano};
 use super::latest::{Odometry, ZERO};
@@ -217,7 +217,7 @@ fn latest() -> Vec<Pair> {
         ("asof", || {
             let (mut writer, reader) = asof_hot::latest::<Odometry, 8>();
             cell(
-                move |value| writer.write(value, Stamp(1)),
+                move |value| writer.write(value, MonoStamp(1)),
                 move |out| {
                     reader.read_into(out);
                 },
@@ -296,17 +296,17 @@ fn muxes() -> Vec<Pair> {
                 output,
                 ..
             } = small::four_levels();
-            sources[3].write(&small::ZERO, Stamp(1));
+            sources[3].write(&small::ZERO, MonoStamp(1));
             let (mut number, mut out) = (1, small::ZERO);
             (
                 Box::new(move || {
-                    let _ = black_box(output.read_into(Stamp(1), &mut out));
+                    let _ = black_box(output.read_into(MonoStamp(1), &mut out));
                     black_box(&mut out);
                 }),
                 Box::new(move || {
                     // Two of the four command in turns.
                     number += 1;
-                    sources[2 + number % 2].write(black_box(&small::ZERO), Stamp(1));
+                    sources[2 + number % 2].write(black_box(&small::ZERO), MonoStamp(1));
                 }),
             )
         }),
@@ -351,7 +351,7 @@ fn latches() -> Vec<Pair> {
                 }),
                 Box::new(move || {
                     count += 1;
-                    trigger.trigger(1, Stamp(count));
+                    trigger.trigger(1, MonoStamp(count));
                     let _ = resetter.reset(count);
                 }),
             )

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Options, TransformBuffer};
+use asof_tf::{BufferOptions, TransformBuffer};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 /// Rotation x, y, z, w, then translation.
@@ -31,7 +31,7 @@ pub struct Asof(pub TransformBuffer);
 
 impl Asof {
     pub fn new() -> Self {
-        let options = Options::default().window(Duration::from_secs(WINDOW));
+        let options = BufferOptions::default().window(Duration::from_secs(WINDOW));
         Asof(TransformBuffer::with_options(options))
     }
 }

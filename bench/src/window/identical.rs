@@ -2,7 +2,7 @@
 //! and a window must answer as its cache does.
 
 use asof_core::Stamp;
-use asof_window::sync::{ApproximateTime, DropReason, Event, ExactTime, Synchronizer};
+use asof_window::sync::{ApproximateTime, DropReason, SyncEvent, ExactTime, Synchronizer};
 use asof_window::{Bounds, Entry, MessageFiltersCache, Window};
 
 use super::Random;
@@ -109,17 +109,17 @@ fn exact(peer: &MessageFilters, seed: u64) -> u64 {
     let mut sync = ExactTime::new(topics_count, queue as usize);
     for (id, (&topic, &stamp)) in topics.iter().zip(&stamps).enumerate() {
         let mut emit = |event| match event {
-            Event::Matched(set) => {
+            SyncEvent::Matched(set) => {
                 ours.sets += 1;
                 for message in set {
                     fold(&mut ours.hash, message.value);
                 }
             }
             // message_filters says nothing of a message that another takes the place of.
-            Event::Dropped {
+            SyncEvent::Dropped {
                 message, reason, ..
             } if reason != DropReason::Replaced => ours.drops += message.value + 1,
-            Event::Dropped { .. } => {}
+            SyncEvent::Dropped { .. } => {}
         };
         sync.add(topic.into(), Stamp::from_nanos(stamp), id as u64, &mut emit);
     }
@@ -252,7 +252,7 @@ impl Stream {
                 Stamp::from_nanos(stamp),
                 id as u64,
                 &mut |event| {
-                    if let Event::Matched(set) = event {
+                    if let SyncEvent::Matched(set) = event {
                         sets += 1;
                         for message in set {
                             hash = (hash ^ message.value).wrapping_mul(1_099_511_628_211);

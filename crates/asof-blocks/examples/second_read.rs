@@ -4,14 +4,14 @@
 
 use std::time::Instant;
 
-use asof_blocks::{BlockCache, Options};
+use asof_blocks::{BlockCache, CacheOptions};
 use asof_core::{Query, Source, Topics};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(path) = std::env::args().nth(1) else {
         return Err("usage: second_read RECORDING".into());
     };
-    let cache = BlockCache::new(asof_formats::open(path)?, Options::default());
+    let cache = BlockCache::new(asof_formats::open(path)?, CacheOptions::default());
     for turn in ["first", "second"] {
         let start = Instant::now();
         let mut messages = 0;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         known.len(),
         start.elapsed()
     );
-    let statistics = cache.statistics();
+    let statistics = cache.stats();
     println!(
         "{} blocks, {} of {} bytes, {} hits, {} misses, {} reads of the source",
         statistics.blocks,

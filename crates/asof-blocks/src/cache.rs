@@ -9,12 +9,12 @@ use asof_core::{
 
 use crate::disk::DiskTier;
 use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
-use crate::options::Options;
+use crate::options::CacheOptions;
 use crate::ranges::{LoadedRanges, RangeWatch};
 use crate::reader::Reader;
 use crate::reverse::Reverse;
 use crate::shared::Shared;
-use crate::stats::Statistics;
+use crate::stats::CacheStats;
 
 /// A [`Source`] over any source, that keeps what was read, by topic and time, within a byte budget.
 ///
@@ -52,12 +52,12 @@ impl Audit {
 
 impl BlockCache {
     /// A cache over `source`.
-    pub fn new(source: impl Source + 'static, options: Options) -> Self {
+    pub fn new(source: impl Source + 'static, options: CacheOptions) -> Self {
         BlockCache::over(Arc::new(source), options)
     }
 
     /// A cache over a source that others use as well.
-    pub fn over(source: Arc<dyn Source>, options: Options) -> Self {
+    pub fn over(source: Arc<dyn Source>, options: CacheOptions) -> Self {
         BlockCache {
             shared: Shared::new(source, options),
         }
@@ -151,13 +151,13 @@ impl BlockCache {
     }
 
     /// What is held and has been done.
-    pub fn statistics(&self) -> Statistics {
+    pub fn stats(&self) -> CacheStats {
         let state = self.shared.state();
         let counters = &state.counters;
         let disk = self.shared.disk.as_ref().map(DiskTier::size);
         let disk = disk.unwrap_or_default();
         let by_topic = state.topics.iter().enumerate();
-        Statistics {
+        CacheStats {
             budget: self.shared.budget.limit(),
             accounted: self.shared.budget.used(),
             peak: self.shared.budget.peak(),

@@ -6,7 +6,7 @@
 //! stays within a budget in bytes, whatever happens.
 //!
 //! ```
-//! use asof_blocks::{BlockCache, Options};
+//! use asof_blocks::{BlockCache, CacheOptions};
 //! use asof_core::{Query, Source, Stamp, Topics};
 //! # use std::sync::Arc;
 //! # use asof_core::{Channel, Message};
@@ -21,17 +21,17 @@
 //! # }
 //! # writer.finish()?;
 //!
-//! let cache = BlockCache::new(asof_formats::open(&path)?, Options::with_budget(100_000_000));
+//! let cache = BlockCache::new(asof_formats::open(&path)?, CacheOptions::with_budget(100_000_000));
 //! let query = Query::topics(["/odom"]);
 //! for _ in 0..2 {
 //!     let batches = cache.read(&query)?.collect::<Result<Vec<_>, _>>()?;
 //!     assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), 10);
 //! }
-//! assert_eq!(cache.statistics().source_reads, 1);
+//! assert_eq!(cache.stats().source_reads, 1);
 //!
 //! let known = cache.backfill(&Topics::All, Stamp::from_nanos(4_500_000_000))?;
 //! assert_eq!(known.get(0).map(|message| message.log_time.nanos()), Some(4_000_000_000));
-//! assert_eq!(cache.statistics().source_backfills, 0);
+//! assert_eq!(cache.stats().source_backfills, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -62,11 +62,11 @@ mod wanted;
 pub use cache::{Audit, BlockCache};
 pub use disk::fingerprint_of_file;
 pub use head::{Direction, HeadClass, HeadOptions, ReadHead};
-pub use options::{DiskOptions, Options};
+pub use options::{CacheOptions, DiskOptions};
 pub use ranges::{LoadedRanges, RangeWatch};
 pub use reader::Reader;
 pub use reverse::Reverse;
-pub use stats::Statistics;
+pub use stats::CacheStats;
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

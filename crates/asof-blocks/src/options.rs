@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// How a [`BlockCache`](crate::BlockCache) is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct CacheOptions {
     /// Bytes that may be held, everything counted. 600 MB by default.
     pub budget: u64,
     /// A block is closed when it reaches this many bytes. 4 MiB by default; no more than an eighth of
@@ -26,9 +26,9 @@ pub struct DiskOptions {
     pub fingerprint: String,
 }
 
-impl Default for Options {
+impl Default for CacheOptions {
     fn default() -> Self {
-        Options {
+        CacheOptions {
             budget: 600_000_000,
             block_bytes: 4 << 20,
             disk: None,
@@ -36,12 +36,12 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl CacheOptions {
     /// The defaults, with another budget.
     pub fn with_budget(bytes: u64) -> Self {
-        Options {
+        CacheOptions {
             budget: bytes,
-            ..Options::default()
+            ..CacheOptions::default()
         }
     }
 }

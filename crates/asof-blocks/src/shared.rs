@@ -7,13 +7,13 @@ use asof_core::{Source, Topics};
 use crate::budget::Budget;
 use crate::disk::DiskTier;
 use crate::names::TopicSet;
-use crate::options::Options;
+use crate::options::CacheOptions;
 use crate::store::State;
 use crate::wanted::Wanted;
 
 pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
-    pub options: Options,
+    pub options: CacheOptions,
     pub budget: Arc<Budget>,
     pub disk: Option<DiskTier>,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub fn new(source: Arc<dyn Source>, options: Options) -> Arc<Self> {
+    pub fn new(source: Arc<dyn Source>, options: CacheOptions) -> Arc<Self> {
         let budget = Budget::new(options.budget);
         let disk = options.disk.as_ref().and_then(DiskTier::open);
         let state = State::new(Arc::clone(&budget), disk.is_some());

@@ -7,7 +7,7 @@ use crate::head::HeadClass;
 
 /// What a [`BlockCache`](crate::BlockCache) holds and has done so far. A snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct CacheStats {
     /// The budget in bytes.
     pub budget: u64,
     /// Bytes accounted for: blocks, facts, and what is being read.
@@ -63,7 +63,7 @@ pub struct Statistics {
     pub disorders: u64,
 }
 
-/// The running counts behind [`Statistics`].
+/// The running counts behind [`CacheStats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub hits: u64,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options, RangeWatch};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass, HeadOptions, RangeWatch};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 use common::{Recording, Said, Shared, assert_sound, named, query, range, read_all, seen_in};
 
 fn cache(recording: &Arc<Recording>) -> BlockCache {
-    with(recording, Options::default())
+    with(recording, CacheOptions::default())
 }
 
-fn with(recording: &Arc<Recording>, options: Options) -> BlockCache {
+fn with(recording: &Arc<Recording>, options: CacheOptions) -> BlockCache {
     BlockCache::new(Shared(Arc::clone(recording)), options)
 }
 
@@ -93,11 +93,11 @@ fn a_message_larger_than_the_budget_passes_through() {
         payload: vec![1; size].into(),
     });
     let recording = Recording::new(1, 8, &said);
-    let cache = with(&recording, Options::with_budget(3_000));
+    let cache = with(&recording, CacheOptions::with_budget(3_000));
     let asked = query(&[0], 0, 10);
     assert_eq!(read_all(&cache, &asked), recording.naive(&asked));
     assert_sound(&cache);
-    assert_eq!(cache.statistics().passed_through, 1);
+    assert_eq!(cache.stats().passed_through, 1);
     // Only the instant of the large one is missing.
     assert_eq!(read_all(&cache, &asked), recording.naive(&asked));
     assert_eq!(recording.last_asked(), Some(query(&[0], 1, 1)));
@@ -174,13 +174,13 @@ fn a_rare_topic_is_answered_from_memory_across_many_blocks() {
     let recording = Recording::new(2, 16, &said);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             block_bytes: 500,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     read_all(&cache, &query(&[0, 1], 0, 2_000));
-    assert!(cache.statistics().blocks > 100);
+    assert!(cache.stats().blocks > 100);
     let answer = cache.backfill(&Topics::All, 999.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
@@ -235,10 +235,10 @@ fn topics_that_nobody_wants_go_first_then_scans() {
     let recording = Recording::regular(3, 400, 100);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 40_000,
             block_bytes: 2_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let wanted = cache.head(&named(&[0, 2]), HeadOptions::default());
@@ -247,10 +247,10 @@ fn topics_that_nobody_wants_go_first_then_scans() {
         batch.expect("reads");
     }
     let held = |topic: &str| {
-        let by_topic = cache.statistics().payload_by_topic;
+        let by_topic = cache.stats().payload_by_topic;
         by_topic.get(topic).copied().unwrap_or(0)
     };
-    assert_eq!(cache.statistics().evictions, 0);
+    assert_eq!(cache.stats().evictions, 0);
     let (unwanted, scanned) = (held("/t1"), held("/t2"));
     // The head reads on and on, until its own topic has to make room for itself.
     for end in (10..4_000).step_by(10) {
@@ -278,10 +278,10 @@ fn a_topic_that_is_no_longer_wanted_leaves_blocks_that_it_shares() {
     let recording = Recording::regular(2, 400, 100);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 40_000,
             block_bytes: 2_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let head = cache.head(&Topics::All, HeadOptions::default());
@@ -293,7 +293,7 @@ fn a_topic_that_is_no_longer_wanted_leaves_blocks_that_it_shares() {
     for batch in head.read(&query(&[0], 0, 1_500)) {
         batch.expect("reads");
     }
-    assert!(cache.statistics().trims > 0);
+    assert!(cache.stats().trims > 0);
     assert_eq!(cache.loaded(&named(&[0])).ranges, [range(0, 1_500)]);
     assert_eq!(
         recording.reads(),
@@ -310,10 +310,10 @@ fn a_scan_displaces_nothing_that_others_read() {
     let recording = Recording::regular(2, 1_000, 100);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 40_000,
             block_bytes: 2_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let head = cache.head(&named(&[0]), HeadOptions::default());
@@ -335,10 +335,10 @@ fn the_unbroken_chain_ahead_of_a_playback_head_is_protected() {
     let recording = Recording::regular(1, 2_000, 100);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 60_000,
             block_bytes: 2_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let player = cache.head(
@@ -369,10 +369,10 @@ fn what_is_furthest_from_every_head_goes_first() {
     let recording = Recording::regular(1, 1_000, 100);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 36_000,
             block_bytes: 1_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let at = |position: i64| {
@@ -411,9 +411,9 @@ fn range_events_are_coalesced() {
     let recording = Recording::regular(1, 1_000, 10);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             block_bytes: 1,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     let mut watch = cache.watch(&Topics::All);
@@ -455,9 +455,9 @@ fn threads_that_want_the_same_share_one_read() {
     let recording = Recording::regular(4, 500, 200);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             block_bytes: 10_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     recording.watcher.set(cache.clone()).expect("set once");
@@ -478,10 +478,10 @@ fn threads_with_seeks_and_a_small_budget_see_the_source() {
     let recording = Recording::regular(5, 300, 150);
     let cache = with(
         &recording,
-        Options {
+        CacheOptions {
             budget: 40_000,
             block_bytes: 3_000,
-            ..Options::default()
+            ..CacheOptions::default()
         },
     );
     std::thread::scope(|scope| {
@@ -499,7 +499,7 @@ fn threads_with_seeks_and_a_small_budget_see_the_source() {
                         seen_in(&known),
                         recording.naive_backfill(&topics, start.into())
                     );
-                    assert!(cache.statistics().accounted <= 40_000);
+                    assert!(cache.stats().accounted <= 40_000);
                 }
             });
         }
@@ -512,7 +512,7 @@ fn a_lowered_budget_is_kept_at_once() {
     let recording = Recording::regular(2, 200, 100);
     let cache = cache(&recording);
     read_all(&cache, &Query::all());
-    assert!(cache.statistics().accounted > 20_000);
+    assert!(cache.stats().accounted > 20_000);
     cache.set_budget(5_000);
     assert_sound(&cache);
     assert_eq!(

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options};
+use asof_blocks::{BlockCache, CacheOptions, DiskOptions, HeadClass};
 use asof_core::testing::{assert_growing, assert_source, violations};
 use asof_core::{
     Channel, FollowEnd, Followed, Growth, Message, Query, Source, Stamp, TimeRange, Topics,
@@ -41,7 +41,7 @@ fn over_a_recording_it_keeps_every_promise_however_small_and_however_listed() {
                 fingerprint: "a".into(),
             });
             let recording = Recording::that_lists(lists, 4, 7, &said());
-            let options = Options {
+            let options = CacheOptions {
                 budget,
                 block_bytes: 300,
                 disk,
@@ -79,7 +79,7 @@ fn over_a_store_of_recent_messages_it_keeps_every_promise_while_that_grows() {
     for time in 0..50 {
         recent.push(message(["/a", "/b"][time as usize % 2], time * 10));
     }
-    let cache = BlockCache::new(recent.clone(), Options::default());
+    let cache = BlockCache::new(recent.clone(), CacheOptions::default());
     assert_eq!(cache.growth(), Growth::Growing);
     let mut time = 500;
     assert_growing(&cache, "a cache over what is recent", &mut || {
@@ -101,7 +101,7 @@ fn over_a_store_of_recent_messages_it_keeps_every_promise_while_that_grows() {
 fn nothing_so_far_is_not_taken_for_nothing() {
     let recent = Recent::new(Bounds::count(100));
     recent.push(message("/a", 100));
-    let cache = BlockCache::new(recent.clone(), Options::default());
+    let cache = BlockCache::new(recent.clone(), CacheOptions::default());
     let topics = Topics::named(["/a", "/b"]);
     let count = |query: &Query| -> usize {
         let batches = cache.read_as(query, HeadClass::Playback);
@@ -127,14 +127,14 @@ fn nothing_so_far_is_not_taken_for_nothing() {
         3
     );
     assert!(cache.loaded(&topics).ranges.is_empty());
-    assert_eq!(cache.statistics().blocks, 0);
+    assert_eq!(cache.stats().blocks, 0);
 }
 
 #[test]
 fn a_source_that_has_ended_is_kept_from_then_on() {
     let recent = Recent::new(Bounds::count(100));
     recent.push(message("/a", 100));
-    let cache = BlockCache::new(recent.clone(), Options::default());
+    let cache = BlockCache::new(recent.clone(), CacheOptions::default());
     let mut follow = cache.follow(&Query::all()).expect("follows");
     let soon = || Instant::now() + Duration::from_mins(1);
     assert!(matches!(follow.next(soon()), Ok(Followed::Batch(batch)) if batch.len() == 1));

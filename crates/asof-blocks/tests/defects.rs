@@ -4,15 +4,15 @@ mod common;
 
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass, HeadOptions};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 use common::{Lists, Recording, Said, Shared, assert_sound, named, query, read_all, seen_in};
 
 fn cache(recording: &Arc<Recording>, budget: u64, block_bytes: u64) -> BlockCache {
-    let options = Options {
+    let options = CacheOptions {
         budget,
         block_bytes,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     BlockCache::new(Shared(Arc::clone(recording)), options)
 }
@@ -28,10 +28,10 @@ fn abandoned_reads_do_not_make_the_accounts_drift() {
         drop(reader);
         assert_sound(&cache);
     }
-    let before = cache.statistics().accounted;
+    let before = cache.stats().accounted;
     cache.clear();
     assert!(before > 0);
-    assert_eq!(cache.statistics().accounted, 0);
+    assert_eq!(cache.stats().accounted, 0);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn the_budget_holds_however_much_a_reader_wants_at_once() {
         assert_sound(&cache);
     }
     assert_eq!(seen, recording.naive(&everything));
-    assert!(cache.statistics().peak <= 50_000);
+    assert!(cache.stats().peak <= 50_000);
 }
 
 #[test]
@@ -126,15 +126,11 @@ fn one_large_message_evicts_as_many_small_ones_as_it_takes() {
     let recording = Recording::new(1, 1, &said);
     let cache = cache(&recording, 16_000, 1_000);
     assert_eq!(read_all(&cache, &query(&[0], 0, 50)).len(), 10);
-    assert_eq!(cache.statistics().evictions, 0);
+    assert_eq!(cache.stats().evictions, 0);
     // The reader's own block is being written all the while: nothing may trip over it.
     assert_eq!(read_all(&cache, &query(&[0], 99, 200)).len(), 1);
-    assert!(
-        cache.statistics().evictions >= 4,
-        "{:?}",
-        cache.statistics()
-    );
-    assert_eq!(cache.statistics().passed_through, 0);
+    assert!(cache.stats().evictions >= 4, "{:?}", cache.stats());
+    assert_eq!(cache.stats().passed_through, 0);
     assert_sound(&cache);
     let reads = recording.reads();
     assert_eq!(read_all(&cache, &query(&[0], 99, 200)).len(), 1);
@@ -170,7 +166,7 @@ fn clearing_leaves_the_callers_topics_alone_and_accounts_for_nothing() {
     cache.backfill(&asked.topics, (-5).into()).expect("answers");
     cache.clear();
     assert_eq!(asked.topics, named(&[0, 1]));
-    let statistics = cache.statistics();
+    let statistics = cache.stats();
     assert_eq!((statistics.accounted, statistics.blocks), (0, 0));
     assert!(cache.loaded(&asked.topics).ranges.is_empty());
     assert_eq!(read_all(&cache, &asked), recording.naive(&asked));

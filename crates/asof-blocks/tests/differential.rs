@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, DiskOptions, HeadClass, Options, Reader};
+use asof_blocks::{BlockCache, CacheOptions, DiskOptions, HeadClass, Reader};
 use asof_core::{Query, Source, TimeRange, Topics};
 use common::{Lists, Recording, Said, Seen, Shared, assert_sound, named, seen_in};
 use proptest::prelude::*;
@@ -209,7 +209,7 @@ impl Run {
                 budget,
                 fingerprint: "case".into(),
             });
-        let options = Options {
+        let options = CacheOptions {
             budget: case.budget,
             block_bytes: case.block_bytes,
             disk,
@@ -237,7 +237,7 @@ impl Run {
 
     /// Whether answers can be held against the source: what has come too late cannot be known before it comes.
     fn is_knowable(&self) -> bool {
-        !self.is_disordered || self.cache.statistics().disorders > 0
+        !self.is_disordered || self.cache.stats().disorders > 0
     }
 
     fn step(&mut self, step: &Step) {
@@ -291,7 +291,7 @@ impl Run {
                 let asked = self.recording.backfills();
                 // A count of nothing does not say that there is nothing: whether there are other topics is asked once.
                 let is_listed = self.lists == Lists::Counted && !self.recording.is_empty();
-                if self.cache.statistics().budget >= 1_000_000 && is_listed {
+                if self.cache.stats().budget >= 1_000_000 && is_listed {
                     self.cache.backfill(&topics, at.into()).expect("answers");
                     assert_eq!(self.recording.backfills(), asked, "asked twice");
                 }

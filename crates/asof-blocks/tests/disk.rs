@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, DiskOptions, Options, fingerprint_of_file};
+use asof_blocks::{BlockCache, CacheOptions, DiskOptions, fingerprint_of_file};
 use asof_core::Query;
 use common::{Recording, Shared, assert_sound, query, read_all};
 
 fn cache(recording: &Arc<Recording>, folder: &Path, fingerprint: &str, budget: u64) -> BlockCache {
-    let options = Options {
+    let options = CacheOptions {
         budget: 20_000,
         block_bytes: 2_000,
         disk: Some(DiskOptions {
@@ -51,12 +51,12 @@ fn what_was_evicted_comes_back_from_disk() {
     let expected = recording.naive(&everything);
     assert_eq!(read_all(&cache, &everything), expected);
     let delivered = recording.delivered();
-    assert!(cache.statistics().disk_blocks > 10);
+    assert!(cache.stats().disk_blocks > 10);
     for _ in 0..3 {
         assert_eq!(read_all(&cache, &everything), expected);
         assert_sound(&cache);
     }
-    assert!(cache.statistics().disk_reads > 10);
+    assert!(cache.stats().disk_reads > 10);
     let again = recording.delivered() - delivered;
     assert!(again < 60, "{again} of 600 messages were read again");
     // Topics are taken apart, and times too.
@@ -74,7 +74,7 @@ fn a_new_cache_over_the_same_source_finds_the_blocks() {
     drop(first);
     let delivered = recording.delivered();
     let second = cache(&recording, folder.path(), "a", PLENTY);
-    assert!(second.statistics().disk_blocks > 5);
+    assert!(second.stats().disk_blocks > 5);
     assert_eq!(read_all(&second, &everything), recording.naive(&everything));
     assert!(recording.delivered() - delivered < 400);
 }
@@ -88,7 +88,7 @@ fn a_source_that_has_changed_finds_nothing() {
         &Query::all(),
     );
     let after = cache(&recording, folder.path(), "after", PLENTY);
-    assert_eq!(after.statistics().disk_blocks, 0);
+    assert_eq!(after.stats().disk_blocks, 0);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn damaged_blocks_are_removed_and_read_from_the_source() {
         }
         let cache = cache(&recording, folder.path(), "a", PLENTY);
         assert_eq!(read_all(&cache, &everything), expected);
-        assert_eq!(cache.statistics().disk_reads, 0, "nothing damaged was used");
+        assert_eq!(cache.stats().disk_reads, 0, "nothing damaged was used");
     }
 }
 
@@ -137,7 +137,7 @@ fn the_disk_has_a_budget_of_its_own() {
             .iter()
             .map(|file| fs::metadata(file).expect("a file").len())
             .sum();
-        assert_eq!(on_disk, cache.statistics().disk_bytes);
+        assert_eq!(on_disk, cache.stats().disk_bytes);
         assert!((1..=30_000).contains(&on_disk), "{on_disk}");
     }
 }
@@ -178,10 +178,7 @@ fn caches_that_share_a_folder_lose_nothing() {
     }
     // What one has written, the next one finds, and no file is there that nobody knows of.
     let third = cache(&recording, folder.path(), "a", PLENTY);
-    assert_eq!(
-        third.statistics().disk_blocks,
-        blocks_in(folder.path()).len()
-    );
+    assert_eq!(third.stats().disk_blocks, blocks_in(folder.path()).len());
     assert_eq!(read_all(&third, &everything), recording.naive(&everything));
 }
 
@@ -236,21 +233,21 @@ fn what_fitted_into_memory_is_on_disk_when_the_cache_is_closed() {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = Recording::regular(2, 100, 100);
     let open = || {
-        let options = Options {
+        let options = CacheOptions {
             block_bytes: 2_000,
             disk: Some(DiskOptions {
                 folder: folder.path().to_owned(),
                 budget: PLENTY,
                 fingerprint: "a".into(),
             }),
-            ..Options::default()
+            ..CacheOptions::default()
         };
         BlockCache::new(Shared(Arc::clone(&recording)), options)
     };
     let everything = Query::all();
     let first = open();
     read_all(&first, &everything);
-    assert_eq!(first.statistics().evictions, 0);
+    assert_eq!(first.stats().evictions, 0);
     drop(first);
     let (reads, expected) = (recording.reads(), recording.naive(&everything));
     let second = open();
@@ -318,8 +315,8 @@ fn processes_that_share_a_folder_lose_nothing() {
     }
     let recording = Recording::regular(2, 400, 100);
     let cache = cache(&recording, folder.path(), "a", 200_000);
-    assert!(cache.statistics().disk_blocks > 0);
-    assert_eq!(cache.statistics().disk_failures, 0);
+    assert!(cache.stats().disk_blocks > 0);
+    assert_eq!(cache.stats().disk_failures, 0);
     let everything = Query::all();
     assert_eq!(read_all(&cache, &everything), recording.naive(&everything));
 }

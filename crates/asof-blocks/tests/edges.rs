@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use asof_blocks::{BlockCache, HeadClass, Options};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass};
 use asof_core::{Batch, Batches, Channel, Query, Row, Source, SourceError, Stamp, Summary, Topics};
 use bytes::Bytes;
 use common::{Recording, Shared, assert_sound, channels, query, read_all, seen_in};
@@ -60,7 +60,7 @@ fn careless(batches: &[&[i64]]) -> (BlockCache, Arc<AtomicBool>) {
         batches: batches.iter().map(|batch| batch.to_vec()).collect(),
         panics: Arc::clone(&panics),
     };
-    (BlockCache::new(source, Options::default()), panics)
+    (BlockCache::new(source, CacheOptions::default()), panics)
 }
 
 fn times(cache: &BlockCache) -> Vec<i64> {
@@ -77,7 +77,7 @@ fn a_source_out_of_order_loses_nothing_and_is_not_kept() {
         assert_eq!(seen, [10, 15, 20, 30, 40, 50, 60]);
         assert_sound(&cache);
     }
-    assert!(cache.statistics().disorders > 0);
+    assert!(cache.stats().disorders > 0);
     assert!(
         cache.block_at("/t0", 15.into()).is_none(),
         "what may be incomplete is not kept"
@@ -100,7 +100,10 @@ fn a_panic_in_the_source_releases_everything_and_the_next_read_is_right() {
 #[test]
 fn a_panic_in_a_consumer_releases_what_its_reader_had_reserved() {
     let recording = Recording::regular(2, 100, 100);
-    let cache = BlockCache::new(Shared(Arc::clone(&recording)), Options::with_budget(30_000));
+    let cache = BlockCache::new(
+        Shared(Arc::clone(&recording)),
+        CacheOptions::with_budget(30_000),
+    );
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for batch in cache.read_as(&Query::all(), HeadClass::Playback) {
             assert!(
@@ -116,13 +119,13 @@ fn a_panic_in_a_consumer_releases_what_its_reader_had_reserved() {
         recording.naive(&Query::all())
     );
     cache.clear();
-    assert_eq!(cache.statistics().accounted, 0);
+    assert_eq!(cache.stats().accounted, 0);
 }
 
 #[test]
 fn a_small_message_does_not_keep_the_sources_buffer_alive() {
     let recording = Recording::regular(10, 50, 100);
-    let cache = BlockCache::new(Shared(Arc::clone(&recording)), Options::default());
+    let cache = BlockCache::new(Shared(Arc::clone(&recording)), CacheOptions::default());
     // One topic of ten: the source's batches hold nothing else, but their buffers are larger.
     read_all(&cache, &query(&[3], 0, 1_000));
     let batch = cache.last_n("/t3", 1_000.into(), 5).expect("answers");

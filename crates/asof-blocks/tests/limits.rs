@@ -5,17 +5,17 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, Options};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass, HeadOptions};
 use asof_core::{Query, Source, TimeRange, Topics};
 use common::{
     Lists, Recording, Said, Shared, assert_sound, named, query, range, read_all, seen_in,
 };
 
 fn with(recording: &Arc<Recording>, budget: u64, block_bytes: u64) -> BlockCache {
-    let options = Options {
+    let options = CacheOptions {
         budget,
         block_bytes,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     BlockCache::new(Shared(Arc::clone(recording)), options)
 }
@@ -33,13 +33,13 @@ fn a_lowered_budget_is_kept_while_a_playback_head_lives() {
         },
     );
     let mut reader = head.read_ahead(&Query::all());
-    while cache.statistics().accounted < 2_000_000 {
+    while cache.stats().accounted < 2_000_000 {
         reader.next().expect("more").expect("reads");
     }
     // Blocks ahead of the head, and one that is being filled.
     cache.set_budget(100_000);
     assert_sound(&cache);
-    assert!(cache.statistics().accounted <= 100_000);
+    assert!(cache.stats().accounted <= 100_000);
     assert!(
         cache.block_at("/t0", 0.into()).is_some(),
         "what the head comes to first stays"
@@ -214,7 +214,7 @@ fn what_is_being_read_counts_as_held() {
     for _ in 0..4 {
         reader.next().expect("more").expect("reads");
     }
-    assert_eq!(cache.statistics().blocks, 0, "nothing is sealed yet");
+    assert_eq!(cache.stats().blocks, 0, "nothing is sealed yet");
     let held = cache.loaded(&named(&[0])).ranges;
     assert_eq!(held.len(), 1);
     assert!(held[0].end > 400.into(), "{held:?}");

@@ -53,7 +53,7 @@ pub struct Indexer<'a> {
 /// What happened on the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum IndexEvent<'a> {
     /// The recordings were listed.
     Listed {
         /// How many there are.
@@ -130,7 +130,11 @@ impl<'a> Indexer<'a> {
     ///
     /// # Errors
     /// When the recordings cannot be listed, or the catalogue cannot be read or written.
-    pub fn run(&self, now: Stamp, tell: &dyn Fn(Event<'_>)) -> Result<IndexRun, CatalogueError> {
+    pub fn run(
+        &self,
+        now: Stamp,
+        tell: &dyn Fn(IndexEvent<'_>),
+    ) -> Result<IndexRun, CatalogueError> {
         let before = self.catalogue.head()?;
         let listing = self.catalogue.root.recordings()?;
         let patterns = self.patterns(before.as_ref());
@@ -140,7 +144,7 @@ impl<'a> Indexer<'a> {
             ..IndexRun::default()
         };
         for problem in &listing.problems {
-            tell(Event::NotListed { problem });
+            tell(IndexEvent::NotListed { problem });
         }
         if !patterns.is_empty() {
             let fits = |file: &&StoredFile| {
@@ -159,12 +163,12 @@ impl<'a> Indexer<'a> {
         };
         run.unchanged = run.recordings - to_open.len() as u64;
         run.vanished = vanished.len() as u64;
-        tell(Event::Listed {
+        tell(IndexEvent::Listed {
             recordings: run.recordings,
             to_open: to_open.len() as u64,
         });
         for recording in &vanished {
-            tell(Event::Vanished { recording });
+            tell(IndexEvent::Vanished { recording });
         }
         // Before anything is opened, so that a place that cannot be written to is told at once.
         let first = Changes {
@@ -226,7 +230,7 @@ impl<'a> Indexer<'a> {
         patterns: &[KeyPattern],
         now: Stamp,
         run: &mut IndexRun,
-        tell: &dyn Fn(Event<'_>),
+        tell: &dyn Fn(IndexEvent<'_>),
     ) -> Result<(), CatalogueError> {
         if files.is_empty() {
             return Ok(());
@@ -258,7 +262,7 @@ impl<'a> Indexer<'a> {
         coming: mpsc::Receiver<IndexedRecording>,
         now: Stamp,
         run: &mut IndexRun,
-        tell: &dyn Fn(Event<'_>),
+        tell: &dyn Fn(IndexEvent<'_>),
     ) -> Result<(), CatalogueError> {
         let mut waiting = Changes::default();
         let mut rows = 0;
@@ -291,7 +295,7 @@ impl<'a> Indexer<'a> {
     }
 }
 
-fn count(indexed: &IndexedRecording, run: &mut IndexRun, tell: &dyn Fn(Event<'_>)) {
+fn count(indexed: &IndexedRecording, run: &mut IndexRun, tell: &dyn Fn(IndexEvent<'_>)) {
     let row = &indexed.row;
     run.opened += 1;
     if let Some(problem) = row.problems.first() {
@@ -300,14 +304,14 @@ fn count(indexed: &IndexedRecording, run: &mut IndexRun, tell: &dyn Fn(Event<'_>
     if row.indexed.is_none() {
         run.failed += 1;
         let reason = row.problems.first().map_or("", |problem| &problem.message);
-        tell(Event::Failed {
+        tell(IndexEvent::Failed {
             recording: &row.recording,
             reason,
         });
         return;
     }
     run.damaged += u64::from(!row.problems.is_empty());
-    tell(Event::Opened {
+    tell(IndexEvent::Opened {
         recording: &row.recording,
         problems: &row.problems,
     });

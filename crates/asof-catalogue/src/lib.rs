@@ -57,7 +57,7 @@ pub use error::CatalogueError;
 pub use find::{Found, FoundRecording, Search, SearchStats};
 pub use glob::NamePattern;
 pub use head::{Head, Part, PartFile, Retired};
-pub use index::{Event, IndexOptions, IndexRun, Indexer};
+pub use index::{IndexEvent, IndexOptions, IndexRun, Indexer};
 pub use opening::CataloguedRecording;
 pub use pattern::{KeyPattern, PatternError};
 pub use predicate::{Predicate, PredicateError};

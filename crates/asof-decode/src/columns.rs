@@ -85,7 +85,7 @@ impl<'a> From<&'a [u8]> for Payload<'a> {
 
 /// Where a byte field's bytes are, so that they can be kept without a copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Backing<'a> {
     pub owner: Option<(&'a Bytes, usize)>,
 }
 
@@ -97,7 +97,7 @@ const SHARE_OF_BUFFER: usize = 8;
 impl Blobs {
     /// Adds `bytes`, which start at `at` of their payload.
     #[inline]
-    pub fn push(&mut self, bytes: &[u8], at: usize, place: Place<'_>) {
+    pub fn push(&mut self, bytes: &[u8], at: usize, place: Backing<'_>) {
         let len = bytes.len();
         if len <= 12 {
             let mut view = [0; 16];
@@ -304,7 +304,7 @@ impl Columns {
         }
         for (blobs, other) in self.blobs.iter_mut().zip(&other.blobs) {
             for at in 0..other.views.len() {
-                blobs.push(other.get(at), 0, Place { owner: None });
+                blobs.push(other.get(at), 0, Backing { owner: None });
             }
         }
     }
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn blobs_that_go_take_their_bytes_with_them() {
         let owner = Bytes::from(vec![3; 64 << 10]);
-        let place = |owner| Place { owner };
+        let place = |owner| Backing { owner };
         let mut blobs = Blobs::default();
         blobs.push(&[1; 20], 0, place(None));
         blobs.push(&[2; 3], 0, place(None));

@@ -1,7 +1,7 @@
 //! Every message a row, every topic an Arrow table.
 //!
 //! [`Rows`] is one topic as columns of numbers, [`TopicTable`] as Arrow batches that are decoded as they are read,
-//! [`messages`] as structs of your own ([`Typed`]). [`Tables`] decodes a whole source in one pass, [`Decoder`] one channel's messages, into Arrow batches or into JSON. [`Layers`] decide what a channel becomes: what it means (semantic), its own fields
+//! [`messages`] as structs of your own ([`TypedDecoder`]). [`Tables`] decodes a whole source in one pass, [`Decoder`] one channel's messages, into Arrow batches or into JSON. [`Layers`] decide what a channel becomes: what it means (semantic), its own fields
 //! (reflection), or its bytes (raw).
 //!
 //! ```
@@ -85,7 +85,7 @@ pub use stamps::stamps_of;
 pub use survey::Survey;
 pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};
 pub use topic::{TopicBatches, TopicOptions, TopicTable};
-pub use typed::{Messages, Stamped, Typed, TypedError, bytes, messages};
+pub use typed::{Messages, StampedMessage, TypedDecoder, TypedError, bytes, messages};
 pub use video::VideoCodec;
 pub use video_shape::VideoShape;
 

@@ -19,7 +19,7 @@ pub(crate) struct Free<T>(Vec<Vec<T>>);
 
 /// All vectors that nobody uses.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct FreeLists {
     bytes: usize,
     w1: Free<u8>,
     w2: Free<u16>,
@@ -29,7 +29,7 @@ pub(crate) struct Shelf {
     ends: Free<i32>,
 }
 
-static SHELF: Mutex<Shelf> = Mutex::new(Shelf {
+static SHELF: Mutex<FreeLists> = Mutex::new(FreeLists {
     bytes: 0,
     w1: Free(Vec::new()),
     w2: Free(Vec::new()),
@@ -41,13 +41,13 @@ static SHELF: Mutex<Shelf> = Mutex::new(Shelf {
 
 /// What columns are made of.
 pub(crate) trait Word: ArrowNativeType + ToByteSlice {
-    fn free(shelf: &mut Shelf) -> &mut Free<Self>;
+    fn free(shelf: &mut FreeLists) -> &mut Free<Self>;
 }
 
 macro_rules! word {
     ($word:ty, $list:ident) => {
         impl Word for $word {
-            fn free(shelf: &mut Shelf) -> &mut Free<Self> {
+            fn free(shelf: &mut FreeLists) -> &mut Free<Self> {
                 &mut shelf.$list
             }
         }
@@ -61,7 +61,7 @@ word!(u64, w8);
 word!(u128, w16);
 word!(i32, ends);
 
-fn shelf() -> MutexGuard<'static, Shelf> {
+fn shelf() -> MutexGuard<'static, FreeLists> {
     SHELF.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

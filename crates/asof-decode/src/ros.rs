@@ -1,4 +1,4 @@
-//! The common types of ROS, to be read with [`Typed`](crate::Typed) and [`messages`](crate::messages).
+//! The common types of ROS, to be read with [`TypedDecoder`](crate::TypedDecoder) and [`messages`](crate::messages).
 //!
 //! Each has the fields that ROS 1 and ROS 2 have in common, under ROS 2's names, and reads both. A type of your own
 //! needs only the fields that you want.

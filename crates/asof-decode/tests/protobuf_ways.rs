@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use asof_core::{Channel, Stamp};
 use asof_decode::{Decoder, Layers, Projection, Table};
-use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_demo::{Demo, DemoEncoding, DemoOptions};
 
 /// Some messages of every protobuf channel of the demo.
 fn samples() -> Vec<(Arc<Channel>, Vec<Vec<u8>>)> {
     let demo = Demo::new(DemoOptions {
-        encoding: Encoding::Protobuf,
+        encoding: DemoEncoding::Protobuf,
         duration: std::time::Duration::from_millis(600),
         ..DemoOptions::default()
     });

@@ -72,7 +72,7 @@ fn assert_same(source: &dyn Source, name: &str) -> usize {
     compared
 }
 
-fn demo(encoding: asof_demo::Encoding) -> McapFile {
+fn demo(encoding: asof_demo::DemoEncoding) -> McapFile {
     let demo = asof_demo::Demo::new(asof_demo::DemoOptions {
         encoding,
         duration: std::time::Duration::from_secs(2),
@@ -93,9 +93,9 @@ fn demo(encoding: asof_demo::Encoding) -> McapFile {
 #[test]
 fn the_demo_robot_says_the_same_in_both_layers_and_every_encoding() {
     for encoding in [
-        asof_demo::Encoding::Cdr,
-        asof_demo::Encoding::Protobuf,
-        asof_demo::Encoding::Json,
+        asof_demo::DemoEncoding::Cdr,
+        asof_demo::DemoEncoding::Protobuf,
+        asof_demo::DemoEncoding::Json,
     ] {
         let compared = assert_same(&demo(encoding), &format!("{encoding:?}"));
         assert!(compared >= 4, "{encoding:?}: {compared}");
@@ -115,7 +115,7 @@ fn every_type_of_the_recordings_says_the_same_in_both_layers() {
 
 #[test]
 fn each_transform_is_a_row_with_its_own_stamp_in_double_precision() {
-    let file = demo(asof_demo::Encoding::Cdr);
+    let file = demo(asof_demo::DemoEncoding::Cdr);
     let (batches, _) = decode(&file, Layers::standard());
     let transforms = batches
         .iter()

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use asof_core::{Channel, Query};
-use asof_decode::{Rows, Typed, TypedError, messages, ros};
+use asof_decode::{Rows, TypedDecoder, TypedError, messages, ros};
 use asof_demo::{Demo, DemoOptions};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use common::{cdr, channel, recording, ros2};
@@ -222,7 +222,7 @@ fn protobuf() -> (Vec<u8>, Vec<u8>) {
 fn one_struct_reads_every_encoding() {
     for (channel, payload) in readings() {
         let what = format!("{} {:02x?}", channel.message_encoding, &payload[..4]);
-        let decoder = Typed::<Reading>::new(&channel);
+        let decoder = TypedDecoder::<Reading>::new(&channel);
         let mut decoder = decoder.unwrap_or_else(|error| panic!("{what}: {error}"));
         for _ in 0..3 {
             let found = decoder.decode(&payload);
@@ -234,7 +234,7 @@ fn one_struct_reads_every_encoding() {
 
 /// The field that an error names, and the whole of it.
 fn misfit<T: serde::de::DeserializeOwned>(channel: &Channel) -> (String, String) {
-    match Typed::<T>::new(channel) {
+    match TypedDecoder::<T>::new(channel) {
         Err(error @ TypedError::Misfit { .. }) => {
             let text = error.to_string();
             let TypedError::Misfit { path, .. } = error else {
@@ -322,7 +322,7 @@ struct Loose {
 fn arrays_options_and_defaults_are_what_serde_makes_of_them() {
     let text = "Pose pose\nuint32[] pair\n===\nMSG: p/Pose\nfloat64 x\nfloat64 y\n";
     let channel = ros2("/p", "p/msg/P", text);
-    let mut decoder = Typed::<Loose>::new(&channel).expect("fits");
+    let mut decoder = TypedDecoder::<Loose>::new(&channel).expect("fits");
     let payload = |pair: &[u32]| {
         let mut body = [1.5f64, 2.5].map(f64::to_le_bytes).concat();
         body.extend((pair.len() as u32).to_le_bytes());

@@ -10,14 +10,14 @@ use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_demo::{Demo, DemoEncoding, DemoOptions};
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let encoding = match arguments.next().as_deref() {
-        None | Some("cdr") => Encoding::Cdr,
-        Some("protobuf") => Encoding::Protobuf,
-        Some("json") => Encoding::Json,
+        None | Some("cdr") => DemoEncoding::Cdr,
+        Some("protobuf") => DemoEncoding::Protobuf,
+        Some("json") => DemoEncoding::Json,
         Some(other) => {
             let problem = format!("{other} is none of cdr, protobuf, json");
             return Err(io::Error::other(problem));

@@ -54,7 +54,7 @@ use readings::Topic;
 
 /// How the messages are put into bytes, and their schemas with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Encoding {
+pub enum DemoEncoding {
     /// ROS 2's types in CDR, with `ros2msg` schemas.
     #[default]
     Cdr,
@@ -74,7 +74,7 @@ pub struct DemoOptions {
     /// How long it takes: any length, and 30 seconds by default.
     pub duration: Duration,
     /// How the messages are put into bytes.
-    pub encoding: Encoding,
+    pub encoding: DemoEncoding,
 }
 
 impl Default for DemoOptions {
@@ -83,7 +83,7 @@ impl Default for DemoOptions {
             seed: 1,
             start: Stamp::from_nanos(1_714_564_800_000_000_000),
             duration: Duration::from_secs(30),
-            encoding: Encoding::Cdr,
+            encoding: DemoEncoding::Cdr,
         }
     }
 }
@@ -106,9 +106,9 @@ impl Demo {
     /// A drive with these options. Nothing is simulated yet.
     pub fn new(options: DemoOptions) -> Self {
         let channel = |topic| match options.encoding {
-            Encoding::Cdr => ros2::channel(topic),
-            Encoding::Protobuf => foxglove::protobuf_channel(topic),
-            Encoding::Json => foxglove::json_channel(topic),
+            DemoEncoding::Cdr => ros2::channel(topic),
+            DemoEncoding::Protobuf => foxglove::protobuf_channel(topic),
+            DemoEncoding::Json => foxglove::json_channel(topic),
         };
         let channels = Topic::ALL.map(channel).map(Arc::new);
         Demo {
@@ -130,8 +130,8 @@ impl Demo {
     /// The name of the conventions that the recording follows, for an MCAP header: `ros2`, or none.
     pub fn profile(&self) -> &'static str {
         match self.options.encoding {
-            Encoding::Cdr => "ros2",
-            Encoding::Protobuf | Encoding::Json => "",
+            DemoEncoding::Cdr => "ros2",
+            DemoEncoding::Protobuf | DemoEncoding::Json => "",
         }
     }
 

@@ -13,7 +13,7 @@ use crate::navigator::START;
 use crate::pictures::Pictures;
 use crate::random::Random;
 use crate::readings::{Level, Log, Reading, Topic};
-use crate::{DemoOptions, Encoding, foxglove, ros2, sensors};
+use crate::{DemoEncoding, DemoOptions, foxglove, ros2, sensors};
 
 /// Nanoseconds of a step.
 pub(crate) const STEP_NANOS: i64 = 5_000_000;
@@ -24,7 +24,7 @@ pub(crate) const STEP_NANOS: i64 = 5_000_000;
 #[derive(Debug)]
 pub struct Messages {
     channels: Arc<[Arc<Channel>]>,
-    encoding: Encoding,
+    encoding: DemoEncoding,
     start: Stamp,
     steps: u64,
     drive: Drive,
@@ -159,9 +159,9 @@ impl Messages {
         let (least, more) = topic.latency();
         let latency = self.chance.latency.between(least, least + more) * 1000.0;
         let payload: Bytes = match self.encoding {
-            Encoding::Cdr => ros2::encode(sent, reading),
-            Encoding::Protobuf => foxglove::protobuf(sent, reading),
-            Encoding::Json => foxglove::json(sent, reading),
+            DemoEncoding::Cdr => ros2::encode(sent, reading),
+            DemoEncoding::Protobuf => foxglove::protobuf(sent, reading),
+            DemoEncoding::Json => foxglove::json(sent, reading),
         };
         let sequence = &mut self.sequences[topic as usize];
         self.pending.push(Pending {

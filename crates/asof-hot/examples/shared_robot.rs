@@ -7,7 +7,8 @@
 
 use asof_hot::shm::{Segment, ShmError, remove};
 use asof_hot::{
-    DropOldest, EventLatch, Latest, Lock, Mux, Refuse, Ring, Snapshot, Source, Stamp, State, Stop,
+    DropOldest, EventLatch, LatchState, Latest, LockOptions, MonoStamp, Mux, Refuse, Ring,
+    Snapshot, SourceOptions, Stop,
 };
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -64,8 +65,11 @@ const TOPICS: [&str; 8] = [
     "odometry", "scan", "echo", "map", "frame", "command", "bumper", "answer",
 ];
 
-fn limits() -> ([Source; 3], [Lock; 1]) {
-    ([Source::new(Duration::from_mins(1)); 3], [Lock::new(3)])
+fn limits() -> ([SourceOptions; 3], [LockOptions; 1]) {
+    (
+        [SourceOptions::new(Duration::from_mins(1)); 3],
+        [LockOptions::new(3)],
+    )
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -97,7 +101,7 @@ fn write(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>
 
     let mut number = 0;
     while number < scans {
-        let now = Stamp::now();
+        let now = MonoStamp::now();
         let x = f64::from(number) * 0.01;
         let pose = Odometry {
             position: [x; 3],
@@ -159,12 +163,12 @@ fn write(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>
     for step in 0..6 {
         settled(step)?;
         match step {
-            0 => teleop.write(&both(2.0), Stamp::now()),
-            1 => safety.write(&both(3.0), Stamp::now()),
+            0 => teleop.write(&both(2.0), MonoStamp::now()),
+            1 => safety.write(&both(3.0), MonoStamp::now()),
             2 => director.force(0),
             3 => stop.engage(),
             4 => {
-                stop.release(Stamp::now());
+                stop.release(MonoStamp::now());
                 director.automatic();
             }
             _ => safety.release(),
@@ -239,7 +243,7 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
             let x = pose.value.position[0];
             check(pose.value.velocity == [x; 6], "a pose is torn")?;
             check(
-                pose.age(Stamp::now()) < Duration::from_mins(1),
+                pose.age(MonoStamp::now()) < Duration::from_mins(1),
                 "a pose is too old",
             )?;
             poses += 1;
@@ -268,19 +272,19 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
         )?;
         check(frame.meta().generation >= last_frame, "time runs backwards")?;
         last_frame = frame.meta().generation;
-        if let Ok(command) = output.read(Stamp::now()) {
+        if let Ok(command) = output.read(MonoStamp::now()) {
             check(
                 command.value.linear == command.value.angular,
                 "a command is torn",
             )?;
         }
         hits += observer.new_events();
-        if let State::Contact(contact) = observer.state(Stamp::now()) {
+        if let LatchState::Contact(contact) = observer.state(MonoStamp::now()) {
             check(
                 contact.contacts == 0b10 && contact.first <= contact.last,
                 "another bumper",
             )?;
-            resetter.reset_if_elapsed(Stamp::now(), Duration::from_millis(1));
+            resetter.reset_if_elapsed(MonoStamp::now(), Duration::from_millis(1));
         }
     }
     check(
@@ -299,10 +303,10 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
     // Who is followed from now on, step by step.
     let mut answer = Segment::<Latest<u64>>::open_or_create(&name("answer"), ())?.writer()?;
     for step in 0..6 {
-        answer.write(&step, Stamp::now());
+        answer.write(&step, MonoStamp::now());
         let start = Instant::now();
         loop {
-            let holds = match (step, output.read(Stamp::now())) {
+            let holds = match (step, output.read(MonoStamp::now())) {
                 (0 | 5, Ok(command)) => command.source == 1 && command.value.linear == 2.0,
                 (1 | 4, Ok(command)) => command.source == 2 && command.value.linear == 3.0,
                 (2, Ok(command)) => command.source == 0,
@@ -324,7 +328,7 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
             start.elapsed() < Duration::from_mins(1),
             "the bumper stays hit",
         )?;
-        resetter.reset_if_elapsed(Stamp::now(), Duration::from_millis(1));
+        resetter.reset_if_elapsed(MonoStamp::now(), Duration::from_millis(1));
     }
     hits += observer.new_events();
     check(
@@ -339,6 +343,6 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
         Ok(_) => return Err("a segment of another type was opened".into()),
         Err(error) => println!("as it should be: {error}"),
     }
-    answer.write(&7, Stamp::now());
+    answer.write(&7, MonoStamp::now());
     Ok(())
 }

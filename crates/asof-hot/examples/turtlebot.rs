@@ -5,7 +5,8 @@
 //! counts. `cargo run --release -p asof-hot --example turtlebot`
 
 use asof_hot::{
-    Lock, MuxEnds, Source, Stamp, State, Stop, event_latch, latest, mux, ring_drop_oldest, tile_map,
+    LatchState, LockOptions, MonoStamp, MuxEnds, SourceOptions, Stop, event_latch, latest, mux,
+    ring_drop_oldest, tile_map,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -52,14 +53,14 @@ fn main() {
         ..
     } = mux::<Velocity, 2, 1>(
         [
-            Source::new(Duration::from_millis(200)),
-            Source::new(Duration::from_millis(500)),
+            SourceOptions::new(Duration::from_millis(200)),
+            SourceOptions::new(Duration::from_millis(500)),
         ],
-        [Lock::new(2)],
+        [LockOptions::new(2)],
     );
     let is_over = AtomicBool::new(false);
     let is_over = &is_over;
-    let start = Stamp::now();
+    let start = MonoStamp::now();
     let running = |period: Duration| {
         thread::sleep(period);
         !is_over.load(Ordering::Relaxed)
@@ -70,7 +71,7 @@ fn main() {
             let mut step = 0u32;
             while running(Duration::from_millis(5)) {
                 step += 1;
-                let now = Stamp::now();
+                let now = MonoStamp::now();
                 let x = f64::from(step) * 0.001;
                 odometry.write(
                     &Odometry {
@@ -117,9 +118,9 @@ fn main() {
                 let Some(pose) = odometry_out.read() else {
                     continue;
                 };
-                let is_fresh = pose.age(Stamp::now()) < Duration::from_millis(100);
+                let is_fresh = pose.age(MonoStamp::now()) < Duration::from_millis(100);
                 if is_fresh && nearest > 0.5 {
-                    navigation.write(&Velocity::forward(0.3), Stamp::now());
+                    navigation.write(&Velocity::forward(0.3), MonoStamp::now());
                 }
             }
             println!("navigation: {used} scans, {maps} maps, nearest obstacle {nearest:.2} m");
@@ -128,9 +129,9 @@ fn main() {
         scope.spawn(move || {
             let mut commands = 0;
             while running(Duration::from_millis(50)) {
-                let since = start.age(Stamp::now());
+                let since = start.age(MonoStamp::now());
                 if (400..800).contains(&since.as_millis()) {
-                    teleop.write(&Velocity::forward(0.1), Stamp::now());
+                    teleop.write(&Velocity::forward(0.1), MonoStamp::now());
                     commands += 1;
                 }
             }
@@ -140,9 +141,9 @@ fn main() {
         scope.spawn(move || {
             let (mut bumps, mut slowest) = (0, Duration::ZERO);
             while running(Duration::from_millis(1)) {
-                let now = Stamp::now();
+                let now = MonoStamp::now();
                 match bumper_out.state(now) {
-                    State::Contact(contact) => {
+                    LatchState::Contact(contact) => {
                         stop.engage();
                         if contact.count > bumps {
                             bumps = contact.count;
@@ -152,8 +153,8 @@ fn main() {
                             stop.release(now);
                         }
                     }
-                    State::Silent { .. } => stop.engage(),
-                    State::Clear => stop.release(now),
+                    LatchState::Silent { .. } => stop.engage(),
+                    LatchState::Clear => stop.release(now),
                 }
             }
             println!("safety: {bumps} bumps, the slowest seen after {slowest:?}");
@@ -162,7 +163,7 @@ fn main() {
         scope.spawn(move || {
             let (mut by, mut stopped, mut locked) = ([0; 2], 0, 0);
             while running(Duration::from_millis(10)) {
-                match output.read(Stamp::now()) {
+                match output.read(MonoStamp::now()) {
                     Ok(command) => by[command.source] += 1,
                     Err(Stop::Locked { .. }) => locked += 1,
                     Err(_) => stopped += 1,

@@ -82,12 +82,12 @@ impl AsRawFd for EventFd {
 /// [rings itself](crate::Notifier::ring_also), and needs nothing of the notifier.
 ///
 /// ```
-/// use asof_hot::{latest, signal, Stamp};
+/// use asof_hot::{latest, signal, MonoStamp};
 ///
 /// let (mut writer, reader) = latest::<u64, 8>();
 /// let (notifier, sleeper) = signal();
 /// let relay = sleeper.relay()?;
-/// writer.write(&7, Stamp(0));
+/// writer.write(&7, MonoStamp(0));
 /// notifier.notify();
 ///
 /// // By epoll, or an async runtime's readiness: wait for relay.event_fd(), clear it, then look.

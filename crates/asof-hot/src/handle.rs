@@ -30,12 +30,12 @@ unsafe impl<S> Handle for alloc::sync::Arc<S> {}
 /// A place for a structure in a `static`, for programs without an allocator.
 ///
 /// ```
-/// use asof_hot::{Latest, Stamp, StaticPlace};
+/// use asof_hot::{Latest, MonoStamp, StaticPlace};
 ///
 /// static SPEED: StaticPlace<Latest<f64>> = StaticPlace::new(Latest::new());
 ///
 /// let (mut writer, reader) = SPEED.take().expect("taken once").split();
-/// writer.write(&0.4, Stamp(7));
+/// writer.write(&0.4, MonoStamp(7));
 /// assert_eq!(reader.read().unwrap().value, 0.4);
 /// assert!(SPEED.take().is_none());
 /// ```

@@ -9,7 +9,7 @@ use crate::handle::{Handle, Owned};
 use crate::latest::{self, Latest, LatestReader};
 use crate::order;
 use crate::plain;
-use crate::stamp::{Stamp, nanos};
+use crate::stamp::{MonoStamp, nanos};
 use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
 use crate::sync::{AtomicCounter, AtomicMark, Ordering, Padded, Word};
@@ -42,32 +42,32 @@ pub struct EventLatch {
 }
 
 /// Makes a latch. If nothing is heard from the trigger for `silence`, not even a heartbeat, the state is
-/// [`State::Silent`]; `None` if it has no heartbeat. A heartbeat that is stamped further than that ahead of "now" is a
+/// [`LatchState::Silent`]; `None` if it has no heartbeat. A heartbeat that is stamped further than that ahead of "now" is a
 /// broken clock's, and says nothing.
 ///
 /// ```
-/// use asof_hot::{event_latch, Stamp, State};
+/// use asof_hot::{event_latch, MonoStamp, LatchState};
 /// use std::time::Duration;
 ///
 /// let (mut trigger, mut resetter, observer) = event_latch(None);
-/// trigger.trigger(0b01, Stamp(100));
+/// trigger.trigger(0b01, MonoStamp(100));
 /// assert!(observer.is_triggered());
-/// let State::Contact(contact) = observer.state(Stamp(300)) else { unreachable!() };
-/// assert_eq!(contact.elapsed(Stamp(300)), Duration::from_nanos(200));
+/// let LatchState::Contact(contact) = observer.state(MonoStamp(300)) else { unreachable!() };
+/// assert_eq!(contact.elapsed(MonoStamp(300)), Duration::from_nanos(200));
 ///
-/// trigger.trigger(0b10, Stamp(310)); // between the look and the reset
+/// trigger.trigger(0b10, MonoStamp(310)); // between the look and the reset
 /// assert!(resetter.reset(contact.count).is_err(), "something new came");
 /// assert!(observer.is_triggered(), "and is not lost");
 /// ```
 #[cfg(feature = "alloc")]
-pub fn event_latch(silence: Option<Duration>) -> (Trigger, Resetter, Observer) {
+pub fn event_latch(silence: Option<Duration>) -> (LatchTrigger, LatchResetter, LatchObserver) {
     let memory = Owned::new(EventLatch::new(silence));
     // SAFETY: the memory is new, so these are its only ends.
     unsafe {
         (
-            Trigger::attach(memory.clone()),
-            Resetter::attach(memory.clone()),
-            Observer::attach(memory),
+            LatchTrigger::attach(memory.clone()),
+            LatchResetter::attach(memory.clone()),
+            LatchObserver::attach(memory),
         )
     }
 }
@@ -90,14 +90,20 @@ impl EventLatch {
     }
 
     /// The ends, for as long as this is borrowed.
-    pub fn split(&mut self) -> (Trigger<&Self>, Resetter<&Self>, Observer<&Self>) {
+    pub fn split(
+        &mut self,
+    ) -> (
+        LatchTrigger<&Self>,
+        LatchResetter<&Self>,
+        LatchObserver<&Self>,
+    ) {
         let this = &*self;
         // SAFETY: borrowed for changing, so no other end is alive.
         unsafe {
             (
-                Trigger::attach(this),
-                Resetter::attach(this),
-                Observer::attach(this),
+                LatchTrigger::attach(this),
+                LatchResetter::attach(this),
+                LatchObserver::attach(this),
             )
         }
     }
@@ -122,7 +128,7 @@ impl EventLatch {
         if last.generation <= acknowledged {
             return None;
         }
-        let mut first = Stamp(last.value.first_stamp);
+        let mut first = MonoStamp(last.value.first_stamp);
         let mut contacts = last.value.contacts_since_first;
         if last.value.first_count != acknowledged + 1 {
             // The acknowledgement came while the trigger looked: what it knew reaches too far back. The events
@@ -150,24 +156,24 @@ impl EventLatch {
 }
 
 /// The end that reports events. There is one.
-pub struct Trigger<H = Owned<EventLatch>> {
+pub struct LatchTrigger<H = Owned<EventLatch>> {
     memory: H,
     count: Word,
 }
 
-impl<H: Handle<Target = EventLatch>> Trigger<H> {
+impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
     /// Becomes the trigger; goes on counting where the last one stopped.
     ///
     /// # Safety
     /// No other trigger of this memory is alive.
     pub unsafe fn attach(memory: H) -> Self {
         let count = latest::Memory::head(&memory.events).load(Ordering::Relaxed);
-        Trigger { memory, count }
+        LatchTrigger { memory, count }
     }
 
     /// Reports an event: which contacts were hit, as bits, and when.
     #[inline]
-    pub fn trigger(&mut self, contacts: u32, stamp: Stamp) {
+    pub fn trigger(&mut self, contacts: u32, stamp: MonoStamp) {
         let memory = &*self.memory;
         let next = self.count as u64 + 1;
         let mut event = Event {
@@ -205,7 +211,7 @@ impl<H: Handle<Target = EventLatch>> Trigger<H> {
 
     /// Says that the sensor is alive, and that nothing was hit.
     #[inline]
-    pub fn heartbeat(&mut self, stamp: Stamp) {
+    pub fn heartbeat(&mut self, stamp: MonoStamp) {
         self.memory
             .heart
             .store(stamp.0.min(NEVER - 1), Ordering::Relaxed);
@@ -218,7 +224,7 @@ impl<H: Handle<Target = EventLatch>> Trigger<H> {
 }
 
 /// The end that acknowledges events. There is one.
-pub struct Resetter<H = Owned<EventLatch>> {
+pub struct LatchResetter<H = Owned<EventLatch>> {
     memory: H,
 }
 
@@ -241,13 +247,13 @@ impl core::fmt::Display for NewEvents {
 
 impl core::error::Error for NewEvents {}
 
-impl<H: Handle<Target = EventLatch>> Resetter<H> {
+impl<H: Handle<Target = EventLatch>> LatchResetter<H> {
     /// Becomes the resetter.
     ///
     /// # Safety
     /// No other resetter of this memory is alive.
     pub unsafe fn attach(memory: H) -> Self {
-        Resetter { memory }
+        LatchResetter { memory }
     }
 
     /// Acknowledges all events up to the count that was seen.
@@ -267,7 +273,7 @@ impl<H: Handle<Target = EventLatch>> Resetter<H> {
 
     /// Acknowledges what there is if the last event was at least `span` ago, and says whether the latch is clear
     /// for that reason.
-    pub fn reset_if_elapsed(&mut self, now: Stamp, span: Duration) -> bool {
+    pub fn reset_if_elapsed(&mut self, now: MonoStamp, span: Duration) -> bool {
         match self.memory.contact() {
             Some(contact) if contact.elapsed(now) >= span => self.reset(contact.count).is_ok(),
             _ => false,
@@ -277,7 +283,7 @@ impl<H: Handle<Target = EventLatch>> Resetter<H> {
 
 /// What there is to say about a sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LatchState {
     /// Nothing that was not acknowledged.
     Clear,
     /// Events that were not acknowledged.
@@ -285,14 +291,14 @@ pub enum State {
     /// Nothing to acknowledge, but nothing was heard from the sensor for too long either, or from a clock that is ahead.
     Silent {
         /// When it was last heard, if ever; by its clock.
-        heard: Option<Stamp>,
+        heard: Option<MonoStamp>,
     },
 }
 
 /// Events that were not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
-    /// The count of all events so far: what to [`reset`](Resetter::reset) once this was dealt with.
+    /// The count of all events so far: what to [`reset`](LatchResetter::reset) once this was dealt with.
     pub count: u64,
     /// How many of them are new.
     pub new: u64,
@@ -300,25 +306,25 @@ pub struct Contact {
     pub contacts: u32,
     /// When the first of them was. If more than fifteen came while one of them was being acknowledged, it may be
     /// the time of an older one.
-    pub first: Stamp,
+    pub first: MonoStamp,
     /// When the last of them was.
-    pub last: Stamp,
+    pub last: MonoStamp,
 }
 
 impl Contact {
     /// How long ago the last event was.
-    pub const fn elapsed(&self, now: Stamp) -> Duration {
+    pub const fn elapsed(&self, now: MonoStamp) -> Duration {
         self.last.age(now)
     }
 
     /// How long ago the first event was.
-    pub const fn elapsed_since_first(&self, now: Stamp) -> Duration {
+    pub const fn elapsed_since_first(&self, now: MonoStamp) -> Duration {
         self.first.age(now)
     }
 }
 
 /// An end that looks. It only ever loads, so there may be any number.
-pub struct Observer<H = Owned<EventLatch>> {
+pub struct LatchObserver<H = Owned<EventLatch>> {
     memory: H,
     seen: Word,
     /// The count of acknowledged events when this observer last looked it up; it may have grown since, but not beyond the
@@ -326,9 +332,9 @@ pub struct Observer<H = Owned<EventLatch>> {
     acknowledged: AtomicCounter,
 }
 
-impl<H: Clone> Clone for Observer<H> {
+impl<H: Clone> Clone for LatchObserver<H> {
     fn clone(&self) -> Self {
-        Observer {
+        LatchObserver {
             memory: self.memory.clone(),
             seen: self.seen,
             acknowledged: AtomicCounter::new(self.acknowledged.load(Ordering::Relaxed)),
@@ -336,10 +342,10 @@ impl<H: Clone> Clone for Observer<H> {
     }
 }
 
-impl<H: Handle<Target = EventLatch>> Observer<H> {
+impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
     /// One more observer.
     pub fn attach(memory: H) -> Self {
-        Observer {
+        LatchObserver {
             memory,
             seen: 0,
             acknowledged: AtomicCounter::new(0),
@@ -383,16 +389,16 @@ impl<H: Handle<Target = EventLatch>> Observer<H> {
     }
 
     /// Everything there is to say, as of `now`.
-    pub fn state(&self, now: Stamp) -> State {
+    pub fn state(&self, now: MonoStamp) -> LatchState {
         if let Some(contact) = self.memory.contact() {
-            return State::Contact(contact);
+            return LatchState::Contact(contact);
         }
         let heard = self.memory.heart.load(Ordering::Relaxed);
-        let is_silent = heard == NEVER || !Stamp(heard).is_near(now, self.memory.silence);
+        let is_silent = heard == NEVER || !MonoStamp(heard).is_near(now, self.memory.silence);
         if self.memory.silence != NEVER && is_silent {
-            let heard = (heard != NEVER).then_some(Stamp(heard));
-            return State::Silent { heard };
+            let heard = (heard != NEVER).then_some(MonoStamp(heard));
+            return LatchState::Silent { heard };
         }
-        State::Clear
+        LatchState::Clear
     }
 }

@@ -11,7 +11,7 @@ use core::mem::MaybeUninit;
 use crate::handle::{Handle, Owned};
 use crate::order;
 use crate::plain::Plain;
-use crate::stamp::{Meta, Sample, Stamp};
+use crate::stamp::{Meta, MonoStamp, Reading};
 use crate::steps::{Steps, Whole};
 use crate::sync::{AtomicWord, Ordering, Padded, Word, const_unless_loom};
 use crate::words::{Words, fetch_for_reading};
@@ -38,15 +38,15 @@ struct Slot<T> {
 /// Makes a latest value whose ends share it by `Arc`.
 ///
 /// ```
-/// use asof_hot::{latest, Stamp};
+/// use asof_hot::{latest, MonoStamp};
 ///
 /// let (mut writer, reader) = latest::<[f64; 3], 8>();
 /// assert!(reader.read().is_none(), "nothing was written yet");
 ///
-/// writer.write(&[1.0, 2.0, 0.5], Stamp(1_000));
+/// writer.write(&[1.0, 2.0, 0.5], MonoStamp(1_000));
 /// let pose = reader.read().unwrap();
 /// assert_eq!(pose.value, [1.0, 2.0, 0.5]);
-/// assert_eq!(pose.age(Stamp(1_250)).as_nanos(), 250);
+/// assert_eq!(pose.age(MonoStamp(1_250)).as_nanos(), 250);
 /// assert!(reader.read_if_newer(pose.generation).is_none());
 /// ```
 #[cfg(feature = "alloc")]
@@ -123,14 +123,14 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
 
     /// Publishes a value.
     #[inline(always)]
-    pub fn write(&mut self, value: &T, stamp: Stamp) {
+    pub fn write(&mut self, value: &T, stamp: MonoStamp) {
         self.write_steps(value, stamp, &mut Whole);
     }
 
     /// Publishes the last value, changed by `change`; readers keep the last one for as long as that takes.
     ///
     /// Before the first write the value to change is all zeros.
-    pub fn update(&mut self, stamp: Stamp, change: impl FnOnce(&mut T)) {
+    pub fn update(&mut self, stamp: MonoStamp, change: impl FnOnce(&mut T)) {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T; nobody but us writes the slot, so it is whole; zeros are a T before that.
         let mut value = unsafe {
@@ -150,12 +150,12 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
 
     /// Writes as [`write`](Self::write) does but dies after so many steps, as a process can; for the models.
     #[cfg(loom)]
-    pub fn write_and_die(mut self, value: &T, stamp: Stamp, steps: usize) {
+    pub fn write_and_die(mut self, value: &T, stamp: MonoStamp, steps: usize) {
         self.write_steps(value, stamp, &mut crate::steps::DiesAfter(steps));
     }
 
     #[inline(always)]
-    fn write_steps(&mut self, value: &T, stamp: Stamp, steps: &mut impl Steps) {
+    fn write_steps(&mut self, value: &T, stamp: MonoStamp, steps: &mut impl Steps) {
         // SAFETY: we are the only writer, and `value` is a T.
         self.generation = unsafe {
             publish(
@@ -229,7 +229,7 @@ pub(crate) struct Settled {
     generation: Word,
     /// How many bytes after the first slot its slot lies.
     place: usize,
-    stamp: Stamp,
+    stamp: MonoStamp,
 }
 
 impl Settled {
@@ -237,7 +237,7 @@ impl Settled {
     pub(crate) const NOTHING: Settled = Settled {
         generation: NEVER,
         place: 0,
-        stamp: Stamp(0),
+        stamp: MonoStamp(0),
     };
 
     /// Of a value in one of N slots.
@@ -277,7 +277,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
 
     /// The newest value; `None` before the first.
     #[inline(always)]
-    pub fn read(&self) -> Option<Sample<T>> {
+    pub fn read(&self) -> Option<Reading<T>> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let (meta, _) = unsafe { self.copy_newest(value.as_mut_ptr()) }?;
@@ -305,7 +305,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// # Errors
     /// [`Outrun`] if the writer published N-1 values during the copy.
     #[inline]
-    pub fn try_read(&self) -> Result<Option<Sample<T>>, Outrun> {
+    pub fn try_read(&self) -> Result<Option<Reading<T>>, Outrun> {
         let generation = self.memory.head.load(order::latest_head_load());
         if generation == 0 {
             return Ok(None);
@@ -315,7 +315,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
 
     /// The newest value, if it is another than the one of generation `seen`.
     #[inline]
-    pub fn read_if_newer(&self, seen: u64) -> Option<Sample<T>> {
+    pub fn read_if_newer(&self, seen: u64) -> Option<Reading<T>> {
         if self.generation() == seen {
             return None;
         }
@@ -329,7 +329,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     }
 
     /// The value of one generation, while it is among the last N-1.
-    pub fn read_generation(&self, generation: u64) -> Option<Sample<T>> {
+    pub fn read_generation(&self, generation: u64) -> Option<Reading<T>> {
         let newest = self.memory.head.load(order::latest_head_load());
         let wanted = generation as Word;
         if wanted == 0 || wanted as u64 != generation || newest.wrapping_sub(wanted) >= N as Word {
@@ -339,7 +339,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     }
 
     /// The newest value stamped at or before `stamp`, while it is among the last N-1.
-    pub fn read_at(&self, stamp: Stamp) -> Option<Sample<T>> {
+    pub fn read_at(&self, stamp: MonoStamp) -> Option<Reading<T>> {
         let newest = self.generation();
         let oldest = newest.saturating_sub(N as u64 - 2).max(1);
         (oldest..=newest)
@@ -380,7 +380,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     }
 
     #[inline(always)]
-    fn at_generation(&self, generation: Word) -> Option<Sample<T>> {
+    fn at_generation(&self, generation: Word) -> Option<Reading<T>> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let meta = unsafe { copy_out(&*self.memory, generation, value.as_mut_ptr().cast()) }?;
@@ -392,8 +392,8 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
 /// # Safety
 /// The value was filled.
 #[inline(always)]
-unsafe fn sample<T>(value: MaybeUninit<T>, meta: Meta) -> Sample<T> {
-    Sample {
+unsafe fn sample<T>(value: MaybeUninit<T>, meta: Meta) -> Reading<T> {
+    Reading {
         // SAFETY: by the caller's promise.
         value: unsafe { value.assume_init() },
         generation: meta.generation,
@@ -503,7 +503,7 @@ pub(crate) unsafe fn publish<M: Memory>(
     memory: &M,
     last: Word,
     source: *const u8,
-    stamp: Stamp,
+    stamp: MonoStamp,
     steps: &mut impl Steps,
 ) -> Word {
     // 32-bit counters come to their end, and go on with another number of the same slot.
@@ -618,7 +618,7 @@ unsafe fn copy_slot(slot: &impl SlotMemory, generation: Word, target: *mut u8) -
     }
     Some(Meta {
         generation: generation as u64,
-        stamp: Stamp(stamp),
+        stamp: MonoStamp(stamp),
     })
 }
 
@@ -638,7 +638,7 @@ mod tests {
                     &memory,
                     last,
                     (&raw const value).cast(),
-                    Stamp(0),
+                    MonoStamp(0),
                     &mut Whole,
                 )
             };

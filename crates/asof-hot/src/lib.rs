@@ -15,7 +15,7 @@
 //! | [`EventLatch`] | events that must not be missed (bumpers) | [`event_latch`] |
 //!
 //! ```
-//! use asof_hot::{latest, Stamp};
+//! use asof_hot::{latest, MonoStamp};
 //!
 //! asof_hot::plain! {
 //!     /// Where the robot is.
@@ -26,13 +26,13 @@
 //! # fn main() {
 //! let (mut odometry, navigation) = latest::<Pose, 8>();
 //! let writer = std::thread::spawn(move || {
-//!     odometry.write(&Pose { x: 1.0, y: 0.0, yaw: 0.0 }, Stamp::now());
+//!     odometry.write(&Pose { x: 1.0, y: 0.0, yaw: 0.0 }, MonoStamp::now());
 //! });
 //! writer.join().unwrap();
 //!
 //! let pose = navigation.read().expect("a pose was written");
 //! assert_eq!(pose.value.x, 1.0);
-//! assert!(pose.age(Stamp::now()).as_secs() < 60);
+//! assert!(pose.age(MonoStamp::now()).as_secs() < 60);
 //! # }
 //! ```
 //!
@@ -94,14 +94,17 @@ pub use event_fd::{EventFd, Relay};
 pub use handle::{Handle, Owned, StaticPlace};
 #[cfg(feature = "alloc")]
 pub use latch::event_latch;
-pub use latch::{Contact, EventLatch, NewEvents, Observer, Resetter, State, Trigger};
+pub use latch::{
+    Contact, EventLatch, LatchObserver, LatchResetter, LatchState, LatchTrigger, NewEvents,
+};
 #[cfg(feature = "alloc")]
 pub use latest::latest;
 pub use latest::{Latest, LatestReader, LatestWriter, Outrun};
 #[cfg(feature = "alloc")]
 pub use mux::mux;
 pub use mux::{
-    Command, Lock, Mux, MuxDirector, MuxEnds, MuxLock, MuxOutput, MuxSource, Source, Stop,
+    Command, LockOptions, Mux, MuxDirector, MuxEnds, MuxLock, MuxOutput, MuxSource, SourceOptions,
+    Stop,
 };
 #[doc(hidden)]
 pub use plain::Shape;
@@ -115,7 +118,7 @@ pub use ring::{ring, ring_drop_oldest};
 pub use snapshot::{Snapshot, SnapshotGuard, SnapshotReader, SnapshotWriter};
 #[cfg(feature = "alloc")]
 pub use snapshot::{snapshot, triple_buffer};
-pub use stamp::{Meta, Sample, Stamp};
+pub use stamp::{Meta, MonoStamp, Reading};
 #[cfg(feature = "alloc")]
 pub use tiles::{TileWriter, tile_map};
 #[cfg(all(feature = "std", target_os = "linux", loom))]

@@ -12,7 +12,7 @@ use crate::handle::{Handle, Owned};
 use crate::latest::{self, Latest, Settled};
 use crate::order;
 use crate::plain::Plain;
-use crate::stamp::{Meta, Stamp, nanos};
+use crate::stamp::{Meta, MonoStamp, nanos};
 use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
 use crate::sync::{AtomicWord, Ordering, Padded, Word};
@@ -26,17 +26,17 @@ pub(crate) const SLOTS: usize = 4;
 
 /// How one source is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceOptions {
     timeout: u64,
 }
 
-impl Source {
+impl SourceOptions {
     /// A source whose commands count for `timeout` from their stamp.
     ///
     /// A stamp up to as much ahead of the reader's "now" counts as fresh (the reader may have looked at the clock
     /// first); one further ahead is a broken clock's and counts as stale, for as long as it lies so far ahead.
     pub const fn new(timeout: Duration) -> Self {
-        Source {
+        SourceOptions {
             timeout: longest(timeout),
         }
     }
@@ -55,16 +55,16 @@ const fn longest(timeout: Duration) -> u64 {
 
 /// How a lock is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lock {
+pub struct LockOptions {
     masks: usize,
     /// Without a heartbeat, the end of all time.
     timeout: u64,
 }
 
-impl Lock {
+impl LockOptions {
     /// A lock that keeps the `masks` lowest sources down while it is engaged.
     pub const fn new(masks: usize) -> Self {
-        Lock {
+        LockOptions {
             masks,
             timeout: u64::MAX,
         }
@@ -75,7 +75,7 @@ impl Lock {
     /// A release that is stamped further than that ahead of the reader's "now" is a broken clock's: the lock counts as
     /// engaged, for as long as the stamp lies so far ahead.
     pub const fn with_heartbeat(masks: usize, timeout: Duration) -> Self {
-        Lock {
+        LockOptions {
             masks,
             timeout: longest(timeout),
         }
@@ -127,7 +127,7 @@ pub(crate) struct SourceLimit {
 }
 
 impl SourceLimit {
-    pub(crate) const fn new(source: Source) -> Self {
+    pub(crate) const fn new(source: SourceOptions) -> Self {
         SourceLimit {
             timeout: source.timeout,
             window: source.timeout * 2,
@@ -136,26 +136,26 @@ impl SourceLimit {
 
     /// When a command with this stamp ends to count.
     #[inline(always)]
-    fn end(self, stamp: Stamp) -> u64 {
+    fn end(self, stamp: MonoStamp) -> u64 {
         stamp.0.wrapping_add(self.timeout)
     }
 
     /// The setting that it was made of.
-    pub(crate) const fn setting(self) -> Source {
-        Source {
+    pub(crate) const fn setting(self) -> SourceOptions {
+        SourceOptions {
             timeout: self.timeout,
         }
     }
 
     /// One comparison for both: an end that has passed is as far ahead as can be.
     #[inline(always)]
-    fn is_live(self, end: u64, now: Stamp) -> bool {
+    fn is_live(self, end: u64, now: MonoStamp) -> bool {
         is_within(self.window, end, now)
     }
 }
 
 #[inline(always)]
-fn is_within(window: u64, end: u64, now: Stamp) -> bool {
+fn is_within(window: u64, end: u64, now: MonoStamp) -> bool {
     end.wrapping_sub(now.0) <= window
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct LockLimit {
 }
 
 impl LockLimit {
-    pub(crate) const fn new(lock: Lock) -> Self {
+    pub(crate) const fn new(lock: LockOptions) -> Self {
         LockLimit {
             masks: lock.masks as u64,
             timeout: lock.timeout,
@@ -185,7 +185,7 @@ impl LockLimit {
     }
 
     /// From when on the lock is engaged once more after it was released.
-    const fn after_release(self, stamp: Stamp) -> u64 {
+    const fn after_release(self, stamp: MonoStamp) -> u64 {
         stamp.0.saturating_add(self.timeout).saturating_add(1)
     }
 
@@ -196,8 +196,8 @@ impl LockLimit {
     }
 
     /// The setting that it was made of.
-    pub(crate) const fn setting(self) -> Lock {
-        Lock {
+    pub(crate) const fn setting(self) -> LockOptions {
+        LockOptions {
             masks: self.masks as usize,
             timeout: self.timeout,
         }
@@ -206,7 +206,7 @@ impl LockLimit {
 
 /// Whether a lock that is engaged from a time on lets its sources through now.
 #[inline(always)]
-const fn is_open(window: u64, engaged_from: u64, now: Stamp) -> bool {
+const fn is_open(window: u64, engaged_from: u64, now: MonoStamp) -> bool {
     now.0 < engaged_from && engaged_from - now.0 <= window
 }
 
@@ -270,7 +270,7 @@ pub(crate) unsafe fn command<M: Memory>(
     limit: SourceLimit,
     generation: &mut Word,
     command: *const u8,
-    stamp: Stamp,
+    stamp: MonoStamp,
 ) {
     let latest = memory.command(source);
     // SAFETY: the caller's promise.
@@ -290,7 +290,7 @@ pub(crate) fn engage<M: Memory>(memory: &M, lock: usize) {
 }
 
 /// Lets a lock's sources through, until its heartbeat runs out.
-pub(crate) fn release<M: Memory>(memory: &M, lock: usize, stamp: Stamp) {
+pub(crate) fn release<M: Memory>(memory: &M, lock: usize, stamp: MonoStamp) {
     let until = memory.lock_limit(lock).after_release(stamp);
     memory.lock(lock).store(until, order::mux_stamp_store());
 }
@@ -313,7 +313,7 @@ pub(crate) fn force<M: Memory>(memory: &M, source: Option<usize>) {
 #[cold]
 pub(crate) unsafe fn choose<M: Memory>(
     memory: &M,
-    now: Stamp,
+    now: MonoStamp,
     target: *mut u8,
 ) -> Result<(usize, Meta), Stop> {
     // A round fails when someone more important came alive in it, so there are at most as many as sources,
@@ -340,7 +340,7 @@ pub(crate) unsafe fn choose<M: Memory>(
 }
 
 /// The lowest source that no lock keeps down, and what to say if that is none.
-fn floor<M: Memory>(memory: &M, now: Stamp) -> (usize, Stop) {
+fn floor<M: Memory>(memory: &M, now: MonoStamp) -> (usize, Stop) {
     let mut floor = (0, Stop::Nobody);
     for lock in 0..memory.lock_count() {
         let engaged_from = memory.lock(lock).load(order::mux_stamp_load());
@@ -354,7 +354,7 @@ fn floor<M: Memory>(memory: &M, now: Stamp) -> (usize, Stop) {
 }
 
 /// The most important live source from `floor` on.
-fn highest<M: Memory>(memory: &M, floor: usize, forced: usize, now: Stamp) -> Option<usize> {
+fn highest<M: Memory>(memory: &M, floor: usize, forced: usize, now: MonoStamp) -> Option<usize> {
     let candidates = (floor..memory.source_count()).rev();
     candidates
         .filter(|source| forced == 0 || forced == source + 1)
@@ -379,30 +379,30 @@ pub struct MuxEnds<T, const S: usize, const K: usize, H = Owned<Mux<T, S, K>>> {
 /// Makes a mux; the later in `sources`, the more important.
 ///
 /// ```
-/// use asof_hot::{mux, Lock, MuxEnds, Source, Stamp, Stop};
+/// use asof_hot::{mux, LockOptions, MuxEnds, SourceOptions, MonoStamp, Stop};
 /// use std::time::Duration;
 ///
 /// let (navigation, teleop) = (0, 1);
-/// let half_a_second = Source::new(Duration::from_nanos(500));
+/// let half_a_second = SourceOptions::new(Duration::from_nanos(500));
 /// let MuxEnds { mut sources, mut locks, output, .. } =
-///     mux::<f64, 2, 1>([half_a_second; 2], [Lock::new(2)]);
-/// assert_eq!(output.read(Stamp(0)), Err(Stop::Nobody), "nobody commands: stop");
+///     mux::<f64, 2, 1>([half_a_second; 2], [LockOptions::new(2)]);
+/// assert_eq!(output.read(MonoStamp(0)), Err(Stop::Nobody), "nobody commands: stop");
 ///
-/// sources[navigation].write(&0.9, Stamp(1000));
-/// sources[teleop].write(&0.1, Stamp(1100));
-/// assert_eq!(output.read(Stamp(1200)).unwrap().value, 0.1);
+/// sources[navigation].write(&0.9, MonoStamp(1000));
+/// sources[teleop].write(&0.1, MonoStamp(1100));
+/// assert_eq!(output.read(MonoStamp(1200)).unwrap().value, 0.1);
 ///
-/// sources[navigation].write(&0.8, Stamp(1500));
-/// let command = output.read(Stamp(1700)).unwrap();
+/// sources[navigation].write(&0.8, MonoStamp(1500));
+/// let command = output.read(MonoStamp(1700)).unwrap();
 /// assert_eq!((command.value, command.source), (0.8, navigation), "teleop fell silent");
 ///
 /// locks[0].engage();
-/// assert_eq!(output.read(Stamp(1700)), Err(Stop::Locked { lock: 0 }));
+/// assert_eq!(output.read(MonoStamp(1700)), Err(Stop::Locked { lock: 0 }));
 /// ```
 #[cfg(feature = "alloc")]
 pub fn mux<T: Plain, const S: usize, const K: usize>(
-    sources: [Source; S],
-    locks: [Lock; K],
+    sources: [SourceOptions; S],
+    locks: [LockOptions; K],
 ) -> MuxEnds<T, S, K> {
     let memory = Owned::new(Mux::new(sources, locks));
     // SAFETY: the memory is new, so these are its only ends.
@@ -428,7 +428,7 @@ unsafe fn ends<T: Plain, const S: usize, const K: usize, M, H: Handle<Target = M
 
 impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
     /// Nobody commands yet.
-    pub fn new(sources: [Source; S], locks: [Lock; K]) -> Self {
+    pub fn new(sources: [SourceOptions; S], locks: [LockOptions; K]) -> Self {
         const {
             assert!(
                 S >= 1 && S <= 16 && K <= 16,
@@ -466,7 +466,7 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
     }
 
     /// How the sources and the locks are judged, as was said when this was made.
-    pub fn settings(&self) -> ([Source; S], [Lock; K]) {
+    pub fn settings(&self) -> ([SourceOptions; S], [LockOptions; K]) {
         (
             self.sources.map(SourceLimit::setting),
             self.lock_limits.map(LockLimit::setting),
@@ -514,7 +514,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 
     /// Commands. It counts until its timeout has passed since `stamp`, unless someone more important commands.
     #[inline(always)]
-    pub fn write(&mut self, command: &T, stamp: Stamp) {
+    pub fn write(&mut self, command: &T, stamp: MonoStamp) {
         // SAFETY: we are the only writer of this source, and the command is a T.
         unsafe {
             self::command(
@@ -567,7 +567,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 
     /// Lets its sources through; where the lock has a heartbeat, until that runs out. A stamp that lies ahead by more than
     /// the heartbeat lets nothing through.
-    pub fn release(&mut self, stamp: Stamp) {
+    pub fn release(&mut self, stamp: MonoStamp) {
         release(&*self.memory, self.lock, stamp);
     }
 
@@ -700,7 +700,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// # Errors
     /// Why the robot has to stop: nothing else is to be done about it.
     #[inline(always)]
-    pub fn read(&self, now: Stamp) -> Result<Command<T>, Stop> {
+    pub fn read(&self, now: MonoStamp) -> Result<Command<T>, Stop> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let (source, meta) = unsafe { self.choose(now, value.as_mut_ptr()) }?;
@@ -718,7 +718,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// # Errors
     /// Why the robot has to stop.
     #[inline(always)]
-    pub fn read_into(&self, now: Stamp, target: &mut T) -> Result<(usize, Meta), Stop> {
+    pub fn read_into(&self, now: MonoStamp, target: &mut T) -> Result<(usize, Meta), Stop> {
         // SAFETY: there is room for a T, and any bytes are one.
         unsafe { self.choose(now, target) }
     }
@@ -726,7 +726,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// # Safety
     /// `target` is valid for writing a T.
     #[inline(always)]
-    unsafe fn choose(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+    unsafe fn choose(&self, now: MonoStamp, target: *mut T) -> Result<(usize, Meta), Stop> {
         let last = self.last.get();
         let first: *const Latest<T, SLOTS> = self.memory.commands.as_ptr();
         // SAFETY: the caller's promise; the place is that of a source's commands, from where the last one was read.
@@ -747,7 +747,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 
     /// Whether the command that was followed last, and read again just now, is still the one to follow.
     #[inline(always)]
-    fn counts(&self, last: &LastCommand, now: Stamp) -> bool {
+    fn counts(&self, last: &LastCommand, now: MonoStamp) -> bool {
         let watched = &*self.memory.watched;
         // SAFETY: the source is one of ours.
         let end = unsafe { watched.ends.get_unchecked(last.source) }.load(order::mux_stamp_load());
@@ -771,7 +771,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     /// # Safety
     /// `target` is valid for writing a T.
     #[cold]
-    unsafe fn choose_another(&self, now: Stamp, target: *mut T) -> Result<(usize, Meta), Stop> {
+    unsafe fn choose_another(&self, now: MonoStamp, target: *mut T) -> Result<(usize, Meta), Stop> {
         let memory = &*self.memory;
         // SAFETY: the caller's promise.
         let (source, meta) = unsafe { choose(memory, now, target.cast()) }?;

@@ -8,15 +8,15 @@ use crate::plain::{Plain, TypeName};
 ///
 /// No structure reads a clock by itself: "now" is always passed in, so that everything can be tested and replayed.
 ///
-/// A stamp of `asof-core` is nanoseconds since 1970 too, signed: [`Stamp::from_nanos`] and [`Stamp::nanos`] convert at
-/// no cost, `Stamp::from_nanos(message.stamp.nanos())` and `asof_core::Stamp::from_nanos(sample.stamp.nanos())`.
-/// What is to be compared with such stamps is stamped by [`Stamp::now_since_1970`], as [`Stamp::now`] counts from when the
+/// A stamp of `asof-core` is nanoseconds since 1970 too, signed: [`MonoStamp::from_nanos`] and [`MonoStamp::nanos`] convert at
+/// no cost, `MonoStamp::from_nanos(message.stamp.nanos())` and `asof_core::MonoStamp::from_nanos(sample.stamp.nanos())`.
+/// What is to be compared with such stamps is stamped by [`MonoStamp::now_since_1970`], as [`MonoStamp::now`] counts from when the
 /// machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub struct Stamp(pub u64);
+pub struct MonoStamp(pub u64);
 
-impl Stamp {
+impl MonoStamp {
     /// The time on this machine's monotonic clock, which all of its processes share.
     #[cfg(all(feature = "std", unix))]
     pub fn now() -> Self {
@@ -27,7 +27,7 @@ impl Stamp {
         // SAFETY: the pointer is to a timespec that lives through the call, and the clock exists on every unix.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
         #[allow(clippy::unnecessary_cast)] // 32 bits wide on some targets
-        Stamp(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+        MonoStamp(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
     /// The time of day on this machine, since 1970: what recordings and messages are stamped with. It can be set, and then
@@ -35,12 +35,12 @@ impl Stamp {
     #[cfg(feature = "std")]
     pub fn now_since_1970() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Stamp(nanos(since.unwrap_or_default()))
+        MonoStamp(nanos(since.unwrap_or_default()))
     }
 
     /// From signed nanoseconds; a time before the clock's beginning is its beginning.
     pub const fn from_nanos(nanos: i64) -> Self {
-        Stamp(if nanos < 0 { 0 } else { nanos as u64 })
+        MonoStamp(if nanos < 0 { 0 } else { nanos as u64 })
     }
 
     /// As signed nanoseconds; the largest there are, for a time beyond them (292 years).
@@ -53,24 +53,24 @@ impl Stamp {
     }
 
     /// How long before `now` this was; zero if it lies ahead.
-    pub const fn age(self, now: Stamp) -> Duration {
+    pub const fn age(self, now: MonoStamp) -> Duration {
         Duration::from_nanos(now.0.saturating_sub(self.0))
     }
 
     /// Whether this is no further than `span` from `now`, before it or after: what [`age`](Self::age) cannot tell, for
     /// which the stamp of a clock that is ahead is always new.
-    pub const fn is_fresh(self, now: Stamp, span: Duration) -> bool {
+    pub const fn is_fresh(self, now: MonoStamp, span: Duration) -> bool {
         self.is_near(now, nanos(span))
     }
 
-    pub(crate) const fn is_near(self, now: Stamp, nanos: u64) -> bool {
+    pub(crate) const fn is_near(self, now: MonoStamp, nanos: u64) -> bool {
         self.0.abs_diff(now.0) <= nanos
     }
 
     /// This instant, `span` later; the last one there is if that lies beyond it.
     #[must_use]
-    pub const fn after(self, span: Duration) -> Stamp {
-        Stamp(self.0.saturating_add(nanos(span)))
+    pub const fn after(self, span: Duration) -> MonoStamp {
+        MonoStamp(self.0.saturating_add(nanos(span)))
     }
 }
 
@@ -85,8 +85,8 @@ pub(crate) const fn nanos(span: Duration) -> u64 {
 }
 
 // SAFETY: a transparent u64.
-unsafe impl Plain for Stamp {
-    const NAME: TypeName = TypeName::new("Stamp");
+unsafe impl Plain for MonoStamp {
+    const NAME: TypeName = TypeName::new("MonoStamp");
 }
 
 /// Which write a value came from, and when that was.
@@ -95,17 +95,17 @@ pub struct Meta {
     /// The how-manieth write this was, from 1 on.
     pub generation: u64,
     /// The time that the writer gave.
-    pub stamp: Stamp,
+    pub stamp: MonoStamp,
 }
 
 impl Meta {
     /// How old the value is; zero if it was stamped ahead of `now`.
-    pub const fn age(&self, now: Stamp) -> Duration {
+    pub const fn age(&self, now: MonoStamp) -> Duration {
         self.stamp.age(now)
     }
 
     /// Whether the value was stamped no further than `span` from `now`, before it or after.
-    pub const fn is_fresh(&self, now: Stamp, span: Duration) -> bool {
+    pub const fn is_fresh(&self, now: MonoStamp, span: Duration) -> bool {
         self.stamp.is_fresh(now, span)
     }
 
@@ -117,23 +117,23 @@ impl Meta {
 
 /// A value with its [`Meta`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample<T> {
+pub struct Reading<T> {
     /// What was written.
     pub value: T,
     /// The how-manieth write this was, from 1 on.
     pub generation: u64,
     /// The time that the writer gave.
-    pub stamp: Stamp,
+    pub stamp: MonoStamp,
 }
 
-impl<T> Sample<T> {
+impl<T> Reading<T> {
     /// How old the value is; zero if it was stamped ahead of `now`.
-    pub const fn age(&self, now: Stamp) -> Duration {
+    pub const fn age(&self, now: MonoStamp) -> Duration {
         self.stamp.age(now)
     }
 
     /// Whether the value was stamped no further than `span` from `now`, before it or after.
-    pub const fn is_fresh(&self, now: Stamp, span: Duration) -> bool {
+    pub const fn is_fresh(&self, now: MonoStamp, span: Duration) -> bool {
         self.stamp.is_fresh(now, span)
     }
 

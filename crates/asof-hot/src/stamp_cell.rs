@@ -41,7 +41,7 @@ impl StampCell {
     pub(crate) fn store(&self, nanos: u64, _order: Ordering) {
         use crate::latest::{Memory, publish};
         let last = self.latest.head().load(Ordering::Relaxed);
-        let stamp = crate::stamp::Stamp(0);
+        let stamp = crate::stamp::MonoStamp(0);
         let source = (&raw const nanos).cast();
         // SAFETY: a stamp cell has one writer, its structure's writing end; the source is a u64.
         unsafe { publish(&self.latest, last, source, stamp, &mut crate::steps::Whole) };

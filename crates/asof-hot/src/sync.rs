@@ -13,16 +13,16 @@ mod real {
 
     /// A place whose exclusive use a protocol hands from one end to the other.
     #[repr(transparent)]
-    pub(crate) struct Place<T>(core::cell::UnsafeCell<T>);
+    pub(crate) struct SharedCell<T>(core::cell::UnsafeCell<T>);
 
-    /// A pointer for reading a [`Place`]; while it lives nobody may write there.
+    /// A pointer for reading a [`SharedCell`]; while it lives nobody may write there.
     pub(crate) struct ConstPtr<T>(*const T);
-    /// A pointer for changing a [`Place`]; while it lives nobody else may look there.
+    /// A pointer for changing a [`SharedCell`]; while it lives nobody else may look there.
     pub(crate) struct MutPtr<T>(*mut T);
 
-    impl<T> Place<T> {
+    impl<T> SharedCell<T> {
         pub(crate) const fn new(value: T) -> Self {
-            Place(core::cell::UnsafeCell::new(value))
+            SharedCell(core::cell::UnsafeCell::new(value))
         }
         #[inline(always)]
         pub(crate) fn get(&self) -> ConstPtr<T> {
@@ -125,7 +125,7 @@ mod real {
         }
     }
 
-    pub(crate) struct Place<T>(loom::cell::UnsafeCell<T>);
+    pub(crate) struct SharedCell<T>(loom::cell::UnsafeCell<T>);
 
     /// What loom's pointer for changing lacks.
     pub(crate) trait SharedLook<T> {
@@ -141,9 +141,9 @@ mod real {
         }
     }
 
-    impl<T> Place<T> {
+    impl<T> SharedCell<T> {
         pub(crate) fn new(value: T) -> Self {
-            Place(loom::cell::UnsafeCell::new(value))
+            SharedCell(loom::cell::UnsafeCell::new(value))
         }
         pub(crate) fn get(&self) -> ConstPtr<T> {
             self.0.get()
@@ -170,8 +170,8 @@ pub(crate) use core::sync::atomic::AtomicU32 as AtomicCounter;
 #[cfg(target_has_atomic = "64")]
 pub(crate) use core::sync::atomic::AtomicU64 as AtomicCounter;
 
-// SAFETY: a Place is only reached through the protocols, which give it to one end at a time (or to readers alone).
-unsafe impl<T: Send> Sync for Place<T> {}
+// SAFETY: a SharedCell is only reached through the protocols, which give it to one end at a time (or to readers alone).
+unsafe impl<T: Send> Sync for SharedCell<T> {}
 
 /// What the processor can load and store in one piece: counters and marks are of this size.
 #[cfg(any(target_has_atomic = "64", loom))]

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::handle::{Handle, Owned};
 use crate::snapshot::{Snapshot, SnapshotReader, SnapshotWriter, snapshot};
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 
 /// A writer of a large row of cells that knows which tiles each buffer lacks.
 ///
@@ -23,13 +23,13 @@ pub struct TileWriter<C, const R: usize = 1, V = Vec<C>, H = Owned<Snapshot<V, R
 /// In shared memory the row is an array, and the writer comes from the segment (`Segment::tile_writer`).
 ///
 /// ```
-/// use asof_hot::{tile_map, Stamp};
+/// use asof_hot::{tile_map, MonoStamp};
 ///
 /// let (mut writer, [mut reader]) = tile_map::<u8, 1>(1024 * 1024, 4096, 255);
 /// writer.tile_mut(3)[5] = 100;
-/// writer.publish(Stamp(1));
+/// writer.publish(MonoStamp(1));
 /// writer.tile_mut(9).fill(0);
-/// writer.publish(Stamp(2));
+/// writer.publish(MonoStamp(2));
 /// let map = reader.latest();
 /// assert_eq!((map[3 * 4096 + 5], map[9 * 4096], map[0]), (100, 0, 255));
 /// ```
@@ -97,7 +97,7 @@ where
     }
 
     /// Gives all readers the edited value.
-    pub fn publish(&mut self, stamp: Stamp) {
+    pub fn publish(&mut self, stamp: MonoStamp) {
         let back = self.writer.back_number();
         let (from, to) = self.writer.front_and_back();
         let (from, to) = (from.as_ref(), to.as_mut());
@@ -271,7 +271,7 @@ mod tests {
         let (mut writer, [mut reader]) = memory.split();
         for number in 1..=5 {
             writer.back().fill(number);
-            writer.publish(Stamp(0));
+            writer.publish(MonoStamp(0));
         }
         writer.back().fill(99); // and it is gone before it is published
         let mut writer = TileWriter::<u32, 1, _, _>::over(writer, 10);
@@ -279,7 +279,7 @@ mod tests {
         for step in 0..20usize {
             writer.tile_mut(step % 10)[3] = step as u32;
             expected[step % 10 * 10 + 3] = step as u32;
-            writer.publish(Stamp(0));
+            writer.publish(MonoStamp(0));
             assert_eq!(*reader.latest(), expected);
         }
         // Two buffers besides the front one, once whole; then the one tile that each of them has missed.
@@ -307,7 +307,7 @@ mod tests {
                     expected[tile * 8 + step % 4] = step as u32;
                 }
             }
-            writer.publish(Stamp(step as u64));
+            writer.publish(MonoStamp(step as u64));
             if step % 2 == 0 {
                 assert_eq!(*quick.latest(), expected);
             }

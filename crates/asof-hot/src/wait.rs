@@ -45,7 +45,7 @@ const TURN: u32 = 2;
 /// Makes a signal, to be rung beside any of the structures.
 ///
 /// ```
-/// use asof_hot::{latest, signal, Stamp};
+/// use asof_hot::{latest, signal, MonoStamp};
 /// use std::time::Duration;
 ///
 /// let (mut writer, reader) = latest::<u64, 8>();
@@ -55,7 +55,7 @@ const TURN: u32 = 2;
 ///     assert!(is_there);
 ///     reader.read().unwrap().value
 /// });
-/// writer.write(&7, Stamp(0));
+/// writer.write(&7, MonoStamp(0));
 /// notifier.notify();
 /// assert_eq!(thread.join().unwrap(), 7);
 /// ```

@@ -1,17 +1,17 @@
 //! What a broadcast ring promises.
 #![cfg(all(not(loom), target_has_atomic = "64"))]
 
-use asof_hot::{Broadcast, BroadcastProducer, BroadcastReader, Stamp, broadcast};
+use asof_hot::{Broadcast, BroadcastProducer, BroadcastReader, MonoStamp, broadcast};
 
 #[test]
 fn every_reader_reads_every_sample_at_its_own_pace() {
     let (mut producer, [mut quick, mut slow]) = broadcast::<u32, 4, 2>(|| 0);
     for value in 1..=4 {
-        producer.push(value, Stamp(u64::from(value))).unwrap();
+        producer.push(value, MonoStamp(u64::from(value))).unwrap();
         let sample = quick.pop().unwrap();
         assert_eq!(
             (sample.value, sample.stamp),
-            (value, Stamp(u64::from(value)))
+            (value, MonoStamp(u64::from(value)))
         );
         assert!(quick.pop().is_none());
     }
@@ -28,7 +28,7 @@ fn who_is_too_slow_misses_the_oldest_and_is_told_how_many() {
     fn check<const N: usize>() {
         let (mut producer, [mut reader]) = broadcast::<usize, N, 1>(|| 0);
         for value in 1..=10 * N {
-            producer.push(value, Stamp(0)).expect("never refused");
+            producer.push(value, MonoStamp(0)).expect("never refused");
         }
         let first = reader.try_read().unwrap();
         assert!(*first <= 9 * N + 1, "the last {N} are kept");
@@ -49,10 +49,10 @@ fn who_is_too_slow_misses_the_oldest_and_is_told_how_many() {
 #[test]
 fn what_is_being_read_does_not_change_and_holds_nobody_up() {
     let (mut producer, [mut holds, mut reads]) = broadcast::<u32, 2, 2>(|| 0);
-    producer.push(1, Stamp(10)).unwrap();
+    producer.push(1, MonoStamp(10)).unwrap();
     let held = holds.try_read().unwrap();
     for value in 2..=50 {
-        producer.push(value, Stamp(0)).expect("never refused");
+        producer.push(value, MonoStamp(0)).expect("never refused");
         if value % 3 == 0 {
             let latest = reads.try_latest().unwrap();
             assert_eq!(
@@ -61,7 +61,7 @@ fn what_is_being_read_does_not_change_and_holds_nobody_up() {
             );
         }
     }
-    assert_eq!((*held, held.meta().stamp), (1, Stamp(10)));
+    assert_eq!((*held, held.meta().stamp), (1, MonoStamp(10)));
     drop(held);
     let next = holds.try_read().unwrap();
     assert_eq!(u64::from(*next), 2 + next.missed());
@@ -76,7 +76,7 @@ fn a_producer_that_must_lose_nothing_waits_for_the_slowest() {
         while let Some(mut slot) = producer.try_write_lossless() {
             next += 1;
             *slot = next;
-            slot.commit(Stamp(0));
+            slot.commit(MonoStamp(0));
             count += 1;
         }
         count
@@ -102,7 +102,7 @@ fn a_write_slot_that_is_dropped_never_was() {
     assert!(reader.try_read().is_none());
     for value in 1..=9 {
         drop(producer.try_write());
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
         assert_eq!(reader.pop().unwrap().value, value);
     }
 }
@@ -128,7 +128,7 @@ fn a_reader_that_died_is_followed_at_its_place() {
         )
     };
     for value in 1..=3 {
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
     assert_eq!(reader.pop().unwrap().value, 1);
     std::mem::forget(reader.try_read().unwrap());
@@ -142,7 +142,7 @@ fn a_reader_that_died_is_followed_at_its_place() {
     );
     drop(successor);
     for value in 4..=40 {
-        producer.push(value, Stamp(0)).expect("never refused");
+        producer.push(value, MonoStamp(0)).expect("never refused");
     }
     // SAFETY: as above.
     let mut late = unsafe { BroadcastReader::attach(&ring, 0) };
@@ -150,7 +150,7 @@ fn a_reader_that_died_is_followed_at_its_place() {
         late.pop().is_none(),
         "who left comes back to what is written from now on"
     );
-    producer.push(41, Stamp(0)).unwrap();
+    producer.push(41, MonoStamp(0)).unwrap();
     assert_eq!(late.pop().unwrap().value, 41);
     let mut last = 0;
     while let Some(sample) = other.pop() {

@@ -6,9 +6,9 @@
 #![cfg(loom)]
 
 use asof_hot::{
-    Broadcast, DropOldest, Kernel, Lock, MuxEnds, Notifier, Refuse, Ring, Signal, Sleeper,
-    Snapshot, Source, Stamp, State, Stop, broadcast, event_latch, latest, mux, ring,
-    ring_drop_oldest, snapshot,
+    Broadcast, DropOldest, Kernel, LatchState, LockOptions, MonoStamp, MuxEnds, Notifier, Refuse,
+    Ring, Signal, Sleeper, Snapshot, SourceOptions, Stop, broadcast, event_latch, latest, mux,
+    ring, ring_drop_oldest, snapshot,
 };
 use loom::thread;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn latest_is_never_torn_and_never_goes_back() {
         let (mut writer, reader) = latest::<[u64; 2], 2>();
         let thread = thread::spawn(move || {
             for value in 1..=3 {
-                writer.write(&whole(value), Stamp(value));
+                writer.write(&whole(value), MonoStamp(value));
             }
         });
         let mut last = 0;
@@ -44,7 +44,10 @@ fn latest_is_never_torn_and_never_goes_back() {
             let mut value = whole(0);
             if let Some((meta, retries)) = reader.read_counting_retries(&mut value) {
                 assert_whole(value);
-                assert_eq!((meta.generation, meta.stamp), (value[0], Stamp(value[0])));
+                assert_eq!(
+                    (meta.generation, meta.stamp),
+                    (value[0], MonoStamp(value[0]))
+                );
                 assert!(meta.generation >= last);
                 // With two slots a retry takes one whole write, and there are three; one more as a late look at the head.
                 assert!(retries <= 4);
@@ -72,7 +75,7 @@ fn latest_serves_two_readers() {
         let readers = thread::spawn(move || look(other));
         let writer = thread::spawn(move || {
             for value in 1..=3 {
-                writer.write(&whole(value), Stamp(value));
+                writer.write(&whole(value), MonoStamp(value));
             }
         });
         look(reader);
@@ -89,12 +92,12 @@ fn latest_survives_a_writer_that_dies_at_any_step_and_its_successor() {
             let reader = asof_hot::LatestReader::attach(shared.clone());
             // SAFETY: one writer at a time: the next is made after this one is gone.
             let mut writer = unsafe { asof_hot::LatestWriter::attach(shared.clone()) };
-            writer.write(&whole(1), Stamp(1));
+            writer.write(&whole(1), MonoStamp(1));
             let thread = thread::spawn(move || {
-                writer.write_and_die(&whole(9), Stamp(9), steps);
+                writer.write_and_die(&whole(9), MonoStamp(9), steps);
                 // SAFETY: the writer before is gone.
                 let mut successor = unsafe { asof_hot::LatestWriter::attach(shared) };
-                successor.write(&whole(2), Stamp(2));
+                successor.write(&whole(2), MonoStamp(2));
             });
             let seen = reader
                 .read()
@@ -116,7 +119,7 @@ fn ring_refuse_hands_over_every_sample_once_in_order() {
             for value in 1..=3 {
                 if let Some(mut slot) = producer.try_write() {
                     *slot = whole(value);
-                    slot.commit(Stamp(value));
+                    slot.commit(MonoStamp(value));
                     written += 1;
                 }
             }
@@ -151,7 +154,7 @@ fn ring_batches_are_whole() {
                 if let Some(mut batch) = producer.try_write_batch(2) {
                     batch.fill(|index, value| *value = whole(next + index as u64));
                     next += batch.len() as u64;
-                    batch.commit(Stamp(0));
+                    batch.commit(MonoStamp(0));
                 }
             }
             next - 1
@@ -181,7 +184,7 @@ fn ring_drop_oldest_never_touches_what_is_read_and_counts_the_rest() {
             for value in 1..=3 {
                 let mut slot = producer.try_write().expect("never refused");
                 *slot = whole(value);
-                slot.commit(Stamp(value));
+                slot.commit(MonoStamp(value));
             }
             producer.lost()
         });
@@ -211,11 +214,11 @@ fn ring_drop_oldest_never_touches_what_is_read_and_counts_the_rest() {
 fn ring_drop_oldest_lapped_consumer_finds_what_it_is_told_of() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 1>(|| whole(0));
-        producer.push(whole(1), Stamp(1)).unwrap();
-        producer.push(whole(2), Stamp(2)).unwrap();
-        producer.push(whole(3), Stamp(3)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
+        producer.push(whole(2), MonoStamp(2)).unwrap();
+        producer.push(whole(3), MonoStamp(3)).unwrap();
         let thread = thread::spawn(move || {
-            producer.push(whole(4), Stamp(4)).unwrap();
+            producer.push(whole(4), MonoStamp(4)).unwrap();
         });
         let mut last = 0;
         for _ in 0..2 {
@@ -237,7 +240,7 @@ fn ring_drop_oldest_lapped_consumer_finds_what_it_is_told_of() {
 fn ring_drop_oldest_always_has_room_beside_a_reader() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 1>(|| whole(0));
-        producer.push(whole(1), Stamp(1)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
         let thread = thread::spawn(move || {
             for value in 2..=4 {
                 let lost = producer.lost();
@@ -247,7 +250,7 @@ fn ring_drop_oldest_always_has_room_beside_a_reader() {
                         .expect("the reader holds one slot at a time"),
                 );
                 assert_eq!(producer.lost(), lost, "and nothing is dropped for a slot");
-                producer.push(whole(value), Stamp(value)).unwrap();
+                producer.push(whole(value), MonoStamp(value)).unwrap();
             }
         });
         drop(consumer.try_read());
@@ -261,10 +264,10 @@ fn ring_drop_oldest_always_has_room_beside_a_reader() {
 fn ring_drop_oldest_latest_is_the_newest_of_those_seen() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 2>(|| whole(0));
-        producer.push(whole(1), Stamp(1)).unwrap();
-        producer.push(whole(2), Stamp(2)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
+        producer.push(whole(2), MonoStamp(2)).unwrap();
         let thread = thread::spawn(move || {
-            producer.push(whole(3), Stamp(3)).unwrap();
+            producer.push(whole(3), MonoStamp(3)).unwrap();
         });
         let slot = consumer.try_latest().expect("two are there");
         assert_whole(*slot);
@@ -278,13 +281,13 @@ fn ring_drop_oldest_latest_is_the_newest_of_those_seen() {
 fn ring_drop_oldest_of_two_accounts_for_every_sample() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 2>(|| whole(0));
-        producer.push(whole(1), Stamp(1)).unwrap();
-        producer.push(whole(2), Stamp(2)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
+        producer.push(whole(2), MonoStamp(2)).unwrap();
         let thread = thread::spawn(move || {
             for value in 3..=4 {
                 let mut slot = producer.try_write().expect("never refused");
                 *slot = whole(value);
-                slot.commit(Stamp(value));
+                slot.commit(MonoStamp(value));
             }
             producer.lost()
         });
@@ -312,11 +315,11 @@ fn ring_beside_a_batch_always_has_room() {
     model(2, || {
         let (mut producer, mut consumer) = ring_drop_oldest::<[u64; 2], 2>(|| whole(0));
         for value in 1..=4 {
-            producer.push(whole(value), Stamp(value)).unwrap();
+            producer.push(whole(value), MonoStamp(value)).unwrap();
         }
         let thread = thread::spawn(move || {
             for value in 5..=6 {
-                let pushed = producer.push(whole(value), Stamp(value));
+                let pushed = producer.push(whole(value), MonoStamp(value));
                 assert!(pushed.is_ok(), "the reader holds no more than all");
             }
         });
@@ -357,17 +360,17 @@ fn ring_drop_oldest_successor_of_a_producer_killed_at_any_step_refuses_nothing()
                     )
                 };
                 for value in 1..=pushed {
-                    producer.push(value, Stamp(0)).unwrap();
+                    producer.push(value, MonoStamp(0)).unwrap();
                 }
                 let mut slot = producer.try_write().unwrap();
                 *slot = 99;
-                slot.commit_and_die(Stamp(0), steps);
+                slot.commit_and_die(MonoStamp(0), steps);
                 drop(producer);
                 // SAFETY: the producer before is gone.
                 let mut successor = unsafe { asof_hot::Producer::attach(shared) };
                 let before = successor.committed();
                 for value in 1..=46 {
-                    successor.push(value, Stamp(0)).expect("never refused");
+                    successor.push(value, MonoStamp(0)).expect("never refused");
                 }
                 let mut seen = Vec::new();
                 while let Some(sample) = consumer.pop() {
@@ -391,12 +394,12 @@ fn ring_takeover_refuse_overlooks_no_sample() {
                 asof_hot::Consumer::attach(shared.clone()),
             )
         };
-        producer.push(whole(1), Stamp(1)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
         assert_eq!(consumer.pop().unwrap().value, whole(1));
         drop(consumer);
         let thread = thread::spawn(move || {
-            producer.push(whole(2), Stamp(2)).unwrap();
-            producer.push(whole(3), Stamp(3)).unwrap();
+            producer.push(whole(2), MonoStamp(2)).unwrap();
+            producer.push(whole(3), MonoStamp(3)).unwrap();
         });
         // SAFETY: the consumer before is gone.
         let mut successor = unsafe { asof_hot::Consumer::attach(shared) };
@@ -428,7 +431,7 @@ fn ring_takeover_drop_oldest_tells_what_can_be_found() {
             let thread = thread::spawn(move || {
                 let mut slot = producer.try_write().unwrap();
                 *slot = whole(1);
-                slot.commit_and_die(Stamp(1), steps);
+                slot.commit_and_die(MonoStamp(1), steps);
                 drop(producer);
                 // SAFETY: the producer before is gone.
                 drop(unsafe { asof_hot::Producer::attach(shared) });
@@ -449,7 +452,7 @@ fn abandoned_ring_has_given_all_that_it_had() {
     model(3, || {
         let (mut producer, mut consumer) = ring::<[u64; 2], 2>(|| whole(0));
         let thread = thread::spawn(move || {
-            producer.push(whole(1), Stamp(1)).unwrap();
+            producer.push(whole(1), MonoStamp(1)).unwrap();
         });
         if consumer.is_abandoned() {
             assert_eq!(consumer.pop().expect("all is there").value, whole(1));
@@ -471,15 +474,17 @@ fn ring_survives_a_producer_that_dies_at_any_step_and_its_successor() {
                     asof_hot::Consumer::attach(shared.clone()),
                 )
             };
-            producer.push(whole(1), Stamp(1)).unwrap();
+            producer.push(whole(1), MonoStamp(1)).unwrap();
             let thread = thread::spawn(move || {
                 let mut slot = producer.try_write().unwrap();
                 *slot = whole(2);
-                slot.commit_and_die(Stamp(2), steps);
+                slot.commit_and_die(MonoStamp(2), steps);
                 drop(producer);
                 // SAFETY: the producer before is gone.
                 let mut successor = unsafe { asof_hot::Producer::attach(shared) };
-                successor.push(whole(3), Stamp(3)).expect("never refused");
+                successor
+                    .push(whole(3), MonoStamp(3))
+                    .expect("never refused");
             });
             let mut last = 0;
             let mut look = |consumer: &mut asof_hot::Consumer<[u64; 2], 1, DropOldest, _>| {
@@ -508,11 +513,11 @@ fn ring_survives_a_consumer_that_dies_with_a_slot_in_hand() {
                 asof_hot::Consumer::attach(shared.clone()),
             )
         };
-        producer.push(whole(1), Stamp(1)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
         let thread = thread::spawn(move || {
             for value in 2..=4 {
                 producer
-                    .push(whole(value), Stamp(value))
+                    .push(whole(value), MonoStamp(value))
                     .expect("never refused");
             }
         });
@@ -551,7 +556,7 @@ fn snapshot_is_never_written_while_two_readers_hold_it() {
         let writer = thread::spawn(move || {
             for value in 1..=2 {
                 *writer.back() = whole(value);
-                writer.publish(Stamp(value));
+                writer.publish(MonoStamp(value));
             }
         });
         look(&mut two);
@@ -568,7 +573,7 @@ fn snapshot_triple_buffer_hands_over_whole_frames() {
         let thread = thread::spawn(move || {
             for value in 1..=3 {
                 *writer.back() = whole(value);
-                writer.publish(Stamp(value));
+                writer.publish(MonoStamp(value));
             }
         });
         let mut last = 0;
@@ -598,14 +603,14 @@ fn snapshot_survives_a_writer_that_dies_at_any_step_and_its_successor() {
             };
             let thread = thread::spawn(move || {
                 *writer.back() = whole(1);
-                writer.publish(Stamp(1));
+                writer.publish(MonoStamp(1));
                 *writer.back() = whole(2);
-                writer.publish_and_die(Stamp(2), steps);
+                writer.publish_and_die(MonoStamp(2), steps);
                 // SAFETY: the writer before is gone.
                 let mut successor = unsafe { asof_hot::SnapshotWriter::attach(shared) };
                 for value in 3..=4 {
                     *successor.back() = whole(value);
-                    successor.publish(Stamp(value));
+                    successor.publish(MonoStamp(value));
                 }
             });
             for reader in [&mut one, &mut two] {
@@ -630,13 +635,13 @@ fn snapshot_successor_never_writes_what_is_being_read() {
             )
         };
         *writer.back() = whole(1);
-        writer.publish(Stamp(1));
+        writer.publish(MonoStamp(1));
         drop(writer);
         let thread = thread::spawn(move || {
             // SAFETY: the writer before is gone.
             let mut successor = unsafe { asof_hot::SnapshotWriter::attach(shared) };
             *successor.back() = whole(2);
-            successor.publish(Stamp(2));
+            successor.publish(MonoStamp(2));
         });
         assert_whole(*reader.current());
         assert_whole(*reader.latest());
@@ -650,12 +655,12 @@ fn snapshot_successor_never_writes_what_is_being_read() {
 fn broadcast_is_never_written_while_it_is_read_and_accounts_for_the_rest() {
     model(2, || {
         let (mut producer, [mut one, mut two]) = broadcast::<[u64; 2], 1, 2>(|| whole(0));
-        producer.push(whole(1), Stamp(1)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
         let writes = thread::spawn(move || {
             for value in 2..=4 {
                 let mut slot = producer.try_write().expect("never refused");
                 *slot = whole(value);
-                slot.commit(Stamp(value));
+                slot.commit(MonoStamp(value));
             }
         });
         let look = |reader: &mut asof_hot::BroadcastReader<[u64; 2], 1, 2>, last: &mut u64| {
@@ -687,11 +692,11 @@ fn broadcast_of_two_finds_what_it_tells_of() {
     model(2, || {
         let (mut producer, [mut reader]) = broadcast::<[u64; 2], 2, 1>(|| whole(0));
         for value in 1..=4 {
-            producer.push(whole(value), Stamp(value)).unwrap();
+            producer.push(whole(value), MonoStamp(value)).unwrap();
         }
         let thread = thread::spawn(move || {
-            producer.push(whole(5), Stamp(5)).unwrap();
-            producer.push(whole(6), Stamp(6)).unwrap();
+            producer.push(whole(5), MonoStamp(5)).unwrap();
+            producer.push(whole(6), MonoStamp(6)).unwrap();
         });
         let mut last = 0;
         for _ in 0..2 {
@@ -711,11 +716,11 @@ fn broadcast_take_back_leads_a_lapped_reader_to_newer_samples() {
     model(2, || {
         let (mut producer, [mut reader]) = broadcast::<[u64; 2], 1, 1>(|| whole(0));
         for value in 1..=3 {
-            producer.push(whole(value), Stamp(value)).unwrap();
+            producer.push(whole(value), MonoStamp(value)).unwrap();
         }
         let thread = thread::spawn(move || {
             for value in 4..=6 {
-                producer.push(whole(value), Stamp(value)).unwrap();
+                producer.push(whole(value), MonoStamp(value)).unwrap();
             }
         });
         assert!(reader.has_new());
@@ -731,9 +736,9 @@ fn broadcast_take_back_waits_for_a_reader_that_comes_and_goes() {
     model(3, || {
         let (mut producer, [mut reader]) = broadcast::<[u64; 2], 1, 1>(|| whole(0));
         for value in 1..=3 {
-            producer.push(whole(value), Stamp(value)).unwrap();
+            producer.push(whole(value), MonoStamp(value)).unwrap();
         }
-        let thread = thread::spawn(move || producer.push(whole(4), Stamp(4)).unwrap());
+        let thread = thread::spawn(move || producer.push(whole(4), MonoStamp(4)).unwrap());
         let guard = reader.try_read().expect("there are three");
         assert_whole(*guard);
         drop(guard);
@@ -746,8 +751,8 @@ fn broadcast_to_an_empty_reader_is_found_when_it_is_told() {
     model(3, || {
         let (mut producer, [mut reader]) = broadcast::<[u64; 2], 2, 1>(|| whole(0));
         let thread = thread::spawn(move || {
-            producer.push(whole(1), Stamp(1)).unwrap();
-            producer.push(whole(2), Stamp(2)).unwrap();
+            producer.push(whole(1), MonoStamp(1)).unwrap();
+            producer.push(whole(2), MonoStamp(2)).unwrap();
         });
         let mut last = 0;
         for _ in 0..2 {
@@ -766,12 +771,12 @@ fn broadcast_always_has_room_beside_its_readers() {
     model(2, || {
         let (mut producer, [mut one, mut two]) = broadcast::<[u64; 2], 1, 2>(|| whole(0));
         for value in 1..=3 {
-            producer.push(whole(value), Stamp(value)).unwrap();
+            producer.push(whole(value), MonoStamp(value)).unwrap();
         }
         let held = two.try_read().expect("there is one");
         let thread = thread::spawn(move || {
             for value in 4..=6 {
-                let pushed = producer.push(whole(value), Stamp(value));
+                let pushed = producer.push(whole(value), MonoStamp(value));
                 assert!(pushed.is_ok(), "each reader holds one at a time");
             }
         });
@@ -793,7 +798,7 @@ fn broadcast_lossless_is_missed_by_nobody() {
                 if let Some(mut slot) = producer.try_write_lossless() {
                     written += 1;
                     *slot = whole(written);
-                    slot.commit(Stamp(0));
+                    slot.commit(MonoStamp(0));
                 }
             }
             written
@@ -826,11 +831,11 @@ fn broadcast_survives_a_reader_that_dies_with_a_slot_in_hand() {
                 asof_hot::BroadcastReader::attach(shared.clone(), 0),
             )
         };
-        producer.push(whole(1), Stamp(1)).unwrap();
+        producer.push(whole(1), MonoStamp(1)).unwrap();
         let thread = thread::spawn(move || {
             for value in 2..=4 {
                 producer
-                    .push(whole(value), Stamp(value))
+                    .push(whole(value), MonoStamp(value))
                     .expect("never refused");
             }
         });
@@ -867,7 +872,7 @@ fn broadcast_survives_a_producer_that_dies_at_any_step_and_its_successor() {
             let thread = thread::spawn(move || {
                 let mut slot = producer.try_write().unwrap();
                 *slot = whole(1);
-                slot.commit_and_die(Stamp(1), steps);
+                slot.commit_and_die(MonoStamp(1), steps);
                 drop(producer);
                 // SAFETY: the producer before is gone.
                 let successor = unsafe { asof_hot::BroadcastProducer::attach(shared) };
@@ -892,13 +897,13 @@ fn mux_finds_the_command_that_a_stamp_promises() {
             sources: [mut source],
             output,
             ..
-        } = mux::<[u64; 2], 1, 0>([Source::new(SPAN)], []);
-        source.write(&whole(1), Stamp(1));
-        let thread = thread::spawn(move || source.write(&whole(100), Stamp(100)));
-        match output.read(Stamp(100)) {
+        } = mux::<[u64; 2], 1, 0>([SourceOptions::new(SPAN)], []);
+        source.write(&whole(1), MonoStamp(1));
+        let thread = thread::spawn(move || source.write(&whole(100), MonoStamp(100)));
+        match output.read(MonoStamp(100)) {
             Ok(command) => assert_eq!(
                 (command.value, command.meta.stamp),
-                (whole(100), Stamp(100))
+                (whole(100), MonoStamp(100))
             ),
             Err(stop) => assert_eq!(
                 stop,
@@ -907,7 +912,7 @@ fn mux_finds_the_command_that_a_stamp_promises() {
             ),
         }
         thread.join().unwrap();
-        assert_eq!(output.read(Stamp(100)).unwrap().value, whole(100));
+        assert_eq!(output.read(MonoStamp(100)).unwrap().value, whole(100));
     });
 }
 
@@ -919,16 +924,16 @@ fn mux_never_follows_a_command_given_after_a_more_important_one() {
                 sources: [mut low, mut high],
                 output,
                 ..
-            } = mux::<[u64; 2], 2, 0>([Source::new(SPAN); 2], []);
-            low.write(&whole(1), Stamp(100));
+            } = mux::<[u64; 2], 2, 0>([SourceOptions::new(SPAN); 2], []);
+            low.write(&whole(1), MonoStamp(100));
             if remembers {
-                assert_eq!(output.read(Stamp(100)).unwrap().value, whole(1));
+                assert_eq!(output.read(MonoStamp(100)).unwrap().value, whole(1));
             }
             let thread = thread::spawn(move || {
-                high.write(&whole(2), Stamp(100));
-                low.write(&whole(3), Stamp(100));
+                high.write(&whole(2), MonoStamp(100));
+                low.write(&whole(3), MonoStamp(100));
             });
-            let command = output.read(Stamp(100)).expect("someone commands");
+            let command = output.read(MonoStamp(100)).expect("someone commands");
             assert_whole(command.value);
             assert_ne!(
                 command.value,
@@ -950,21 +955,21 @@ fn mux_never_follows_a_command_given_after_a_lock() {
                 locks: [mut lock],
                 output,
                 ..
-            } = mux::<[u64; 2], 1, 1>([Source::new(SPAN)], [Lock::new(1)]);
-            source.write(&whole(1), Stamp(100));
+            } = mux::<[u64; 2], 1, 1>([SourceOptions::new(SPAN)], [LockOptions::new(1)]);
+            source.write(&whole(1), MonoStamp(100));
             if remembers {
-                assert_eq!(output.read(Stamp(100)).unwrap().value, whole(1));
+                assert_eq!(output.read(MonoStamp(100)).unwrap().value, whole(1));
             }
             let thread = thread::spawn(move || {
                 lock.engage();
-                source.write(&whole(2), Stamp(100));
+                source.write(&whole(2), MonoStamp(100));
             });
-            match output.read(Stamp(100)) {
+            match output.read(MonoStamp(100)) {
                 Ok(command) => assert_eq!(command.value, whole(1)),
                 Err(stop) => assert_eq!(stop, Stop::Locked { lock: 0 }),
             }
             thread.join().unwrap();
-            assert_eq!(output.read(Stamp(100)), Err(Stop::Locked { lock: 0 }));
+            assert_eq!(output.read(MonoStamp(100)), Err(Stop::Locked { lock: 0 }));
         });
     }
 }
@@ -974,18 +979,18 @@ fn latch_loses_no_event_between_a_look_and_a_reset() {
     model(2, || {
         let (mut trigger, mut resetter, mut observer) = event_latch(None);
         let thread = thread::spawn(move || {
-            trigger.trigger(1, Stamp(1));
-            trigger.trigger(2, Stamp(2));
+            trigger.trigger(1, MonoStamp(1));
+            trigger.trigger(2, MonoStamp(2));
         });
         let mut dealt_with = 0;
-        if let State::Contact(contact) = observer.state(Stamp(5)) {
+        if let LatchState::Contact(contact) = observer.state(MonoStamp(5)) {
             dealt_with |= contact.contacts;
             let _ = resetter.reset(contact.count);
         }
         thread.join().unwrap();
-        if let State::Contact(contact) = observer.state(Stamp(5)) {
+        if let LatchState::Contact(contact) = observer.state(MonoStamp(5)) {
             dealt_with |= contact.contacts;
-            assert!(contact.first >= Stamp(1));
+            assert!(contact.first >= MonoStamp(1));
         }
         assert_eq!(dealt_with, 3, "both were dealt with");
         assert_eq!(observer.new_events(), 2);
@@ -996,12 +1001,12 @@ fn latch_loses_no_event_between_a_look_and_a_reset() {
 fn latch_acknowledgement_is_never_seen_before_the_event() {
     model(2, || {
         let (mut trigger, mut resetter, observer) = event_latch(None);
-        trigger.trigger(1, Stamp(1));
+        trigger.trigger(1, MonoStamp(1));
         let bystander = observer.clone();
         assert!(bystander.is_triggered());
-        let events = thread::spawn(move || trigger.trigger(1, Stamp(2)));
+        let events = thread::spawn(move || trigger.trigger(1, MonoStamp(2)));
         let resets = thread::spawn(move || {
-            let State::Contact(contact) = observer.state(Stamp(5)) else {
+            let LatchState::Contact(contact) = observer.state(MonoStamp(5)) else {
                 unreachable!("nobody else resets");
             };
             let _ = resetter.reset(contact.count);
@@ -1033,7 +1038,7 @@ fn signal_is_never_slept_through() {
             let (notifier, sleeper) = signal(kernel());
             let thread = thread::spawn(move || {
                 notifier.may_be_fenced();
-                writer.write(&7, Stamp(0));
+                writer.write(&7, MonoStamp(0));
                 notifier.notify();
             });
             assert!(sleeper.wait_until(None, || reader.generation() > 0));
@@ -1050,7 +1055,7 @@ fn signal_is_heard_at_once_by_one_who_sees_the_turn() {
         let (notifier, sleeper) = signal(Kernel::with_fences());
         let thread = thread::spawn(move || {
             notifier.may_be_fenced();
-            writer.write(&7, Stamp(0));
+            writer.write(&7, MonoStamp(0));
             notifier.notify();
         });
         assert!(sleeper.wait_until(None, || reader.generation() > 0));
@@ -1068,7 +1073,7 @@ fn signal_wakes_a_sleeper_that_goes_back_to_sleep() {
             let thread = thread::spawn(move || {
                 for value in 1..=2 {
                     notifier.may_be_fenced();
-                    writer.write(&value, Stamp(0));
+                    writer.write(&value, MonoStamp(0));
                     notifier.notify();
                 }
             });
@@ -1085,7 +1090,7 @@ fn signal_wakes_a_sleeper_beside_another_that_comes_and_goes() {
         let (notifier, sleeper) = signal(Kernel::without_fences());
         let (other_sleeper, other_reader) = (sleeper.clone(), reader.clone());
         let notifies = thread::spawn(move || {
-            writer.write(&1, Stamp(0));
+            writer.write(&1, MonoStamp(0));
             notifier.notify();
         });
         // Leaves its mark, of whichever turn, and never sleeps: as one does that waits for a file, or that is killed.
@@ -1108,7 +1113,7 @@ fn signal_of_two_notifiers_is_heard_from_both() {
             let notifier = Notifier::attach(memory.clone());
             readers.push(reader);
             threads.push(thread::spawn(move || {
-                writer.write(&1, Stamp(0));
+                writer.write(&1, MonoStamp(0));
                 notifier.notify();
             }));
         }
@@ -1129,9 +1134,9 @@ fn signal_survives_a_notifier_that_dies_at_any_step() {
             let sleeper = Sleeper::attach(memory.clone());
             let (mut writer, reader) = latest::<u64, 2>();
             let thread = thread::spawn(move || {
-                writer.write(&1, Stamp(0));
+                writer.write(&1, MonoStamp(0));
                 Notifier::attach(memory.clone()).notify_and_die(steps);
-                writer.write(&2, Stamp(0));
+                writer.write(&2, MonoStamp(0));
                 Notifier::attach(memory).notify();
             });
             assert!(sleeper.wait_until(None, || reader.generation() > 1));

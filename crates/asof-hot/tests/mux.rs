@@ -1,7 +1,7 @@
 //! What a mux promises.
 #![cfg(not(loom))]
 
-use asof_hot::{Lock, MuxEnds, Source, Stamp, Stop, mux};
+use asof_hot::{LockOptions, MonoStamp, MuxEnds, SourceOptions, Stop, mux};
 use std::time::Duration;
 
 const NAVIGATION: usize = 0;
@@ -9,14 +9,14 @@ const TELEOP: usize = 1;
 const LIMIT: Duration = Duration::from_nanos(500);
 
 fn two_sources() -> MuxEnds<f64, 2, 1> {
-    mux([Source::new(LIMIT); 2], [Lock::new(2)])
+    mux([SourceOptions::new(LIMIT); 2], [LockOptions::new(2)])
 }
 
 #[test]
 fn nobody_commands_at_first() {
-    assert_eq!(two_sources().output.read(Stamp(0)), Err(Stop::Nobody));
+    assert_eq!(two_sources().output.read(MonoStamp(0)), Err(Stop::Nobody));
     assert_eq!(
-        two_sources().output.read(Stamp(i64::MAX as u64)),
+        two_sources().output.read(MonoStamp(i64::MAX as u64)),
         Err(Stop::Nobody)
     );
 }
@@ -28,14 +28,14 @@ fn the_more_important_source_counts_while_it_is_alive() {
         output,
         ..
     } = two_sources();
-    sources[TELEOP].write(&0.1, Stamp(1000));
-    sources[NAVIGATION].write(&0.9, Stamp(1400));
-    let command = output.read(Stamp(1500)).unwrap();
+    sources[TELEOP].write(&0.1, MonoStamp(1000));
+    sources[NAVIGATION].write(&0.9, MonoStamp(1400));
+    let command = output.read(MonoStamp(1500)).unwrap();
     assert_eq!((command.source, command.value), (TELEOP, 0.1));
-    assert_eq!(command.meta.age(Stamp(1500)), LIMIT);
-    let command = output.read(Stamp(1501)).unwrap();
+    assert_eq!(command.meta.age(MonoStamp(1500)), LIMIT);
+    let command = output.read(MonoStamp(1501)).unwrap();
     assert_eq!((command.source, command.value), (NAVIGATION, 0.9));
-    assert_eq!(output.read(Stamp(1901)), Err(Stop::Nobody));
+    assert_eq!(output.read(MonoStamp(1901)), Err(Stop::Nobody));
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn a_source_can_give_way_at_once() {
         output,
         ..
     } = two_sources();
-    sources[NAVIGATION].write(&0.9, Stamp(1000));
-    sources[TELEOP].write(&0.0, Stamp(1000));
+    sources[NAVIGATION].write(&0.9, MonoStamp(1000));
+    sources[TELEOP].write(&0.0, MonoStamp(1000));
     sources[TELEOP].release();
-    assert_eq!(output.read(Stamp(1000)).unwrap().source, NAVIGATION);
+    assert_eq!(output.read(MonoStamp(1000)).unwrap().source, NAVIGATION);
 }
 
 #[test]
@@ -58,12 +58,12 @@ fn a_stamp_far_ahead_is_a_broken_clock() {
         output,
         ..
     } = two_sources();
-    sources[TELEOP].write(&0.1, Stamp(1500));
+    sources[TELEOP].write(&0.1, MonoStamp(1500));
     assert!(
-        output.read(Stamp(1000)).is_ok(),
+        output.read(MonoStamp(1000)).is_ok(),
         "written after the reader looked at the clock"
     );
-    assert_eq!(output.read(Stamp(999)), Err(Stop::Nobody));
+    assert_eq!(output.read(MonoStamp(999)), Err(Stop::Nobody));
 }
 
 #[test]
@@ -73,16 +73,16 @@ fn a_lock_masks_the_sources_below_it_only() {
         mut locks,
         output,
         ..
-    } = mux::<f64, 2, 1>([Source::new(LIMIT); 2], [Lock::new(1)]);
-    sources[NAVIGATION].write(&0.9, Stamp(0));
+    } = mux::<f64, 2, 1>([SourceOptions::new(LIMIT); 2], [LockOptions::new(1)]);
+    sources[NAVIGATION].write(&0.9, MonoStamp(0));
     locks[0].engage();
     assert!(locks[0].is_engaged());
-    assert_eq!(output.read(Stamp(0)), Err(Stop::Locked { lock: 0 }));
-    sources[TELEOP].write(&0.1, Stamp(0));
-    assert_eq!(output.read(Stamp(0)).unwrap().source, TELEOP);
-    locks[0].release(Stamp(0));
+    assert_eq!(output.read(MonoStamp(0)), Err(Stop::Locked { lock: 0 }));
+    sources[TELEOP].write(&0.1, MonoStamp(0));
+    assert_eq!(output.read(MonoStamp(0)).unwrap().source, TELEOP);
+    locks[0].release(MonoStamp(0));
     sources[TELEOP].release();
-    assert_eq!(output.read(Stamp(0)).unwrap().source, NAVIGATION);
+    assert_eq!(output.read(MonoStamp(0)).unwrap().source, NAVIGATION);
 }
 
 #[test]
@@ -92,16 +92,19 @@ fn a_lock_whose_owner_is_silent_is_engaged() {
         mut locks,
         output,
         ..
-    } = mux::<f64, 1, 1>([Source::new(LIMIT)], [Lock::with_heartbeat(1, LIMIT)]);
-    sources[0].write(&0.9, Stamp(1000));
+    } = mux::<f64, 1, 1>(
+        [SourceOptions::new(LIMIT)],
+        [LockOptions::with_heartbeat(1, LIMIT)],
+    );
+    sources[0].write(&0.9, MonoStamp(1000));
     assert_eq!(
-        output.read(Stamp(1000)),
+        output.read(MonoStamp(1000)),
         Err(Stop::Locked { lock: 0 }),
         "never heard"
     );
-    locks[0].release(Stamp(900));
-    assert!(output.read(Stamp(1400)).is_ok());
-    assert_eq!(output.read(Stamp(1401)), Err(Stop::Locked { lock: 0 }));
+    locks[0].release(MonoStamp(900));
+    assert!(output.read(MonoStamp(1400)).is_ok());
+    assert_eq!(output.read(MonoStamp(1401)), Err(Stop::Locked { lock: 0 }));
 }
 
 #[test]
@@ -112,13 +115,13 @@ fn the_director_can_force_a_source_but_not_revive_it() {
         output,
         ..
     } = two_sources();
-    sources[TELEOP].write(&0.1, Stamp(1000));
-    sources[NAVIGATION].write(&0.9, Stamp(1000));
+    sources[TELEOP].write(&0.1, MonoStamp(1000));
+    sources[NAVIGATION].write(&0.9, MonoStamp(1000));
     director.force(NAVIGATION);
-    assert_eq!(output.read(Stamp(1000)).unwrap().source, NAVIGATION);
-    assert_eq!(output.read(Stamp(1501)), Err(Stop::Nobody));
+    assert_eq!(output.read(MonoStamp(1000)).unwrap().source, NAVIGATION);
+    assert_eq!(output.read(MonoStamp(1501)), Err(Stop::Nobody));
     director.automatic();
-    assert_eq!(output.read(Stamp(1000)).unwrap().source, TELEOP);
+    assert_eq!(output.read(MonoStamp(1000)).unwrap().source, TELEOP);
 }
 
 #[test]
@@ -127,9 +130,13 @@ fn a_timeout_beyond_all_time_lasts_for_seventy_years() {
         mut sources,
         output,
         ..
-    } = mux::<f64, 1, 0>([Source::new(Duration::MAX)], []);
-    sources[0].write(&0.9, Stamp(5));
-    assert!(output.read(Stamp(70 * 365 * 86_400_000_000_000)).is_ok());
+    } = mux::<f64, 1, 0>([SourceOptions::new(Duration::MAX)], []);
+    sources[0].write(&0.9, MonoStamp(5));
+    assert!(
+        output
+            .read(MonoStamp(70 * 365 * 86_400_000_000_000))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -140,22 +147,22 @@ fn a_release_from_a_clock_that_is_ahead_keeps_no_lock_open() {
         output,
         ..
     } = mux::<f64, 1, 1>(
-        [Source::new(Duration::MAX)],
-        [Lock::with_heartbeat(1, LIMIT)],
+        [SourceOptions::new(Duration::MAX)],
+        [LockOptions::with_heartbeat(1, LIMIT)],
     );
-    sources[0].write(&0.9, Stamp(1000));
-    locks[0].release(Stamp(1500));
+    sources[0].write(&0.9, MonoStamp(1000));
+    locks[0].release(MonoStamp(1500));
     assert!(
-        output.read(Stamp(1000)).is_ok(),
+        output.read(MonoStamp(1000)).is_ok(),
         "released after the reader looked at the clock"
     );
     let hour = 3_600_000_000_000;
-    locks[0].release(Stamp(1000 + hour));
+    locks[0].release(MonoStamp(1000 + hour));
     // As one who remembers the command that it followed, and as one who does not.
     for reader in [output.clone(), output] {
         for now in [1000, 2000, hour - 1] {
             assert_eq!(
-                reader.read(Stamp(now)),
+                reader.read(MonoStamp(now)),
                 Err(Stop::Locked { lock: 0 }),
                 "at {now}"
             );
@@ -165,17 +172,17 @@ fn a_release_from_a_clock_that_is_ahead_keeps_no_lock_open() {
 
 #[test]
 fn a_heartbeat_beyond_all_time_is_still_one() {
-    let lock = Lock::with_heartbeat(1, Duration::MAX);
+    let lock = LockOptions::with_heartbeat(1, Duration::MAX);
     assert!(lock.heartbeat().is_some());
-    assert_eq!(Lock::new(1).heartbeat(), None);
+    assert_eq!(LockOptions::new(1).heartbeat(), None);
     let MuxEnds {
         mut sources,
         output,
         ..
-    } = mux::<f64, 1, 1>([Source::new(LIMIT)], [lock]);
-    sources[0].write(&0.9, Stamp(0));
+    } = mux::<f64, 1, 1>([SourceOptions::new(LIMIT)], [lock]);
+    sources[0].write(&0.9, MonoStamp(0));
     assert_eq!(
-        output.read(Stamp(0)),
+        output.read(MonoStamp(0)),
         Err(Stop::Locked { lock: 0 }),
         "never heard"
     );

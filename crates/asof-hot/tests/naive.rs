@@ -6,7 +6,8 @@
 #![allow(clippy::float_cmp)] // what went in must come out
 
 use asof_hot::{
-    Lock, MuxEnds, Source, Stamp, State, event_latch, latest, mux, ring, snapshot, triple_buffer,
+    LatchState, LockOptions, MonoStamp, MuxEnds, SourceOptions, event_latch, latest, mux, ring,
+    snapshot, triple_buffer,
 };
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn a_ring_of_two_indexes_holds_one_less_than_it_has() {
     let (mut producer, _consumer) = ring::<u32, 8>(|| 0);
     assert_eq!(
         (0..8)
-            .filter(|value| producer.push(*value, Stamp(0)).is_ok())
+            .filter(|value| producer.push(*value, MonoStamp(0)).is_ok())
             .count(),
         8
     );
@@ -97,8 +98,8 @@ fn a_reader_of_a_single_slot_seqlock_waits_for_a_writer_that_died() {
 
     // Ours keeps the last whole value; what happens when a process dies in every step is in models.rs and processes.rs.
     let (mut writer, reader) = latest::<u64, 2>();
-    writer.write(&5, Stamp(0));
-    writer.update(Stamp(1), |_half_done| {
+    writer.write(&5, MonoStamp(0));
+    writer.update(MonoStamp(1), |_half_done| {
         assert_eq!(reader.read().unwrap().value, 5);
     });
 }
@@ -143,21 +144,21 @@ fn a_late_mode_switch_drives_an_old_command() {
     naive.on_teleop_timeout(); // ...and a timer that ran out just before that comes late
     assert_eq!(naive.read(), 0.9, "the robot drives on");
 
-    let limit = Source::new(Duration::from_nanos(500));
+    let limit = SourceOptions::new(Duration::from_nanos(500));
     let MuxEnds {
         sources: [mut navigation, mut teleop],
         output,
         ..
-    } = mux::<f64, 2, 1>([limit; 2], [Lock::new(2)]);
-    navigation.write(&0.9, Stamp(0));
-    teleop.write(&0.0, Stamp(400));
+    } = mux::<f64, 2, 1>([limit; 2], [LockOptions::new(2)]);
+    navigation.write(&0.9, MonoStamp(0));
+    teleop.write(&0.0, MonoStamp(400));
     assert_eq!(
-        output.read(Stamp(450)).unwrap().value,
+        output.read(MonoStamp(450)).unwrap().value,
         0.0,
         "there is no mode to switch"
     );
     assert!(
-        output.read(Stamp(2000)).is_err(),
+        output.read(MonoStamp(2000)).is_err(),
         "and an old command is nobody's"
     );
 }
@@ -201,7 +202,7 @@ fn two_swaps_of_a_double_buffer_write_into_the_map_being_read() {
     let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
     let mut publish = |value| {
         *writer.back() = value;
-        writer.publish(Stamp(0));
+        writer.publish(MonoStamp(0));
     };
     publish(1);
     let being_read = reader.latest();
@@ -223,10 +224,10 @@ fn a_publication_before_the_dirty_flag_is_cleared_is_lost() {
 
     let (mut writer, [mut reader]) = snapshot::<u32, 1>(|| 0);
     *writer.back() = 1;
-    writer.publish(Stamp(0));
+    writer.publish(MonoStamp(0));
     let seen = reader.latest();
     *writer.back() = 2;
-    writer.publish(Stamp(0));
+    writer.publish(MonoStamp(0));
     drop(seen);
     assert!(reader.has_new());
 }
@@ -242,9 +243,9 @@ fn an_edit_of_the_other_buffer_starts_from_the_map_before_last() {
 
     let (mut writer, [mut reader]) = snapshot::<[u32; 2], 1>(|| [0; 2]);
     writer.edit()[0] = 1;
-    writer.publish(Stamp(0));
+    writer.publish(MonoStamp(0));
     writer.edit()[1] = 1;
-    writer.publish(Stamp(0));
+    writer.publish(MonoStamp(0));
     assert_eq!(*reader.latest(), [1, 1]);
 }
 
@@ -277,11 +278,11 @@ fn a_hit_between_check_and_reset_of_a_flag_is_lost() {
     assert!(!naive.is_triggered, "and the second hit is gone");
 
     let (mut trigger, mut resetter, observer) = event_latch(None);
-    trigger.trigger(1, Stamp(1));
-    let State::Contact(seen) = observer.state(Stamp(2)) else {
+    trigger.trigger(1, MonoStamp(1));
+    let LatchState::Contact(seen) = observer.state(MonoStamp(2)) else {
         panic!("it was triggered")
     };
-    trigger.trigger(1, Stamp(2));
+    trigger.trigger(1, MonoStamp(2));
     assert!(resetter.reset(seen.count).is_err());
     assert!(observer.is_triggered());
 }
@@ -294,7 +295,7 @@ fn an_untouched_flag_with_a_time_says_it_was_reset() {
     );
 
     let (_trigger, mut resetter, _observer) = event_latch(None);
-    assert!(!resetter.reset_if_elapsed(Stamp(5000), Duration::from_nanos(500)));
+    assert!(!resetter.reset_if_elapsed(MonoStamp(5000), Duration::from_nanos(500)));
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn a_triple_buffer_without_a_fresh_mark_runs_backwards() {
     let (mut input, mut output) = triple_buffer(|| 0);
     for value in 1..=2 {
         *input.back() = value;
-        input.publish(Stamp(0));
+        input.publish(MonoStamp(0));
     }
     assert_eq!(
         [*output.latest(), *output.latest(), *output.latest()],

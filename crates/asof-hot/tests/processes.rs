@@ -3,7 +3,8 @@
 
 use asof_hot::shm::{Segment, ShmError, remove};
 use asof_hot::{
-    DropOldest, EventLatch, Latest, Lock, Mux, Refuse, Ring, Snapshot, Source, Stamp, State, Stop,
+    DropOldest, EventLatch, LatchState, Latest, LockOptions, MonoStamp, Mux, Refuse, Ring,
+    Snapshot, SourceOptions, Stop,
 };
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -52,7 +53,10 @@ struct Robot {
 
 impl Robot {
     fn open(name: &str) -> Self {
-        let limits = ([Source::new(Duration::from_hours(1)); 2], [Lock::new(2)]);
+        let limits = (
+            [SourceOptions::new(Duration::from_hours(1)); 2],
+            [LockOptions::new(2)],
+        );
         Robot {
             odometry: Segment::open_or_create(&format!("{name}.odometry"), ()).unwrap(),
             scans: Segment::open_or_create(&format!("{name}.scans"), ()).unwrap(),
@@ -87,18 +91,18 @@ fn write_for_ever(robot: &Robot) {
     let mut drive = robot.drive.source(1).unwrap();
     let mut bumper = robot.bumper.trigger().unwrap();
     for number in odometry.generation().. {
-        odometry.write(&[number; 18], Stamp(number));
+        odometry.write(&[number; 18], MonoStamp(number));
         let mut slot = scans.try_write().expect("never refused");
         *slot = [number; 18];
-        slot.commit(Stamp(number));
+        slot.commit(MonoStamp(number));
         if let Some(mut slot) = commands.try_write() {
             *slot = [number; 18];
-            slot.commit(Stamp(number));
+            slot.commit(MonoStamp(number));
         }
         map.back().fill(number);
-        map.publish(Stamp(number));
-        drive.write(&[number; 9], Stamp(number));
-        bumper.trigger(1, Stamp(number));
+        map.publish(MonoStamp(number));
+        drive.write(&[number; 9], MonoStamp(number));
+        bumper.trigger(1, MonoStamp(number));
     }
 }
 
@@ -225,11 +229,11 @@ fn a_writer_killed_at_any_moment_leaves_no_reader_stuck_and_none_torn() {
             last_command = command.meta().generation;
         }
         assert_whole(&*map.latest());
-        match output.read(Stamp(seen)) {
+        match output.read(MonoStamp(seen)) {
             Ok(command) => assert_whole(&command.value),
             Err(stop) => assert_eq!(stop, Stop::Nobody, "before the first command"),
         }
-        if let State::Contact(contact) = observer.state(Stamp(seen)) {
+        if let LatchState::Contact(contact) = observer.state(MonoStamp(seen)) {
             assert!(contact.count >= events && contact.first <= contact.last);
             events = contact.count;
         }
@@ -263,12 +267,12 @@ fn a_reader_killed_at_any_moment_stops_no_writer_and_its_successor_goes_on() {
     let mut write = || {
         number += 1;
         scans
-            .push([number; 18], Stamp(number))
+            .push([number; 18], MonoStamp(number))
             .expect("never refused");
         // Refused while nobody makes room: what is committed tells that the consumer is at work.
-        let _ = commands.push([number; 18], Stamp(number));
+        let _ = commands.push([number; 18], MonoStamp(number));
         map.back().fill(number);
-        map.publish(Stamp(number));
+        map.publish(MonoStamp(number));
         commands.committed()
     };
     for kill in 0..kills() / 4 {
@@ -302,7 +306,7 @@ fn a_sleeper_that_is_killed_costs_one_wake_up() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        writer.write(&[number; 18], Stamp(number));
+        writer.write(&[number; 18], MonoStamp(number));
         notifier.notify();
         assert!(!notifier.has_sleepers(), "nobody is left");
     }
@@ -334,7 +338,7 @@ fn a_producer_that_is_killed_at_any_moment_makes_its_successor_refuse_nothing() 
         let mut successor = robot.scans.producer().unwrap();
         for number in 0..46 {
             successor
-                .push([number; 18], Stamp(0))
+                .push([number; 18], MonoStamp(0))
                 .expect("never refused");
         }
         assert_eq!(successor.refused(), 0);
@@ -352,23 +356,29 @@ fn a_producer_that_is_killed_at_any_moment_makes_its_successor_refuse_nothing() 
 fn settings_that_disagree_are_refused_and_told() {
     let name = Name::new("settings");
     let millis = Duration::from_millis;
-    let sources = [Source::new(millis(500)); 2];
-    let lock = Lock::with_heartbeat(2, millis(100));
+    let sources = [SourceOptions::new(millis(500)); 2];
+    let lock = LockOptions::with_heartbeat(2, millis(100));
     let made = Segment::<Drive>::create(&name.0, (sources, [lock])).unwrap();
     assert_eq!(made.structure().settings(), (sources, [lock]));
     let same = Segment::<Drive>::open_or_create(&name.0, (sources, [lock])).unwrap();
     assert_eq!(same.structure().settings(), (sources, [lock]));
     let others = [
         (
-            ([Source::new(millis(500)), Source::new(millis(900))], [lock]),
+            (
+                [
+                    SourceOptions::new(millis(500)),
+                    SourceOptions::new(millis(900)),
+                ],
+                [lock],
+            ),
             "source 1 has a timeout of 500ms there, 900ms here",
         ),
         (
-            (sources, [Lock::with_heartbeat(1, millis(100))]),
+            (sources, [LockOptions::with_heartbeat(1, millis(100))]),
             "lock 0 keeps 2 sources down there, 1 here",
         ),
         (
-            (sources, [Lock::new(2)]),
+            (sources, [LockOptions::new(2)]),
             "lock 0 has a heartbeat of 100ms there, none here",
         ),
     ];
@@ -395,7 +405,10 @@ fn settings_that_disagree_are_refused_and_told() {
 #[test]
 fn a_mux_knows_which_of_its_sources_are_alive() {
     let name = Name::new("alive");
-    let limits = ([Source::new(Duration::from_secs(1)); 2], [Lock::new(2)]);
+    let limits = (
+        [SourceOptions::new(Duration::from_secs(1)); 2],
+        [LockOptions::new(2)],
+    );
     let segment = Segment::<Drive>::create(&name.0, limits).unwrap();
     let there = Segment::<Drive>::open_read_only(&name.0).unwrap();
     assert!(!there.is_writer_alive());
@@ -516,7 +529,7 @@ fn a_shared_map_is_edited_by_tiles() {
         let tile = step * 7 % 256;
         writer.tile_mut(tile)[step % 4096] = step as u8 | 1;
         expected[tile * 4096 + step % 4096] = step as u8 | 1;
-        writer.publish(Stamp(step as u64));
+        writer.publish(MonoStamp(step as u64));
         assert!(reader.latest()[..] == expected[..]);
         if step % 50 == 49 {
             assert!(slow.latest()[..] == expected[..]);
@@ -532,7 +545,7 @@ fn a_shared_map_is_edited_by_tiles() {
     let mut successor = segment.tile_writer::<u8>(4096).unwrap();
     successor.overwrite_tile(3).fill(9);
     expected[3 * 4096..4 * 4096].fill(9);
-    successor.publish(Stamp(0));
+    successor.publish(MonoStamp(0));
     assert!(
         reader.latest()[..] == expected[..],
         "goes on with what was there"
@@ -572,7 +585,7 @@ fn an_event_loop_is_woken_by_another_process() {
             let notifier = segment.notifier().unwrap();
             let mut writer = segment.writer().unwrap();
             for number in 1..=200 {
-                writer.write(&[number; 18], Stamp(number));
+                writer.write(&[number; 18], MonoStamp(number));
                 notifier.notify();
                 if number % 3 == 0 {
                     std::thread::sleep(Duration::from_micros(100));
@@ -606,7 +619,7 @@ fn a_notifier_rings_a_file_of_someone_who_waits_and_no_other() {
         "nobody has said that they wait"
     );
     assert!(!sleeper.prepare(|| reader.generation() > 0));
-    writer.write(&1, Stamp(0));
+    writer.write(&1, MonoStamp(0));
     notifier.notify();
     assert!(poll(&bell, Duration::from_mins(1)));
     assert_eq!(bell.clear().unwrap(), 1);
@@ -771,7 +784,7 @@ fn a_copy_of_a_process_does_not_free_its_ends() {
     let mut writer = Some(segment.writer().unwrap());
     let copy = Fork::new(|| {
         drop(writer.take());
-        trigger.trigger(1, Stamp(1));
+        trigger.trigger(1, MonoStamp(1));
     });
     while !dropped.is_triggered() {
         std::thread::yield_now();
@@ -791,39 +804,42 @@ fn a_reader_needs_no_right_to_write() {
     let read_only = Segment::<Odometry>::open_read_only(&name.0).unwrap();
     assert!(matches!(read_only.writer().err(), Some(ShmError::ReadOnly)));
     assert!(matches!(
-        read_only.beat(Stamp(1)).err(),
+        read_only.beat(MonoStamp(1)).err(),
         Some(ShmError::ReadOnly)
     ));
     let reader = read_only.reader();
     let mut writer = segment.writer().unwrap();
-    writer.write(&[5; 18], Stamp(9));
-    segment.beat(Stamp(11)).unwrap();
+    writer.write(&[5; 18], MonoStamp(9));
+    segment.beat(MonoStamp(11)).unwrap();
     assert_eq!(reader.read().unwrap().value, [5; 18]);
     assert!(read_only.is_writer_alive());
-    assert_eq!(read_only.last_beat(), Stamp(11));
+    assert_eq!(read_only.last_beat(), MonoStamp(11));
 }
 
 #[test]
 fn commands_and_events_are_shared_too() {
     let name = Name::new("mux");
-    let limits = ([Source::new(Duration::from_nanos(100)); 2], [Lock::new(2)]);
+    let limits = (
+        [SourceOptions::new(Duration::from_nanos(100)); 2],
+        [LockOptions::new(2)],
+    );
     let commands = Segment::<Mux<u64, 2, 1>>::create(&name.0, limits).unwrap();
     let there = Segment::<Mux<u64, 2, 1>>::open(&name.0).unwrap();
-    commands.source(1).unwrap().write(&7, Stamp(50));
-    assert_eq!(there.output().read(Stamp(60)).unwrap().value, 7);
+    commands.source(1).unwrap().write(&7, MonoStamp(50));
+    assert_eq!(there.output().read(MonoStamp(60)).unwrap().value, 7);
     assert!(there.lock(1).is_err());
     there.lock(0).unwrap().engage();
     assert_eq!(
-        commands.output().read(Stamp(60)),
+        commands.output().read(MonoStamp(60)),
         Err(Stop::Locked { lock: 0 })
     );
     commands.director().unwrap().force(0);
     remove(&name.0).unwrap();
 
     let latch = Segment::<EventLatch>::create(&name.0, None).unwrap();
-    latch.trigger().unwrap().trigger(1, Stamp(5));
+    latch.trigger().unwrap().trigger(1, MonoStamp(5));
     let there = Segment::<EventLatch>::open(&name.0).unwrap();
-    let State::Contact(contact) = there.observer().state(Stamp(6)) else {
+    let LatchState::Contact(contact) = there.observer().state(MonoStamp(6)) else {
         panic!("it was triggered")
     };
     there.resetter().unwrap().reset(contact.count).unwrap();
@@ -844,7 +860,7 @@ fn a_sleeper_is_woken_through_the_segment() {
             .wait_until(Some(Duration::from_mins(1)), || reader.generation() > 0)
     });
     std::thread::sleep(Duration::from_millis(20));
-    segment.writer().unwrap().write(&[1; 18], Stamp(1));
+    segment.writer().unwrap().write(&[1; 18], MonoStamp(1));
     segment.notifier().unwrap().notify();
     assert!(thread.join().unwrap());
 }

@@ -1,7 +1,7 @@
 //! What a ring promises.
 #![cfg(not(loom))]
 
-use asof_hot::{Ring, Stamp, ring, ring_drop_oldest};
+use asof_hot::{MonoStamp, Ring, ring, ring_drop_oldest};
 
 #[test]
 fn all_slots_of_any_capacity_are_usable() {
@@ -9,9 +9,9 @@ fn all_slots_of_any_capacity_are_usable() {
         let (mut producer, mut consumer) = ring::<usize, N>(|| 0);
         for lap in 0..3 {
             for value in 0..N {
-                producer.push(lap * N + value, Stamp(0)).unwrap();
+                producer.push(lap * N + value, MonoStamp(0)).unwrap();
             }
-            assert_eq!(producer.push(99, Stamp(0)), Err(99));
+            assert_eq!(producer.push(99, MonoStamp(0)), Err(99));
             for value in 0..N {
                 assert_eq!(consumer.pop().unwrap().value, lap * N + value);
             }
@@ -31,7 +31,7 @@ fn a_write_slot_that_is_dropped_never_was() {
     let (mut producer, mut consumer) = ring::<u32, 2>(|| 0);
     *producer.try_write().unwrap() = 5;
     assert!(consumer.try_read().is_none());
-    producer.push(6, Stamp(0)).unwrap();
+    producer.push(6, MonoStamp(0)).unwrap();
     let sample = consumer.pop().unwrap();
     assert_eq!((sample.value, sample.generation), (6, 1));
 }
@@ -39,8 +39,8 @@ fn a_write_slot_that_is_dropped_never_was() {
 #[test]
 fn a_write_slot_that_is_dropped_costs_a_full_ring_nothing() {
     let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
-    producer.push(1, Stamp(0)).unwrap();
-    producer.push(2, Stamp(0)).unwrap();
+    producer.push(1, MonoStamp(0)).unwrap();
+    producer.push(2, MonoStamp(0)).unwrap();
     *producer.try_write().unwrap() = 9;
     assert_eq!(producer.lost(), 0);
     assert_eq!(consumer.pop().unwrap().value, 1);
@@ -55,7 +55,7 @@ fn a_vec_in_a_slot_keeps_its_capacity() {
         let mut slot = producer.try_write().unwrap();
         slot.clear();
         slot.extend([1; 100]);
-        slot.commit(Stamp(0));
+        slot.commit(MonoStamp(0));
         let slot = consumer.try_read().unwrap();
         assert_eq!(*address.get_or_insert(slot.as_ptr()), slot.as_ptr());
     }
@@ -64,12 +64,12 @@ fn a_vec_in_a_slot_keeps_its_capacity() {
 #[test]
 fn the_slot_being_read_is_never_dropped() {
     let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
-    producer.push(1, Stamp(10)).unwrap();
+    producer.push(1, MonoStamp(10)).unwrap();
     let held = consumer.try_read().unwrap();
     for value in 2..=20 {
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
-    assert_eq!((*held, held.meta().stamp), (1, Stamp(10)));
+    assert_eq!((*held, held.meta().stamp), (1, MonoStamp(10)));
     drop(held);
     let next = consumer.try_read().unwrap();
     assert_eq!((*next, next.missed()), (19, 17));
@@ -83,7 +83,7 @@ fn a_ring_that_drops_holds_exactly_its_capacity() {
     fn check<const N: usize>() {
         let (mut producer, mut consumer) = ring_drop_oldest::<usize, N>(|| 0);
         for pushed in 1..=4 * N {
-            producer.push(pushed, Stamp(0)).unwrap();
+            producer.push(pushed, MonoStamp(0)).unwrap();
         }
         for value in 3 * N + 1..=4 * N {
             assert_eq!(consumer.pop().unwrap().value, value);
@@ -100,7 +100,7 @@ fn a_ring_that_drops_holds_exactly_its_capacity() {
 fn the_latest_goes_past_older_samples_and_says_how_many() {
     let (mut producer, mut consumer) = ring::<u32, 4>(|| 0);
     for value in 1..=3 {
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
     let latest = consumer.try_latest().unwrap();
     assert_eq!((*latest, latest.skipped()), (3, 2));
@@ -108,7 +108,7 @@ fn the_latest_goes_past_older_samples_and_says_how_many() {
     assert!(consumer.try_latest().is_none());
     for value in 4..=7 {
         producer
-            .push(value, Stamp(0))
+            .push(value, MonoStamp(0))
             .expect("the skipped slots are free");
     }
 }
@@ -122,7 +122,7 @@ fn batches_go_through_in_order_and_wrap_around() {
         let mut batch = producer.try_write_batch(3).unwrap();
         batch.fill(|index, value| *value = next + index as u32);
         next += batch.len() as u32;
-        batch.commit(Stamp(3));
+        batch.commit(MonoStamp(3));
         let batch = consumer.try_read_batch(9).unwrap();
         batch.for_each(|value, meta| {
             assert_eq!(
@@ -147,12 +147,12 @@ fn a_batch_that_is_dropped_never_was() {
 fn a_producer_that_drops_is_not_refused_while_a_batch_holds_everything() {
     let (mut producer, mut consumer) = ring_drop_oldest::<u32, 3>(|| 0);
     for value in 1..=3 {
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
     let batch = consumer.try_read_batch(3).unwrap();
     for value in 4..=9 {
         assert!(producer.has_room());
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
     assert_eq!((producer.refused(), producer.lost()), (0, 4));
     let mut seen = Vec::new();
@@ -175,11 +175,11 @@ fn a_reader_that_holds_two_of_eight_makes_a_ring_that_drops_refuse_none_of_22_pu
     for held in 1..=8 {
         let (mut producer, mut consumer) = ring_drop_oldest::<u32, 8>(|| 0);
         for value in 1..=8 {
-            producer.push(value, Stamp(0)).unwrap();
+            producer.push(value, MonoStamp(0)).unwrap();
         }
         let batch = consumer.try_read_batch(held).unwrap();
         for value in 9..=30 {
-            producer.push(value, Stamp(0)).expect("never refused");
+            producer.push(value, MonoStamp(0)).expect("never refused");
         }
         let mut last = 0;
         batch.for_each(|value, _| {
@@ -207,17 +207,17 @@ fn a_consumer_that_dies_with_a_batch_in_hand_makes_a_ring_that_drops_refuse_noth
         let (mut producer, mut consumer) =
             unsafe { (Producer::attach(&ring), Consumer::attach(&ring)) };
         for value in 1..=4 {
-            producer.push(value, Stamp(0)).unwrap();
+            producer.push(value, MonoStamp(0)).unwrap();
         }
         std::mem::forget(consumer.try_read_batch(held).unwrap());
         std::mem::forget(consumer);
         for value in 5..=30 {
-            producer.push(value, Stamp(0)).expect("never refused");
+            producer.push(value, MonoStamp(0)).expect("never refused");
         }
         // SAFETY: as above.
         let mut successor = unsafe { Consumer::attach(&ring) };
         for value in 31..=40 {
-            producer.push(value, Stamp(0)).expect("never refused");
+            producer.push(value, MonoStamp(0)).expect("never refused");
         }
         let mut seen = Vec::new();
         while let Some(sample) = successor.pop() {
@@ -238,7 +238,7 @@ fn a_write_slot_can_be_looked_at_twice_at_once() {
     slot[0] = 7;
     let (first, rest) = slot.split_first_mut().unwrap();
     (*first, rest[0]) = (rest[0], *first);
-    slot.commit(Stamp(0));
+    slot.commit(MonoStamp(0));
     assert_eq!(consumer.pop().unwrap().value, [2, 7, 3, 4]);
 }
 
@@ -248,17 +248,17 @@ fn a_ring_tells_how_many_samples_waited_at_most() {
     assert_eq!(producer.high_water(), 0);
     for (burst, most) in [(1, 1), (3, 3), (2, 3), (5, 5), (4, 5)] {
         for value in 0..burst {
-            producer.push(value, Stamp(0)).unwrap();
+            producer.push(value, MonoStamp(0)).unwrap();
         }
         while consumer.pop().is_some() {}
         assert_eq!((producer.high_water(), consumer.high_water()), (most, most));
     }
-    while producer.push(0, Stamp(0)).is_ok() {}
+    while producer.push(0, MonoStamp(0)).is_ok() {}
     assert_eq!(producer.high_water(), 8, "before anybody came to read");
 
     let (mut producer, _consumer) = ring_drop_oldest::<u32, 3>(|| 0);
     for value in 0..4 {
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
     }
     assert_eq!(producer.high_water(), 3);
 }
@@ -267,7 +267,7 @@ fn a_ring_tells_how_many_samples_waited_at_most() {
 fn an_end_knows_when_the_other_one_is_gone() {
     let (mut producer, mut consumer) = ring::<u32, 2>(|| 0);
     assert!(!producer.is_abandoned() && !consumer.is_abandoned());
-    producer.push(5, Stamp(0)).unwrap();
+    producer.push(5, MonoStamp(0)).unwrap();
     drop(producer);
     assert!(consumer.is_abandoned());
     assert_eq!(consumer.pop().unwrap().value, 5, "what was written stays");
@@ -285,7 +285,7 @@ fn an_end_knows_when_the_other_one_is_gone() {
 fn a_ring_needs_no_allocator() {
     let mut place = Ring::<u32, 3>::new(|| 0);
     let (mut producer, mut consumer) = place.split();
-    producer.push(1, Stamp(0)).unwrap();
+    producer.push(1, MonoStamp(0)).unwrap();
     assert_eq!(consumer.pop().unwrap().value, 1);
 }
 
@@ -297,7 +297,7 @@ fn a_successor_goes_on_at_the_same_place() {
     for value in 1..50 {
         // SAFETY: each end is dropped before the next of its kind is made.
         let mut producer = unsafe { Producer::attach(ring.clone()) };
-        producer.push(value, Stamp(0)).unwrap();
+        producer.push(value, MonoStamp(0)).unwrap();
         if value % 3 != 1 {
             // SAFETY: as above.
             let mut consumer = unsafe { Consumer::attach(ring.clone()) };

@@ -4,8 +4,8 @@
 #![cfg(not(loom))]
 
 use asof_hot::{
-    Lock, MuxEnds, Source, Stamp, State, Stop, event_latch, latest, mux, ring, ring_drop_oldest,
-    signal, snapshot,
+    LatchState, LockOptions, MonoStamp, MuxEnds, SourceOptions, Stop, event_latch, latest, mux,
+    ring, ring_drop_oldest, signal, snapshot,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -45,7 +45,7 @@ impl Drop for Done<'_> {
 #[test]
 fn latest_values_are_whole_and_retries_are_few() {
     let (mut writer, reader) = latest::<[u64; 18], 8>();
-    writer.write(&[0; 18], Stamp(0));
+    writer.write(&[0; 18], MonoStamp(0));
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for reader in [reader.clone(), reader] {
@@ -70,7 +70,7 @@ fn latest_values_are_whole_and_retries_are_few() {
             });
         }
         for number in 1..=rounds() {
-            writer.write(&[number; 18], Stamp(number));
+            writer.write(&[number; 18], MonoStamp(number));
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -88,12 +88,12 @@ fn every_sample_goes_through_a_ring_once() {
                     if let Some(mut batch) = producer.try_write_batch(3) {
                         batch.fill(|index, slot| slot.fill(number + index as u64));
                         number += batch.len() as u64;
-                        batch.commit(Stamp(0));
+                        batch.commit(MonoStamp(0));
                         continue;
                     }
                 } else if let Some(mut slot) = producer.try_write() {
                     slot.fill(number);
-                    slot.commit(Stamp(number));
+                    slot.commit(MonoStamp(number));
                     number += 1;
                     continue;
                 }
@@ -135,7 +135,7 @@ fn a_ring_that_drops_accounts_for_every_sample() {
             for number in 1..=total {
                 let mut slot = producer.try_write().expect("never refused");
                 *slot = [number; 18];
-                slot.commit(Stamp(number));
+                slot.commit(MonoStamp(number));
                 if number % 64 == 0 {
                     thread::yield_now();
                 }
@@ -191,7 +191,7 @@ fn snapshots_hold_still_for_two_readers() {
         }
         for number in 1..=rounds() {
             writer.back().fill(number);
-            writer.publish(Stamp(number));
+            writer.publish(MonoStamp(number));
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -204,14 +204,17 @@ fn a_mux_follows_the_lock_at_once() {
         locks: [mut lock],
         output,
         ..
-    } = mux::<[u64; 9], 2, 1>([Source::new(Duration::from_secs(1)); 2], [Lock::new(2)]);
-    low.write(&[0; 9], Stamp(0));
+    } = mux::<[u64; 9], 2, 1>(
+        [SourceOptions::new(Duration::from_secs(1)); 2],
+        [LockOptions::new(2)],
+    );
+    low.write(&[0; 9], MonoStamp(0));
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let is_over = &is_over;
         scope.spawn(move || {
             for number in 1..=rounds() {
-                high.write(&[number << 1 | 1; 9], Stamp(0));
+                high.write(&[number << 1 | 1; 9], MonoStamp(0));
                 if number % 3 == 0 {
                     high.release();
                 }
@@ -222,12 +225,12 @@ fn a_mux_follows_the_lock_at_once() {
             let mut number = 0;
             while !is_over.load(Ordering::Relaxed) {
                 number += 1;
-                low.write(&[number << 1; 9], Stamp(0));
+                low.write(&[number << 1; 9], MonoStamp(0));
                 pause();
             }
         });
         while !is_over.load(Ordering::Relaxed) {
-            match output.read(Stamp(0)) {
+            match output.read(MonoStamp(0)) {
                 Ok(command) => {
                     assert_whole(&command.value);
                     assert_eq!(command.value[0] & 1, command.source as u64);
@@ -237,7 +240,7 @@ fn a_mux_follows_the_lock_at_once() {
             pause();
         }
         lock.engage();
-        assert_eq!(output.read(Stamp(0)), Err(Stop::Locked { lock: 0 }));
+        assert_eq!(output.read(MonoStamp(0)), Err(Stop::Locked { lock: 0 }));
     });
 }
 
@@ -248,7 +251,7 @@ fn a_latch_counts_every_event_however_often_it_is_reset() {
     thread::scope(|scope| {
         scope.spawn(move || {
             for number in 1..=total {
-                trigger.trigger(1, Stamp(number));
+                trigger.trigger(1, MonoStamp(number));
                 if number % 64 == 0 {
                     thread::yield_now();
                 }
@@ -257,7 +260,7 @@ fn a_latch_counts_every_event_however_often_it_is_reset() {
         let (mut dealt_with, mut counted) = (0, 0);
         while dealt_with < total {
             counted += observer.new_events();
-            if let State::Contact(contact) = observer.state(Stamp(total)) {
+            if let LatchState::Contact(contact) = observer.state(MonoStamp(total)) {
                 assert_eq!(contact.count - contact.new, dealt_with);
                 assert!(contact.first <= contact.last && contact.last.0 == contact.count);
                 let _ = resetter.reset(contact.count);
@@ -290,7 +293,7 @@ fn a_sleeper_misses_nothing() {
             }
         });
         for number in 1..=total {
-            writer.write(&number, Stamp(0));
+            writer.write(&number, MonoStamp(0));
             notifier.notify();
             if number % 3 == 0 {
                 thread::yield_now();

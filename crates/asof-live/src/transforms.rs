@@ -34,11 +34,11 @@ impl Robot {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn transforms(&self) -> LiveTransforms {
-        self.transforms_with(asof_tf::Options::default())
+        self.transforms_with(asof_tf::BufferOptions::default())
     }
 
     /// The same, keeping more or less.
-    pub fn transforms_with(&self, options: asof_tf::Options) -> LiveTransforms {
+    pub fn transforms_with(&self, options: asof_tf::BufferOptions) -> LiveTransforms {
         let listener = Arc::new(Listener::new(TransformBuffer::with_options(options)));
         let filled = Arc::clone(&listener);
         let subscription = self.subscribe(
@@ -421,7 +421,7 @@ impl Cdr {
 mod tests {
     use super::*;
     use asof_core::{Channel, Schema};
-    use asof_tf::ros::{Encoding, tf_message};
+    use asof_tf::ros::{RosEncoding, tf_message};
     use nalgebra::Isometry3;
 
     fn one(parent: &str, child: &str, stamp: i64) -> StampedTransform {
@@ -471,7 +471,7 @@ mod tests {
             one("a", "b_link", 0),
             one("", "x", 7),
         ];
-        let read = tf_message(Encoding::Cdr, &encoded(&sent)).expect("a message");
+        let read = tf_message(RosEncoding::Cdr, &encoded(&sent)).expect("a message");
         assert_eq!(read, sent);
     }
 

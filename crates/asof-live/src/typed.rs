@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_core::Channel;
-use asof_decode::Typed;
+use asof_decode::TypedDecoder;
 use asof_window::{Bounds, Window};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -58,7 +58,7 @@ impl Robot {
         bounds: Bounds,
     ) -> Result<LiveWindow<T>, LiveError> {
         let channel = self.described_topic(topic)?;
-        let fitted = Typed::<T>::new(&channel)?;
+        let fitted = TypedDecoder::<T>::new(&channel)?;
         let decoder = Mutex::new((channel, fitted));
         let make = move |sample: Sample| {
             let stamp = sample.header_stamp().or(sample.source);
@@ -68,7 +68,7 @@ impl Robot {
                 .settled()
                 .unwrap_or_else(|| Arc::clone(&sample.channel));
             if !Arc::ptr_eq(&channel, &decoder.0) && channel.schema != decoder.0.schema {
-                let fitted = Typed::<T>::new(&channel).map_err(|error| error.to_string())?;
+                let fitted = TypedDecoder::<T>::new(&channel).map_err(|error| error.to_string())?;
                 *decoder = (channel, fitted);
             }
             let decoded = decoder.1.decode(&sample.payload.bytes());

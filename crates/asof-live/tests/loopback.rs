@@ -122,7 +122,7 @@ fn a_ros_topic_is_discovered_windowed_and_stamped_by_its_header() {
         .wait_for(Stamp::from_nanos(12_000_000_005), SOON)
         .expect("the last");
     assert_eq!((last.sequence, last.source), (Some(12), Some(1_012.into())));
-    assert_eq!((window.len(), window.counters().evicted), (10, 2));
+    assert_eq!((window.len(), window.stats().evicted), (10, 2));
     assert_eq!(window.stamp_fallbacks(), 0);
     assert_eq!(window.keys(), [key("/imu/data")]);
 }

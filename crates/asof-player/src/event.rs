@@ -41,7 +41,7 @@ impl PlayState {
 /// What a player has to say.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum PlayerEvent {
     /// These messages have become due.
     Messages(Batch),
     /// After a seek, or for topics that were added: what was known as of then.

@@ -9,9 +9,9 @@
 //!
 //! ```
 //! use std::time::{Duration, Instant};
-//! use asof_blocks::{BlockCache, Options};
+//! use asof_blocks::{BlockCache, CacheOptions};
 //! use asof_core::Topics;
-//! use asof_player::{Event, Player};
+//! use asof_player::{PlayerEvent, Player};
 //! # use std::sync::Arc;
 //! # use asof_core::{Channel, FollowEnd, Message, Stamp};
 //! # use asof_window::Recent;
@@ -24,7 +24,7 @@
 //! # source.close(FollowEnd::Complete);
 //!
 //! // Any source: what `asof_formats::open` returns, a robot, or one of your own.
-//! let cache = BlockCache::new(source, Options::default());
+//! let cache = BlockCache::new(source, CacheOptions::default());
 //! let mut player = Player::new(&cache, Topics::All)?;
 //! player.play();
 //!
@@ -34,7 +34,7 @@
 //! for tick in 0..=20 {
 //!     player.wait_ready(Duration::from_secs(10));
 //!     for event in player.tick(start + tick * Duration::from_millis(100)) {
-//!         if let Event::Messages(batch) = event {
+//!         if let PlayerEvent::Messages(batch) = event {
 //!             count += batch.len();
 //!         }
 //!     }
@@ -53,7 +53,7 @@ mod player;
 mod queue;
 mod step;
 
-pub use event::{Event, PlayState, Speed};
+pub use event::{PlayState, PlayerEvent, Speed};
 pub use player::Player;
 
 /// The README's examples run as doc tests.

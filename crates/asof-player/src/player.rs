@@ -7,7 +7,7 @@ use asof_blocks::{BlockCache, HeadClass, HeadOptions, ReadHead};
 use asof_core::{FollowEnd, Source, SourceError, Stamp, TimeRange, Topics};
 
 use crate::cursor::Cursor;
-use crate::event::{Event, PlayState, Speed};
+use crate::event::{PlayState, PlayerEvent, Speed};
 use crate::feed::{Feed, Request};
 use crate::queue::Piece;
 use crate::step::{self, Between};
@@ -23,7 +23,7 @@ use crate::step::{self, Between};
 /// it is [`Following`](PlayState::Following): it hands out messages as they come, each once, however it got there.
 /// [`Player::follow`] goes to the end at once. A pause or a seek leaves it behind the end; it plays on from there, and
 /// catches up where it plays faster than the source grows. What the source lets go of meanwhile is skipped, and told
-/// by [`Event::Skipped`]. When the source ends, [`Event::Over`] says why.
+/// by [`PlayerEvent::Skipped`]. When the source ends, [`PlayerEvent::Over`] says why.
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 pub struct Player {
     cache: BlockCache,
@@ -39,7 +39,7 @@ pub struct Player {
     cursor: Cursor,
     /// When the clock was last set, and where the recording stood then.
     anchor: Option<(Instant, Stamp)>,
-    pending: Vec<Event>,
+    pending: Vec<PlayerEvent>,
     /// What was known of these has been asked for, and not told yet.
     owed: Vec<String>,
     /// That is all topics, after a seek.
@@ -180,7 +180,7 @@ impl Player {
     /// what comes after it.
     ///
     /// It does not wait for a read that is under way. Where what was known cannot be found out, the next event is
-    /// [`Event::Failed`], whatever the state.
+    /// [`PlayerEvent::Failed`], whatever the state.
     pub fn seek(&mut self, at: Stamp) {
         let range = self.cache.summary().range;
         let at = if range.is_empty() {
@@ -219,12 +219,12 @@ impl Player {
     ///
     /// # Errors
     /// When the source cannot be read.
-    pub fn step_forward(&mut self) -> Result<Vec<Event>, SourceError> {
+    pub fn step_forward(&mut self) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         if let Some(next) = step::next(&self.cache, &self.topics, self.cursor)? {
             self.stand_at(Cursor::after_last_of(&next));
-            events.push(Event::Messages(next));
+            events.push(PlayerEvent::Messages(next));
         }
         Ok(events)
     }
@@ -233,7 +233,7 @@ impl Player {
     ///
     /// # Errors
     /// When the source cannot be read.
-    pub fn step_back(&mut self) -> Result<Vec<Event>, SourceError> {
+    pub fn step_back(&mut self) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         let Some(current) = step::previous(&self.cache, &self.topics, self.cursor, true)? else {
@@ -247,31 +247,31 @@ impl Player {
         };
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
-        events.push(Event::Backfill(cursor.time, known));
+        events.push(PlayerEvent::Backfill(cursor.time, known));
         Ok(events)
     }
 
     /// Steps over so much time, and hands out everything in it; not past the end. Pauses.
     ///
     /// Where that would be more than 8 MiB, it hands out what was known at the end of the step, as a seek does, and
-    /// says what it [skipped](Event::Skipped).
+    /// says what it [skipped](PlayerEvent::Skipped).
     ///
     /// # Errors
     /// When the source cannot be read.
-    pub fn step_forward_by(&mut self, time: Duration) -> Result<Vec<Event>, SourceError> {
+    pub fn step_forward_by(&mut self, time: Duration) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         let end = self.cursor.time.plus_nanos(nanos(time));
         let end = end.min(self.last_stamp()).max(self.cursor.time);
         match step::between(&self.cache, &self.topics, self.cursor, end)? {
-            Between::All(batches) => events.extend(batches.into_iter().map(Event::Messages)),
+            Between::All(batches) => events.extend(batches.into_iter().map(PlayerEvent::Messages)),
             Between::TooMuch => {
                 let known = step::known(&self.cache, &self.topics, Cursor::after(end))?;
-                events.push(Event::Skipped {
+                events.push(PlayerEvent::Skipped {
                     range: TimeRange::new(self.cursor.next(), end),
                     missed: std::collections::BTreeMap::new(),
                 });
-                events.push(Event::Backfill(end, known));
+                events.push(PlayerEvent::Backfill(end, known));
             }
         }
         self.stand_at(Cursor::after(end));
@@ -282,20 +282,20 @@ impl Player {
     ///
     /// # Errors
     /// When the source cannot be read.
-    pub fn step_back_by(&mut self, time: Duration) -> Result<Vec<Event>, SourceError> {
+    pub fn step_back_by(&mut self, time: Duration) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
         let start = start_of(&self.cache);
         let cursor = Cursor::after(self.cursor.time.plus_nanos(-nanos(time)).max(start));
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
-        events.push(Event::Backfill(cursor.time, known));
+        events.push(PlayerEvent::Backfill(cursor.time, known));
         Ok(events)
     }
 
     /// Everything that has become due by `now`. Call it as often as messages should come, and with times
     /// that do not go back.
-    pub fn tick(&mut self, now: Instant) -> Vec<Event> {
+    pub fn tick(&mut self, now: Instant) -> Vec<PlayerEvent> {
         self.feed.unstick();
         let mut events = std::mem::take(&mut self.pending);
         let told = self
@@ -305,7 +305,7 @@ impl Player {
             (Some((at, backfill)), _) => {
                 self.owed.clear();
                 self.owes_all = false;
-                events.push(Event::Backfill(at, backfill));
+                events.push(PlayerEvent::Backfill(at, backfill));
             }
             (None, Some(error)) => self.fail(error, &mut events),
             (None, None) => {}
@@ -323,7 +323,7 @@ impl Player {
         self.feed.wait_idle(timeout)
     }
 
-    fn advance(&mut self, now: Instant, events: &mut Vec<Event>) {
+    fn advance(&mut self, now: Instant, events: &mut Vec<PlayerEvent>) {
         if let Some(until) = self.rests_until {
             if now < until {
                 return;
@@ -403,14 +403,14 @@ impl Player {
     }
 
     /// Hands out everything that was there when it was called, and perhaps more.
-    fn hand_out_all(&mut self, events: &mut Vec<Event>) {
+    fn hand_out_all(&mut self, events: &mut Vec<PlayerEvent>) {
         for _ in 0..=self.feed.with(|ahead| ahead.queue.len()) {
             self.hand_out(Stamp::MAX, events);
         }
     }
 
     /// Hands out what lies at or before `until`, up to the next thing that is not a message.
-    fn hand_out(&mut self, until: Stamp, events: &mut Vec<Event>) {
+    fn hand_out(&mut self, until: Stamp, events: &mut Vec<PlayerEvent>) {
         // How far was read is of the same moment: a batch that is put in the queue between two looks would be passed
         // over by the time that it reaches.
         let (due, through) = self
@@ -426,7 +426,7 @@ impl Player {
                     {
                         self.cursor = last;
                     }
-                    events.push(Event::Messages(batch));
+                    events.push(PlayerEvent::Messages(batch));
                 }
                 Piece::Missed(missed) => {
                     let next = self.feed.with(|ahead| ahead.queue.start());
@@ -437,7 +437,7 @@ impl Player {
                         self.anchor = None;
                     }
                     let range = TimeRange::new(from.next(), self.cursor.time);
-                    events.push(Event::Skipped { range, missed });
+                    events.push(PlayerEvent::Skipped { range, missed });
                     return;
                 }
                 Piece::Restarted => {
@@ -448,7 +448,7 @@ impl Player {
                     });
                     self.cursor = Cursor::before(next.unwrap_or(start));
                     self.anchor = None;
-                    events.push(Event::Restarted);
+                    events.push(PlayerEvent::Restarted);
                     return;
                 }
             }
@@ -466,7 +466,7 @@ impl Player {
         self.head.set_position(self.cursor.time);
     }
 
-    fn finish(&mut self, now: Instant, events: &mut Vec<Event>) {
+    fn finish(&mut self, now: Instant, events: &mut Vec<PlayerEvent>) {
         let (error, end) = self
             .feed
             .with(|ahead| (ahead.error.take(), ahead.end.take()));
@@ -475,7 +475,7 @@ impl Player {
             return;
         }
         let is_complete = end.as_ref().is_none_or(|end| *end == FollowEnd::Complete);
-        events.extend(end.map(Event::Over));
+        events.extend(end.map(PlayerEvent::Over));
         if self.is_looping && is_complete && !self.cache.summary().range.is_empty() {
             let pass = self
                 .pass_began
@@ -491,23 +491,23 @@ impl Player {
     }
 
     /// Begins another pass.
-    fn start_over(&mut self, events: &mut Vec<Event>) {
+    fn start_over(&mut self, events: &mut Vec<PlayerEvent>) {
         self.rewind();
         if self.state == PlayState::Following {
             self.become_state(PlayState::Playing);
         }
         self.passes += 1;
         events.append(&mut self.pending);
-        events.push(Event::Looped(self.passes));
+        events.push(PlayerEvent::Looped(self.passes));
     }
 
     /// Says that reading has failed, and waits to be told to try again.
-    fn fail(&mut self, error: SourceError, events: &mut Vec<Event>) {
+    fn fail(&mut self, error: SourceError, events: &mut Vec<PlayerEvent>) {
         self.anchor = None;
         self.has_failed = true;
         self.become_state(PlayState::Paused);
         events.append(&mut self.pending);
-        events.push(Event::Failed(error));
+        events.push(PlayerEvent::Failed(error));
     }
 
     fn is_enough(&self, read: &ReadSoFar) -> bool {
@@ -613,7 +613,7 @@ impl Player {
         if self.state != state {
             tracing::debug!(?state, "player");
             self.state = state;
-            self.pending.push(Event::State(state));
+            self.pending.push(PlayerEvent::State(state));
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, Options};
+use asof_blocks::{BlockCache, CacheOptions};
 use asof_core::{
     Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth, Query, Row,
     Source, SourceError, Stamp, Summary, TimeRange, Topics,
 };
-use asof_player::{Event, PlayState, Player, Speed};
+use asof_player::{PlayState, Player, PlayerEvent, Speed};
 
 const MS: i64 = 1_000_000;
 
@@ -240,7 +240,7 @@ struct Desk {
 
 impl Desk {
     fn new(source: &Growing, topics: Topics) -> Self {
-        let cache = BlockCache::new(source.clone(), Options::default());
+        let cache = BlockCache::new(source.clone(), CacheOptions::default());
         Desk {
             player: Player::new(&cache, topics).expect("a thread"),
             start: Instant::now(),
@@ -258,19 +258,19 @@ impl Desk {
             assert!(self.player.wait_ready(Duration::from_mins(2)), "stuck");
             for event in self.player.tick(self.start + self.now) {
                 match event {
-                    Event::Messages(batch) => {
+                    PlayerEvent::Messages(batch) => {
                         self.seen.extend(batch.iter().map(|message| message.order));
                     }
-                    Event::Backfill(_, batch) => {
+                    PlayerEvent::Backfill(_, batch) => {
                         self.backfills
                             .push(batch.iter().map(|message| message.order).collect());
                     }
-                    Event::Skipped { range, missed } => {
+                    PlayerEvent::Skipped { range, missed } => {
                         self.skipped.push((range, missed.values().sum()));
                     }
-                    Event::Restarted => self.restarts += 1,
-                    Event::Over(end) => self.over.push(end),
-                    Event::Failed(error) => panic!("{error}"),
+                    PlayerEvent::Restarted => self.restarts += 1,
+                    PlayerEvent::Over(end) => self.over.push(end),
+                    PlayerEvent::Failed(error) => panic!("{error}"),
                     _ => {}
                 }
             }

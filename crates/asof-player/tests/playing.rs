@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, Options};
+use asof_blocks::{BlockCache, CacheOptions};
 use asof_core::{
     Batch, Batches, Channel, ChannelSummary, Query, Row, Source, SourceError, Stamp, Summary,
     TimeRange, Topics,
 };
-use asof_player::{Event, PlayState, Player, Speed};
+use asof_player::{PlayState, Player, PlayerEvent, Speed};
 
 const MS: i64 = 1_000_000;
 
@@ -204,19 +204,19 @@ impl Desk {
         }
     }
 
-    fn take(&mut self, events: Vec<Event>) {
+    fn take(&mut self, events: Vec<PlayerEvent>) {
         for event in events {
             match event {
-                Event::Messages(batch) => self.seen.extend(orders(&batch)),
-                Event::Backfill(at, batch) => {
+                PlayerEvent::Messages(batch) => self.seen.extend(orders(&batch)),
+                PlayerEvent::Backfill(at, batch) => {
                     self.backfills.push((at.nanos() / MS, orders(&batch)));
                 }
-                Event::State(state) => self.states.push(state),
-                Event::Looped(pass) => {
+                PlayerEvent::State(state) => self.states.push(state),
+                PlayerEvent::Looped(pass) => {
                     self.loops += 1;
                     assert_eq!(pass, self.loops as u64);
                 }
-                Event::Failed(_) => self.failures += 1,
+                PlayerEvent::Failed(_) => self.failures += 1,
                 _ => {}
             }
         }
@@ -241,7 +241,7 @@ impl Desk {
 }
 
 fn cache(tape: &Tape) -> BlockCache {
-    BlockCache::new(tape.clone(), Options::default())
+    BlockCache::new(tape.clone(), CacheOptions::default())
 }
 
 #[test]
@@ -573,13 +573,13 @@ fn a_step_over_too_much_hands_out_what_is_known_after_it_and_says_what_it_skippe
     let bytes: u64 = events
         .iter()
         .map(|event| match event {
-            Event::Messages(batch) | Event::Backfill(_, batch) => batch.held_bytes(),
+            PlayerEvent::Messages(batch) | PlayerEvent::Backfill(_, batch) => batch.held_bytes(),
             _ => 0,
         })
         .sum();
     assert!(bytes < 9 << 20, "{bytes}");
     let skipped = events.iter().find_map(|event| match event {
-        Event::Skipped { range, .. } => Some(*range),
+        PlayerEvent::Skipped { range, .. } => Some(*range),
         _ => None,
     });
     let end = 99_910 * MS;
@@ -635,5 +635,5 @@ fn players_share_what_one_of_them_has_read() {
         desk.pass(7_000);
         assert_eq!(desk.seen, tape.all());
     }
-    assert_eq!(cache.statistics().source_messages, 100);
+    assert_eq!(cache.stats().source_messages, 100);
 }

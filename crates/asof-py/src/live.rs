@@ -143,7 +143,7 @@ impl Robot {
     #[pyo3(signature = (cache_time = None))]
     fn tf(&self, py: Python<'_>, cache_time: Option<Length>) -> PyResult<Filled> {
         let session = self.session()?;
-        let mut options = asof::tf::Options::default();
+        let mut options = asof::tf::BufferOptions::default();
         if let Some(Length(window)) = cache_time {
             options = options.window(window);
         }
@@ -278,7 +278,7 @@ impl Window {
 
     /// What was let go, and what was not taken.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
-        let counters = self.kept.counters();
+        let counters = self.kept.stats();
         let dict = pyo3::types::PyDict::new(py);
         dict.set_item("held", self.kept.len())?;
         dict.set_item("bytes", self.kept.bytes())?;

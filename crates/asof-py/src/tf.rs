@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::tf::{
-    Conflicts, LookupError, Options, TransformBuffer as Inner, UpdateError, WaitError, every,
+    Conflicts, LookupError, BufferOptions, TransformBuffer as Inner, UpdateError, TransformWaitError, every,
 };
 use asof::{Stamp, TimeRange, When};
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
@@ -36,11 +36,11 @@ impl From<UpdateError> for Failure {
     }
 }
 
-impl From<WaitError> for Failure {
-    fn from(error: WaitError) -> Self {
+impl From<TransformWaitError> for Failure {
+    fn from(error: TransformWaitError) -> Self {
         let message = error.to_string();
         match error {
-            WaitError::TimedOut { missing, .. } => Failure {
+            TransformWaitError::TimedOut { missing, .. } => Failure {
                 message,
                 ..missing.into()
             },
@@ -178,7 +178,7 @@ impl TransformBuffer {
         source: &str,
         stamp: Stamp,
         timeout: Duration,
-    ) -> PyResult<Result<Isometry3<f64>, WaitError>> {
+    ) -> PyResult<Result<Isometry3<f64>, TransformWaitError>> {
         let started = Instant::now();
         loop {
             py.check_signals()?;
@@ -186,10 +186,10 @@ impl TransformBuffer {
             let moment = rest.min(GLANCE);
             let found = py.detach(|| self.buffer.wait_for(target, source, stamp, moment));
             match found {
-                Err(WaitError::TimedOut { .. }) if rest > GLANCE => {}
-                Err(WaitError::TimedOut { missing, .. }) => {
+                Err(TransformWaitError::TimedOut { .. }) if rest > GLANCE => {}
+                Err(TransformWaitError::TimedOut { missing, .. }) => {
                     let waited = timeout;
-                    return Ok(Err(WaitError::TimedOut { waited, missing }));
+                    return Ok(Err(TransformWaitError::TimedOut { waited, missing }));
                 }
                 found => return Ok(found),
             }
@@ -243,7 +243,7 @@ impl TransformBuffer {
             let gone = || Failure::new("TransformException", "this buffer was taken already");
             return Ok(taken.ok_or_else(gone)?);
         }
-        let mut options = Options::default();
+        let mut options = BufferOptions::default();
         if let Some(Length(window)) = cache_time {
             options = options.window(window);
         }

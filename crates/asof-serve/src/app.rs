@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use asof_blocks::{BlockCache, Options};
+use asof_blocks::{BlockCache, CacheOptions};
 use asof_core::{Channel, Source, Stamp, Summary, TimeRange, Topics};
 use asof_decode::Archetype;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::changes::Changes;
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
-use crate::options::{Limits, ServeOptions};
+use crate::options::{ServeLimits, ServeOptions};
 use crate::policy::PageOptions;
 use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
@@ -38,7 +38,7 @@ pub(crate) struct App {
     pub frames: Frames,
     pub looks: Looks,
     pub tracks: Tracks,
-    pub limits: Limits,
+    pub limits: ServeLimits,
     /// What the topics of several robots start with.
     prefixes: Vec<String>,
     /// Folders whose files viewers may fetch.
@@ -97,9 +97,9 @@ impl App {
         let others = (options.cache_bytes / 4).max(OTHERS_AT_LEAST);
         let blocks = options.cache_bytes.saturating_sub(others);
         let blocks = blocks.max(options.cache_bytes / 4);
-        let kept = Options {
+        let kept = CacheOptions {
             disk: options.disk.clone(),
-            ..Options::with_budget(blocks)
+            ..CacheOptions::with_budget(blocks)
         };
         let cache = BlockCache::over(source, kept);
         let is_live = cache.growth().is_growing();
@@ -236,7 +236,7 @@ impl App {
 
     /// How the server is doing.
     pub fn status(&self) -> Value {
-        let cache = self.cache.statistics();
+        let cache = self.cache.stats();
         let together = self.together.borrow();
         json!({
             "clients": self.limits.clients - self.clients.available_permits(),

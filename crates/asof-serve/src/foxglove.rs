@@ -25,7 +25,7 @@ use asof_foxglove::{
     ClientText, FetchAsset, PlaybackRequest, PlaybackState, PlaybackStatus, ServerInfo, ServerText,
     Subscribe, Time, asset_response, decline_of, is_playback_request, message_data,
 };
-use asof_player::{Event, PlayState, Player, Speed};
+use asof_player::{PlayState, Player, PlayerEvent, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
 use bytes::Bytes;
 
@@ -375,14 +375,14 @@ impl Session {
         self.tell_state(&Told::Answer(request));
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: PlayerEvent) {
         match event {
-            Event::Messages(batch) => self.send(&batch, None),
-            Event::Backfill(at, batch) => {
+            PlayerEvent::Messages(batch) => self.send(&batch, None),
+            PlayerEvent::Backfill(at, batch) => {
                 let first = self.app.cache.summary().range.start;
                 self.send(&batch, Some(at.max(first)));
             }
-            Event::Looped(_) => {
+            PlayerEvent::Looped(_) => {
                 // The clock goes back before anything of the new pass comes: what was drawn is no part of it.
                 self.has_jumped = true;
                 let now = self.set_clock(self.position());
@@ -390,14 +390,14 @@ impl Session {
                 self.tell_state(&Told::Looped);
             }
             // The next message sets the clock back, which viewers take for a jump.
-            Event::Restarted => self.has_jumped = true,
-            Event::Skipped { missed, .. } => {
+            PlayerEvent::Restarted => self.has_jumped = true,
+            PlayerEvent::Skipped { missed, .. } => {
                 for (topic, count) in &missed {
                     self.outbox.missed(topic, *count);
                 }
             }
-            Event::Over(end) => self.complain(&over_text(&end)),
-            Event::Failed(error) => self.complain(&error.to_string()),
+            PlayerEvent::Over(end) => self.complain(&over_text(&end)),
+            PlayerEvent::Failed(error) => self.complain(&error.to_string()),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use asof_blocks::{BlockCache, HeadClass};
 use asof_core::{Follow, Followed, Query, Source, Stamp, TimeRange};
 use asof_tf::{
-    Extrapolation, LoaderOptions, Options, TransformBuffer, TransformLoader, transform_topics,
+    BufferOptions, Extrapolation, LoaderOptions, TransformBuffer, TransformLoader, transform_topics,
 };
 use nalgebra::Isometry3;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(crate) struct Frames(Vec<RobotFrames>);
 /// came shortly before it; a handful of them is kept. Those of a source that grows go into one buffer as they come; when its
 /// clock is set back, that starts anew.
 struct RobotFrames {
-    robot: Robot,
+    robot: RobotDescription,
     cache: BlockCache,
     /// Whether one buffer holds all.
     is_small: bool,
@@ -34,14 +34,14 @@ struct RobotFrames {
 
 /// Some topics of a source, which are those of one robot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Robot {
+pub struct RobotDescription {
     /// What its topics start with: `/before`, or nothing.
     pub prefix: String,
     /// How far its own clock is behind that of the log, in nanoseconds: what was recorded is shown later than it was.
     pub behind: i64,
 }
 
-impl Robot {
+impl RobotDescription {
     fn owns(&self, topic: &str) -> bool {
         let rest = topic.strip_prefix(&self.prefix);
         rest.is_some_and(|rest| self.prefix.is_empty() || rest.starts_with('/'))
@@ -101,9 +101,9 @@ const CLOCKS_AGREE: u64 = 2_000_000_000;
 const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
-    pub fn new(cache: &BlockCache, robots: &[Robot]) -> Self {
+    pub fn new(cache: &BlockCache, robots: &[RobotDescription]) -> Self {
         let robots = match robots {
-            [] => vec![Robot::default()],
+            [] => vec![RobotDescription::default()],
             robots => robots.to_vec(),
         };
         let robots = robots
@@ -206,7 +206,7 @@ fn same_place(parent: &str, child: &str) -> EdgeAt {
 }
 
 impl RobotFrames {
-    fn new(cache: &BlockCache, robot: Robot) -> Self {
+    fn new(cache: &BlockCache, robot: RobotDescription) -> Self {
         let summary = cache.summary();
         let topics = transform_topics(&summary);
         let of_frames = summary
@@ -330,7 +330,7 @@ impl RobotFrames {
     }
 
     fn read(&self, range: TimeRange) -> TransformBuffer {
-        let buffer = TransformBuffer::with_options(Options::unbounded());
+        let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
         let mut loader = TransformLoader::new(buffer);
         // What is said once and holds for all times; the description first, since joints move what it describes.
         let is_static = |topic: &String| {
@@ -417,7 +417,7 @@ impl LiveFrames {
 
 /// Takes in the transforms of what grows. When their clock jumps back, as that of a simulation does, it starts anew.
 fn live_loader(window: Option<Duration>) -> TransformLoader {
-    let options = Options::default();
+    let options = BufferOptions::default();
     let options = match window {
         Some(window) => options.window(window),
         None => options,

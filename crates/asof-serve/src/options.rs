@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use crate::frames::Robot;
+use crate::frames::RobotDescription;
 use crate::queries::QueryEngine;
 use crate::recordings::RecordingList;
 use crate::snapshots::SnapshotWriter;
@@ -28,7 +28,7 @@ pub struct ServeOptions {
     /// Folders whose files viewers may fetch: meshes of a robot's description. None by default.
     pub assets: Vec<PathBuf>,
     /// Robots of which the source has the topics, each under a prefix of its own. Without any, all topics are one robot's.
-    pub robots: Vec<Robot>,
+    pub robots: Vec<RobotDescription>,
     /// The file that people's notes about the recording are kept in, see [`Annotations`](crate::Annotations). Without it none
     /// can be made.
     pub annotations: Option<PathBuf>,
@@ -52,12 +52,12 @@ pub struct ServeOptions {
     /// Many recordings, which the page shows a list of where the source has no name; without it there is no list.
     pub recordings: Option<Arc<dyn RecordingList>>,
     /// What one client can make the server hold, and how many of them there can be.
-    pub limits: Limits,
+    pub limits: ServeLimits,
 }
 
 /// What a client can cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServeLimits {
     /// Open connections of all kinds.
     pub connections: usize,
     /// Open WebSockets, each with a player of its own.
@@ -87,9 +87,9 @@ pub struct Limits {
     pub dropped_after: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServeLimits {
     fn default() -> Self {
-        Limits {
+        ServeLimits {
             connections: 512,
             clients: 128,
             message_bytes: 64 << 10,
@@ -128,7 +128,7 @@ impl Default for ServeOptions {
             queries: None,
             snapshots: None,
             recordings: None,
-            limits: Limits::default(),
+            limits: ServeLimits::default(),
         }
     }
 }

@@ -143,8 +143,8 @@ impl Server {
     }
 
     /// What the cache has done so far.
-    pub fn cache_statistics(&self) -> asof_blocks::Statistics {
-        self.app.cache.statistics()
+    pub fn cache_stats(&self) -> asof_blocks::CacheStats {
+        self.app.cache.stats()
     }
 
     /// Writes what was read to the folder of [`ServeOptions::disk`], as far as it is not there yet. Also done when the

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use asof_blocks::RangeWatch;
 use asof_core::{Batch, Channel, Message, Source, Stamp, Topics};
 use asof_decode::Decoders;
-use asof_player::{Event, PlayState, Player, Speed};
+use asof_player::{PlayState, Player, PlayerEvent, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -402,33 +402,33 @@ impl Session {
         self.take(events);
     }
 
-    fn take(&mut self, events: Vec<Event>) {
+    fn take(&mut self, events: Vec<PlayerEvent>) {
         let mut latest: BTreeMap<String, Message> = BTreeMap::new();
         for event in events {
             match event {
-                Event::Messages(batch) => self.take_messages(&batch, &mut latest),
-                Event::Backfill(_, batch) => {
+                PlayerEvent::Messages(batch) => self.take_messages(&batch, &mut latest),
+                PlayerEvent::Backfill(_, batch) => {
                     self.awaits_backfill = false;
                     // What came before a seek is not what is known now.
                     latest.clear();
                     self.take_backfill(&batch);
                 }
-                Event::Skipped { missed, .. } => {
+                PlayerEvent::Skipped { missed, .. } => {
                     for (topic, count) in &missed {
                         self.outbox.missed(topic, *count);
                     }
                 }
-                Event::Restarted => {
+                PlayerEvent::Restarted => {
                     // What came before belongs to another time.
                     latest.clear();
                     self.told_frames_at = None;
                     self.say(Key::None, &json!({ "op": "restarted" }));
                 }
-                Event::Over(end) => {
+                PlayerEvent::Over(end) => {
                     let message = over_text(&end);
                     self.say(Key::None, &json!({ "op": "over", "message": message }));
                 }
-                Event::Failed(error) => {
+                PlayerEvent::Failed(error) => {
                     // What was known is not told any more: not until it is asked for again.
                     self.awaits_backfill = false;
                     self.fail(&error.to_string());

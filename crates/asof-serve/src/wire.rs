@@ -10,7 +10,7 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::task::JoinHandle;
 
 use crate::guard::Refusal;
-use crate::options::Limits;
+use crate::options::ServeLimits;
 use crate::outbox::{Key, Outbox, Outgoing};
 
 /// What a client sent.
@@ -26,13 +26,13 @@ pub(crate) struct Wire {
     stream: SplitStream<WebSocket>,
     sender: JoinHandle<()>,
     outbox: Arc<Outbox>,
-    limits: Limits,
+    limits: ServeLimits,
     heard: Instant,
     asked: Instant,
 }
 
 impl Wire {
-    pub fn start(socket: WebSocket, outbox: Arc<Outbox>, limits: Limits) -> Self {
+    pub fn start(socket: WebSocket, outbox: Arc<Outbox>, limits: ServeLimits) -> Self {
         let (sink, stream) = socket.split();
         let sender = tokio::spawn(send(sink, Arc::clone(&outbox)));
         let now = Instant::now();

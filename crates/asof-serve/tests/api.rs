@@ -154,9 +154,9 @@ fn a_series_is_worked_out_once() {
             .body
     };
     let first = ask();
-    let read = served.server.cache_statistics();
+    let read = served.server.cache_stats();
     assert_eq!(columns(&first, 2, 100), columns(&ask(), 2, 100));
-    let again = served.server.cache_statistics();
+    let again = served.server.cache_stats();
     assert_eq!((read.hits, read.misses), (again.hits, again.misses));
 }
 
@@ -216,7 +216,10 @@ fn the_frames_are_told_at_any_time() {
 
 #[test]
 fn foxgloves_own_types_are_shown_too() {
-    for encoding in [asof_demo::Encoding::Protobuf, asof_demo::Encoding::Json] {
+    for encoding in [
+        asof_demo::DemoEncoding::Protobuf,
+        asof_demo::DemoEncoding::Json,
+    ] {
         let served = demo_with(2, encoding, &options());
         let summary = served.get("/api/summary").json();
         let topics = summary["topics"].as_array().expect("topics");
@@ -484,7 +487,7 @@ fn video_comes_from_the_last_packet_that_a_decoder_can_start_with() {
 fn the_policy_of_the_page_lets_it_fetch_tiles_from_where_it_was_told_alone() {
     let mut with = options();
     with.tiles = Some("https://tile.example.org/{z}/{x}/{y}.png".to_owned());
-    let served = demo_with(1, asof_demo::Encoding::Cdr, &with);
+    let served = demo_with(1, asof_demo::DemoEncoding::Cdr, &with);
     let page = served.get("/").head.to_lowercase();
     assert!(
         page.contains("img-src https://tile.example.org 'self'"),

@@ -19,7 +19,7 @@ fn fifty_clients_play_at_once_and_the_source_is_read_once() {
         .iter()
         .map(|topic| topic["topic"].as_str().expect("a name").to_owned())
         .collect();
-    let before = served.server.cache_statistics().source_messages;
+    let before = served.server.cache_stats().source_messages;
     assert_eq!(before, 0);
     std::thread::scope(|scope| {
         for _ in 0..50 {
@@ -44,7 +44,7 @@ fn fifty_clients_play_at_once_and_the_source_is_read_once() {
             });
         }
     });
-    let read = served.server.cache_statistics();
+    let read = served.server.cache_stats();
     assert_eq!((read.source_messages, read.source_reads), (total, 1));
 }
 
@@ -53,7 +53,7 @@ fn a_client_that_never_reads_costs_the_others_nothing() {
     let mut small = options();
     small.limits.outbox_bytes = 64 << 10;
     small.limits.stalled_after = Duration::from_millis(200);
-    let served = demo_with(6, asof_demo::Encoding::Cdr, &small);
+    let served = demo_with(6, asof_demo::DemoEncoding::Cdr, &small);
     let mut deaf = served.connect();
     for topic in ["/camera/image", "/imu", "/odom", "/scan"] {
         deaf.say(&json!({ "op": "subscribe", "topic": topic, "form": "json", "every": true }));
@@ -102,7 +102,7 @@ fn a_client_that_never_reads_is_let_go() {
     strict.limits.outbox_bytes = 4 << 10;
     strict.limits.stalled_after = Duration::from_millis(500);
     strict.limits.dropped_after = Duration::from_secs(1);
-    let served = demo_with(4, asof_demo::Encoding::Cdr, &strict);
+    let served = demo_with(4, asof_demo::DemoEncoding::Cdr, &strict);
     let mut deaf = served.connect();
     for topic in ["/camera/image", "/imu", "/odom", "/scan"] {
         deaf.say(&json!({ "op": "subscribe", "topic": topic, "form": "json", "every": true }));

@@ -137,7 +137,7 @@ fn a_site_that_was_allowed_may_connect() {
         origins: vec!["https://app.foxglove.dev".to_owned()],
         ..options()
     };
-    let served = demo_with(1, asof_demo::Encoding::Cdr, &allowed);
+    let served = demo_with(1, asof_demo::DemoEncoding::Cdr, &allowed);
     let headers = [("origin", "https://app.foxglove.dev")];
     assert!(served.try_connect("/", "foxglove.sdk.v1", &headers).is_ok());
 }
@@ -147,7 +147,7 @@ fn with_token() -> Served {
         token: Some("0123456789abcdef".to_owned()),
         ..options()
     };
-    demo_with(1, asof_demo::Encoding::Cdr, &with_token)
+    demo_with(1, asof_demo::DemoEncoding::Cdr, &with_token)
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn another_address_than_this_machine_needs_a_token() {
         listen: std::net::SocketAddr::from(([0, 0, 0, 0], 0)),
         ..options()
     };
-    let served = demo_with(1, asof_demo::Encoding::Cdr, &open);
+    let served = demo_with(1, asof_demo::DemoEncoding::Cdr, &open);
     let url = served.server.url();
     let (_, token) = url.split_once("?token=").expect("a token");
     assert_eq!(token.len(), 32);
@@ -397,7 +397,7 @@ fn a_thousand_connections_that_come_and_go_leave_nothing_behind() {
 fn more_clients_than_there_is_room_for_are_turned_away() {
     let mut few = options();
     few.limits.clients = 2;
-    let served = demo_with(1, asof_demo::Encoding::Cdr, &few);
+    let served = demo_with(1, asof_demo::DemoEncoding::Cdr, &few);
     let (first, second) = (served.connect(), served.connect());
     let third = served.try_connect("/ws", "asof.v1", &[]);
     assert!(third.is_err_and(|error| error.contains("503")));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use asof_demo::Encoding;
+use asof_demo::DemoEncoding;
 use asof_serve::{
     QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal, ServeOptions,
 };
@@ -50,7 +50,7 @@ fn served(engine: &Arc<Echo>) -> Served {
         queries: Some(Arc::clone(engine) as Arc<dyn QueryEngine>),
         ..options()
     };
-    demo_with(1, Encoding::Cdr, &options)
+    demo_with(1, DemoEncoding::Cdr, &options)
 }
 
 #[test]

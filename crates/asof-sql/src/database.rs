@@ -146,7 +146,7 @@ impl Shared {
 /// The answer to a query: batches of rows, as they are made.
 ///
 /// Dropping it ends the query.
-pub struct Rows<'a> {
+pub struct QueryRows<'a> {
     database: &'a Database,
     sql: String,
     parameters: Vec<ScalarValue>,
@@ -183,7 +183,7 @@ pub enum Waited {
     End,
 }
 
-impl Rows<'_> {
+impl QueryRows<'_> {
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.running.schema)
@@ -240,7 +240,7 @@ impl Rows<'_> {
     }
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for QueryRows<'_> {
     type Item = Result<RecordBatch, SqlError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -335,7 +335,7 @@ impl Database {
     ///
     /// # Errors
     /// When it is not a query, would write, or cannot be planned.
-    pub fn query(&self, sql: &str) -> Result<Rows<'_>, SqlError> {
+    pub fn query(&self, sql: &str) -> Result<QueryRows<'_>, SqlError> {
         self.query_with(sql, Vec::new())
     }
 
@@ -347,8 +347,8 @@ impl Database {
         &self,
         sql: &str,
         parameters: Vec<ScalarValue>,
-    ) -> Result<Rows<'_>, SqlError> {
-        Ok(Rows {
+    ) -> Result<QueryRows<'_>, SqlError> {
+        Ok(QueryRows {
             database: self,
             sql: sql.to_owned(),
             running: self.start(sql, &parameters)?,

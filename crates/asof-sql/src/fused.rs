@@ -34,7 +34,7 @@ use crate::asof::Direction;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
 use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
-use crate::matching::Place;
+use crate::matching::RowAt;
 use crate::pushdown::Wanted;
 use crate::right::{RightSide, RightTopic, times_of};
 use crate::scan::TopicScan;
@@ -218,7 +218,7 @@ struct LeftRows {
     logged_until: i64,
     /// For each right side the times, and the matches as far as they are known.
     times: Vec<TimestampNanosecondArray>,
-    matches: Vec<Vec<Option<Place>>>,
+    matches: Vec<Vec<Option<RowAt>>>,
 }
 
 impl Pass {

@@ -68,7 +68,7 @@ mod transforms;
 mod view;
 mod windows;
 
-pub use database::{Database, Described, Rows, SqlOptions, Undecoded, Waited};
+pub use database::{Database, Described, QueryRows, SqlOptions, Undecoded, Waited};
 /// Arrow, as DataFusion has it.
 pub use datafusion::arrow;
 /// The value of a parameter.

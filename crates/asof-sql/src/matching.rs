@@ -9,7 +9,7 @@ use crate::asof::Direction;
 
 /// Where a row of the right side is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RowAt {
     pub batch: u64,
     pub row: usize,
 }
@@ -17,13 +17,13 @@ pub(crate) struct Place {
 /// What belongs to a row of the left side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Match {
-    pub place: Place,
+    pub place: RowAt,
     /// The one after it, and how far towards that, for what lies between them.
-    pub next: (Place, f64),
+    pub next: (RowAt, f64),
 }
 
-impl From<Place> for Match {
-    fn from(place: Place) -> Self {
+impl From<RowAt> for Match {
+    fn from(place: RowAt) -> Self {
         Match {
             place,
             next: (place, 0.0),
@@ -35,7 +35,7 @@ impl From<Place> for Match {
 pub(crate) struct Known {
     pub direction: Direction,
     tolerance: Option<i64>,
-    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, Place)>>,
+    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, RowAt)>>,
     pub batches: HashMap<u64, RecordBatch>,
     newest: u64,
 }
@@ -65,7 +65,7 @@ impl Known {
         }
         // A later row of this key is there already: one after it is farther away.
         let or_equal = self.direction != Direction::Forward { or_equal: false };
-        let later = |(at, _): &(i64, Place)| *at > time || (or_equal && *at == time);
+        let later = |(at, _): &(i64, RowAt)| *at > time || (or_equal && *at == time);
         let rows = self.rows.get(&key.cloned());
         !rows.is_some_and(|rows| rows.iter().any(later))
     }
@@ -76,7 +76,7 @@ impl Known {
             self.newest += 1;
             self.batches.insert(self.newest, batch.clone());
         }
-        let place = Place {
+        let place = RowAt {
             batch: self.newest,
             row,
         };
@@ -95,11 +95,11 @@ impl Known {
             rows.pop_front();
         }
         let before = |or_equal: bool| {
-            let is_before = |(at, _): &&(i64, Place)| *at < time || (or_equal && *at == time);
+            let is_before = |(at, _): &&(i64, RowAt)| *at < time || (or_equal && *at == time);
             rows.iter().rev().find(is_before).copied()
         };
         let after = |or_equal: bool| {
-            let is_after = |(at, _): &&(i64, Place)| *at > time || (or_equal && *at == time);
+            let is_after = |(at, _): &&(i64, RowAt)| *at > time || (or_equal && *at == time);
             rows.iter().find(is_after).copied()
         };
         let tolerance = self.tolerance.map(i64::unsigned_abs);

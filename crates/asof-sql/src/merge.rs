@@ -29,7 +29,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::asof::Direction;
 use crate::between::between;
-use crate::matching::{Known, Match, Place};
+use crate::matching::{Known, Match, RowAt};
 use crate::windows::Windows;
 
 /// Bytes of the right side that are held until what was matched with them is handed out.
@@ -396,12 +396,12 @@ impl Merge {
     /// The left rows beside those that they match.
     fn join(&self, left: &RecordBatch, matches: &[Option<Match>]) -> Result<RecordBatch> {
         let place = |found: &Option<Match>| found.map(|found| found.place);
-        let places: Vec<Option<Place>> = matches.iter().map(place).collect();
+        let places: Vec<Option<RowAt>> = matches.iter().map(place).collect();
         let batches = &self.known.batches;
         let mut columns = self.joined.taken(batches, &places)?;
         if self.known.direction == Direction::Between {
             let next = |found: &Option<Match>| found.map(|found| found.next.0);
-            let places: Vec<Option<Place>> = matches.iter().map(next).collect();
+            let places: Vec<Option<RowAt>> = matches.iter().map(next).collect();
             let later = self.joined.taken(batches, &places)?;
             let part = |found: &Option<Match>| found.map_or(0.0, |found| found.next.1);
             let parts: Vec<f64> = matches.iter().map(part).collect();
@@ -426,7 +426,7 @@ impl Joined {
     pub fn taken(
         &self,
         batches: &HashMap<u64, RecordBatch>,
-        places: &[Option<Place>],
+        places: &[Option<RowAt>],
     ) -> Result<Vec<ArrayRef>> {
         let mut used: Vec<&RecordBatch> = Vec::new();
         let mut numbers: HashMap<u64, usize> = HashMap::new();

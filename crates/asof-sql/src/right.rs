@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result};
 use crate::asof::Direction;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
-use crate::matching::Place;
+use crate::matching::RowAt;
 use crate::pushdown::Wanted;
 
 /// How much later than others a message may be logged until a join by stamp no longer waits for it, in nanoseconds.
@@ -52,7 +52,7 @@ pub(crate) fn times_of(batch: &RecordBatch, column: usize) -> TimestampNanosecon
 struct Candidate {
     time: i64,
     logged: i64,
-    place: Place,
+    place: RowAt,
 }
 
 /// What a right topic has said so far, as far as it can still matter.
@@ -153,7 +153,7 @@ impl RightSide {
         let candidate = |row: usize| Candidate {
             time: times.value(row),
             logged: rows.logged[row],
-            place: Place { batch, row },
+            place: RowAt { batch, row },
         };
         let known = (0..times.len()).filter(|row| times.is_valid(*row));
         known.map(candidate).collect()
@@ -223,7 +223,7 @@ impl RightSide {
 
     /// The match of a row at `time`: `None` while a better one may come. So much time has been read beyond that row.
     #[expect(clippy::option_option, reason = "not yet known, or known to be none")]
-    pub fn best(&mut self, time: i64, beyond: i64) -> Option<Option<Place>> {
+    pub fn best(&mut self, time: i64, beyond: i64) -> Option<Option<RowAt>> {
         let at = self.rows.partition_point(|row| row.time <= time);
         let before = self.rows.partition_point(|row| row.time < time);
         let (earlier, later) = match self.spec.direction {

@@ -10,7 +10,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::sync::mpsc::Sender;
 
 use crate::assemble::BATCH_ROWS;
-use crate::matching::Place;
+use crate::matching::RowAt;
 use crate::merge::{Joined, Keyed, Side};
 
 /// Merges two sides that are in order of time. It holds the rows of the right side that lie in the window of the left row
@@ -22,7 +22,7 @@ pub(crate) struct Windows {
     to: i64,
     joined: Joined,
     memory: MemoryReservation,
-    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, Place)>>,
+    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, RowAt)>>,
     batches: HashMap<u64, RecordBatch>,
     newest: u64,
     /// What has come of the right side and is not taken in yet.
@@ -107,7 +107,7 @@ impl Windows {
                     self.newest += 1;
                     self.batches.insert(self.newest, batch.batch.clone());
                 }
-                let place = Place {
+                let place = RowAt {
                     batch: self.newest,
                     row: *at,
                 };
@@ -131,7 +131,7 @@ impl Windows {
         while pairs.lefts.len() >= least {
             let count = pairs.lefts.len().min(BATCH_ROWS);
             let lefts: Vec<u32> = pairs.lefts.drain(..count).collect();
-            let rights: Vec<Option<Place>> = pairs.rights.drain(..count).collect();
+            let rights: Vec<Option<RowAt>> = pairs.rights.drain(..count).collect();
             let batch = self.join(&left.batch, lefts, &rights)?;
             if sender.send(Ok(batch)).await.is_err() {
                 return Ok(false);
@@ -142,7 +142,7 @@ impl Windows {
 
     #[expect(clippy::ref_option, reason = "the map has it so")]
     /// The rows within the window around this time. The left side goes on, so what is before it is over for this key.
-    fn window(&mut self, key: &Option<OwnedRow>, time: i64) -> Vec<Place> {
+    fn window(&mut self, key: &Option<OwnedRow>, time: i64) -> Vec<RowAt> {
         let start = time.saturating_add(self.from);
         let Some(rows) = self.rows.get_mut(key) else {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Windows {
         &self,
         left: &RecordBatch,
         lefts: Vec<u32>,
-        rights: &[Option<Place>],
+        rights: &[Option<RowAt>],
     ) -> Result<RecordBatch> {
         let lefts = UInt32Array::from(lefts);
         let columns = left.columns().iter();
@@ -186,7 +186,7 @@ impl Windows {
         let batches = self.batches.values();
         let held: usize = batches.map(RecordBatch::get_array_memory_size).sum();
         let rows: usize = self.rows.values().map(VecDeque::len).sum();
-        let places = rows * size_of::<(i64, Place)>();
+        let places = rows * size_of::<(i64, RowAt)>();
         let sides = self.coming.iter().map(|(batch, _)| batch).chain([left]);
         let sides: usize = sides.map(Keyed::bytes).sum();
         self.memory.try_resize(held + places + sides)
@@ -197,12 +197,12 @@ impl Windows {
 #[derive(Default)]
 struct Pairs {
     lefts: Vec<u32>,
-    rights: Vec<Option<Place>>,
+    rights: Vec<Option<RowAt>>,
 }
 
 impl Pairs {
     /// A row with all that is in its window; one without anything stays.
-    fn add(&mut self, left: usize, window: Vec<Place>) {
+    fn add(&mut self, left: usize, window: Vec<RowAt>) {
         if window.is_empty() {
             self.rights.push(None);
         }

@@ -16,7 +16,7 @@ use crate::graph::{Change, Edge, Frame, Graph, NameError};
 use crate::history::Inserted;
 use crate::name::strip;
 use crate::observe::{Observer, Update};
-use crate::options::{Limits, Options, Stats};
+use crate::options::{BufferOptions, BufferStats, Limits};
 use crate::pose::{BadPose, Pose};
 use crate::shelf::Spot;
 use crate::store::Sample;
@@ -29,7 +29,7 @@ use crate::wait::MOVED;
 #[derive(Clone)]
 pub struct TransformBuffer {
     graph: Arc<Graph>,
-    options: Options,
+    options: BufferOptions,
 }
 
 impl Default for TransformBuffer {
@@ -39,9 +39,9 @@ impl Default for TransformBuffer {
 }
 
 impl TransformBuffer {
-    /// An empty buffer with the [default options](Options::default).
+    /// An empty buffer with the [default options](BufferOptions::default).
     pub fn new() -> Self {
-        TransformBuffer::with_options(Options::default())
+        TransformBuffer::with_options(BufferOptions::default())
     }
 
     /// An empty buffer.
@@ -50,15 +50,15 @@ impl TransformBuffer {
     /// # use asof_tf::TransformBuffer;
     /// # use nalgebra::Isometry3;
     /// use std::time::Duration;
-    /// use asof_tf::Options;
+    /// use asof_tf::BufferOptions;
     ///
     /// // Two seconds of every edge, and a megabyte of samples at most.
-    /// let options = Options::default().window(Duration::from_secs(2)).bytes(1 << 20);
+    /// let options = BufferOptions::default().window(Duration::from_secs(2)).bytes(1 << 20);
     /// let buffer = TransformBuffer::with_options(options);
     /// buffer.update_static("base_link", "lidar", Isometry3::identity())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn with_options(options: Options) -> Self {
+    pub fn with_options(options: BufferOptions) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let bytes = options.bytes.unwrap_or(u64::MAX);
@@ -69,7 +69,7 @@ impl TransformBuffer {
     }
 
     /// What this handle was made with.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> BufferOptions {
         self.options
     }
 
@@ -233,7 +233,7 @@ impl TransformBuffer {
     /// Removes a frame and all frames below it, with their samples. Returns how many.
     ///
     /// Its memory is used for other frames, but for its name (some hundred bytes), which is kept in case it
-    /// comes back: [`Stats::removed`] counts those.
+    /// comes back: [`BufferStats::removed`] counts those.
     ///
     /// # Errors
     /// When the frame is unknown.
@@ -262,7 +262,7 @@ impl TransformBuffer {
     /// unless something below them is newer. Frames that hang on static edges only stay. Returns how many.
     ///
     /// A robot that names frames after what it sees calls this now and then, so that it stays within
-    /// [`Options::max_frames`].
+    /// [`BufferOptions::max_frames`].
     pub fn remove_older(&self, before: Stamp) -> usize {
         let graph = &*self.graph;
         let change = graph.change();
@@ -405,10 +405,10 @@ impl TransformBuffer {
     }
 
     /// Counts of what is held and what was dropped.
-    pub fn stats(&self) -> Stats {
-        let mut stats = Stats {
+    pub fn stats(&self) -> BufferStats {
+        let mut stats = BufferStats {
             bytes: self.graph.pool.bytes(),
-            ..Stats::default()
+            ..BufferStats::default()
         };
         for frame in self.graph.all() {
             stats.frames += 1;

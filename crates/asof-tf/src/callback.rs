@@ -12,14 +12,14 @@ use nalgebra::Isometry3;
 use crate::buffer::TransformBuffer;
 use crate::frame_ref::FrameRef;
 use crate::sync::locked;
-use crate::wait::{Wait, WaitError};
+use crate::wait::{TransformWaitError, Wait};
 
 /// A wait that calls back when it ends. Made by [`TransformBuffer::on_transform`]; dropping it cancels the
 /// wait.
 #[must_use = "dropping it cancels the wait"]
 pub struct WaitCallback(Arc<Pending>);
 
-type Callback = Box<dyn FnOnce(Result<Isometry3<f64>, WaitError>) + Send>;
+type Callback = Box<dyn FnOnce(Result<Isometry3<f64>, TransformWaitError>) + Send>;
 
 struct Pending {
     /// `None` once it has ended or was cancelled.
@@ -59,7 +59,7 @@ impl TransformBuffer {
         source: impl FrameRef,
         t: Stamp,
         timeout: Option<Duration>,
-        callback: impl FnOnce(Result<Isometry3<f64>, WaitError>) + Send + 'static,
+        callback: impl FnOnce(Result<Isometry3<f64>, TransformWaitError>) + Send + 'static,
     ) -> WaitCallback {
         let wait = Box::pin(self.wait(target, source, t, timeout));
         let pending = Arc::new(Pending {

@@ -43,7 +43,7 @@
 //! - [`observe`](TransformBuffer::observe) watches all edges, [`rivals`](TransformBuffer::rivals) tells who write
 //!   the same one.
 //! - [`from_source`](TransformBuffer::from_source) reads a whole recording, ROS's and Foxglove's transforms
-//!   alike, and [`TransformLoader`] messages as they come; [`ros`] decodes single messages, `Robot` reads URDF.
+//!   alike, and [`TransformLoader`] messages as they come; [`ros`] decodes single messages, `RobotModel` reads URDF.
 
 // Under loom there is nothing: tests/models.rs builds the concurrent core by itself.
 #![cfg(not(loom))]
@@ -86,7 +86,7 @@ mod with_glam;
 mod with_serde;
 
 #[cfg(feature = "urdf")]
-pub use urdf::{Robot, UrdfError};
+pub use urdf::{RobotModel, UrdfError};
 #[cfg(feature = "glam")]
 pub use with_glam::{ToGlam, from_glam};
 pub use {
@@ -102,15 +102,15 @@ pub use {
         Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
         transform_topics,
     },
-    lookup::{ChainLink, Latest, Newest, Twist},
+    lookup::{ChainLink, LatestTransform, Newest, Twist},
     monitor::{EdgeStats, TransformMonitor},
     name::{BadFrameName, FrameName},
     observe::{Observer, Update},
-    options::{Conflicts, Limits, Options, Stats},
+    options::{BufferOptions, BufferStats, Conflicts, Limits},
     path::{Many, Path},
     source::Loaded,
     trajectory::{TrajectoryFormat, TrajectoryFormatError, every},
-    wait::{Wait, WaitError},
+    wait::{TransformWaitError, Wait},
 };
 
 /// The README's examples run as doc tests.

@@ -12,9 +12,9 @@ use crate::error::UpdateError;
 use crate::monitor::TransformMonitor;
 #[cfg(feature = "urdf")]
 use crate::ros::JointState;
-use crate::ros::{self, Encoding, StampedTransform};
+use crate::ros::{self, RosEncoding, StampedTransform};
 #[cfg(feature = "urdf")]
-use crate::urdf::Robot;
+use crate::urdf::RobotModel;
 
 /// Takes transforms out of batches of messages into a buffer, for those who read a part of a recording or a
 /// robot as it goes; [`TransformBuffer::from_source`] reads a whole recording.
@@ -50,7 +50,7 @@ pub struct TransformLoader {
     #[cfg(feature = "urdf")]
     jointed: HashSet<String>,
     #[cfg(feature = "urdf")]
-    robots: Vec<(String, Robot)>,
+    robots: Vec<(String, RobotModel)>,
     clocks: HashMap<String, Clock>,
     monitor: Option<TransformMonitor>,
     counts: Absorbed,
@@ -154,13 +154,13 @@ pub fn transform_topics(summary: &Summary) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `TFMessage` as ROS writes it: its layout is known, and many recordings have no schema for it.
-    Ros(Encoding),
+    Ros(RosEncoding),
     /// Transforms in anything else, by its schema.
     Schema,
     /// Positions of joints.
-    Joints(Encoding),
+    Joints(RosEncoding),
     /// A robot's description.
-    Description(Encoding),
+    Description(RosEncoding),
 }
 
 impl Kind {
@@ -175,9 +175,9 @@ impl Kind {
         let name = parts.next_back()?;
         // Nobody said: ROS 2's type names have three parts, ROS 1's two.
         let ros = match channel.message_encoding.as_str() {
-            "cdr" => Some(Encoding::Cdr),
-            "" if parts.next().is_some() => Some(Encoding::Cdr),
-            "ros1" | "" => Some(Encoding::Ros1),
+            "cdr" => Some(RosEncoding::Cdr),
+            "" if parts.next().is_some() => Some(RosEncoding::Cdr),
+            "ros1" | "" => Some(RosEncoding::Ros1),
             _ => None,
         };
         match (package, name.strip_suffix('_').unwrap_or(name)) {
@@ -423,11 +423,11 @@ impl TransformLoader {
     }
 
     #[cfg(feature = "urdf")]
-    fn describe(&mut self, encoding: Encoding, message: &MessageRef<'_>) {
+    fn describe(&mut self, encoding: RosEncoding, message: &MessageRef<'_>) {
         let topic = &message.channel.topic;
         let robot = ros::text_message(encoding, message.payload)
             .map_err(|error| error.to_string())
-            .and_then(|text| Robot::from_urdf(&text).map_err(|error| error.to_string()));
+            .and_then(|text| RobotModel::from_urdf(&text).map_err(|error| error.to_string()));
         let robot = match robot {
             Ok(robot) => robot,
             Err(error) => return self.undecodable(message.channel, &error),
@@ -444,14 +444,14 @@ impl TransformLoader {
     }
 
     #[cfg(feature = "urdf")]
-    fn joints(&mut self, encoding: Encoding, message: &MessageRef<'_>) {
+    fn joints(&mut self, encoding: RosEncoding, message: &MessageRef<'_>) {
         let topic = &message.channel.topic;
         let state: JointState = match ros::joint_state(encoding, message.payload) {
             Ok(state) => state,
             Err(error) => return self.undecodable(message.channel, &error.to_string()),
         };
         // The robot of the same namespace, or else the only one.
-        let of_namespace = |(of, _): &&(String, Robot)| namespace(of) == namespace(topic);
+        let of_namespace = |(of, _): &&(String, RobotModel)| namespace(of) == namespace(topic);
         let only = || self.robots.first().filter(|_| self.robots.len() == 1);
         let Some((_, robot)) = self.robots.iter().find(of_namespace).or_else(only) else {
             return;
@@ -479,11 +479,11 @@ impl TransformLoader {
 
     #[cfg(not(feature = "urdf"))]
     #[allow(clippy::unused_self)]
-    fn describe(&mut self, _encoding: Encoding, _message: &MessageRef<'_>) {}
+    fn describe(&mut self, _encoding: RosEncoding, _message: &MessageRef<'_>) {}
 
     #[cfg(not(feature = "urdf"))]
     #[allow(clippy::unused_self)]
-    fn joints(&mut self, _encoding: Encoding, _message: &MessageRef<'_>) {}
+    fn joints(&mut self, _encoding: RosEncoding, _message: &MessageRef<'_>) {}
 
     fn undecodable(&mut self, channel: &Channel, reason: &str) {
         self.problem(&channel.topic, "undecodable".into(), reason.to_owned());

@@ -13,11 +13,11 @@ use crate::graph::{AtNewest, AtTime, Edge, Extrapolation, Frame, Stop};
 use crate::name::FrameName;
 use crate::pool::Pool;
 use crate::pose::Pose;
-use crate::wait::{Wait, WaitError};
+use crate::wait::{TransformWaitError, Wait};
 
 /// The latest transform at a time that every edge on the way knows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Latest {
+pub struct LatestTransform {
     /// The time; `None` where every edge on the way is static, so that any time is as good.
     pub stamp: Option<Stamp>,
     /// Takes a point given in the source frame into the target frame.
@@ -187,7 +187,7 @@ impl TransformBuffer {
         &self,
         target: impl FrameRef,
         source: impl FrameRef,
-    ) -> Result<Latest, LookupError> {
+    ) -> Result<LatestTransform, LookupError> {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
         self.latest_between(target, source)
@@ -221,7 +221,7 @@ impl TransformBuffer {
         source: impl FrameRef,
         now: Stamp,
         max_age: Duration,
-    ) -> Result<Latest, LookupError> {
+    ) -> Result<LatestTransform, LookupError> {
         let graph = self.graph();
         let (target, source) = (target.find(graph)?, source.find(graph)?);
         let latest = self.latest_between(target, source)?;
@@ -426,7 +426,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] says what was missing last, [`WaitError::Never`] that the time is
+    /// [`TransformWaitError::TimedOut`] says what was missing last, [`TransformWaitError::Never`] that the time is
     /// already before what the buffer keeps.
     pub fn wait_for(
         &self,
@@ -434,7 +434,7 @@ impl TransformBuffer {
         source: impl FrameRef,
         t: Stamp,
         timeout: Duration,
-    ) -> Result<Isometry3<f64>, WaitError> {
+    ) -> Result<Isometry3<f64>, TransformWaitError> {
         self.wait(target, source, t, Some(timeout)).block()
     }
 
@@ -668,7 +668,11 @@ impl TransformBuffer {
 
     /// The newest sample is read and then asked for by its time. Beside a writer that drops samples quickly it
     /// can be gone by then, and a newer one is there.
-    fn latest_between(&self, target: &Frame, source: &Frame) -> Result<Latest, LookupError> {
+    fn latest_between(
+        &self,
+        target: &Frame,
+        source: &Frame,
+    ) -> Result<LatestTransform, LookupError> {
         let mut newest = self.newest_between(target, source)?;
         loop {
             let stamp = newest.stamps.map(|stamps| stamps.start);
@@ -680,7 +684,7 @@ impl TransformBuffer {
                 _ => Ok(newest.isometry),
             };
             let error = match isometry {
-                Ok(isometry) => return Ok(Latest { stamp, isometry }),
+                Ok(isometry) => return Ok(LatestTransform { stamp, isometry }),
                 Err(error) => error,
             };
             let before = std::mem::replace(&mut newest, self.newest_between(target, source)?);

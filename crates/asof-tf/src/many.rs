@@ -7,7 +7,7 @@ use asof_core::Stamp;
 
 use crate::error::LookupError;
 use crate::graph::{Edge, Miss};
-use crate::history::Place;
+use crate::history::Neighbours;
 use crate::pool::Pool;
 use crate::pose::{Pose, Weights, along, arc_weights, dot, mixed, multiply, rotate};
 
@@ -108,7 +108,7 @@ impl Edge {
     fn bracket_apart(&self, pool: &Pool, t: i64) -> Option<Bracket> {
         let view = self.history.glance(pool)?;
         let (place, lowest) = view.place(t)?;
-        let Place::Between(a, b) = place else {
+        let Neighbours::Between(a, b) = place else {
             return None;
         };
         let bracket = Bracket::new(a.stamp(), b.stamp(), Pose::of(a), Pose::of(b));

@@ -7,7 +7,7 @@ use crate::history::Bounds;
 /// What a buffer may keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Options {
+pub struct BufferOptions {
     /// How much each edge keeps, where nothing else is said for it.
     pub limits: Limits,
     /// Bytes of samples in the whole buffer; `None` for no bound. When they are spent, the edge whose samples
@@ -49,7 +49,7 @@ pub struct Limits {
 
 /// Counts of what a buffer holds, and of what it dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct BufferStats {
     /// Frames.
     pub frames: usize,
     /// Names of frames that were removed, which are still kept.
@@ -66,10 +66,10 @@ pub struct Stats {
     pub too_old: u64,
 }
 
-impl Default for Options {
+impl Default for BufferOptions {
     /// 10 s for each edge, as in tf2; 256 MiB and 65,536 frames in all.
     fn default() -> Self {
-        Options {
+        BufferOptions {
             limits: Limits {
                 window: Some(Duration::from_secs(10)),
                 count: None,
@@ -81,10 +81,10 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl BufferOptions {
     /// For recordings: keeps everything.
     pub fn unbounded() -> Self {
-        Options {
+        BufferOptions {
             limits: Limits::UNBOUNDED,
             bytes: None,
             max_frames: u32::MAX as usize,

@@ -7,7 +7,7 @@ use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Frame, Miss, Stop};
-use crate::lookup::{Latest, Newest};
+use crate::lookup::{LatestTransform, Newest};
 use crate::many::{Bracket, Folded, Motion, Tell};
 use crate::pose::Pose;
 use crate::shelf::Spot;
@@ -234,7 +234,7 @@ impl Path {
     ///
     /// # Errors
     /// As there.
-    pub fn lookup_latest(&mut self) -> Result<Latest, LookupError> {
+    pub fn lookup_latest(&mut self) -> Result<LatestTransform, LookupError> {
         let mut newest = self.lookup_newest()?;
         loop {
             let stamp = newest.stamps.map(|stamps| stamps.start);
@@ -243,7 +243,7 @@ impl Path {
                 _ => Ok(newest.isometry),
             };
             let error = match isometry {
-                Ok(isometry) => return Ok(Latest { stamp, isometry }),
+                Ok(isometry) => return Ok(LatestTransform { stamp, isometry }),
                 Err(error) => error,
             };
             // It can be gone by now, beside a writer that drops samples quickly.

@@ -11,7 +11,7 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 /// How a message is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub enum RosEncoding {
     /// ROS 2: CDR with its four bytes of header, in either byte order.
     Cdr,
     /// ROS 1.
@@ -21,7 +21,7 @@ pub enum Encoding {
 /// Why bytes are not the message that they should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum RosDecodeError {
     /// The message ends in the middle of something.
     #[error("the message ends at byte {len}, inside of {what}")]
     Truncated {
@@ -68,11 +68,11 @@ pub struct JointState {
 /// Reads a `tf2_msgs/TFMessage` (or ROS 1's older `tf/tfMessage`, which is the same).
 ///
 /// # Errors
-/// [`DecodeError`] says what is wrong and where.
+/// [`RosDecodeError`] says what is wrong and where.
 pub fn tf_message(
-    encoding: Encoding,
+    encoding: RosEncoding,
     payload: &[u8],
-) -> Result<Vec<StampedTransform>, DecodeError> {
+) -> Result<Vec<StampedTransform>, RosDecodeError> {
     let mut reader = Reader::new(encoding, payload)?;
     let count = reader.u32("the number of transforms")?;
     // Not reserved by what the message claims: it may claim anything.
@@ -100,8 +100,8 @@ pub fn tf_message(
 /// Reads a `sensor_msgs/JointState`, up to the positions.
 ///
 /// # Errors
-/// [`DecodeError`] says what is wrong and where.
-pub fn joint_state(encoding: Encoding, payload: &[u8]) -> Result<JointState, DecodeError> {
+/// [`RosDecodeError`] says what is wrong and where.
+pub fn joint_state(encoding: RosEncoding, payload: &[u8]) -> Result<JointState, RosDecodeError> {
     let mut reader = Reader::new(encoding, payload)?;
     let stamp = reader.header()?;
     reader.text("header.frame_id")?;
@@ -125,13 +125,13 @@ pub fn joint_state(encoding: Encoding, payload: &[u8]) -> Result<JointState, Dec
 /// Reads a `std_msgs/String`.
 ///
 /// # Errors
-/// [`DecodeError`] says what is wrong and where.
-pub fn text_message(encoding: Encoding, payload: &[u8]) -> Result<String, DecodeError> {
+/// [`RosDecodeError`] says what is wrong and where.
+pub fn text_message(encoding: RosEncoding, payload: &[u8]) -> Result<String, RosDecodeError> {
     Reader::new(encoding, payload)?.text("the text")
 }
 
 struct Reader<'a> {
-    encoding: Encoding,
+    encoding: RosEncoding,
     bytes: &'a [u8],
     at: usize,
     /// Where alignment counts from, and what eight bytes align to: four in CDR version 2.
@@ -141,7 +141,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, DecodeError> {
+    fn new(encoding: RosEncoding, bytes: &'a [u8]) -> Result<Self, RosDecodeError> {
         let mut reader = Reader {
             encoding,
             bytes,
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
             widest: 1,
             is_big: false,
         };
-        if encoding == Encoding::Cdr {
+        if encoding == RosEncoding::Cdr {
             let [high, low, ..] = reader.take::<4>("the CDR header")?;
             let header = u16::from_be_bytes([high, low]);
             (reader.is_big, reader.widest) = match header {
@@ -158,19 +158,19 @@ impl<'a> Reader<'a> {
                 0x0001 => (false, 8),
                 0x0006 => (true, 4),
                 0x0007 => (false, 4),
-                other => return Err(DecodeError::UnknownCdr(other)),
+                other => return Err(RosDecodeError::UnknownCdr(other)),
             };
             reader.origin = 4;
         }
         Ok(reader)
     }
 
-    fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
+    fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], RosDecodeError> {
         let found = self
             .bytes
             .get(self.at..)
             .and_then(|rest| rest.first_chunk::<N>());
-        let found = *found.ok_or(DecodeError::Truncated {
+        let found = *found.ok_or(RosDecodeError::Truncated {
             len: self.bytes.len(),
             what,
         })?;
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         self.at = self.origin + (self.at - self.origin).next_multiple_of(to);
     }
 
-    fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+    fn u32(&mut self, what: &'static str) -> Result<u32, RosDecodeError> {
         self.align(4);
         let bytes = self.take(what)?;
         Ok(if self.is_big {
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn f64(&mut self, what: &'static str) -> Result<f64, DecodeError> {
+    fn f64(&mut self, what: &'static str) -> Result<f64, RosDecodeError> {
         self.align(8);
         let bytes = self.take(what)?;
         Ok(if self.is_big {
@@ -204,33 +204,33 @@ impl<'a> Reader<'a> {
     }
 
     /// `std_msgs/Header` up to its stamp.
-    fn header(&mut self) -> Result<Stamp, DecodeError> {
-        if self.encoding == Encoding::Ros1 {
+    fn header(&mut self) -> Result<Stamp, RosDecodeError> {
+        if self.encoding == RosEncoding::Ros1 {
             self.u32("header.seq")?;
         }
         let (sec, nanosec) = (self.u32("header.stamp")?, self.u32("header.stamp")?);
         let at = self.at - 8;
         let stamp = match self.encoding {
-            Encoding::Ros1 => Stamp::from_ros1(sec, nanosec),
-            Encoding::Cdr => Stamp::from_ros2(sec as i32, nanosec),
+            RosEncoding::Ros1 => Stamp::from_ros1(sec, nanosec),
+            RosEncoding::Cdr => Stamp::from_ros2(sec as i32, nanosec),
         };
-        stamp.map_err(|_| DecodeError::BadStamp(at))
+        stamp.map_err(|_| RosDecodeError::BadStamp(at))
     }
 
     /// Length and bytes; CDR counts a closing zero.
-    fn text(&mut self, what: &'static str) -> Result<String, DecodeError> {
+    fn text(&mut self, what: &'static str) -> Result<String, RosDecodeError> {
         let len = self.u32(what)? as usize;
         let at = self.at;
         let found = at.checked_add(len).and_then(|end| self.bytes.get(at..end));
-        let mut found = found.ok_or(DecodeError::Truncated {
+        let mut found = found.ok_or(RosDecodeError::Truncated {
             len: self.bytes.len(),
             what,
         })?;
         self.at += len;
-        if self.encoding == Encoding::Cdr {
+        if self.encoding == RosEncoding::Cdr {
             found = found.strip_suffix(&[0]).unwrap_or(found);
         }
-        let text = std::str::from_utf8(found).map_err(|_| DecodeError::NotText(at))?;
+        let text = std::str::from_utf8(found).map_err(|_| RosDecodeError::NotText(at))?;
         Ok(text.to_owned())
     }
 }

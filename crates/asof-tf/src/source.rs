@@ -4,7 +4,7 @@ use asof_core::{Batch, Problem, Query, Source, SourceError, Topics};
 
 use crate::buffer::TransformBuffer;
 use crate::loader::{Kind, TransformLoader};
-use crate::options::{Conflicts, Options};
+use crate::options::{BufferOptions, Conflicts};
 
 /// What [`TransformBuffer::from_source`] made of a recording.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl TransformBuffer {
         let transforms = of_kind(|kind| matches!(kind, Kind::Ros(_) | Kind::Schema));
         let descriptions = of_kind(|kind| matches!(kind, Kind::Description(_)));
         let joints = of_kind(|kind| matches!(kind, Kind::Joints(_)));
-        let options = Options::unbounded().conflicts(Conflicts::LastWins);
+        let options = BufferOptions::unbounded().conflicts(Conflicts::LastWins);
         let mut loader = TransformLoader::new(TransformBuffer::with_options(options));
         let mut read = |topics: Vec<String>| -> Result<(), SourceError> {
             if topics.is_empty() {

@@ -105,7 +105,7 @@ impl TransformBuffer {
     }
 
     /// Stores many updates of any edges, in any order. Those that are refused are returned, with the
-    /// reason; samples that are too old are only [counted](crate::Stats::too_old).
+    /// reason; samples that are too old are only [counted](crate::BufferStats::too_old).
     ///
     /// ```
     /// # use asof_core::Stamp;

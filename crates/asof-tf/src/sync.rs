@@ -40,16 +40,16 @@ pub(crate) fn pause(tries: u32) {
 /// A contended taker spins a little, then yields its time slice, and in the end sleeps, so a holder that
 /// was descheduled gets to run, whatever its priority.
 #[cfg(not(loom))]
-pub(crate) struct Latch(AtomicBool);
+pub(crate) struct SpinLock(AtomicBool);
 
-/// Proof that a [`Latch`] is held; lets go when dropped.
+/// Proof that a [`SpinLock`] is held; lets go when dropped.
 #[cfg(not(loom))]
-pub(crate) struct Held<'a>(&'a Latch);
+pub(crate) struct Held<'a>(&'a SpinLock);
 
 #[cfg(not(loom))]
-impl Latch {
+impl SpinLock {
     pub(crate) fn new() -> Self {
-        Latch(AtomicBool::new(false))
+        SpinLock(AtomicBool::new(false))
     }
 
     #[inline]
@@ -86,15 +86,15 @@ impl Drop for Held<'_> {
 
 /// In a model a mutex stands for the latch: a loop that spins has no end to explore.
 #[cfg(loom)]
-pub(crate) struct Latch(Mutex<()>);
+pub(crate) struct SpinLock(Mutex<()>);
 
 #[cfg(loom)]
 pub(crate) struct Held<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
 
 #[cfg(loom)]
-impl Latch {
+impl SpinLock {
     pub(crate) fn new() -> Self {
-        Latch(Mutex::new(()))
+        SpinLock(Mutex::new(()))
     }
 
     pub(crate) fn hold(&self) -> Held<'_> {
@@ -108,11 +108,11 @@ impl Latch {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::Latch;
+    use super::SpinLock;
 
     #[test]
     fn who_does_not_get_the_latch_leaves_it_to_its_holder() {
-        let latch = Latch::new();
+        let latch = SpinLock::new();
         let held = latch.hold();
         assert!(latch.try_hold().is_none());
         assert!(latch.try_hold().is_none(), "the first try freed it");

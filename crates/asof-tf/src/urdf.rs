@@ -15,7 +15,7 @@ use crate::ros::JointState;
 /// A joint's transform is its origin, then its motion along or about its axis. Mimic joints follow the
 /// joint that they mimic. Floating, planar and spherical joints have no single position: someone else
 /// has to publish those.
-pub struct Robot {
+pub struct RobotModel {
     joints: Vec<Joint>,
     /// Places of joints, by their own name and by that of the joint that they mimic.
     moved_by: HashMap<String, Vec<usize>>,
@@ -33,13 +33,13 @@ pub enum UrdfError {
 /// Elements that may be in each other. A robot has a handful; some thousands would take the parser's stack.
 const DEEPEST: usize = 100;
 
-impl Robot {
+impl RobotModel {
     /// Reads a URDF.
     ///
     /// ```
-    /// use asof_tf::{Robot, TransformBuffer};
+    /// use asof_tf::{RobotModel, TransformBuffer};
     ///
-    /// let robot = Robot::from_urdf(r#"<robot name="small">
+    /// let robot = RobotModel::from_urdf(r#"<robot name="small">
     ///     <link name="base_link"/> <link name="lidar"/>
     ///     <joint name="mount" type="fixed">
     ///         <parent link="base_link"/> <child link="lidar"/> <origin xyz="0 0 0.3"/>
@@ -68,7 +68,7 @@ impl Robot {
                 .map_or(&joint.name, |mimic| &mimic.joint);
             moved_by.entry(mover.clone()).or_default().push(place);
         }
-        Ok(Robot {
+        Ok(RobotModel {
             joints: robot.joints,
             moved_by,
         })
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn elements_without_end_are_refused() {
         let text = format!("<robot name='r'>{}", "<a>".repeat(100_000));
-        let error = Robot::from_urdf(&text).err().expect("is refused");
+        let error = RobotModel::from_urdf(&text).err().expect("is refused");
         assert!(error.to_string().contains("in each other"), "{error}");
     }
 }

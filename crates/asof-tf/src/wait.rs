@@ -26,7 +26,7 @@ use crate::timer;
 /// Why a wait ended without a transform.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WaitError {
+pub enum TransformWaitError {
     /// Time is up; what was missing last.
     #[error("waited {waited:?} in vain: {missing}")]
     TimedOut {
@@ -159,7 +159,7 @@ impl Wait {
     }
 
     /// Waits on this thread.
-    pub(crate) fn block(mut self) -> Result<Isometry3<f64>, WaitError> {
+    pub(crate) fn block(mut self) -> Result<Isometry3<f64>, TransformWaitError> {
         let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
         loop {
             if let Some(result) = self.check(&waker) {
@@ -175,7 +175,7 @@ impl Wait {
     }
 
     /// The answer, if there is one; else the wait is registered.
-    fn check(&mut self, waker: &Waker) -> Option<Result<Isometry3<f64>, WaitError>> {
+    fn check(&mut self, waker: &Waker) -> Option<Result<Isometry3<f64>, TransformWaitError>> {
         self.unregister();
         loop {
             let missing = match self.buffer.lookup(&self.target, &self.source, self.at) {
@@ -183,14 +183,14 @@ impl Wait {
                 Err(missing) => missing,
             };
             if self.is_gone(&missing) {
-                return Some(Err(WaitError::Never(missing)));
+                return Some(Err(TransformWaitError::Never(missing)));
             }
             if self
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)
             {
                 let waited = self.started.elapsed();
-                return Some(Err(WaitError::TimedOut { waited, missing }));
+                return Some(Err(TransformWaitError::TimedOut { waited, missing }));
             }
             if self.register(waker) {
                 return None;
@@ -287,7 +287,7 @@ impl Wait {
 }
 
 impl Future for Wait {
-    type Output = Result<Isometry3<f64>, WaitError>;
+    type Output = Result<Isometry3<f64>, TransformWaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let wait = &mut *self;

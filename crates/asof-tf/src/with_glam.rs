@@ -3,7 +3,7 @@
 use glam::{DAffine3, DQuat, DVec3};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
-use crate::lookup::{Latest, Newest};
+use crate::lookup::{LatestTransform, Newest};
 
 /// A transform in glam's types.
 pub trait ToGlam {
@@ -27,7 +27,7 @@ impl ToGlam for Isometry3<f64> {
     }
 }
 
-impl ToGlam for Latest {
+impl ToGlam for LatestTransform {
     fn to_glam(&self) -> (DQuat, DVec3) {
         self.isometry.to_glam()
     }

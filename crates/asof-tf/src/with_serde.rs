@@ -5,7 +5,7 @@ use asof_core::Stamp;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lookup::Latest;
+use crate::lookup::LatestTransform;
 use crate::name::FrameName;
 use crate::observe::Update;
 
@@ -69,16 +69,16 @@ impl<'de> Deserialize<'de> for Update {
     }
 }
 
-impl Serialize for Latest {
+impl Serialize for LatestTransform {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Plain::new(self.stamp, &self.isometry).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Latest {
+impl<'de> Deserialize<'de> for LatestTransform {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let plain = Plain::deserialize(deserializer)?;
-        Ok(Latest {
+        Ok(LatestTransform {
             stamp: plain.stamp.map(Stamp::from_nanos),
             isometry: plain.isometry(),
         })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use asof_core::{Stamp, TimeRange};
-use asof_tf::{Extrapolation, Limits, LookupError, Options, TransformBuffer, UpdateError};
+use asof_tf::{BufferOptions, Extrapolation, Limits, LookupError, TransformBuffer, UpdateError};
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion, Vector3};
 
 fn shift(x: f64) -> Isometry3<f64> {
@@ -105,7 +105,8 @@ fn equal_stamps_are_replaced_and_late_ones_put_in_their_place() {
 
 #[test]
 fn what_is_older_than_the_window_is_refused_and_counted() {
-    let buffer = TransformBuffer::with_options(Options::default().window(Duration::from_nanos(15)));
+    let buffer =
+        TransformBuffer::with_options(BufferOptions::default().window(Duration::from_nanos(15)));
     for t in [0, 10, 20, 30] {
         buffer.update("a", "b", at(t), shift(0.0)).expect("good");
     }
@@ -145,9 +146,9 @@ fn a_flood_whose_time_does_not_advance_stays_one_sample() {
 #[test]
 fn a_budget_in_bytes_bounds_all_edges_together() {
     let budget = 64 * 1024;
-    let options = Options {
+    let options = BufferOptions {
         bytes: Some(budget),
-        ..Options::unbounded()
+        ..BufferOptions::unbounded()
     };
     let buffer = TransformBuffer::with_options(options);
     for t in 0..20_000 {
@@ -162,9 +163,9 @@ fn a_budget_in_bytes_bounds_all_edges_together() {
 }
 
 fn with_budget(bytes: u64) -> TransformBuffer {
-    TransformBuffer::with_options(Options {
+    TransformBuffer::with_options(BufferOptions {
         bytes: Some(bytes),
-        ..Options::unbounded()
+        ..BufferOptions::unbounded()
     })
 }
 
@@ -340,9 +341,9 @@ fn a_nearly_unit_quaternion_is_normalized() {
 
 #[test]
 fn frames_are_bounded_in_number() {
-    let buffer = TransformBuffer::with_options(Options {
+    let buffer = TransformBuffer::with_options(BufferOptions {
         max_frames: 3,
-        ..Options::default()
+        ..BufferOptions::default()
     });
     buffer.update_static("a", "b", shift(0.0)).expect("good");
     buffer.update_static("a", "c", shift(0.0)).expect("good");
@@ -624,7 +625,7 @@ fn clearing_keeps_frames_and_static_edges() {
 
 #[test]
 fn stamps_at_the_ends_of_time_do_no_harm() {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     for stamp in [Stamp::MIN, at(0), Stamp::MAX] {
         buffer.update("a", "b", stamp, shift(1.0)).expect("good");
         assert_eq!(x(buffer.lookup("a", "b", stamp)), 1.0);
@@ -667,7 +668,7 @@ fn a_clone_is_a_handle_to_the_same_buffer_for_any_thread() {
 #[test]
 fn a_buffer_keeps_ten_seconds_unless_told_otherwise() {
     let second = 1_000_000_000;
-    let samples = |options: Options| {
+    let samples = |options: BufferOptions| {
         let buffer = TransformBuffer::with_options(options);
         for t in 0..=60 {
             buffer
@@ -676,18 +677,18 @@ fn a_buffer_keeps_ten_seconds_unless_told_otherwise() {
         }
         buffer.stats().samples
     };
-    assert_eq!(samples(Options::default()), 11);
+    assert_eq!(samples(BufferOptions::default()), 11);
     assert_eq!(
-        samples(Options::default().window(Duration::from_mins(2))),
+        samples(BufferOptions::default().window(Duration::from_mins(2))),
         61
     );
-    assert_eq!(samples(Options::default().count(5)), 5);
-    assert_eq!(samples(Options::unbounded()), 61);
+    assert_eq!(samples(BufferOptions::default().count(5)), 5);
+    assert_eq!(samples(BufferOptions::unbounded()), 61);
 }
 
 #[test]
 fn a_history_grows_without_spikes_and_by_less_than_seventy_bytes_a_sample() {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     for t in 0..100_000_u64 {
         buffer
             .update("a", "b", at(t as i64), shift(0.0))
@@ -701,7 +702,7 @@ fn a_history_grows_without_spikes_and_by_less_than_seventy_bytes_a_sample() {
 
 #[test]
 fn a_time_that_is_always_just_gone_is_answered_beside_a_writer_that_never_rests() {
-    let buffer = TransformBuffer::with_options(Options::default().count(64));
+    let buffer = TransformBuffer::with_options(BufferOptions::default().count(64));
     buffer.update("a", "b", at(0), shift(0.0)).expect("good");
     let (is_over, written) = (AtomicBool::new(false), AtomicI64::new(0));
     std::thread::scope(|scope| {

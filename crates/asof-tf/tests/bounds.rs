@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_core::Stamp;
-use asof_tf::{Options, TransformBuffer};
+use asof_tf::{BufferOptions, TransformBuffer};
 use nalgebra::Isometry3;
 
 fn shift(x: f64) -> Isometry3<f64> {
@@ -19,9 +19,9 @@ fn at(nanos: i64) -> Stamp {
 }
 
 fn with_budget(bytes: u64) -> TransformBuffer {
-    TransformBuffer::with_options(Options {
+    TransformBuffer::with_options(BufferOptions {
         bytes: Some(bytes),
-        ..Options::unbounded()
+        ..BufferOptions::unbounded()
     })
 }
 
@@ -58,7 +58,7 @@ fn late_samples_just_behind_the_oldest_stay_within_the_budget() {
 
 #[test]
 fn one_late_sample_in_a_batch_moves_no_others() {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     let (count, late) = if cfg!(miri) {
         (300, 3)
     } else {
@@ -81,7 +81,7 @@ fn one_late_sample_in_a_batch_moves_no_others() {
 
 #[test]
 fn a_merge_disturbs_no_reader_and_loses_nothing() {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     let count = if cfg!(miri) { 200 } else { 50_000 };
     let even = (0..count).map(|n| (at(n * 20), shift((n * 20) as f64)));
     buffer.extend_edge("a", "b", even).expect("good");
@@ -139,7 +139,8 @@ fn a_merge_within_a_spent_budget_keeps_the_newest() {
 
 #[test]
 fn a_shuffled_batch_of_which_little_is_kept_takes_little() {
-    let buffer = TransformBuffer::with_options(Options::default().window(Duration::from_nanos(60)));
+    let buffer =
+        TransformBuffer::with_options(BufferOptions::default().window(Duration::from_nanos(60)));
     let count = if cfg!(miri) { 5_000 } else { 300_000 };
     let shuffled = (0..count).map(|n| (at(n * 7_919 % count), shift(0.0)));
     let too_old = buffer.extend_edge("a", "b", shuffled).expect("good");
@@ -150,7 +151,7 @@ fn a_shuffled_batch_of_which_little_is_kept_takes_little() {
 
 #[test]
 fn the_newest_sample_can_be_asked_for_by_its_stamp_beside_a_fast_writer() {
-    let buffer = TransformBuffer::with_options(Options::unbounded().count(100_000));
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded().count(100_000));
     let end = i64::MAX / 2;
     for t in [0, end] {
         buffer

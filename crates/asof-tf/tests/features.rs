@@ -3,7 +3,7 @@
 #![cfg(feature = "serde")]
 
 use asof_core::Stamp;
-use asof_tf::{Conflicts, Options, TransformBuffer, Update};
+use asof_tf::{BufferOptions, Conflicts, TransformBuffer, Update};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 fn pose() -> Isometry3<f64> {
@@ -24,15 +24,15 @@ fn updates_and_options_come_back_as_they_went() {
     let text = serde_json::to_string(&update).expect("is plain");
     let back: Update = serde_json::from_str(&text).expect("is the same");
     assert_eq!((&back.parent, back.stamp), (&update.parent, update.stamp));
-    let options = Options::default().conflicts(Conflicts::LastWins);
+    let options = BufferOptions::default().conflicts(Conflicts::LastWins);
     let text = serde_json::to_string(&options).expect("is plain");
     assert_eq!(
-        serde_json::from_str::<Options>(&text).expect("is the same"),
+        serde_json::from_str::<BufferOptions>(&text).expect("is the same"),
         options
     );
     // What was written before there were conflicts.
     let before = text.replace(",\"conflicts\":\"LastWins\"", "");
     assert_ne!(before, text);
-    let read: Options = serde_json::from_str(&before).expect("has a default");
+    let read: BufferOptions = serde_json::from_str(&before).expect("has a default");
     assert_eq!(read.conflicts, Conflicts::Refuse);
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use asof_core::{Batch, Channel, Message, Schema, Stamp};
 use asof_tf::{
-    LoaderOptions, LookupError, Options, TransformBuffer, TransformLoader, TreeFormat, WaitError,
+    BufferOptions, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
+    TransformWaitError, TreeFormat,
 };
 use common::Recording;
 use nalgebra::Isometry3;
@@ -346,14 +347,14 @@ fn a_callback_is_called_once_with_the_answer_or_the_reason() {
     let (_, found) = told
         .recv_timeout(Duration::from_mins(1))
         .expect("was called");
-    assert!(matches!(found, Err(WaitError::TimedOut { .. })));
+    assert!(matches!(found, Err(TransformWaitError::TimedOut { .. })));
 }
 
 #[test]
 fn a_deep_chain_and_a_wide_star_are_drawn_short_and_quickly() {
     let count = if cfg!(miri) { 200 } else { 100_000 };
-    let chain = TransformBuffer::with_options(Options::unbounded());
-    let star = TransformBuffer::with_options(Options::unbounded());
+    let chain = TransformBuffer::with_options(BufferOptions::unbounded());
+    let star = TransformBuffer::with_options(BufferOptions::unbounded());
     let wide = count / 5;
     for n in 0..count {
         let child = format!("f{}", n + 1);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Options, TransformBuffer};
+use asof_tf::{BufferOptions, TransformBuffer};
 use nalgebra::Isometry3;
 
 /// Counts what is allocated now, and the most that was.
@@ -38,7 +38,7 @@ static COUNTING: Counting = Counting;
 
 #[test]
 fn of_a_million_shuffled_samples_only_those_that_are_kept_take_memory() {
-    let options = Options::default().window(Duration::from_nanos(60));
+    let options = BufferOptions::default().window(Duration::from_nanos(60));
     let buffer = TransformBuffer::with_options(options);
     let count = if cfg!(miri) { 10_000 } else { 1_000_000 };
     let before = NOW.load(Ordering::Relaxed);

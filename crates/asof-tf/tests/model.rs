@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Conflicts, FrameName, LookupError, Options, TransformBuffer, Update, UpdateError};
+use asof_tf::{
+    BufferOptions, Conflicts, FrameName, LookupError, TransformBuffer, Update, UpdateError,
+};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use proptest::prelude::*;
 
@@ -282,7 +284,7 @@ proptest! {
         window in 50..500_i64,
         count in 1..200_usize,
     ) {
-        let options = Options::default()
+        let options = BufferOptions::default()
             .window(Duration::from_nanos(window as u64))
             .count(count as u64);
         let buffer = TransformBuffer::with_options(options);
@@ -343,7 +345,7 @@ proptest! {
         kinds in 0..30_u8,
         in_batches in any::<bool>(),
     ) {
-        let options = Options::unbounded().conflicts(Conflicts::LastWins);
+        let options = BufferOptions::unbounded().conflicts(Conflicts::LastWins);
         let buffer = TransformBuffer::with_options(options);
         let mut tf2 = Tf2::default();
         let mut batch: Vec<Update> = Vec::new();
@@ -408,7 +410,7 @@ proptest! {
         window in 50..500_u64,
         count in 1..200_u64,
     ) {
-        let options = Options::default().window(Duration::from_nanos(window)).count(count);
+        let options = BufferOptions::default().window(Duration::from_nanos(window)).count(count);
         let (one, all) = (TransformBuffer::with_options(options), TransformBuffer::with_options(options));
         for (stamp, pose) in &first {
             let _ = one.update("a", "b", (*stamp).into(), *pose);

@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_PI_2;
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Options, TransformBuffer};
+use asof_tf::{BufferOptions, TransformBuffer};
 use nalgebra::{Isometry3, Translation3, Unit, UnitQuaternion, Vector3};
 
 const SECOND: i64 = 1_000_000_000;
@@ -131,7 +131,7 @@ fn interpolation_is_exact_to_twelve_digits_at_any_sampling_rate() {
     };
     // 10 MHz to 1 Hz.
     for period in [100, 10_000, 1_000_000, 10_000_000, 100_000_000, SECOND] {
-        let buffer = TransformBuffer::with_options(Options::unbounded());
+        let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
         for step in 0..=100 {
             let t = step * period;
             buffer

@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use asof_core::{Channel, Message, Schema, Stamp, TimeRange};
-use asof_tf::ros::{DecodeError, Encoding, joint_state, tf_message};
+use asof_tf::ros::{RosDecodeError, RosEncoding, joint_state, tf_message};
 use asof_tf::{TrajectoryFormat, TransformBuffer, every};
 use bytes::Bytes;
 use common::Recording;
@@ -17,16 +17,16 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 /// Writes messages as ROS does.
 struct Writer {
     bytes: Vec<u8>,
-    encoding: Encoding,
+    encoding: RosEncoding,
     is_big: bool,
 }
 
 impl Writer {
-    fn new(encoding: Encoding, is_big: bool) -> Self {
+    fn new(encoding: RosEncoding, is_big: bool) -> Self {
         let bytes = match (encoding, is_big) {
-            (Encoding::Ros1, _) => vec![],
-            (Encoding::Cdr, true) => vec![0, 0, 0, 0],
-            (Encoding::Cdr, false) => vec![0, 1, 0, 0],
+            (RosEncoding::Ros1, _) => vec![],
+            (RosEncoding::Cdr, true) => vec![0, 0, 0, 0],
+            (RosEncoding::Cdr, false) => vec![0, 1, 0, 0],
         };
         Writer {
             bytes,
@@ -36,7 +36,7 @@ impl Writer {
     }
 
     fn align(&mut self, to: usize) {
-        while self.encoding == Encoding::Cdr && !(self.bytes.len() - 4).is_multiple_of(to) {
+        while self.encoding == RosEncoding::Cdr && !(self.bytes.len() - 4).is_multiple_of(to) {
             self.bytes.push(0);
         }
     }
@@ -62,14 +62,14 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str) {
-        let closing = usize::from(self.encoding == Encoding::Cdr);
+        let closing = usize::from(self.encoding == RosEncoding::Cdr);
         self.u32((text.len() + closing) as u32);
         self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.extend(std::iter::repeat_n(0, closing));
     }
 
     fn header(&mut self, stamp: i64, frame: &str) {
-        if self.encoding == Encoding::Ros1 {
+        if self.encoding == RosEncoding::Ros1 {
             self.u32(0);
         }
         self.u32((stamp / 1_000_000_000) as u32);
@@ -80,7 +80,7 @@ impl Writer {
 
 type Sample<'a> = (i64, &'a str, &'a str, Isometry3<f64>);
 
-fn tf(encoding: Encoding, is_big: bool, samples: &[Sample<'_>]) -> Vec<u8> {
+fn tf(encoding: RosEncoding, is_big: bool, samples: &[Sample<'_>]) -> Vec<u8> {
     let mut writer = Writer::new(encoding, is_big);
     writer.u32(samples.len() as u32);
     for (stamp, parent, child, pose) in samples {
@@ -128,9 +128,9 @@ fn a_message_reads_the_same_in_every_encoding() {
         (6, "base", "lidar_link", pose(2.0)),
     ];
     for (encoding, is_big) in [
-        (Encoding::Cdr, false),
-        (Encoding::Cdr, true),
-        (Encoding::Ros1, false),
+        (RosEncoding::Cdr, false),
+        (RosEncoding::Cdr, true),
+        (RosEncoding::Ros1, false),
     ] {
         let found = tf_message(encoding, &tf(encoding, is_big, &samples)).expect("is whole");
         let found: Vec<_> = found
@@ -147,12 +147,12 @@ fn a_message_cut_anywhere_is_an_error_that_says_where() {
         (5, "odom", "base", pose(1.0)),
         (6, "base", "lidar", pose(2.0)),
     ];
-    for encoding in [Encoding::Cdr, Encoding::Ros1] {
+    for encoding in [RosEncoding::Cdr, RosEncoding::Ros1] {
         let whole = tf(encoding, false, &samples);
         for len in 0..whole.len() {
             let error = tf_message(encoding, &whole[..len]).expect_err("is cut");
             assert!(
-                matches!(error, DecodeError::Truncated { len: found, .. } if found == len),
+                matches!(error, RosDecodeError::Truncated { len: found, .. } if found == len),
                 "{error}"
             );
         }
@@ -169,7 +169,7 @@ fn no_bytes_panic() {
         random
     };
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
-    for encoding in [Encoding::Cdr, Encoding::Ros1] {
+    for encoding in [RosEncoding::Cdr, RosEncoding::Ros1] {
         let whole = tf(
             encoding,
             false,
@@ -196,7 +196,7 @@ fn no_bytes_panic() {
 
 #[test]
 fn a_recording_is_found_by_type_and_loads_in_any_order() {
-    let cdr = |samples: &[Sample<'_>]| tf(Encoding::Cdr, false, samples);
+    let cdr = |samples: &[Sample<'_>]| tf(RosEncoding::Cdr, false, samples);
     let recording = Recording(vec![
         message(
             "/robot/tf_static",
@@ -232,7 +232,7 @@ fn a_recording_is_found_by_type_and_loads_in_any_order() {
             "tf/tfMessage",
             "ros1",
             5,
-            tf(Encoding::Ros1, false, &[(20, "map", "odom", pose(9.0))]),
+            tf(RosEncoding::Ros1, false, &[(20, "map", "odom", pose(9.0))]),
         ),
     ]);
     let loaded = TransformBuffer::from_source(&recording).expect("reads");
@@ -259,7 +259,7 @@ fn a_recording_is_found_by_type_and_loads_in_any_order() {
 
 #[test]
 fn what_a_recording_has_wrong_is_told_once_with_a_count() {
-    let bad = tf(Encoding::Cdr, false, &[(1, "odom", "odom", pose(1.0))]);
+    let bad = tf(RosEncoding::Cdr, false, &[(1, "odom", "odom", pose(1.0))]);
     let recording = Recording(vec![
         message("/tf", ROS2, "cdr", 0, bad.clone()),
         message("/tf", ROS2, "cdr", 1, bad),
@@ -420,7 +420,7 @@ fn trajectories_are_written_for_others_to_read() {
 #[cfg(feature = "urdf")]
 mod robots {
     use super::*;
-    use asof_tf::Robot;
+    use asof_tf::RobotModel;
     use asof_tf::ros::JointState;
 
     const ARM: &str = r#"<robot name="arm">
@@ -439,7 +439,7 @@ mod robots {
 
     #[test]
     fn fixed_joints_are_static_and_joint_states_move_the_others() {
-        let robot = Robot::from_urdf(ARM).expect("is a robot");
+        let robot = RobotModel::from_urdf(ARM).expect("is a robot");
         let buffer = TransformBuffer::new();
         assert!(robot.publish_fixed(&buffer).is_empty());
         assert!(buffer.lookup("fore", "tool", 0.into()).is_ok());
@@ -469,7 +469,7 @@ mod robots {
 
     #[test]
     fn a_joint_state_reads_in_both_encodings() {
-        for encoding in [Encoding::Cdr, Encoding::Ros1] {
+        for encoding in [RosEncoding::Cdr, RosEncoding::Ros1] {
             let mut writer = Writer::new(encoding, false);
             writer.header(5, "");
             writer.u32(2);
@@ -512,7 +512,7 @@ mod robots {
             let Ok(text) = String::from_utf8(text) else {
                 continue;
             };
-            if let Ok(robot) = Robot::from_urdf(&text) {
+            if let Ok(robot) = RobotModel::from_urdf(&text) {
                 let buffer = TransformBuffer::new();
                 robot.publish_fixed(&buffer);
                 let names = vec!["shoulder".into(), "slide".into()];

@@ -9,7 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Conflicts, LookupError, Options, TransformBuffer, UpdateError, WaitError};
+use asof_tf::{
+    BufferOptions, Conflicts, LookupError, TransformBuffer, TransformWaitError, UpdateError,
+};
 use nalgebra::Isometry3;
 
 const SECOND: i64 = 1_000_000_000;
@@ -29,7 +31,7 @@ fn x(found: Result<Isometry3<f64>, LookupError>) -> f64 {
 
 /// As tf2 has it: the last word counts.
 fn like_tf2() -> TransformBuffer {
-    TransformBuffer::with_options(Options::unbounded().conflicts(Conflicts::LastWins))
+    TransformBuffer::with_options(BufferOptions::unbounded().conflicts(Conflicts::LastWins))
 }
 
 #[derive(Default)]
@@ -152,7 +154,7 @@ fn a_circle_is_told_and_harms_no_other_lookup() {
 
 #[test]
 fn samples_of_old_parents_leave_with_the_window_and_count_in_the_budget() {
-    let buffer = TransformBuffer::with_options(Options::default().bytes(1 << 20));
+    let buffer = TransformBuffer::with_options(BufferOptions::default().bytes(1 << 20));
     for n in 0..4_000 {
         let parent = format!("place_{}", n % 7);
         buffer
@@ -184,7 +186,8 @@ fn samples_of_old_parents_leave_with_the_window_and_count_in_the_budget() {
 
 #[test]
 fn a_failed_reparent_leaves_no_frame_behind() {
-    let buffer = TransformBuffer::with_options(Options::default().window(Duration::from_nanos(5)));
+    let buffer =
+        TransformBuffer::with_options(BufferOptions::default().window(Duration::from_nanos(5)));
     buffer.update("a", "b", at(100), shift(0.0)).expect("good");
     buffer.update("b", "c", at(100), shift(0.0)).expect("good");
     buffer.update_static("c", "d", shift(0.0)).expect("good");
@@ -289,7 +292,10 @@ fn a_wait_for_frames_that_are_not_connected_is_pending_whatever_the_time() {
     let error = buffer
         .wait_for("y", "b", at(50), Duration::from_millis(5))
         .expect_err("never comes");
-    assert!(matches!(error, WaitError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, TransformWaitError::TimedOut { .. }),
+        "{error}"
+    );
     // The same where a frame has had several parents.
     buffer
         .reparent("c", "b", at(200), shift(1.0))
@@ -324,15 +330,15 @@ fn a_wait_for_the_past_ends_with_a_late_sample_or_when_none_can_come() {
             .update("a", "b", second(104), shift(0.0))
             .expect("good");
         let error = waiting.join().expect("no panic").expect_err("too late");
-        assert!(matches!(error, WaitError::Never(_)), "{error}");
+        assert!(matches!(error, TransformWaitError::Never(_)), "{error}");
     });
 }
 
 #[test]
 fn frames_can_be_removed_and_others_take_their_room() {
-    let buffer = TransformBuffer::with_options(Options {
+    let buffer = TransformBuffer::with_options(BufferOptions {
         max_frames: 100,
-        ..Options::default()
+        ..BufferOptions::default()
     });
     buffer
         .update_static("map", "robot", shift(0.0))
@@ -372,7 +378,7 @@ fn frames_can_be_removed_and_others_take_their_room() {
 
 #[test]
 fn a_chain_made_from_its_end_is_found_and_takes_no_time() {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     let count = if cfg!(miri) { 50 } else { 50_000 };
     for n in (0..count).rev() {
         let (parent, child) = (format!("f{n}"), format!("f{}", n + 1));
@@ -387,7 +393,7 @@ fn a_chain_made_from_its_end_is_found_and_takes_no_time() {
 
 #[test]
 fn readers_beside_one_that_reparents_see_one_parent_or_the_other() {
-    let buffer = TransformBuffer::with_options(Options::default().count(50));
+    let buffer = TransformBuffer::with_options(BufferOptions::default().count(50));
     buffer
         .update_static("world", "left", shift(1_000.0))
         .expect("good");

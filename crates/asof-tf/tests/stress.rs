@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_core::Stamp;
-use asof_tf::{LookupError, Options, TransformBuffer};
+use asof_tf::{BufferOptions, LookupError, TransformBuffer};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 fn seconds() -> Duration {
@@ -42,7 +42,7 @@ fn assert_whole(found: &Isometry3<f64>, salt: f64) {
 
 #[test]
 fn readers_see_whole_transforms_while_one_writes_evicts_and_comes_late() {
-    let buffer = TransformBuffer::with_options(Options::default().count(100));
+    let buffer = TransformBuffer::with_options(BufferOptions::default().count(100));
     let newest = AtomicI64::new(0);
     let is_over = AtomicBool::new(false);
     let (reads, past) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -149,7 +149,7 @@ fn edges_made_meanwhile_do_not_disturb_lookups_elsewhere() {
 #[test]
 fn writers_on_different_edges_and_on_one_lose_nothing() {
     let count = if cfg!(miri) { 20 } else { 1_000 };
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     std::thread::scope(|scope| {
         for writer in 0..3_i64 {
             let buffer = &buffer;
@@ -180,9 +180,9 @@ fn writers_on_different_edges_and_on_one_lose_nothing() {
 fn edges_that_take_each_others_memory_keep_their_own_samples() {
     const EDGES: usize = 8;
     // Two chunks are each edge's own; they take the rest from each other.
-    let buffer = TransformBuffer::with_options(Options {
+    let buffer = TransformBuffer::with_options(BufferOptions {
         bytes: Some((2 * EDGES as u64 + 8) * 4096),
-        ..Options::unbounded()
+        ..BufferOptions::unbounded()
     });
     let names: Vec<String> = (0..EDGES).map(|edge| format!("link_{edge}")).collect();
     let newest: [AtomicI64; EDGES] = std::array::from_fn(|_| AtomicI64::new(0));

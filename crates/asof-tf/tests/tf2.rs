@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use asof_core::Stamp;
-use asof_tf::{Conflicts, LookupError, Options, TransformBuffer};
+use asof_tf::{BufferOptions, Conflicts, LookupError, TransformBuffer};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 const TREES: usize = 1_000;
@@ -133,7 +133,7 @@ fn frames_that_move_and_clocks_that_jump_are_as_in_tf2() {
 /// Frames that change their parents from sample to sample, now and then their kind, and a clock that jumps
 /// back; with questions in between.
 fn one_forest(random: &mut Random, record: &mut Record, forest: usize, changes_kinds: bool) {
-    let options = Options::unbounded().conflicts(Conflicts::LastWins);
+    let options = BufferOptions::unbounded().conflicts(Conflicts::LastWins);
     let buffer = TransformBuffer::with_options(options);
     record.script.push(b'N');
     let frames = 3 + random.below(8);
@@ -214,7 +214,7 @@ fn ask(buffer: &TransformBuffer, record: &mut Record, (target, source): (&str, &
 
 /// A tree, its samples in random order, and questions to it. Returns the length of the longest chain.
 fn one_tree(random: &mut Random, record: &mut Record, tree: usize) -> usize {
-    let buffer = TransformBuffer::with_options(Options::unbounded());
+    let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
     record.script.push(b'N');
     let frames = 2 + random.below(60);
     let (is_forest, is_covered) = (random.chance(30), random.chance(80));

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::{Options, TransformBuffer, WaitError};
+use asof_tf::{BufferOptions, TransformBuffer, TransformWaitError};
 use nalgebra::Isometry3;
 
 const LONG: Duration = Duration::from_mins(1);
@@ -56,20 +56,20 @@ fn a_wait_ends_when_the_last_missing_thing_arrives() {
 
 #[test]
 fn a_wait_that_cannot_come_true_says_so_at_once() {
-    let options = Options::default().window(Duration::from_nanos(40));
+    let options = BufferOptions::default().window(Duration::from_nanos(40));
     let buffer = TransformBuffer::with_options(options);
     buffer.update("a", "b", at(100), shift(0.0)).expect("good");
     let error = buffer
         .wait_for("a", "b", at(59), LONG)
         .expect_err("is past");
-    assert!(matches!(error, WaitError::Never(_)));
+    assert!(matches!(error, TransformWaitError::Never(_)));
     // Nor where there is no room before the oldest.
-    let buffer = TransformBuffer::with_options(Options::default().count(1));
+    let buffer = TransformBuffer::with_options(BufferOptions::default().count(1));
     buffer.update("a", "b", at(100), shift(0.0)).expect("good");
     let error = buffer
         .wait_for("a", "b", at(99), LONG)
         .expect_err("is past");
-    assert!(matches!(error, WaitError::Never(_)));
+    assert!(matches!(error, TransformWaitError::Never(_)));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_wait_in_vain_tells_what_was_missing() {
     let error = buffer
         .wait_for("a", "b", at(150), Duration::from_millis(5))
         .expect_err("never comes");
-    let WaitError::TimedOut { missing, .. } = error else {
+    let TransformWaitError::TimedOut { missing, .. } = error else {
         panic!("{error}")
     };
     assert_eq!(missing.kind(), "extrapolation_future");
@@ -245,7 +245,7 @@ fn a_slow_observer_misses_the_oldest_and_knows_how_many() {
 
 #[test]
 fn an_observer_is_told_of_nothing_that_was_refused() {
-    let options = Options::default()
+    let options = BufferOptions::default()
         .window(Duration::from_nanos(50))
         .count(20);
     let buffer = TransformBuffer::with_options(options);

@@ -27,8 +27,8 @@ mod names;
 mod observe;
 mod query;
 mod recent;
+mod runs;
 mod search;
-mod shelf;
 mod stamping;
 pub mod sync;
 mod view;
@@ -47,7 +47,7 @@ pub use stamping::{
 };
 pub use view::View;
 pub use wait::{Changed, Reached, WaitError};
-pub use window::{Counters, Insertion, Window};
+pub use window::{Insertion, Window, WindowStats};
 
 /// The examples of the README run, too.
 #[cfg(doctest)]

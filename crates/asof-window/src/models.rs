@@ -97,7 +97,7 @@ fn writers_take_turns_and_lose_nothing() {
         window.insert(3.into(), 30);
         thread.join().expect("no panic");
         assert_eq!(stamps(&window.snapshot()), [1, 2, 3]);
-        assert_eq!(window.counters().inserted, 3);
+        assert_eq!(window.stats().inserted, 3);
     });
 }
 

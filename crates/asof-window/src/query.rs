@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use crate::shelf::{At, Shelf};
+use crate::runs::{At, Runs};
 use crate::{Bracket, Entry, Interpolate, View, Window};
 
 /// Up to this many messages are handed out one by one; more are borrowed as a whole and taken out behind the lock.
@@ -23,12 +23,12 @@ impl<T> Window<T> {
         if a > b {
             return View::empty();
         }
-        self.lend(|shelf| (shelf.first_from(a.nanos()), shelf.first_after(b.nanos())))
+        self.lend(|runs| (runs.first_from(a.nanos()), runs.first_after(b.nanos())))
     }
 
     /// All messages as they are now, borrowed.
     pub fn snapshot(&self) -> View<T> {
-        self.lend(|shelf| (shelf.begin(), shelf.end()))
+        self.lend(|runs| (runs.begin(), runs.end()))
     }
 
     /// All messages as they are now, in order of their stamps.
@@ -40,32 +40,32 @@ impl<T> Window<T> {
     #[inline]
     pub fn before(&self, t: Stamp) -> Option<Entry<T>> {
         let state = self.lock();
-        state.shelf.before(t.nanos()).map(handle)
+        state.runs.before(t.nanos()).map(handle)
     }
 
     /// The first message at or after `t`.
     #[inline]
     pub fn after(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| Some(shelf.first_from(t.nanos())))
+        self.find(|runs| Some(runs.first_from(t.nanos())))
     }
 
     /// The last message before `t`, and not at it.
     #[inline]
     pub fn strictly_before(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.last_before(t.nanos()))
+        self.find(|runs| runs.last_before(t.nanos()))
     }
 
     /// The first message after `t`, and not at it.
     #[inline]
     pub fn strictly_after(&self, t: Stamp) -> Option<Entry<T>> {
-        self.find(|shelf| Some(shelf.first_after(t.nanos())))
+        self.find(|runs| Some(runs.first_after(t.nanos())))
     }
 
     /// The message whose stamp is nearest to `t`; the earlier of two that are equally far.
     #[inline]
     pub fn nearest(&self, t: Stamp) -> Option<Entry<T>> {
         let state = self.lock();
-        state.shelf.nearest(t.nanos()).map(handle)
+        state.runs.nearest(t.nanos()).map(handle)
     }
 
     /// The nearest message, if it is within `tolerance` of `t`.
@@ -86,42 +86,42 @@ impl<T> Window<T> {
 
     /// Like [`Window::surrounding`], but walks from the start to the end even when that is backward.
     pub(crate) fn around(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
-        let view = self.lend(|shelf| {
-            let start = shelf.previous(shelf.first_after(a.nanos()));
-            let start = start.unwrap_or_else(|| shelf.begin());
+        let view = self.lend(|runs| {
+            let start = runs.previous(runs.first_after(a.nanos()));
+            let start = start.unwrap_or_else(|| runs.begin());
             // From the start on, in case the start itself is already at b.
-            let end = match shelf.get(start) {
+            let end = match runs.get(start) {
                 Some((stamp, _)) if stamp >= b.nanos() => start,
-                _ => shelf.first_from(b.nanos()),
+                _ => runs.first_from(b.nanos()),
             };
-            (start, shelf.next(end))
+            (start, runs.next(end))
         });
         view.to_entries()
     }
 
     /// The message with the largest stamp; of equal ones, the last that came.
     pub fn newest(&self) -> Option<Entry<T>> {
-        self.find(|shelf| shelf.previous(shelf.end()))
+        self.find(|runs| runs.previous(runs.end()))
     }
 
     /// The message with the smallest stamp; of equal ones, the first that came.
     pub fn oldest(&self) -> Option<Entry<T>> {
-        self.find(|shelf| Some(shelf.begin()))
+        self.find(|runs| Some(runs.begin()))
     }
 
     /// The newest `count` messages, oldest of them first.
     pub fn latest(&self, count: usize) -> Vec<Entry<T>> {
         if count <= FEW {
             let state = self.lock();
-            let mut at = state.shelf.last(count);
+            let mut at = state.runs.last(count);
             let mut entries = Vec::with_capacity(count);
-            while let Some((stamp, value)) = state.shelf.get(at) {
+            while let Some((stamp, value)) = state.runs.get(at) {
                 entries.push(Entry::new(stamp.into(), Arc::clone(value)));
-                at = state.shelf.next(at);
+                at = state.runs.next(at);
             }
             return entries;
         }
-        let view = self.lend(|shelf| (shelf.last(count), shelf.end()));
+        let view = self.lend(|runs| (runs.last(count), runs.end()));
         view.to_entries()
     }
 
@@ -129,8 +129,8 @@ impl<T> Window<T> {
     pub fn bracket(&self, t: Stamp) -> Option<Bracket<T>> {
         let t = t.nanos();
         let state = self.lock();
-        let at = state.shelf.first_from(t);
-        let after = entry(&state.shelf, at)?;
+        let at = state.runs.first_from(t);
+        let after = entry(&state.runs, at)?;
         if after.stamp.nanos() == t {
             drop(state);
             return Some(Bracket {
@@ -139,7 +139,7 @@ impl<T> Window<T> {
                 fraction: 0.0,
             });
         }
-        let before = entry(&state.shelf, state.shelf.previous(at)?)?;
+        let before = entry(&state.runs, state.runs.previous(at)?)?;
         drop(state);
         let fraction = part(t, before.stamp.nanos(), after.stamp.nanos());
         Some(Bracket {
@@ -159,25 +159,25 @@ impl<T> Window<T> {
 
     /// The smallest stamp.
     pub fn oldest_stamp(&self) -> Option<Stamp> {
-        self.lock().shelf.oldest().map(Stamp::from)
+        self.lock().runs.oldest().map(Stamp::from)
     }
 
     /// The largest stamp.
     pub fn newest_stamp(&self) -> Option<Stamp> {
-        self.lock().shelf.newest().map(Stamp::from)
+        self.lock().runs.newest().map(Stamp::from)
     }
 
     #[inline]
-    fn find(&self, search: impl FnOnce(&Shelf<T>) -> Option<At>) -> Option<Entry<T>> {
+    fn find(&self, search: impl FnOnce(&Runs<T>) -> Option<At>) -> Option<Entry<T>> {
         let state = self.lock();
-        let at = search(&state.shelf)?;
-        entry(&state.shelf, at)
+        let at = search(&state.runs)?;
+        entry(&state.runs, at)
     }
 
-    fn lend(&self, range: impl FnOnce(&Shelf<T>) -> (At, At)) -> View<T> {
+    fn lend(&self, range: impl FnOnce(&Runs<T>) -> (At, At)) -> View<T> {
         let mut state = self.lock();
-        let (from, to) = range(&state.shelf);
-        let pieces = state.shelf.lend(from, to);
+        let (from, to) = range(&state.runs);
+        let pieces = state.runs.lend(from, to);
         drop(state);
         View::new(pieces)
     }
@@ -194,8 +194,8 @@ impl<T> IntoIterator for &Window<T> {
 }
 
 #[inline]
-fn entry<T>(shelf: &Shelf<T>, at: At) -> Option<Entry<T>> {
-    shelf.get(at).map(handle)
+fn entry<T>(runs: &Runs<T>, at: At) -> Option<Entry<T>> {
+    runs.get(at).map(handle)
 }
 
 #[inline]

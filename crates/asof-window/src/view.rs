@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asof_core::Stamp;
 
 use crate::Entry;
-use crate::shelf::Piece;
+use crate::runs::Piece;
 
 /// The messages of a window at one moment, in order of their stamps.
 ///

@@ -98,8 +98,8 @@ impl<T> Future for Reached<T> {
         let _old;
         let mut state = this.window.lock();
         _old = state.waiters.remove(&mut this.ticket);
-        let at = state.shelf.first_from(this.t.nanos());
-        if let Some((stamp, value)) = state.shelf.get(at) {
+        let at = state.runs.first_from(this.t.nanos());
+        if let Some((stamp, value)) = state.runs.get(at) {
             return Poll::Ready(Ok(Entry::new(stamp.into(), Arc::clone(value))));
         }
         wait(

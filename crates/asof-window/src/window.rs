@@ -8,7 +8,7 @@ use asof_core::Stamp;
 use crate::health::Health;
 use crate::lock::{Guard, Lock};
 use crate::observe::{Callbacks, Connection};
-use crate::shelf::{Held, Shelf};
+use crate::runs::{Held, Runs};
 use crate::wait::Waiters;
 use crate::{Bounds, Duplicates, Entry, StampOptions};
 
@@ -19,7 +19,7 @@ use crate::{Bounds, Duplicates, Entry, StampOptions};
 /// dropped, and never while a callback runs.
 ///
 /// - Bounded by count, age and bytes ([`Bounds`]); the smallest stamp goes first, whatever the order of arrival.
-///   A message that would have to go at once is refused. Both are counted ([`Counters`]).
+///   A message that would have to go at once is refused. Both are counted ([`WindowStats`]).
 /// - One message with a stamp in the far future does no harm: it is let go, and counted, as soon as the stream goes on
 ///   where it was ([`StampOptions`]).
 /// - Messages with equal stamps are all kept, in order of arrival, unless [`Window::set_duplicates`] says otherwise.
@@ -45,10 +45,10 @@ pub(crate) struct Shared<T> {
 }
 
 pub(crate) struct State<T> {
-    pub(crate) shelf: Shelf<T>,
+    pub(crate) runs: Runs<T>,
     bounds: Bounds,
     bytes: u64,
-    counters: Counters,
+    counters: WindowStats,
     health: Health,
     duplicates: Duplicates,
     pub(crate) waiters: Waiters,
@@ -78,7 +78,7 @@ pub enum Insertion {
 
 /// What a window has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct WindowStats {
     /// Messages that were taken in.
     pub inserted: u64,
     /// Of those, the ones that came after a message with a later stamp.
@@ -120,12 +120,12 @@ impl<T> Window<T> {
 
     fn with(bounds: Bounds, weigh: Weigh<T>) -> Self {
         let state = State {
-            shelf: Shelf::new(),
+            runs: Runs::new(),
             health: Health::new(StampOptions::default(), &bounds),
             duplicates: Duplicates::default(),
             bounds,
             bytes: 0,
-            counters: Counters::default(),
+            counters: WindowStats::default(),
             waiters: Waiters::default(),
             callbacks: Callbacks::default(),
             is_closed: false,
@@ -187,7 +187,7 @@ impl<T> Window<T> {
             return Insertion::TooLate;
         }
         let called = state.callbacks.current();
-        let (newest, version) = (state.shelf.newest(), state.counters.inserted);
+        let (newest, version) = (state.runs.newest(), state.counters.inserted);
         let woken = state.waiters.take_ready(newest, version);
         drop(state);
         for waker in woken {
@@ -251,7 +251,7 @@ impl<T> Window<T> {
     /// Lets go of every message. Not counted as evictions.
     pub fn clear(&self) {
         let mut state = self.lock();
-        let all = state.shelf.take_all();
+        let all = state.runs.take_all();
         state.bytes = 0;
         drop(state);
         drop(all);
@@ -259,7 +259,7 @@ impl<T> Window<T> {
 
     /// How many messages are in it.
     pub fn len(&self) -> usize {
-        self.lock().shelf.len()
+        self.lock().runs.len()
     }
 
     /// Whether there are none.
@@ -273,7 +273,7 @@ impl<T> Window<T> {
     }
 
     /// What it has done so far.
-    pub fn counters(&self) -> Counters {
+    pub fn stats(&self) -> WindowStats {
         self.lock().counters
     }
 
@@ -314,11 +314,11 @@ impl<T> State<T> {
                 return Some(Insertion::ZeroStamp);
             }
         }
-        if self.duplicates == Duplicates::FirstWins && self.shelf.contains(stamp) {
+        if self.duplicates == Duplicates::FirstWins && self.runs.contains(stamp) {
             self.counters.duplicates += 1;
             return Some(Insertion::Duplicate);
         }
-        let Some(mut newest) = self.shelf.newest() else {
+        let Some(mut newest) = self.runs.newest() else {
             self.health.begin(stamp);
             return None;
         };
@@ -330,7 +330,7 @@ impl<T> State<T> {
         }
         if self.health.denies_newest(stamp, newest) {
             self.drop_newest(dropped);
-            newest = self.shelf.newest()?;
+            newest = self.runs.newest()?;
             if stamp >= newest {
                 return None;
             }
@@ -338,12 +338,12 @@ impl<T> State<T> {
         if newest.abs_diff(stamp) > self.bounds.jump {
             self.counters.restarts += 1;
             self.bytes = 0;
-            dropped.more().all = Some(self.shelf.take_all());
+            dropped.more().all = Some(self.runs.take_all());
             self.health.begin(stamp);
             return None;
         }
-        let is_oldest = self.shelf.oldest().is_some_and(|oldest| stamp < oldest);
-        let is_full = self.shelf.len() >= self.bounds.count
+        let is_oldest = self.runs.oldest().is_some_and(|oldest| stamp < oldest);
+        let is_full = self.runs.len() >= self.bounds.count
             || self.bytes.saturating_add(bytes) > self.bounds.bytes;
         if (is_oldest && is_full) || newest.abs_diff(stamp) > self.bounds.age {
             self.counters.refused += 1;
@@ -355,8 +355,8 @@ impl<T> State<T> {
     /// Lets go of the newest message: its stamp was wrong.
     #[cold]
     fn drop_newest(&mut self, dropped: &mut Dropped<T>) {
-        let ahead = self.shelf.newest();
-        let Some(held) = self.shelf.pop_last() else {
+        let ahead = self.runs.newest();
+        let Some(held) = self.runs.pop_last() else {
             return;
         };
         self.bytes -= held.bytes;
@@ -375,24 +375,24 @@ impl<T> State<T> {
     #[inline]
     fn put(&mut self, stamp: i64, mut held: Held<T>, dropped: &mut Dropped<T>) -> bool {
         self.counters.inserted += 1;
-        let is_late = self.shelf.newest().is_some_and(|newest| stamp < newest);
+        let is_late = self.runs.newest().is_some_and(|newest| stamp < newest);
         self.bytes = self.bytes.saturating_add(held.bytes);
         if self.duplicates == Duplicates::LastWins {
-            match self.shelf.replace(stamp, held) {
+            match self.runs.replace(stamp, held) {
                 Ok(old) => {
                     self.bytes -= old.bytes;
                     self.counters.duplicates += 1;
                     dropped.add(old.value);
                     self.evict(dropped);
-                    return self.shelf.contains(stamp);
+                    return self.runs.contains(stamp);
                 }
                 Err(new) => held = new,
             }
         }
-        self.shelf.insert(stamp, held);
+        self.runs.insert(stamp, held);
         self.evict(dropped);
         // A large message that is late can be too much for the bytes that newer ones leave.
-        if is_late && self.shelf.oldest().is_none_or(|oldest| stamp < oldest) {
+        if is_late && self.runs.oldest().is_none_or(|oldest| stamp < oldest) {
             self.counters.inserted -= 1;
             self.counters.evicted -= 1;
             self.counters.refused += 1;
@@ -404,14 +404,14 @@ impl<T> State<T> {
 
     #[inline]
     fn evict(&mut self, dropped: &mut Dropped<T>) {
-        while let (Some(oldest), Some(newest)) = (self.shelf.oldest(), self.shelf.newest()) {
-            let fits = self.shelf.len() <= self.bounds.count
+        while let (Some(oldest), Some(newest)) = (self.runs.oldest(), self.runs.newest()) {
+            let fits = self.runs.len() <= self.bounds.count
                 && self.bytes <= self.bounds.bytes
                 && newest.abs_diff(oldest) <= self.bounds.age;
             if fits {
                 return;
             }
-            let Some(held) = self.shelf.pop_first() else {
+            let Some(held) = self.runs.pop_first() else {
                 return;
             };
             self.bytes -= held.bytes;
@@ -429,7 +429,7 @@ struct Dropped<T> {
 
 struct More<T> {
     values: Vec<Arc<T>>,
-    all: Option<Shelf<T>>,
+    all: Option<Runs<T>>,
     /// The stamp of the first message that was let go because it was too far ahead.
     ahead: Option<i64>,
 }
@@ -488,10 +488,10 @@ impl<T> fmt::Debug for Window<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
         f.debug_struct("Window")
-            .field("len", &state.shelf.len())
+            .field("len", &state.runs.len())
             .field("bytes", &state.bytes)
-            .field("oldest", &state.shelf.oldest())
-            .field("newest", &state.shelf.newest())
+            .field("oldest", &state.runs.oldest())
+            .field("newest", &state.runs.newest())
             .field("bounds", &state.bounds)
             .field("counters", &state.counters)
             .finish_non_exhaustive()

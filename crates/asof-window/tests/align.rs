@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_window::sync::{Align, AlignCounters, Match, Missing, Pick, Row, Rule};
+use asof_window::sync::{Align, AlignStats, AlignedRow, Match, Missing, Pick, Rule};
 use asof_window::{Bounds, Duplicates, Window};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ const NO_LIMIT: usize = 10_000;
 fn run(align: &mut Align<usize>, arrivals: &[Arrival]) -> Vec<Found> {
     let mut rows = Vec::new();
     for (place, arrival) in arrivals.iter().enumerate() {
-        let mut emit = |row: Row<usize>| rows.push(found(row, place + 1));
+        let mut emit = |row: AlignedRow<usize>| rows.push(found(row, place + 1));
         match *arrival {
             Arrival::Anchor(stamp) => align.add_anchor(stamp.into(), place, &mut emit),
             Arrival::Message(topic, stamp) => align.add(topic, stamp.into(), place, &mut emit),
@@ -49,7 +49,7 @@ fn run(align: &mut Align<usize>, arrivals: &[Arrival]) -> Vec<Found> {
     rows
 }
 
-fn found(row: Row<usize>, after: usize) -> Found {
+fn found(row: AlignedRow<usize>, after: usize) -> Found {
     Found {
         anchor: row.anchor.value,
         after,
@@ -178,7 +178,7 @@ proptest! {
                 );
             }
         }
-        let counters = align.counters();
+        let counters = align.stats();
         prop_assert_eq!(counters.late.iter().sum::<u64>() + counters.late_anchors, 0);
     }
 
@@ -211,7 +211,7 @@ proptest! {
             let places = arrivals.iter().zip(&is_in_time);
             places.filter(|(arrival, is_in_time)| !**is_in_time && wanted(arrival)).count() as u64
         };
-        let counters = align.counters();
+        let counters = align.stats();
         prop_assert_eq!(counters.late_anchors, late(&|arrival| matches!(arrival, Arrival::Anchor(_))));
         for topic in 0..rules.len() {
             let wanted = late(&|arrival| matches!(arrival, Arrival::Message(other, _) if *other == topic));
@@ -256,7 +256,7 @@ proptest! {
                 prop_assert_eq!(stamps(&row.matches[topic]), stamps(&wanted), "{:?} at {}", rule, t);
             }
         }
-        prop_assert_eq!(align.counters().late.iter().sum::<u64>(), 0);
+        prop_assert_eq!(align.stats().late.iter().sum::<u64>(), 0);
     }
 
     #[test]
@@ -279,7 +279,7 @@ proptest! {
         }
         let (mut rows, mut anchors, mut early) = (0, 0, 0);
         for (place, arrival) in arrivals.iter().enumerate() {
-            let mut emit = |row: Row<usize>| {
+            let mut emit = |row: AlignedRow<usize>| {
                 rows += 1;
                 early += u64::from(row.is_early);
             };
@@ -295,12 +295,12 @@ proptest! {
         }
         align.finish(&mut |_| rows += 1);
         prop_assert_eq!(rows, anchors);
-        prop_assert_eq!(align.counters().early, early);
+        prop_assert_eq!(align.stats().early, early);
     }
 }
 
-fn stamps_of(rows: &[Row<i64>]) -> Vec<(i64, Option<i64>)> {
-    let found = |row: &Row<i64>| row.matches[0].found().map(|found| found.value);
+fn stamps_of(rows: &[AlignedRow<i64>]) -> Vec<(i64, Option<i64>)> {
+    let found = |row: &AlignedRow<i64>| row.matches[0].found().map(|found| found.value);
     rows.iter()
         .map(|row| (row.anchor.value, found(row)))
         .collect()
@@ -318,7 +318,7 @@ fn a_late_anchor_is_answered_from_what_is_held() {
             align.add_anchor(anchor.into(), anchor, &mut |row| rows.push(row));
         }
         assert_eq!(stamps_of(&rows), [(100, Some(100)), (50, Some(49))]);
-        assert_eq!(align.counters().late_anchors, 1);
+        assert_eq!(align.stats().late_anchors, 1);
     }
 }
 
@@ -331,7 +331,7 @@ fn an_anchor_later_than_what_is_held_says_so() {
     }
     align.add_anchor(45.into(), 45, &mut |row| rows.push(row));
     assert_eq!(rows[0].matches[0].missing(), Some(Missing::Forgotten));
-    assert_eq!(align.counters().forgotten, [1]);
+    assert_eq!(align.stats().forgotten, [1]);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_message_that_comes_after_its_row_is_counted() {
     align.add(0, 60.into(), 60, &mut |row| rows.push(row));
     align.add(0, 51.into(), 51, &mut |row| rows.push(row));
     assert_eq!(stamps_of(&rows), [(50, Some(40))]);
-    assert_eq!(align.counters().late, [1]);
+    assert_eq!(align.stats().late, [1]);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_silent_topic_holds_no_more_than_the_queues() {
         let value = Arc::new(());
         let mut align = Align::new(vec![rule, Rule::nearest()], 100);
         let (mut rows, mut early) = (0, 0);
-        let mut emit = |row: Row<Arc<()>>| {
+        let mut emit = |row: AlignedRow<Arc<()>>| {
             rows += 1;
             early += u64::from(row.is_early);
         };
@@ -378,10 +378,7 @@ fn a_silent_topic_holds_no_more_than_the_queues() {
             align.add(1, t.into(), Arc::clone(&value), &mut emit);
             assert!(Arc::strong_count(&value) <= 1 + 1 + 2 * 101);
         }
-        assert_eq!(
-            (align.counters().rows, align.counters().early),
-            (rows, early)
-        );
+        assert_eq!((align.stats().rows, align.stats().early), (rows, early));
         assert!(rows >= 9_899, "{rows}");
     }
 }
@@ -404,7 +401,7 @@ fn a_message_looked_up_ahead_settles_rows_of_its_topic_alone() {
     let mut align =
         Align::new(vec![Rule::nearest(), Rule::nearest()], 100).with_lateness(Duration::ZERO);
     let mut rows = Vec::new();
-    let mut emit = |row: Row<i64>| rows.push(row);
+    let mut emit = |row: AlignedRow<i64>| rows.push(row);
     align.add(0, 0.into(), 0, &mut emit);
     for t in 1..50 {
         align.add_anchor(t.into(), t, &mut emit);
@@ -417,7 +414,7 @@ fn a_message_looked_up_ahead_settles_rows_of_its_topic_alone() {
     assert_eq!(align.waiting(), 0);
     align.add_anchor(50.into(), 50, &mut emit);
     align.add(1, 51.into(), 51, &mut emit);
-    assert_eq!(align.counters().late, [0, 0]);
+    assert_eq!(align.stats().late, [0, 0]);
     let found: Vec<i64> = stamps_of(&rows)
         .iter()
         .filter_map(|(_, found)| *found)
@@ -438,7 +435,7 @@ fn where_nothing_is_on_both_sides_the_nearest_may_do() {
         .within(Duration::from_nanos(10));
     let mut align = Align::new(vec![rule], 100).with_lateness(Duration::ZERO);
     let mut rows = Vec::new();
-    let mut emit = |row: Row<i64>| rows.push(row);
+    let mut emit = |row: AlignedRow<i64>| rows.push(row);
     for t in [5, 20, 27, 50] {
         align.add_anchor(t.into(), t, &mut emit);
         if t != 50 {
@@ -482,8 +479,8 @@ fn one_stamp_in_the_far_future_settles_nothing() {
         for (anchor, found) in stamps_of(&rows) {
             assert_eq!(found, Some(anchor + 1));
         }
-        assert_eq!(align.counters().future, 1);
-        assert_eq!(align.counters().late, [0]);
+        assert_eq!(align.stats().future, 1);
+        assert_eq!(align.stats().late, [0]);
     }
 }
 
@@ -502,11 +499,11 @@ fn a_clock_that_goes_back_starts_anew() {
     align.finish(&mut |row| rows.push(row));
     assert_eq!(rows.len(), 2000);
     assert!(stamps_of(&rows).iter().all(|(t, found)| *found == Some(*t)));
-    let AlignCounters {
+    let AlignStats {
         restarts,
         late_anchors,
         ..
-    } = *align.counters();
+    } = *align.stats();
     assert_eq!((restarts, late_anchors), (1, 0));
 }
 
@@ -541,6 +538,6 @@ fn of_equal_stamps_the_chosen_one_counts() {
         } else {
             2
         };
-        assert_eq!(align.counters().duplicates, [counted]);
+        assert_eq!(align.stats().duplicates, [counted]);
     }
 }

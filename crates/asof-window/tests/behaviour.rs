@@ -48,7 +48,7 @@ fn a_late_message_into_a_full_window_never_costs_a_newer_one() {
     let window = filled(3, &[10, 20, 30]);
     assert_eq!(window.insert(at(5), 5), Insertion::TooLate);
     assert_eq!(all(&window), [10, 20, 30]);
-    assert_eq!(window.counters().refused, 1);
+    assert_eq!(window.stats().refused, 1);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_late_message_finds_its_place_while_a_reader_holds_what_an_eviction_left() {
 fn a_capacity_of_zero_keeps_nothing() {
     let window = filled(0, &[1, 2]);
     assert!(window.is_empty());
-    assert_eq!(window.counters().refused, 2);
+    assert_eq!(window.stats().refused, 2);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn bounds_change_at_run_time_and_at_once() {
     let window = filled(10, &[1, 2, 3, 4]);
     window.set_bounds(Bounds::count(2));
     assert_eq!(all(&window), [3, 4]);
-    assert_eq!(window.counters().evicted, 2);
+    assert_eq!(window.stats().evicted, 2);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_clock_that_goes_back_restarts_the_window_if_asked_to() {
         window.insert(at(stamp), stamp);
     }
     assert_eq!(all(&window), [10, 20]);
-    assert_eq!(window.counters().restarts, 1);
+    assert_eq!(window.stats().restarts, 1);
 }
 
 #[test]

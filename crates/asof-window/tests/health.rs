@@ -36,7 +36,7 @@ fn one_stamp_in_the_far_future_makes_no_window_refuse_the_rest() {
                     let stamp = stamp.saturating_add(if n == bad { ahead } else { 0 });
                     refused += u64::from(window.insert(stamp.into(), n) != Insertion::Kept);
                 }
-                let counters = window.counters();
+                let counters = window.stats();
                 assert_eq!((refused, counters.refused, counters.future), (0, 0, 1));
                 assert_eq!(window.newest().as_deref(), Some(&999));
                 assert!(window.len() > 15, "{}", window.len());
@@ -52,7 +52,7 @@ fn a_first_stamp_in_the_far_future_costs_one_message() {
     for n in 0..1_000 {
         window.insert((NOW + n * 10 * MILLI).into(), n);
     }
-    let counters = window.counters();
+    let counters = window.stats();
     assert_eq!((counters.refused, counters.future), (1, 1));
     assert_eq!(window.newest().as_deref(), Some(&999));
 }
@@ -69,7 +69,7 @@ fn a_topic_that_pauses_is_believed() {
         assert_eq!(window.newest().as_deref(), Some(&n));
         assert_eq!(window.len(), 1);
     }
-    assert_eq!(window.counters().future, 0);
+    assert_eq!(window.stats().future, 0);
     // A straggler from before the pause denies nothing.
     assert_eq!(
         window.insert((NOW + 5 * SECOND).into(), 5),
@@ -89,7 +89,7 @@ fn a_leap_that_is_confirmed_stays() {
         Insertion::TooLate
     );
     assert_eq!(window.newest().as_deref(), Some(&101));
-    assert_eq!(window.counters().future, 0);
+    assert_eq!(window.stats().future, 0);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn without_an_age_only_a_leap_of_an_hour_is_doubted() {
         window.insert((NOW + t * SECOND).into(), t);
     }
     assert_eq!(window.newest().as_deref(), Some(&2));
-    assert_eq!(window.counters().future, 1);
+    assert_eq!(window.stats().future, 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn zero_stamps_are_counted_and_refused_when_told() {
         ..StampOptions::default()
     });
     assert_eq!(window.insert(0.into(), 2), Insertion::ZeroStamp);
-    let counters = window.counters();
+    let counters = window.stats();
     assert_eq!((window.len(), counters.zero, counters.refused), (1, 2, 1));
 }
 
@@ -145,7 +145,7 @@ fn headers_that_nobody_filled_in_deny_nothing() {
         );
     }
     assert_eq!(window.len(), 100);
-    assert_eq!(window.counters().future, 0);
+    assert_eq!(window.stats().future, 0);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn equal_stamps_are_treated_as_told() {
         } else {
             2
         };
-        assert_eq!(window.counters().duplicates, counted);
+        assert_eq!(window.stats().duplicates, counted);
     }
 }
 
@@ -239,6 +239,6 @@ proptest! {
             let found = window.nearest(Stamp::from(now)).map(|entry| *entry.value);
             prop_assert_eq!(found, Some(now));
         }
-        prop_assert!(window.counters().future + 1 >= outliers);
+        prop_assert!(window.stats().future + 1 >= outliers);
     }
 }

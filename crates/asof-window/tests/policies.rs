@@ -24,7 +24,7 @@ fn latest(steps: &[Vec<(usize, i64)>]) -> Vec<(usize, Option<Vec<i64>>)> {
         for &(topic, value) in messages {
             let now = step as i64 * STEP;
             sync.add(topic, now.into(), value, &mut |event| {
-                if let asof_window::sync::Event::Matched(set) = event {
+                if let asof_window::sync::SyncEvent::Matched(set) = event {
                     count += 1;
                     last = Some(set.iter().map(|message| message.value).collect());
                 }
@@ -215,7 +215,7 @@ fn exact_time_treats_equal_stamps_as_told() {
         let mut sets = Vec::new();
         for (topic, stamp, value) in messages {
             sync.add(topic, stamp.into(), value, &mut |event| {
-                if let asof_window::sync::Event::Matched(set) = event {
+                if let asof_window::sync::SyncEvent::Matched(set) = event {
                     sets.push(set.iter().map(|message| message.value).collect::<String>());
                 }
             });

@@ -104,7 +104,7 @@ fn run(inserts: i64, count: usize, change_every: i64) {
             assert!(reader.join().expect("no panic") > 0 || inserts < 1_000_000);
         }
     });
-    let counters = window.counters();
+    let counters = window.stats();
     assert_eq!(counters.inserted + counters.refused, inserts as u64);
     assert_eq!(counters.inserted - counters.evicted, window.len() as u64);
     assert_eq!(

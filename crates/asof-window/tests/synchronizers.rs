@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_window::sync::{
-    Align, ApproximateTime, Chain, Delta, DropReason, Event, ExactTime, Filter, LatestTime, Match,
-    Missing, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped, Throttle,
+    Align, ApproximateTime, Chain, Delta, DropReason, ExactTime, Filter, LatestTime, Match,
+    Missing, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped, SyncEvent, Throttle,
     TimeSequencer, Track, Typed, synchronize,
 };
 use asof_window::{Bounds, Window};
@@ -141,9 +141,9 @@ fn latest_time_takes_topics_in_any_order_of_first_arrival() {
 fn the_sequencer_drops_what_comes_after_its_turn() {
     let mut sequencer = TimeSequencer::new(Duration::from_nanos(5), 0);
     let mut out = Vec::new();
-    let mut emit = |event: Event<i64>| match event {
-        Event::Matched(set) => out.push((set[0].value, None)),
-        Event::Dropped {
+    let mut emit = |event: SyncEvent<i64>| match event {
+        SyncEvent::Matched(set) => out.push((set[0].value, None)),
+        SyncEvent::Dropped {
             message, reason, ..
         } => out.push((message.value, Some(reason))),
     };
@@ -176,7 +176,9 @@ fn a_callback_may_add_to_its_own_synchronizer() {
     let slot: Arc<Mutex<Option<Exact>>> = Arc::default();
     let (sink, again) = (Arc::clone(&seen), Arc::clone(&slot));
     let sync = SharedSynchronizer::new(ExactTime::new(2, 10), move |event| {
-        let Event::Matched(set) = event else { return };
+        let SyncEvent::Matched(set) = event else {
+            return;
+        };
         sink.lock().expect("not poisoned").push(set[0].value);
         let sync = again.lock().expect("not poisoned").clone();
         if let Some(sync) = sync.filter(|_| set[0].value < 3) {
@@ -200,7 +202,7 @@ fn a_synchronizer_follows_windows() {
     let pairs = Arc::new(Mutex::new(0));
     let counter = Arc::clone(&pairs);
     let sync = SharedSynchronizer::new(ExactTime::new(2, 10), move |event| {
-        if let Event::Matched(_) = event {
+        if let SyncEvent::Matched(_) = event {
             *counter.lock().expect("not poisoned") += 1;
         }
     });
@@ -394,7 +396,7 @@ fn align_waits_no_longer_than_it_was_told() {
     align.add(0, 110.into(), 2, &mut |row| rows.push(row));
     assert_eq!(rows.len(), 1);
     assert!(rows[0].is_early && !rows[0].is_complete());
-    assert_eq!(align.counters().absent, [0, 1]);
+    assert_eq!(align.stats().absent, [0, 1]);
 }
 
 proptest! {
@@ -414,7 +416,7 @@ proptest! {
         let track: Track<i64> = stamps.iter().map(|&s| (Stamp::from(s), s)).collect();
         let mut align = Align::new(vec![rule], 1000);
         let mut streamed = Vec::new();
-        let mut emit = |row: asof_window::sync::Row<i64>| streamed.push(format!("{:?}", row.matches[0]));
+        let mut emit = |row: asof_window::sync::AlignedRow<i64>| streamed.push(format!("{:?}", row.matches[0]));
         for &stamp in &stamps {
             window.insert(stamp.into(), stamp);
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asof_window::sync::{
-    ApproximateTime, DropReason, Event, ExactTime, LatestTime, Of2, Of3, Of4, Of5, Of6, Of7, Of8,
-    Of9, SharedSynchronizer, Stamped, Synchronizer, TimeSequencer, Typed,
+    ApproximateTime, DropReason, ExactTime, LatestTime, Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9,
+    SharedSynchronizer, Stamped, SyncEvent, Synchronizer, TimeSequencer, Typed,
 };
 
 use common::{Drops, Sets, feed};
@@ -141,8 +141,8 @@ fn every_drop_has_its_reason() {
         feed(&mut exact, [(0, 1), (0, 2), (0, 2), (1, 2), (7, 3)]).1,
     ));
     let mut sequencer = TimeSequencer::new(Duration::from_nanos(5), 0);
-    let mut tell = |event: Event<i64>| {
-        if let Event::Dropped { reason, .. } = event {
+    let mut tell = |event: SyncEvent<i64>| {
+        if let SyncEvent::Dropped { reason, .. } = event {
             told.push(reason);
         }
     };

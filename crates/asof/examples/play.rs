@@ -5,13 +5,13 @@
 use std::time::{Duration, Instant};
 
 use asof::Topics;
-use asof::blocks::{BlockCache, Options};
-use asof::player::{Event, PlayState, Player, Speed};
+use asof::blocks::{BlockCache, CacheOptions};
+use asof::player::{PlayState, Player, PlayerEvent, Speed};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: play RECORDING [SPEED]")?;
-    let cache = BlockCache::new(asof::open(path)?, Options::default());
+    let cache = BlockCache::new(asof::open(path)?, CacheOptions::default());
     let mut player = Player::new(&cache, Topics::All)?;
     if let Some(speed) = arguments.next() {
         player.set_speed(Speed::Times(speed.parse()?));
@@ -22,9 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while player.state() != PlayState::Ended {
         for event in player.tick(Instant::now()) {
             match event {
-                Event::Messages(batch) => messages += batch.len(),
-                Event::State(state) => println!("{state:?}"),
-                Event::Failed(error) => return Err(error.into()),
+                PlayerEvent::Messages(batch) => messages += batch.len(),
+                PlayerEvent::State(state) => println!("{state:?}"),
+                PlayerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
             }
         }

@@ -36,7 +36,7 @@ struct Entry {
 }
 
 /// A file, and what it must hold.
-pub(super) struct Place {
+pub(super) struct BlockFile {
     pub path: PathBuf,
     pub expected: Expected,
 }
@@ -54,9 +54,9 @@ impl Files {
         &self.groups
     }
 
-    pub fn place(&self, key: u64) -> Option<Place> {
+    pub fn place(&self, key: u64) -> Option<BlockFile> {
         let entry = self.by_key.get(&key)?;
-        Some(Place {
+        Some(BlockFile {
             path: entry.path.clone(),
             expected: Expected {
                 fingerprint: Arc::clone(&entry.fingerprint),

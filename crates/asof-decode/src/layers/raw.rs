@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use asof_core::Channel;
 
 use super::{Claim, MessageLayer, Table};
-use crate::columns::{Blobs, Place};
+use crate::columns::{Backing, Blobs};
 use crate::decoder::{channel_metadata, time_field};
 use crate::{PayloadError, Projection, Timed};
 
@@ -54,7 +54,7 @@ impl Table for RawTable {
         for (log_time, publish_time, payload) in run {
             self.log_times.push(log_time.nanos());
             self.publish_times.push(publish_time.nanos());
-            let place = Place {
+            let place = Backing {
                 owner: payload.owner,
             };
             self.blobs.push(payload.bytes, 0, place);

@@ -131,7 +131,7 @@ impl Probe {
 
     pub fn root<'a>(&'a self, root: &'a Group) -> NodeReader<'a> {
         NodeReader {
-            place: Place::Group(root, None),
+            place: Position::Group(root, None),
             at: At::Probe(self),
         }
     }
@@ -155,12 +155,12 @@ impl Probe {
 /// A value: of a row, or the simplest that its type allows.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeReader<'a> {
-    place: Place<'a>,
+    place: Position<'a>,
     at: At<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum Position<'a> {
     Group(&'a Group, Option<&'a [usize]>),
     Node(&'a Node),
 }
@@ -177,15 +177,15 @@ const TRIED: usize = 4096;
 impl<'a> NodeReader<'a> {
     pub fn row(root: &'a Group, columns: &'a Columns, row: usize, shown: &'a [usize]) -> Self {
         NodeReader {
-            place: Place::Group(root, Some(shown)),
+            place: Position::Group(root, Some(shown)),
             at: At::Row(columns, row),
         }
     }
 
     fn group(&self) -> Option<(&'a Group, Option<&'a [usize]>)> {
         match self.place {
-            Place::Group(group, shown) => Some((group, shown)),
-            Place::Node(node) => match &node.shape {
+            Position::Group(group, shown) => Some((group, shown)),
+            Position::Node(node) => match &node.shape {
                 Shape::Struct(group) => Some((group, None)),
                 _ => None,
             },
@@ -194,8 +194,8 @@ impl<'a> NodeReader<'a> {
 
     fn shape(&self) -> Option<&'a Shape> {
         match self.place {
-            Place::Group(..) => None,
-            Place::Node(node) => Some(&node.shape),
+            Position::Group(..) => None,
+            Position::Node(node) => Some(&node.shape),
         }
     }
 
@@ -547,7 +547,7 @@ fn read_named<'de, S: DeserializeSeed<'de>>(
         probe.open.borrow_mut().push(name.to_owned());
     }
     let reader = NodeReader {
-        place: Place::Node(node),
+        place: Position::Node(node),
         at,
     };
     let value = seed.deserialize(reader);
@@ -615,7 +615,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
             probe @ At::Probe(_) => probe,
         };
         let reader = NodeReader {
-            place: Place::Node(self.item),
+            place: Position::Node(self.item),
             at,
         };
         let value = seed.deserialize(reader);
@@ -659,7 +659,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         };
         self.next = place;
         let reader = NodeReader {
-            place: Place::Node(self.key),
+            place: Position::Node(self.key),
             at: self.at(),
         };
         seed.deserialize(reader).map(Some)
@@ -667,7 +667,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         let reader = NodeReader {
-            place: Place::Node(self.value),
+            place: Position::Node(self.value),
             at: self.at(),
         };
         seed.deserialize(reader)

@@ -27,7 +27,7 @@ pub use error::TypedError;
 ///
 /// ```
 /// use asof_core::{Channel, Schema};
-/// use asof_decode::Typed;
+/// use asof_decode::TypedDecoder;
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Battery {
@@ -46,7 +46,7 @@ pub use error::TypedError;
 ///     schema: Some(schema.into()),
 ///     ..Channel::default()
 /// };
-/// let mut batteries = Typed::<Battery>::new(&channel)?;
+/// let mut batteries = TypedDecoder::<Battery>::new(&channel)?;
 /// let battery = batteries.decode(b"\0\x01\0\0\x06\0\0\0\0\0\0\x3f\x05\0\0\0left\0")?;
 /// assert_eq!((battery.percentage, battery.name.as_str()), (0.5, "left"));
 ///
@@ -55,11 +55,11 @@ pub use error::TypedError;
 ///     #[allow(dead_code)]
 ///     percentage: String,
 /// }
-/// let error = Typed::<Wrong>::new(&channel).err().expect("a number is not a text");
+/// let error = TypedDecoder::<Wrong>::new(&channel).err().expect("a number is not a text");
 /// assert!(error.to_string().contains("'percentage'"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Typed<T> {
+pub struct TypedDecoder<T> {
     how: How,
     of: PhantomData<fn() -> T>,
 }
@@ -71,7 +71,7 @@ enum How {
     Text { is_cbor: bool },
 }
 
-impl<T: DeserializeOwned> Typed<T> {
+impl<T: DeserializeOwned> TypedDecoder<T> {
     /// A decoder for the messages of a channel.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl<T: DeserializeOwned> Typed<T> {
         if is_open(channel) {
             let is_cbor = channel.message_encoding == "cbor";
             let how = How::Text { is_cbor };
-            return Ok(Typed { how, of });
+            return Ok(TypedDecoder { how, of });
         }
         let whole = Decoder::new(channel, &Projection::All, &[])?;
         // JSON has one type of number: what it is made for is decided by who reads it.
@@ -98,7 +98,7 @@ impl<T: DeserializeOwned> Typed<T> {
             None => whole,
             Some(projection) => Decoder::new(channel, &projection, &[]).unwrap_or(whole),
         };
-        Ok(Typed {
+        Ok(TypedDecoder {
             how: How::Columns(Box::new(decoder)),
             of,
         })
@@ -137,7 +137,7 @@ impl<T: DeserializeOwned> Typed<T> {
 
 /// A decoded message with its times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stamped<T> {
+pub struct StampedMessage<T> {
     /// When it was recorded.
     pub log_time: Stamp,
     /// When it was sent, by its sender's clock.
@@ -157,10 +157,10 @@ pub fn messages<T: DeserializeOwned>(
     query: &Query,
 ) -> Result<Messages<T>, TypedError> {
     let summary = source.summary();
-    let mut decoders: ByChannel<Result<Typed<T>, TypedError>> = ByChannel::default();
+    let mut decoders: ByChannel<Result<TypedDecoder<T>, TypedError>> = ByChannel::default();
     let channels = summary.channels.iter().map(|entry| &entry.channel);
     for channel in channels.filter(|channel| query.topics.contains(&channel.topic)) {
-        if let Err(error) = decoders.get(channel, || Typed::new(channel)) {
+        if let Err(error) = decoders.get(channel, || TypedDecoder::new(channel)) {
             return Err(error.clone());
         }
     }
@@ -184,12 +184,12 @@ pub fn messages<T: DeserializeOwned>(
 /// and the next one follows.
 pub struct Messages<T> {
     batches: asof_core::Batches,
-    decoders: ByChannel<Result<Typed<T>, TypedError>>,
-    ready: std::vec::IntoIter<Result<Stamped<T>, TypedError>>,
+    decoders: ByChannel<Result<TypedDecoder<T>, TypedError>>,
+    ready: std::vec::IntoIter<Result<StampedMessage<T>, TypedError>>,
 }
 
 impl<T: DeserializeOwned> Iterator for Messages<T> {
-    type Item = Result<Stamped<T>, TypedError>;
+    type Item = Result<StampedMessage<T>, TypedError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -203,11 +203,11 @@ impl<T: DeserializeOwned> Iterator for Messages<T> {
             let decoders = &mut self.decoders;
             let messages = batch.iter().map(|message| {
                 let channel = message.channel;
-                let decoded = match decoders.get(channel, || Typed::new(channel)) {
+                let decoded = match decoders.get(channel, || TypedDecoder::new(channel)) {
                     Ok(decoder) => decoder.decode(message.payload),
                     Err(error) => Err(error.clone()),
                 };
-                decoded.map(|decoded| Stamped {
+                decoded.map(|decoded| StampedMessage {
                     log_time: message.log_time,
                     publish_time: message.publish_time,
                     message: decoded,

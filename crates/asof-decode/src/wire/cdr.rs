@@ -4,7 +4,7 @@
 //! flattened into it, so what remains is what moves bytes. Where the same lengths come again, the
 //! [memo](super::cdr_memo) of the last message is used instead of the program.
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Backing, Columns, Payload};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Asked, Group, Layout, Node, Recursion, Shape};
 use crate::model::{Extensibility, Kind, MessageType};
@@ -243,7 +243,7 @@ pub(super) fn run_program<T: Trace>(
                 let at = cursor.pos;
                 let bytes = cursor.bytes(len, "bytes")?;
                 if let Some(column) = column {
-                    let place = Place {
+                    let place = Backing {
                         owner: cursor.payload.owner,
                     };
                     columns.blobs[*column].push(bytes, at, place);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::columns::{Columns, Payload, Place, Texts};
+use crate::columns::{Backing, Columns, Payload, Texts};
 
 /// What a program does to one payload, as it happens.
 pub(super) trait Trace {
@@ -222,7 +222,7 @@ impl Learned {
         for (column, spans) in &shape.blobs {
             let blobs = &mut columns.blobs[*column];
             for payload in run {
-                let place = Place {
+                let place = Backing {
                     owner: payload.owner,
                 };
                 for span in spans {

@@ -3,7 +3,7 @@
 //! This walks the message type itself, not a program: it is for XCDR2, for parameter lists, and for types
 //! with optional members, unions or maps.
 
-use crate::columns::{Columns, Place};
+use crate::columns::{Backing, Columns};
 use crate::error::PayloadError;
 use crate::layout::{Group, Node, Shape};
 use crate::model::{Extensibility, Field, Kind, MessageType, Scalar, Struct};
@@ -331,7 +331,7 @@ impl Walk<'_> {
 
     fn value(&mut self, kind: &Kind, node: Option<&Node>) -> Result<(), Fault> {
         let column = node.and_then(Node::column);
-        let place = Place {
+        let place = Backing {
             owner: self.cursor.payload.owner,
         };
         match kind {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Backing, Columns, Payload};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::{Kind, Scalar};
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
             (Shape::Blob(column), _) => {
                 let (blob, at) = self.vector_bytes(pos, 1)?;
                 self.spend(blob.len(), pos)?;
-                let place = Place {
+                let place = Backing {
                     owner: self.payload.owner,
                 };
                 columns.blobs[*column].push(blob, at, place);

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Backing, Columns, Payload};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::{MessageType, Scalar};
@@ -319,7 +319,7 @@ fn put_value(
             let Ok(bytes) = STANDARD.decode(value.as_bytes()) else {
                 return Ok(false);
             };
-            columns.blobs[*column].push(&bytes, 0, Place { owner: None });
+            columns.blobs[*column].push(&bytes, 0, Backing { owner: None });
         }
         Shape::Json(column) => {
             let text = compact(text.as_bytes()).map_err(serde_json::Error::custom)?;

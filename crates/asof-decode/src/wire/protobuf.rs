@@ -4,7 +4,7 @@
 //! first value is pushed, a later one of the same field takes its place, and what did not come is filled in
 //! at the end of its message.
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Backing, Columns, Payload};
 use crate::error::{PayloadError, SchemaError};
 use crate::layout::{Asked, Layout, Projection, Recursion};
 use crate::schema::proto::{ProtoTypes, WireKind};
@@ -345,7 +345,7 @@ impl Wire<'_, '_> {
                 if is_again {
                     blobs.views.pop();
                 }
-                let place = Place {
+                let place = Backing {
                     owner: self.payload.owner,
                 };
                 blobs.push(&self.payload.bytes[self.pos..inner], self.pos, place);

@@ -5,7 +5,7 @@
 //! there. Nothing is looked up and nothing remembered. Whatever is written otherwise (fields in another
 //! order, twice, unknown, maps, groups) ends the attempt, and the message is read the thorough way.
 
-use crate::columns::{Columns, Payload, Place};
+use crate::columns::{Backing, Columns, Payload};
 use crate::layout::Node;
 use crate::schema::proto::WireKind;
 
@@ -166,7 +166,7 @@ pub(super) fn read(quick: &Quick, payload: Payload<'_>, columns: &mut Columns) -
     let mut cursor = Cursor {
         bytes: payload.bytes,
         at: 0,
-        place: Place {
+        place: Backing {
             owner: payload.owner,
         },
     };
@@ -178,7 +178,7 @@ pub(super) fn read(quick: &Quick, payload: Payload<'_>, columns: &mut Columns) -
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
-    place: Place<'a>,
+    place: Backing<'a>,
 }
 
 impl Cursor<'_> {

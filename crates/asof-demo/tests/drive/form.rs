@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use asof_core::{Message, Stamp};
-use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_demo::{Demo, DemoEncoding, DemoOptions};
 
 use crate::reader::{Cdr, DRIVE, on, transforms};
 
-fn short(seed: u64, encoding: Encoding) -> Vec<Message> {
+fn short(seed: u64, encoding: DemoEncoding) -> Vec<Message> {
     let options = DemoOptions {
         seed,
         encoding,
@@ -38,7 +38,11 @@ fn fingerprint(messages: &[Message]) -> u64 {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_in_every_encoding() {
-    for encoding in [Encoding::Cdr, Encoding::Protobuf, Encoding::Json] {
+    for encoding in [
+        DemoEncoding::Cdr,
+        DemoEncoding::Protobuf,
+        DemoEncoding::Json,
+    ] {
         assert!(short(7, encoding) == short(7, encoding), "{encoding:?}");
     }
 }
@@ -46,8 +50,8 @@ fn the_same_seed_gives_the_same_bytes_in_every_encoding() {
 #[test]
 fn another_seed_gives_other_bytes() {
     assert_ne!(
-        fingerprint(&short(7, Encoding::Cdr)),
-        fingerprint(&short(8, Encoding::Cdr))
+        fingerprint(&short(7, DemoEncoding::Cdr)),
+        fingerprint(&short(8, DemoEncoding::Cdr))
     );
 }
 
@@ -187,8 +191,8 @@ fn pictures_are_jpegs_of_320_by_240() {
 
 #[test]
 fn json_says_the_same_as_cdr() {
-    let json = short(1, Encoding::Json);
-    let cdr = short(1, Encoding::Cdr);
+    let json = short(1, DemoEncoding::Json);
+    let cdr = short(1, DemoEncoding::Cdr);
     assert_eq!(json.len(), cdr.len());
     for (json, cdr) in json.iter().zip(&cdr) {
         assert_eq!(
@@ -222,9 +226,9 @@ fn json_says_the_same_as_cdr() {
 #[test]
 fn every_channel_has_a_schema_in_the_language_of_its_encoding() {
     for (encoding, names) in [
-        (Encoding::Cdr, ("cdr", "ros2msg")),
-        (Encoding::Protobuf, ("protobuf", "protobuf")),
-        (Encoding::Json, ("json", "jsonschema")),
+        (DemoEncoding::Cdr, ("cdr", "ros2msg")),
+        (DemoEncoding::Protobuf, ("protobuf", "protobuf")),
+        (DemoEncoding::Json, ("json", "jsonschema")),
     ] {
         let demo = Demo::new(DemoOptions {
             encoding,

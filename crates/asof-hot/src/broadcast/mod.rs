@@ -13,12 +13,12 @@ use core::ops::{Deref, DerefMut};
 
 use crate::handle::{Handle, Owned};
 use crate::order;
-use crate::stamp::{Meta, Sample, Stamp};
+use crate::stamp::{Meta, MonoStamp, Reading};
 use crate::steps::{Steps, Whole};
 #[cfg(loom)]
 use crate::sync::SharedLook;
 use crate::sync::{
-    AtomicCounter, AtomicMark, AtomicWord, ConstPtr, MutPtr, Ordering, Padded, Place,
+    AtomicCounter, AtomicMark, AtomicWord, ConstPtr, MutPtr, Ordering, Padded, SharedCell,
 };
 
 pub(crate) use protocol::{Claim, MOST_READERS, Memory, ProducerState, ReaderState};
@@ -46,25 +46,25 @@ struct Slots<T, const N: usize, const R: usize> {
 #[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicMark,
-    frame: Place<Frame<T>>,
+    frame: SharedCell<Frame<T>>,
 }
 
 #[repr(C)]
 struct Frame<T> {
-    stamp: Stamp,
+    stamp: MonoStamp,
     value: T,
 }
 
 /// Makes a ring that keeps at least N samples for R readers, with `init` making the contents of each slot.
 ///
 /// ```
-/// use asof_hot::{broadcast, Stamp};
+/// use asof_hot::{broadcast, MonoStamp};
 ///
 /// let (mut producer, [mut planner, mut logger]) = broadcast::<u32, 2, 2>(|| 0);
-/// producer.push(1, Stamp(10)).unwrap();
+/// producer.push(1, MonoStamp(10)).unwrap();
 /// assert_eq!(*planner.try_read().unwrap(), 1);
 /// for value in 2..=20 {
-///     producer.push(value, Stamp(20)).unwrap();
+///     producer.push(value, MonoStamp(20)).unwrap();
 /// }
 /// let late = logger.try_read().unwrap();
 /// assert!(*late > 1 && late.missed() > 0, "each at its own place, and told what it has missed");
@@ -142,8 +142,8 @@ impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
             for index in 0..=(N + R) {
                 let slot = slots.add(index);
                 (&raw mut (*slot).mark).write(AtomicMark::new(0));
-                (&raw mut (*slot).frame).write(Place::new(Frame {
-                    stamp: Stamp(0),
+                (&raw mut (*slot).frame).write(SharedCell::new(Frame {
+                    stamp: MonoStamp(0),
                     value: init(),
                 }));
             }
@@ -260,7 +260,7 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
     ///
     /// # Errors
     /// The value itself, if there is no slot, which is never.
-    pub fn push(&mut self, value: T, stamp: Stamp) -> Result<(), T> {
+    pub fn push(&mut self, value: T, stamp: MonoStamp) -> Result<(), T> {
         match self.try_write() {
             Some(mut slot) => {
                 *slot = value;
@@ -326,17 +326,17 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
     BroadcastSlot<'_, T, N, R, H>
 {
     /// Gives the slot to all readers.
-    pub fn commit(self, stamp: Stamp) {
+    pub fn commit(self, stamp: MonoStamp) {
         self.commit_steps(stamp, &mut Whole);
     }
 
     /// Commits but dies after so many steps, as a process can; for the models.
     #[cfg(loom)]
-    pub fn commit_and_die(self, stamp: Stamp, steps: usize) {
+    pub fn commit_and_die(self, stamp: MonoStamp, steps: usize) {
         self.commit_steps(stamp, &mut crate::steps::DiesAfter(steps));
     }
 
-    fn commit_steps(self, stamp: Stamp, steps: &mut impl Steps) {
+    fn commit_steps(self, stamp: MonoStamp, steps: &mut impl Steps) {
         let BroadcastSlot { producer, frame } = self;
         // SAFETY: the slot is out of use, so it is the producer's, which this guard borrows.
         unsafe { frame.deref() }.stamp = stamp;
@@ -418,13 +418,13 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
     }
 
     /// A copy of the oldest sample that this reader has not read.
-    pub fn pop(&mut self) -> Option<Sample<T>>
+    pub fn pop(&mut self) -> Option<Reading<T>>
     where
         T: Clone,
     {
         let guard = self.try_read()?;
         let Meta { generation, stamp } = guard.meta();
-        Some(Sample {
+        Some(Reading {
             value: T::clone(&guard),
             generation,
             stamp,

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
-use crate::broadcast::{Claim as Sample, MOST_READERS, Memory, ProducerState, ReaderState};
+use crate::broadcast::{Claim as Reading, MOST_READERS, Memory, ProducerState, ReaderState};
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
@@ -107,7 +107,7 @@ pub struct AsofBroadcastProducer {
 pub struct AsofBroadcastReader {
     memory: RawBroadcast,
     state: ReaderState,
-    open: Option<Sample>,
+    open: Option<Reading>,
     _claim: Claim,
 }
 

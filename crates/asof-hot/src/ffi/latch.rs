@@ -4,16 +4,16 @@ use core::ffi::c_char;
 use core::time::Duration;
 
 use super::{boxed, close, options, tell, text};
-use crate::latch::{EventLatch, Observer, Resetter, State, Trigger};
+use crate::latch::{EventLatch, LatchObserver, LatchResetter, LatchState, LatchTrigger};
 use crate::shm::{Claimed, Mapped, Segment};
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 
 /// Reports events.
-pub struct AsofLatchTrigger(Trigger<Claimed<EventLatch>>);
+pub struct AsofLatchTrigger(LatchTrigger<Claimed<EventLatch>>);
 /// Acknowledges events.
-pub struct AsofLatchResetter(Resetter<Claimed<EventLatch>>);
+pub struct AsofLatchResetter(LatchResetter<Claimed<EventLatch>>);
 /// Looks at events.
-pub struct AsofLatchObserver(Observer<Mapped<EventLatch>>);
+pub struct AsofLatchObserver(LatchObserver<Mapped<EventLatch>>);
 
 /// What there is to say about a sensor.
 #[repr(C)]
@@ -65,14 +65,16 @@ pub unsafe extern "C" fn asof_latch_trigger(
     stamp: u64,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { &mut *trigger }.0.trigger(contacts, Stamp(stamp));
+    unsafe { &mut *trigger }
+        .0
+        .trigger(contacts, MonoStamp(stamp));
 }
 
 /// Says that the sensor is alive, and that nothing was hit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latch_heartbeat(trigger: *mut AsofLatchTrigger, stamp: u64) {
     // SAFETY: the caller's promise.
-    unsafe { &mut *trigger }.0.heartbeat(Stamp(stamp));
+    unsafe { &mut *trigger }.0.heartbeat(MonoStamp(stamp));
 }
 
 /// Gives the end that reports up.
@@ -119,10 +121,10 @@ pub unsafe extern "C" fn asof_latch_state(
     contact: *mut AsofLatchContact,
 ) -> AsofLatchState {
     // SAFETY: the caller's promise.
-    let state = unsafe { &*observer }.0.state(Stamp(now));
+    let state = unsafe { &*observer }.0.state(MonoStamp(now));
     let (kind, found) = match state {
-        State::Clear => (AsofLatchState::Clear, AsofLatchContact::default()),
-        State::Contact(found) => {
+        LatchState::Clear => (AsofLatchState::Clear, AsofLatchContact::default()),
+        LatchState::Contact(found) => {
             let found = AsofLatchContact {
                 count: found.count,
                 new_count: found.new,
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn asof_latch_state(
             };
             (AsofLatchState::Contact, found)
         }
-        State::Silent { heard } => {
+        LatchState::Silent { heard } => {
             let found = AsofLatchContact {
                 last: heard.unwrap_or_default().0,
                 ..AsofLatchContact::default()
@@ -184,7 +186,7 @@ pub unsafe extern "C" fn asof_latch_reset_if_elapsed(
 ) -> bool {
     // SAFETY: the caller's promise.
     let resetter = unsafe { &mut (*resetter).0 };
-    resetter.reset_if_elapsed(Stamp(now), Duration::from_nanos(span))
+    resetter.reset_if_elapsed(MonoStamp(now), Duration::from_nanos(span))
 }
 
 /// Gives the end that acknowledges up.

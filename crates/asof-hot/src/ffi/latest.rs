@@ -7,7 +7,7 @@ use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stri
 use crate::latest::{Memory, SlotMemory, newest, publish};
 use crate::shm::mapping::Claim;
 use crate::shm::{Opening, Role, ShmError, claim};
-use crate::stamp::{Meta, Stamp};
+use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
 use crate::sync::{AtomicWord, Word};
 use crate::words::{Words, bytes};
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn asof_latest_write(
             &writer.memory,
             writer.generation,
             value.cast(),
-            Stamp(stamp),
+            MonoStamp(stamp),
             &mut Whole,
         );
     }

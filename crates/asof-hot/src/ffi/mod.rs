@@ -28,7 +28,7 @@ use std::sync::Arc;
 use crate::plain::TypeName;
 use crate::shm::mapping::Mapping;
 use crate::shm::{BODY, Make, Opening, SegmentLayout, SegmentOptions, ShmError, obtain};
-use crate::stamp::{Meta, Stamp};
+use crate::stamp::{Meta, MonoStamp};
 
 std::thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
@@ -79,7 +79,7 @@ pub extern "C" fn asof_hot_last_error() -> *const c_char {
 /// The time on this machine's monotonic clock, in nanoseconds: what the Rust side stamps with.
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_hot_now() -> u64 {
-    Stamp::now().0
+    MonoStamp::now().0
 }
 
 /// The permissions of the segments that this process makes.

@@ -9,12 +9,12 @@ use super::latest::{RawLatest, total as latest_total};
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, tell, within};
 use crate::latest::Memory as _;
 use crate::mux::{
-    Lock, LockLimit, Memory, SILENT, SLOTS, Source, SourceLimit, Stop, choose, command, engage,
-    force, give_way, is_engaged, release,
+    LockLimit, LockOptions, Memory, SILENT, SLOTS, SourceLimit, SourceOptions, Stop, choose,
+    command, engage, force, give_way, is_engaged, release,
 };
 use crate::shm::mapping::Claim;
 use crate::shm::{Make, Opening, Role, ShmError, claim, disagreement};
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 use crate::stamp_cell::StampCell;
 use crate::sync::{AtomicWord, Ordering, Word};
 
@@ -190,18 +190,18 @@ unsafe fn open(
 
 /// What the other language says about a mux.
 struct Settings {
-    sources: Vec<Source>,
-    locks: Vec<Lock>,
+    sources: Vec<SourceOptions>,
+    locks: Vec<LockOptions>,
 }
 
 impl Settings {
     fn new(sources: &[AsofMuxSourceConfig], locks: &[AsofMuxLockConfig]) -> Self {
         let sources = sources
             .iter()
-            .map(|source| Source::new(Duration::from_nanos(source.timeout)));
+            .map(|source| SourceOptions::new(Duration::from_nanos(source.timeout)));
         let locks = locks.iter().map(|lock| match lock.heartbeat {
-            0 => Lock::new(lock.masks as usize),
-            nanos => Lock::with_heartbeat(lock.masks as usize, Duration::from_nanos(nanos)),
+            0 => LockOptions::new(lock.masks as usize),
+            nanos => LockOptions::with_heartbeat(lock.masks as usize, Duration::from_nanos(nanos)),
         });
         Settings {
             sources: sources.collect(),
@@ -237,7 +237,7 @@ impl Make for Settings {
         let (sources, locks) = (self.sources.len(), self.locks.len());
         let limits = place.wrapping_add(limits(sources, locks));
         // SAFETY: the limits lie there, sources then locks, and are not written once the mux is made.
-        let (made_sources, made_locks): (Vec<Source>, Vec<Lock>) = unsafe {
+        let (made_sources, made_locks): (Vec<SourceOptions>, Vec<LockOptions>) = unsafe {
             let source = |index| *limits.add(index * LIMIT).cast::<SourceLimit>();
             let lock = |index| *limits.add((sources + index) * LIMIT).cast::<LockLimit>();
             (
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn asof_mux_write(
         let source = &mut *source;
         let (number, limit) = (source.source, source.limit);
         let generation = &mut source.generation;
-        let stamp = Stamp(stamp);
+        let stamp = MonoStamp(stamp);
         command(
             &source.memory,
             number,
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn asof_mux_lock_engage(lock: *mut AsofMuxLock) {
 pub unsafe extern "C" fn asof_mux_lock_release(lock: *mut AsofMuxLock, stamp: u64) {
     // SAFETY: the caller's promise.
     let lock = unsafe { &*lock };
-    release(&lock.memory, lock.lock, Stamp(stamp));
+    release(&lock.memory, lock.lock, MonoStamp(stamp));
 }
 
 /// Whether the lock is engaged by hand.
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn asof_mux_read(
     info: *mut AsofMuxInfo,
 ) -> AsofMuxAnswer {
     // SAFETY: the caller's promise.
-    let chosen = unsafe { choose(&(*output).0, Stamp(now), value.cast()) };
+    let chosen = unsafe { choose(&(*output).0, MonoStamp(now), value.cast()) };
     let mut found = AsofMuxInfo::default();
     let answer = match chosen {
         Ok((source, meta)) => {

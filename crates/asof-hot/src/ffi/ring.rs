@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::vec;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
-use crate::ring::{Claim as Sample, ConsumerState, Memory, ProducerState, wrapped};
+use crate::ring::{Claim as Reading, ConsumerState, Memory, ProducerState, wrapped};
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
@@ -189,7 +189,7 @@ trait ConsumerEnd {
 
 /// Samples in a row that were taken together.
 struct Open {
-    first: Sample,
+    first: Reading,
     count: usize,
     /// Given back by the caller, but not to the producer: something older is still held. A successor of this process
     /// goes on with the oldest that is left, so they go back in order.
@@ -216,7 +216,7 @@ impl<const DROPS: bool> ConsumerOf<DROPS> {
         })
     }
 
-    fn take(&mut self, first: Sample, count: usize, skipped: usize) -> AsofRingRead {
+    fn take(&mut self, first: Reading, count: usize, skipped: usize) -> AsofRingRead {
         self.open.push_back(Open {
             first,
             count,
@@ -229,8 +229,8 @@ impl<const DROPS: bool> ConsumerOf<DROPS> {
         }
     }
 
-    fn nth(&self, open: &Open, index: usize) -> Sample {
-        Sample {
+    fn nth(&self, open: &Open, index: usize) -> Reading {
+        Reading {
             slot: wrapped(&self.memory, open.first.slot + index),
             position: open.first.position.wrapping_add(index as u64),
             missed: if index == 0 { open.first.missed } else { 0 },

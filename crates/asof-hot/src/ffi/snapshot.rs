@@ -9,7 +9,7 @@ use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stri
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::snapshot::{Mail, Memory, ReaderState, WriterState};
-use crate::stamp::{Meta, Stamp};
+use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
 use crate::sync::AtomicMark;
 use crate::tiles::TileBook;
@@ -53,7 +53,7 @@ impl RawSnapshot {
         unsafe {
             Meta {
                 generation: self.generation_of(buffer),
-                stamp: Stamp(self.buffer(buffer).add(STAMP).cast::<u64>().read()),
+                stamp: MonoStamp(self.buffer(buffer).add(STAMP).cast::<u64>().read()),
             }
         }
     }
@@ -71,7 +71,7 @@ impl Memory for RawSnapshot {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(buffer).add(GENERATION).cast::<u64>().read() }
     }
-    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp) {
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp) {
         let buffer = self.buffer(buffer);
         // SAFETY: the caller's promise.
         unsafe {
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn asof_snapshot_publish(writer: *mut AsofSnapshotWriter, 
         writer.tiles = Some(tiles);
     }
     let AsofSnapshotWriter { memory, state, .. } = writer;
-    state.publish(memory, Stamp(stamp), &mut Whole);
+    state.publish(memory, MonoStamp(stamp), &mut Whole);
 }
 
 /// How many values were published, through all of the segment's life.

@@ -3,7 +3,7 @@
 use super::protocol::Claim;
 use super::{Consumer, ConsumerState, Memory, Policy, Producer, Ring};
 use crate::handle::Handle;
-use crate::stamp::{Meta, Stamp};
+use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
 
 /// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this is as if they had
@@ -42,7 +42,7 @@ impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     }
 
     /// Gives the slots to the consumer, all with one stamp.
-    pub fn commit(self, stamp: Stamp) {
+    pub fn commit(self, stamp: MonoStamp) {
         for index in 0..self.count {
             let slot = wrapped(&*self.producer.memory, self.first + index);
             let frame = self.producer.place(slot).get_mut();

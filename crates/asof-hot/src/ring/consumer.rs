@@ -7,8 +7,8 @@ use super::protocol::Claim;
 use super::{ConsumerState, Frame, Memory, Policy, ReadBatch, Refuse, Ring};
 use crate::handle::{Handle, Owned};
 use crate::order;
-use crate::stamp::{Meta, Sample};
-use crate::sync::{ConstPtr, Ordering, Place};
+use crate::stamp::{Meta, Reading};
+use crate::sync::{ConstPtr, Ordering, SharedCell};
 
 /// The end of a ring that reads. There is one.
 pub struct Consumer<
@@ -73,13 +73,13 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
     }
 
     /// A copy of the oldest sample.
-    pub fn pop(&mut self) -> Option<Sample<T>>
+    pub fn pop(&mut self) -> Option<Reading<T>>
     where
         T: Clone,
     {
         let slot = self.try_read()?;
         let Meta { generation, stamp } = slot.meta();
-        Some(Sample {
+        Some(Reading {
             value: T::clone(&slot),
             generation,
             stamp,
@@ -121,7 +121,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         }
     }
 
-    pub(super) fn place(&self, slot: usize) -> &Place<Frame<T>> {
+    pub(super) fn place(&self, slot: usize) -> &SharedCell<Frame<T>> {
         &self.memory.slot(slot).frame
     }
 }

@@ -12,8 +12,8 @@ use core::mem::MaybeUninit;
 
 #[cfg(feature = "alloc")]
 use crate::handle::Owned;
-use crate::stamp::Stamp;
-use crate::sync::{AtomicCounter, AtomicMark, AtomicWord, Padded, Place};
+use crate::stamp::MonoStamp;
+use crate::sync::{AtomicCounter, AtomicMark, AtomicWord, Padded, SharedCell};
 
 #[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
 pub(crate) use batch::wrapped;
@@ -87,31 +87,31 @@ struct Slots<T, const N: usize, P: Policy> {
 #[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicMark,
-    frame: Place<Frame<T>>,
+    frame: SharedCell<Frame<T>>,
 }
 
 /// What is in a slot.
 #[repr(C)]
 pub(crate) struct Frame<T> {
-    stamp: Stamp,
+    stamp: MonoStamp,
     value: T,
 }
 
 /// Makes a ring that refuses when it is full, with `init` making the contents of each slot.
 ///
 /// ```
-/// use asof_hot::{ring, Stamp};
+/// use asof_hot::{ring, MonoStamp};
 ///
 /// let (mut producer, mut consumer) = ring::<Vec<f32>, 8>(|| Vec::with_capacity(720));
 ///
 /// let mut slot = producer.try_write().expect("there is room");
 /// slot.clear();
 /// slot.extend([0.5; 720]);
-/// slot.commit(Stamp(20));
+/// slot.commit(MonoStamp(20));
 ///
 /// let scan = consumer.try_read().expect("a scan is there");
 /// assert_eq!(scan.len(), 720);
-/// assert_eq!(scan.meta().stamp, Stamp(20));
+/// assert_eq!(scan.meta().stamp, MonoStamp(20));
 /// drop(scan); // the slot, its Vec and all, goes back to the producer
 /// assert!(consumer.try_read().is_none());
 /// ```
@@ -125,11 +125,11 @@ pub fn ring<T: Send, const N: usize>(
 /// Makes a ring that gives up its oldest sample when it is full.
 ///
 /// ```
-/// use asof_hot::{ring_drop_oldest, Stamp};
+/// use asof_hot::{ring_drop_oldest, MonoStamp};
 ///
 /// let (mut producer, mut consumer) = ring_drop_oldest::<u32, 2>(|| 0);
 /// for value in 1..=5 {
-///     producer.push(value, Stamp(0)).expect("never refused");
+///     producer.push(value, MonoStamp(0)).expect("never refused");
 /// }
 /// assert_eq!(producer.lost(), 3);
 /// let oldest = consumer.try_read().unwrap();
@@ -192,8 +192,8 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
             for index in 0..Self::SLOTS {
                 let slot = slots.add(index);
                 (&raw mut (*slot).mark).write(AtomicMark::new(0));
-                (&raw mut (*slot).frame).write(Place::new(Frame {
-                    stamp: Stamp(0),
+                (&raw mut (*slot).frame).write(SharedCell::new(Frame {
+                    stamp: MonoStamp(0),
                     value: init(),
                 }));
             }

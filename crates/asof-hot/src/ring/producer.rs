@@ -6,11 +6,11 @@ use core::ops::{Deref, DerefMut};
 use super::{Frame, Memory, Policy, ProducerState, Refuse, Ring, WriteBatch};
 use crate::handle::{Handle, Owned};
 use crate::order;
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 use crate::steps::{Steps, Whole};
 #[cfg(loom)]
 use crate::sync::SharedLook;
-use crate::sync::{MutPtr, Ordering, Place};
+use crate::sync::{MutPtr, Ordering, SharedCell};
 use crate::words::fetch_for_writing;
 
 /// The end of a ring that writes. There is one.
@@ -85,7 +85,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
     /// # Errors
     /// The value itself, if the ring is full.
     #[inline]
-    pub fn push(&mut self, value: T, stamp: Stamp) -> Result<(), T> {
+    pub fn push(&mut self, value: T, stamp: MonoStamp) -> Result<(), T> {
         match self.try_write() {
             Some(mut slot) => {
                 *slot = value;
@@ -134,7 +134,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         }
     }
 
-    pub(super) fn place(&self, slot: usize) -> &Place<Frame<T>> {
+    pub(super) fn place(&self, slot: usize) -> &SharedCell<Frame<T>> {
         &self.memory.slot(slot).frame
     }
 }
@@ -160,18 +160,18 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
 {
     /// Gives the slot to the consumer.
     #[inline(always)]
-    pub fn commit(self, stamp: Stamp) {
+    pub fn commit(self, stamp: MonoStamp) {
         self.commit_steps(stamp, &mut Whole);
     }
 
     /// Commits but dies after so many steps, as a process can; for the models.
     #[cfg(loom)]
-    pub fn commit_and_die(self, stamp: Stamp, steps: usize) {
+    pub fn commit_and_die(self, stamp: MonoStamp, steps: usize) {
         self.commit_steps(stamp, &mut crate::steps::DiesAfter(steps));
     }
 
     #[inline(always)]
-    fn commit_steps(self, stamp: Stamp, steps: &mut impl Steps) {
+    fn commit_steps(self, stamp: MonoStamp, steps: &mut impl Steps) {
         let WriteSlot { producer, frame } = self;
         // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
         unsafe { frame.deref() }.stamp = stamp;

@@ -7,9 +7,9 @@ use std::string::String;
 
 use super::{Claimed, Mapped, Role, Segment, SegmentLayout, Shared, ShmError};
 use crate::broadcast::{Broadcast, BroadcastProducer, BroadcastReader};
-use crate::latch::{EventLatch, Observer, Resetter, Trigger};
+use crate::latch::{EventLatch, LatchObserver, LatchResetter, LatchTrigger};
 use crate::latest::{Latest, LatestReader, LatestWriter};
-use crate::mux::{Lock, Mux, MuxDirector, MuxLock, MuxOutput, MuxSource, Source};
+use crate::mux::{LockOptions, Mux, MuxDirector, MuxLock, MuxOutput, MuxSource, SourceOptions};
 use crate::plain::{Plain, TypeName};
 use crate::ring::{Consumer, DropOldest, Policy, Producer, Refuse, Ring};
 use crate::snapshot::{Snapshot, SnapshotReader, SnapshotWriter};
@@ -201,7 +201,7 @@ impl<T: Plain, const R: usize> Segment<Snapshot<T, R>> {
 
 // SAFETY: atomics and plain values in C's layout.
 unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
-    type Config = ([Source; S], [Lock; K]);
+    type Config = ([SourceOptions; S], [LockOptions; K]);
     fn layout() -> SegmentLayout {
         layout::<Self, T>(5, [S, K, 0])
     }
@@ -217,8 +217,8 @@ unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
 
 /// In what the settings of a mux differ.
 pub(crate) fn disagreement(
-    (made_sources, made_locks): (&[Source], &[Lock]),
-    (sources, locks): (&[Source], &[Lock]),
+    (made_sources, made_locks): (&[SourceOptions], &[LockOptions]),
+    (sources, locks): (&[SourceOptions], &[LockOptions]),
 ) -> Option<String> {
     for (number, (made, asked)) in made_sources.iter().zip(sources).enumerate() {
         if made != asked {
@@ -333,24 +333,24 @@ impl Segment<EventLatch> {
     ///
     /// # Errors
     /// [`ShmError::Taken`] while another lives.
-    pub fn trigger(&self) -> Result<Trigger<Claimed<EventLatch>>, ShmError> {
+    pub fn trigger(&self) -> Result<LatchTrigger<Claimed<EventLatch>>, ShmError> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
-        Ok(unsafe { Trigger::attach(claimed) })
+        Ok(unsafe { LatchTrigger::attach(claimed) })
     }
 
     /// The resetter.
     ///
     /// # Errors
     /// [`ShmError::Taken`] while another lives.
-    pub fn resetter(&self) -> Result<Resetter<Claimed<EventLatch>>, ShmError> {
+    pub fn resetter(&self) -> Result<LatchResetter<Claimed<EventLatch>>, ShmError> {
         let claimed = self.claim(Role::READER)?;
         // SAFETY: the claim is on this end, so no other is alive.
-        Ok(unsafe { Resetter::attach(claimed) })
+        Ok(unsafe { LatchResetter::attach(claimed) })
     }
 
     /// One more observer.
-    pub fn observer(&self) -> Observer<Mapped<EventLatch>> {
-        Observer::attach(self.handle())
+    pub fn observer(&self) -> LatchObserver<Mapped<EventLatch>> {
+        LatchObserver::attach(self.handle())
     }
 }

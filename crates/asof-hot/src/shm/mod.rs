@@ -6,7 +6,7 @@
 //! of one that died until it ends itself or runs another program.) The ends are the same types as between threads.
 //!
 //! ```
-//! use asof_hot::{Latest, Stamp, shm::Segment};
+//! use asof_hot::{Latest, MonoStamp, shm::Segment};
 //!
 //! # fn main() -> Result<(), asof_hot::shm::ShmError> {
 //! # let name = format!("asof-hot-doc-{}", std::process::id());
@@ -16,7 +16,7 @@
 //!
 //! // In another process:
 //! let reader = Segment::<Latest<[f64; 3]>>::open_read_only(&name)?.reader();
-//! writer.write(&[1.0, 2.0, 0.5], Stamp::now());
+//! writer.write(&[1.0, 2.0, 0.5], MonoStamp::now());
 //! assert_eq!(reader.read().unwrap().value, [1.0, 2.0, 0.5]);
 //! # asof_hot::shm::remove(&name)
 //! # }
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use crate::handle::Handle;
 use crate::plain::TypeName;
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 use crate::wait::{Notifier, Signal, Sleeper};
 
 #[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
@@ -529,7 +529,7 @@ impl<S: Shared> Segment<S> {
     ///
     /// # Errors
     /// [`ShmError::ReadOnly`] on a segment opened to read.
-    pub fn beat(&self, now: Stamp) -> Result<(), ShmError> {
+    pub fn beat(&self, now: MonoStamp) -> Result<(), ShmError> {
         self.writable()?;
         self.mapping
             .header()
@@ -539,8 +539,8 @@ impl<S: Shared> Segment<S> {
     }
 
     /// When the writer last said so; 0 if never.
-    pub fn last_beat(&self) -> Stamp {
-        Stamp(self.mapping.header().heartbeat.load(Ordering::Relaxed))
+    pub fn last_beat(&self) -> MonoStamp {
+        MonoStamp(self.mapping.header().heartbeat.load(Ordering::Relaxed))
     }
 
     /// Wakes those who sleep on this segment, in whatever process.

@@ -11,9 +11,9 @@ use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 use crate::handle::{Handle, Owned};
-use crate::stamp::{Meta, Stamp};
+use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
-use crate::sync::{AtomicMark, ConstPtr, Padded, Place};
+use crate::sync::{AtomicMark, ConstPtr, Padded, SharedCell};
 
 pub(crate) use protocol::{Mail, Memory, ReaderState, WriterState};
 
@@ -33,31 +33,31 @@ struct Buffers<T, const R: usize> {
 /// Invariant: a buffer that a mailbox names, as offered or as held, is not written.
 #[repr(C, align(128))]
 struct Buffer<T> {
-    frame: Place<Frame<T>>,
+    frame: SharedCell<Frame<T>>,
 }
 
 #[repr(C)]
 struct Frame<T> {
     generation: u64,
-    stamp: Stamp,
+    stamp: MonoStamp,
     value: T,
 }
 
 /// Makes a large value for R readers, with `init` making the contents of each of its R+2 buffers.
 ///
 /// ```
-/// use asof_hot::{snapshot, Stamp};
+/// use asof_hot::{snapshot, MonoStamp};
 ///
 /// let (mut writer, [mut planner, mut display]) = snapshot::<Vec<u8>, 2>(|| vec![0; 1 << 20]);
 /// writer.back()[7] = 100;
-/// writer.publish(Stamp(50));
+/// writer.publish(MonoStamp(50));
 ///
 /// assert!(planner.has_new());
 /// let map = planner.latest();
 /// assert_eq!(map[7], 100);
 ///
 /// writer.edit()[8] = 50; // starts from what was published last
-/// writer.publish(Stamp(60));
+/// writer.publish(MonoStamp(60));
 /// assert_eq!(map[8], 0, "a map that is being read does not change");
 /// assert_eq!(display.latest()[7..9], [100, 50]);
 /// ```
@@ -84,12 +84,12 @@ pub fn snapshot<T: Send + Sync, const R: usize>(
 /// Makes a triple buffer: a large value with one reader, for those who want the newest frame only.
 ///
 /// ```
-/// use asof_hot::{triple_buffer, Stamp};
+/// use asof_hot::{triple_buffer, MonoStamp};
 ///
 /// let (mut input, mut output) = triple_buffer(|| [0u8; 64]);
 /// for frame in 1..=2 {
 ///     input.back().fill(frame);
-///     input.publish(Stamp(frame.into()));
+///     input.publish(MonoStamp(frame.into()));
 /// }
 /// assert_eq!(output.latest()[0], 2);
 /// assert_eq!(output.latest()[0], 2, "and 2 again: it never goes back to an older one");
@@ -149,9 +149,9 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
                     .cast::<Buffer<T>>()
                     .add(buffer)
                     .write(Buffer {
-                        frame: Place::new(Frame {
+                        frame: SharedCell::new(Frame {
                             generation: 0,
-                            stamp: Stamp(0),
+                            stamp: MonoStamp(0),
                             value: init(),
                         }),
                     });
@@ -173,7 +173,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
     }
 
     #[inline(always)]
-    fn frame(&self, buffer: usize) -> &Place<Frame<T>> {
+    fn frame(&self, buffer: usize) -> &SharedCell<Frame<T>> {
         debug_assert!(buffer < R + 2);
         let buffers = (&raw const self.buffers).cast::<Buffer<T>>();
         // SAFETY: the buffers lie side by side, as their layout is C's; the number is one of them.
@@ -196,7 +196,7 @@ impl<T: Send + Sync, const R: usize> Memory for Snapshot<T, R> {
         unsafe { frame.deref() }.generation
     }
     #[inline(always)]
-    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp) {
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp) {
         let frame = self.frame(buffer).get_mut();
         // SAFETY: the caller's promise.
         unsafe {
@@ -261,13 +261,13 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
 
     /// Gives the back buffer to all readers, and takes another one that nobody has.
     #[inline(always)]
-    pub fn publish(&mut self, stamp: Stamp) {
+    pub fn publish(&mut self, stamp: MonoStamp) {
         self.state.publish(&*self.memory, stamp, &mut Whole);
     }
 
     /// Publishes but dies after so many steps, as a process can; for the models.
     #[cfg(loom)]
-    pub fn publish_and_die(mut self, stamp: Stamp, steps: usize) {
+    pub fn publish_and_die(mut self, stamp: MonoStamp, steps: usize) {
         self.state
             .publish(&*self.memory, stamp, &mut crate::steps::DiesAfter(steps));
     }

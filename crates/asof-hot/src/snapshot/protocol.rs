@@ -1,7 +1,7 @@
 //! The mailboxes, and who may change them.
 
 use crate::order;
-use crate::stamp::Stamp;
+use crate::stamp::MonoStamp;
 use crate::steps::Steps;
 use crate::sync::{AtomicMark, Ordering, Word};
 use crate::words::fetch_for_writing;
@@ -20,7 +20,7 @@ pub(crate) trait Memory {
     ///
     /// # Safety
     /// No mailbox names the buffer, and the caller is the writer.
-    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: Stamp);
+    unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp);
     /// Where a buffer is, for hints to the cache only.
     fn address(&self, buffer: usize) -> *const u8;
 }
@@ -109,7 +109,12 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
     }
 
     #[inline(always)]
-    pub(crate) fn publish<M: Memory>(&mut self, memory: &M, stamp: Stamp, steps: &mut impl Steps) {
+    pub(crate) fn publish<M: Memory>(
+        &mut self,
+        memory: &M,
+        stamp: MonoStamp,
+        steps: &mut impl Steps,
+    ) {
         self.generation += 1;
         // SAFETY: no mailbox names the back buffer, so it is ours.
         unsafe { memory.seal(self.back, self.generation, stamp) };

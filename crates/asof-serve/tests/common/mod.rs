@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Message as Logged, Source, Stamp};
-use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_demo::{Demo, DemoEncoding, DemoOptions};
 use asof_serve::{ServeOptions, Server};
 use serde_json::Value;
 use tape::Tape;
@@ -28,7 +28,7 @@ pub struct Served {
 
 /// So many seconds of the demo.
 pub fn demo(seconds: u64) -> Served {
-    demo_with(seconds, Encoding::Cdr, &options())
+    demo_with(seconds, DemoEncoding::Cdr, &options())
 }
 
 pub fn options() -> ServeOptions {
@@ -40,7 +40,7 @@ pub fn options() -> ServeOptions {
     options
 }
 
-pub fn demo_with(seconds: u64, encoding: Encoding, options: &ServeOptions) -> Served {
+pub fn demo_with(seconds: u64, encoding: DemoEncoding, options: &ServeOptions) -> Served {
     let demo = Demo::new(DemoOptions {
         duration: Duration::from_secs(seconds),
         encoding,

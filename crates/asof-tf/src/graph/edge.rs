@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::Frame;
-use crate::history::{Bounds, Fixed, History, Place, Slot, View};
+use crate::history::{Bounds, Fixed, History, Neighbours, Slot, View};
 use crate::pool::Pool;
 use crate::pose::Pose;
 use crate::shelf::{Link, Spot};
@@ -189,10 +189,10 @@ impl Edge {
         let found = self.history.read(pool, |view| {
             let (place, lowest) = view.place(t)?;
             let pose = match place {
-                Place::At(slot) => Ok(Pose::of(slot)),
-                Place::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
-                Place::Empty => Err(Miss::Empty),
-                Place::Before(..) | Place::After(..) => return miss(view),
+                Neighbours::At(slot) => Ok(Pose::of(slot)),
+                Neighbours::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
+                Neighbours::Empty => Err(Miss::Empty),
+                Neighbours::Before(..) | Neighbours::After(..) => return miss(view),
             };
             Some((pose, lowest))
         });
@@ -229,8 +229,8 @@ impl Edge {
         let view = self.history.glance(pool)?;
         let (place, lowest) = view.place(t)?;
         let pose = match place {
-            Place::At(slot) => Pose::of(slot),
-            Place::Between(a, b) => Pose::between_slots(a, b, t),
+            Neighbours::At(slot) => Pose::of(slot),
+            Neighbours::Between(a, b) => Pose::between_slots(a, b, t),
             _ => return None,
         };
         self.history.is_whole(&view, lowest).then_some(pose)
@@ -260,9 +260,9 @@ impl Edge {
         let view = self.history.glance(pool)?;
         let (place, mut lowest) = view.place(t)?;
         let found = match place {
-            Place::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
-            Place::At(slot) => Ok(Pose::of(slot)),
-            Place::Before(..) | Place::After(..) | Place::Empty => {
+            Neighbours::Between(a, b) => Ok(Pose::between_slots(a, b, t)),
+            Neighbours::At(slot) => Ok(Pose::of(slot)),
+            Neighbours::Before(..) | Neighbours::After(..) | Neighbours::Empty => {
                 let (missed, from) = miss(&view)?;
                 lowest = from;
                 missed
@@ -297,7 +297,7 @@ impl Edge {
         let found = self.history.read(pool, |view| {
             let (place, lowest) = view.place(t)?;
             let pose = match place {
-                Place::Before(end, next) | Place::After(end, next) => {
+                Neighbours::Before(end, next) | Neighbours::After(end, next) => {
                     if t.abs_diff(end.stamp()) > policy.reach() {
                         return miss(view);
                     }
@@ -306,9 +306,9 @@ impl Edge {
                         None => Pose::of(end),
                     }
                 }
-                Place::At(slot) => Pose::of(slot),
-                Place::Between(a, b) => Pose::between_slots(a, b, t),
-                Place::Empty => return Some((Err(Miss::Empty), lowest)),
+                Neighbours::At(slot) => Pose::of(slot),
+                Neighbours::Between(a, b) => Pose::between_slots(a, b, t),
+                Neighbours::Empty => return Some((Err(Miss::Empty), lowest)),
             };
             Some((Ok(pose), lowest))
         });
@@ -332,8 +332,8 @@ impl Edge {
         let found = self.history.read(pool, |view| {
             let (place, lowest) = view.place(t)?;
             let found = match place {
-                Place::At(slot) => (Pose::of(slot), view.parent(lowest)?),
-                Place::Between(a, b) => {
+                Neighbours::At(slot) => (Pose::of(slot), view.parent(lowest)?),
+                Neighbours::Between(a, b) => {
                     let parent = view.parent(lowest)?;
                     if view.parent(lowest + 1)? == parent {
                         (Pose::between_slots(a, b, t), parent)
@@ -341,7 +341,7 @@ impl Edge {
                         (Pose::of(a), parent)
                     }
                 }
-                Place::Before(end, next) | Place::After(end, next) => {
+                Neighbours::Before(end, next) | Neighbours::After(end, next) => {
                     if t.abs_diff(end.stamp()) > policy.reach() {
                         return miss(view);
                     }
@@ -358,7 +358,7 @@ impl Edge {
                         _ => (Pose::of(end), parent),
                     }
                 }
-                Place::Empty => return Some((Err(Miss::Empty), lowest)),
+                Neighbours::Empty => return Some((Err(Miss::Empty), lowest)),
             };
             let (pose, parent) = found;
             Some((Ok((pose, Some(parent))), lowest))

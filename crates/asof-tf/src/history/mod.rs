@@ -48,11 +48,11 @@ mod view;
 mod write;
 
 pub(crate) use fixed::Fixed;
-pub(crate) use view::{Place, View};
+pub(crate) use view::{Neighbours, View};
 
 use crate::pool::Pool;
 use crate::shelf::{Link, Table};
-use crate::sync::{AtomicU32, AtomicU64, Held, Latch, Ordering, fence, pause};
+use crate::sync::{AtomicU32, AtomicU64, Held, Ordering, SpinLock, fence, pause};
 
 /// Words of a sample: its stamp, then the rotation x, y, z, w and the translation x, y, z as bits.
 #[cfg(not(loom))]
@@ -142,7 +142,7 @@ pub(crate) struct History<B = (), W = ()> {
 /// What only the holder of the latch looks at: a line of its own.
 #[repr(align(64))]
 struct Writer<W> {
-    latch: Latch,
+    latch: SpinLock,
     /// In a mixed history, the low half of an index: no sample behind it has another parent than the one
     /// before it.
     switch: AtomicU32,
@@ -233,7 +233,7 @@ impl<B, W> History<B, W> {
             rate: AtomicU64::new(0),
             beside,
             writer: Writer {
-                latch: Latch::new(),
+                latch: SpinLock::new(),
                 switch: AtomicU32::new(PLAIN),
                 first_chunk: AtomicU64::new(start / CHUNK),
                 chunk: Link::empty(),

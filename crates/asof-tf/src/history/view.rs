@@ -6,7 +6,7 @@ use crate::shelf::Link;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where `t` falls in a history.
-pub(crate) enum Place<'a> {
+pub(crate) enum Neighbours<'a> {
     /// There is no sample.
     Empty,
     /// A sample has this very stamp.
@@ -119,16 +119,16 @@ impl<'a> View<'a> {
 
     /// Where `t` falls, and the lowest index that this rests on.
     #[inline(always)]
-    pub(crate) fn place(&self, t: i64) -> Option<(Place<'a>, u64)> {
+    pub(crate) fn place(&self, t: i64) -> Option<(Neighbours<'a>, u64)> {
         if self.len() == 0 {
-            return Some((Place::Empty, self.tail));
+            return Some((Neighbours::Empty, self.tail));
         }
         let (mut newest_stamp, last) = (self.stamp, self.head - 1);
         if t >= newest_stamp {
             let newest = self.slot(last)?;
             newest_stamp = newest.stamp();
             if t == newest_stamp {
-                return Some((Place::At(newest), last));
+                return Some((Neighbours::At(newest), last));
             }
             if t > newest_stamp {
                 let before = if self.len() > 1 {
@@ -137,25 +137,25 @@ impl<'a> View<'a> {
                     None
                 };
                 let lowest = last - u64::from(before.is_some());
-                return Some((Place::After(newest, before), lowest));
+                return Some((Neighbours::After(newest, before), lowest));
             }
         }
         if self.len() == 1 {
-            return Some((Place::Before(self.slot(last)?, None), self.tail));
+            return Some((Neighbours::Before(self.slot(last)?, None), self.tail));
         }
         self.search(t, newest_stamp, last)
     }
 
     /// `t` is before the newest of two or more samples.
     #[inline(always)]
-    fn search(&self, t: i64, newest_stamp: i64, last: u64) -> Option<(Place<'a>, u64)> {
+    fn search(&self, t: i64, newest_stamp: i64, last: u64) -> Option<(Neighbours<'a>, u64)> {
         let mut low = self.guess(t, newest_stamp, last);
         let (mut slot, mut next) = self.pair(low)?;
         if !(slot.stamp() <= t && t < next.stamp()) {
             low = self.hunt(t, low, last)?;
             if low < self.tail {
                 let (oldest, next) = self.pair(self.tail)?;
-                return Some((Place::Before(oldest, Some(next)), self.tail));
+                return Some((Neighbours::Before(oldest, Some(next)), self.tail));
             }
             (slot, next) = self.pair(low)?;
             // Torn stamps can have led astray; a bracket that holds is right however it was found.
@@ -213,10 +213,10 @@ impl<'a> View<'a> {
 }
 
 #[inline(always)]
-fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Place<'a> {
+fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Neighbours<'a> {
     if slot.stamp() == t {
-        Place::At(slot)
+        Neighbours::At(slot)
     } else {
-        Place::Between(slot, next)
+        Neighbours::Between(slot, next)
     }
 }

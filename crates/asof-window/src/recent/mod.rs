@@ -12,7 +12,7 @@ use asof_core::{
     Source, SourceError, Stamp, Summary, Topics,
 };
 
-use crate::{Bounds, Counters, StampOptions};
+use crate::{Bounds, StampOptions, WindowStats};
 use follower::Follower;
 use store::{Gone, Store};
 
@@ -35,7 +35,7 @@ use store::{Gone, Store};
 ///
 /// - **One log time far in the future costs nothing.** A log time that is ahead of all others by more than
 ///   [`StampOptions::max_ahead`] lets go of nothing before another one confirms it. Where the next message goes on as
-///   before, it is moved right after the one before it, counted as [`future`](Counters::future), and a [`Problem`] says
+///   before, it is moved right after the one before it, counted as [`future`](WindowStats::future), and a [`Problem`] says
 ///   so. A follower that has been handed it by then sees earlier log times after it.
 ///
 /// ```
@@ -80,7 +80,7 @@ pub struct RecentStats {
     /// Of the messages that were let go, those that were not too old: they went for the bytes, or for the count.
     pub crowded_out: u64,
     /// What a window counts, too.
-    pub counters: Counters,
+    pub counters: WindowStats,
 }
 
 /// A clock that is set back by less than this is waited for.

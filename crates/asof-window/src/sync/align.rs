@@ -17,7 +17,7 @@ use crate::query::part;
 use crate::{Interpolate, Window};
 
 pub use live::LiveCursor;
-pub use stream::{Align, AlignCounters, Row};
+pub use stream::{Align, AlignStats, AlignedRow};
 pub use track::{Cursor, Track};
 
 /// Which message of a topic goes with an instant.
@@ -210,27 +210,27 @@ impl<T> Window<T> {
             return self.pick_side(t, rule);
         }
         let state = self.lock();
-        within(rule, t.nanos(), state.shelf.nearest(t.nanos()))
+        within(rule, t.nanos(), state.runs.nearest(t.nanos()))
     }
 
     fn pick_side(&self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
         let state = self.lock();
-        let shelf = &state.shelf;
+        let runs = &state.runs;
         let nanos = t.nanos();
         let after = if rule.pick == Pick::Last {
             // The last of several that are exactly there.
-            shelf.first_after(nanos)
+            runs.first_after(nanos)
         } else {
-            shelf.first_from(nanos)
+            runs.first_from(nanos)
         };
-        let before = shelf.previous(after);
-        let stamps = (before.and_then(|at| shelf.stamp(at)), shelf.stamp(after));
+        let before = runs.previous(after);
+        let stamps = (before.and_then(|at| runs.stamp(at)), runs.stamp(after));
         let take = |side| {
             let at = match side {
                 Side::Before => before,
                 Side::After => Some(after),
             };
-            let found = at.and_then(|at| shelf.get(at));
+            let found = at.and_then(|at| runs.get(at));
             found.map(|(stamp, value)| Stamped::new(stamp.into(), Arc::clone(value)))
         };
         decide(rule, nanos, stamps.0, stamps.1).into_match(take)

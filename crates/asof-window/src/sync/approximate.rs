@@ -8,7 +8,7 @@ use std::time::Duration;
 use asof_core::Stamp;
 
 use self::penalty::Penalty;
-use super::{DropReason, Event, Stamped, Synchronizer};
+use super::{DropReason, Stamped, SyncEvent, Synchronizer};
 
 /// Finds sets of messages that are as close together as can be, one of each topic, each message used at most once.
 ///
@@ -21,13 +21,13 @@ use super::{DropReason, Event, Stamped, Synchronizer};
 /// topic can be.
 ///
 /// ```
-/// use asof_window::sync::{ApproximateTime, Event, Synchronizer};
+/// use asof_window::sync::{ApproximateTime, SyncEvent, Synchronizer};
 ///
 /// let mut sync = ApproximateTime::new(2, 10);
 /// let mut sets = Vec::new();
 /// for (topic, stamp) in [(0, 100), (1, 103), (0, 200), (1, 204), (0, 300)] {
 ///     sync.add(topic, stamp.into(), stamp, &mut |event| {
-///         if let Event::Matched(set) = event {
+///         if let SyncEvent::Matched(set) = event {
 ///             sets.push((set[0].value, set[1].value));
 ///         }
 ///     });
@@ -413,7 +413,7 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
         self.topics.len()
     }
 
-    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         self.take_in(topic, stamp, value, &mut Everything(emit));
     }
 
@@ -437,15 +437,15 @@ trait Outlet<V> {
     fn dropped(&mut self, topic: usize, stamp: i64, value: V, reason: DropReason);
 }
 
-struct Everything<'a, V>(&'a mut dyn FnMut(Event<V>));
+struct Everything<'a, V>(&'a mut dyn FnMut(SyncEvent<V>));
 
 impl<V> Outlet<V> for Everything<'_, V> {
     fn matched(&mut self, set: Vec<Stamped<V>>) {
-        (self.0)(Event::Matched(set));
+        (self.0)(SyncEvent::Matched(set));
     }
 
     fn dropped(&mut self, topic: usize, stamp: i64, value: V, reason: DropReason) {
-        (self.0)(Event::Dropped {
+        (self.0)(SyncEvent::Dropped {
             topic,
             message: Stamped::new(stamp.into(), value),
             reason,

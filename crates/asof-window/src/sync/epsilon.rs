@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use super::{DropReason, Event, Stamped, Synchronizer, unknown};
+use super::{DropReason, Stamped, SyncEvent, Synchronizer, unknown};
 
 /// Finds sets of messages that are all within `epsilon` of the oldest of them, one of each topic.
 ///
@@ -14,14 +14,14 @@ use super::{DropReason, Event, Stamped, Synchronizer, unknown};
 /// [`ApproximateTime`](super::ApproximateTime) cannot, and takes the first set that will do, not the best.
 ///
 /// ```
-/// use asof_window::sync::{ApproximateEpsilonTime, Event, Synchronizer};
+/// use asof_window::sync::{ApproximateEpsilonTime, SyncEvent, Synchronizer};
 /// use std::time::Duration;
 ///
 /// let mut sync = ApproximateEpsilonTime::new(2, 10, Duration::from_nanos(5));
 /// let mut sets = Vec::new();
 /// for (topic, stamp) in [(0, 100), (1, 104), (0, 200), (1, 206), (0, 207)] {
 ///     sync.add(topic, stamp.into(), stamp, &mut |event| {
-///         if let Event::Matched(set) = event {
+///         if let SyncEvent::Matched(set) = event {
 ///             sets.push((set[0].value, set[1].value));
 ///         }
 ///     });
@@ -67,7 +67,7 @@ impl<V> ApproximateEpsilonTime<V> {
         fronts?.into_iter().min()
     }
 
-    fn process(&mut self, emit: &mut dyn FnMut(Event<V>)) {
+    fn process(&mut self, emit: &mut dyn FnMut(SyncEvent<V>)) {
         while let Some(oldest) = self.oldest() {
             let fronts = self.queues.iter().filter_map(VecDeque::front);
             if fronts
@@ -75,7 +75,7 @@ impl<V> ApproximateEpsilonTime<V> {
                 .all(|front| self.is_near(oldest, front.stamp))
             {
                 let set = self.queues.iter_mut().filter_map(VecDeque::pop_front);
-                emit(Event::Matched(set.collect()));
+                emit(SyncEvent::Matched(set.collect()));
                 continue;
             }
             for topic in 0..self.queues.len() {
@@ -84,7 +84,7 @@ impl<V> ApproximateEpsilonTime<V> {
                     continue;
                 }
                 if let Some(message) = self.queues[topic].pop_front() {
-                    emit(Event::Dropped {
+                    emit(SyncEvent::Dropped {
                         topic,
                         message,
                         reason: DropReason::IntervalTooLong,
@@ -100,7 +100,7 @@ impl<V> Synchronizer<V> for ApproximateEpsilonTime<V> {
         self.queues.len()
     }
 
-    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         let Some(queue) = self.queues.get_mut(topic) else {
             emit(unknown(topic, stamp, value));
             return;
@@ -112,7 +112,7 @@ impl<V> Synchronizer<V> for ApproximateEpsilonTime<V> {
             && self.queues[topic].len() > self.queue_size
             && let Some(message) = self.queues[topic].pop_front()
         {
-            emit(Event::Dropped {
+            emit(SyncEvent::Dropped {
                 topic,
                 message,
                 reason: DropReason::QueueFull,

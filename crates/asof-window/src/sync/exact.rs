@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use asof_core::Stamp;
 
-use super::{DropReason, Event, Stamped, Synchronizer, unknown};
+use super::{DropReason, Stamped, SyncEvent, Synchronizer, unknown};
 use crate::Duplicates;
 
 /// Finds sets of messages with the same stamp, one of each topic, as message_filters' `ExactTime` does.
@@ -83,13 +83,13 @@ impl<V> ExactTime<V> {
         self.waiting.clear();
     }
 
-    fn complete(&mut self, stamp: Stamp, emit: &mut dyn FnMut(Event<V>)) {
+    fn complete(&mut self, stamp: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
         let Some(complete) = self.waiting.remove(&stamp) else {
             return;
         };
         let values = complete.values.into_iter().flatten();
         let set = values.map(|value| Stamped::new(stamp, value)).collect();
-        emit(Event::Matched(set));
+        emit(SyncEvent::Matched(set));
         while let Some(first) = self.waiting.first_entry() {
             if *first.key() > stamp {
                 break;
@@ -107,12 +107,17 @@ impl<V> ExactTime<V> {
         }
     }
 
-    fn drop_set(stamp: Stamp, slots: Slots<V>, reason: DropReason, emit: &mut dyn FnMut(Event<V>)) {
+    fn drop_set(
+        stamp: Stamp,
+        slots: Slots<V>,
+        reason: DropReason,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+    ) {
         let values = slots.values.into_iter().enumerate();
         let values = values.filter_map(|(topic, value)| Some((topic, value?)));
         for (topic, value) in values.chain(slots.further) {
             let message = Stamped::new(stamp, value);
-            emit(Event::Dropped {
+            emit(SyncEvent::Dropped {
                 topic,
                 message,
                 reason,
@@ -126,7 +131,7 @@ impl<V> Synchronizer<V> for ExactTime<V> {
         self.topics
     }
 
-    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         if topic >= self.topics {
             emit(unknown(topic, stamp, value));
             return;
@@ -135,7 +140,7 @@ impl<V> Synchronizer<V> for ExactTime<V> {
         let slots = self.waiting.entry(stamp);
         let slots = slots.or_insert_with(|| Slots::new(topics));
         if let Some(value) = slots.put(topic, value, self.duplicates) {
-            emit(Event::Dropped {
+            emit(SyncEvent::Dropped {
                 topic,
                 message: Stamped::new(stamp, value),
                 reason: DropReason::Replaced,

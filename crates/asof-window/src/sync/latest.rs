@@ -2,7 +2,7 @@
 
 use asof_core::Stamp;
 
-use super::{Event, Stamped, Synchronizer, unknown};
+use super::{Stamped, SyncEvent, Synchronizer, unknown};
 
 /// The newest message of every topic, whenever the fastest topic has a new one: a zero-order hold.
 ///
@@ -165,7 +165,7 @@ impl<V: Clone> Synchronizer<V> for LatestTime<V> {
         self.held.len()
     }
 
-    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         let Some(held) = self.held.get_mut(topic) else {
             emit(unknown(topic, stamp, value));
             return;
@@ -176,7 +176,7 @@ impl<V: Clone> Synchronizer<V> for LatestTime<V> {
         }
         let set: Option<Vec<_>> = self.held.iter().cloned().collect();
         if let Some(set) = set {
-            emit(Event::Matched(set));
+            emit(SyncEvent::Matched(set));
         }
     }
 }

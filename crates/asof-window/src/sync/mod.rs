@@ -5,12 +5,12 @@
 //! the same answer every time. Values can be anything that moves: handles, as a rule.
 //!
 //! ```
-//! use asof_window::sync::{Event, ExactTime, Synchronizer};
+//! use asof_window::sync::{SyncEvent, ExactTime, Synchronizer};
 //!
 //! let mut stereo = ExactTime::new(2, 10);
 //! let mut pairs = Vec::new();
 //! let mut emit = |event| {
-//!     if let Event::Matched(set) = event {
+//!     if let SyncEvent::Matched(set) = event {
 //!         pairs.push((set[0].value, set[1].value));
 //!     }
 //! };
@@ -34,7 +34,9 @@ mod tuple;
 
 use asof_core::Stamp;
 
-pub use align::{Align, AlignCounters, Cursor, LiveCursor, Match, Missing, Pick, Row, Rule, Track};
+pub use align::{
+    Align, AlignStats, AlignedRow, Cursor, LiveCursor, Match, Missing, Pick, Rule, Track,
+};
 pub use aligner::{AlignerEvent, InputAligner, InputStats};
 pub use approximate::ApproximateTime;
 pub use chain::{Chain, Delta, Filter, Keep, Map, PassThrough, Throttle};
@@ -64,7 +66,7 @@ impl<V> Stamped<V> {
 
 /// What a synchronizer has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event<V> {
+pub enum SyncEvent<V> {
     /// These belong together: one message of each topic, in the order of the topics.
     Matched(Vec<Stamped<V>>),
     /// This one is in no set and never will be.
@@ -106,7 +108,7 @@ pub trait Synchronizer<V> {
     fn topics(&self) -> usize;
 
     /// Takes in a message of topic `topic`, counted from zero, and calls `emit` with whatever follows from it.
-    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>));
+    fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>));
 
     /// The same for one who wants the sets and nothing else: calls `found` with every set, and puts whatever is in
     /// none behind `gone`, to be dropped where it suits the caller.
@@ -119,14 +121,14 @@ pub trait Synchronizer<V> {
         gone: &mut Vec<V>,
     ) {
         self.add(topic, stamp, value, &mut |event| match event {
-            Event::Matched(set) => found(set),
-            Event::Dropped { message, .. } => gone.push(message.value),
+            SyncEvent::Matched(set) => found(set),
+            SyncEvent::Dropped { message, .. } => gone.push(message.value),
         });
     }
 }
 
-fn unknown<V>(topic: usize, stamp: Stamp, value: V) -> Event<V> {
-    Event::Dropped {
+fn unknown<V>(topic: usize, stamp: Stamp, value: V) -> SyncEvent<V> {
+    SyncEvent::Dropped {
         topic,
         message: Stamped::new(stamp, value),
         reason: DropReason::UnknownTopic,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use super::{DropReason, Event, Stamped};
+use super::{DropReason, Stamped, SyncEvent};
 
 /// Passes messages on in the order of their stamps, each as soon as it is `delay` old.
 ///
@@ -13,12 +13,12 @@ use super::{DropReason, Event, Stamped};
 /// clock, and what is lost is given back with a reason. Equal stamps are passed on in order of arrival.
 ///
 /// ```
-/// use asof_window::sync::{Event, TimeSequencer};
+/// use asof_window::sync::{SyncEvent, TimeSequencer};
 /// use std::time::Duration;
 ///
 /// let mut sequencer = TimeSequencer::new(Duration::from_nanos(10), 100);
 /// let mut out = Vec::new();
-/// let mut emit = |event| if let Event::Matched(set) = event { out.push(set[0].value) };
+/// let mut emit = |event| if let SyncEvent::Matched(set) = event { out.push(set[0].value) };
 /// sequencer.add(2.into(), "second", &mut emit);
 /// sequencer.add(1.into(), "first", &mut emit);
 /// sequencer.advance(12.into(), &mut emit);
@@ -45,7 +45,7 @@ impl<V> TimeSequencer<V> {
     }
 
     /// Takes in a message. One that is older than the last that was passed on is dropped.
-    pub fn add(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(Event<V>)) {
+    pub fn add(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         if self.released.is_some_and(|released| stamp < released) {
             emit(drop_event(stamp, value, DropReason::TooLate));
             return;
@@ -60,7 +60,7 @@ impl<V> TimeSequencer<V> {
     }
 
     /// Passes on what is old enough at `now`, each as a set of one.
-    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(Event<V>)) {
+    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
         while let Some(first) = self.waiting.first_entry() {
             let (stamp, _) = *first.key();
             if stamp.plus_nanos(self.delay) > now {
@@ -68,7 +68,7 @@ impl<V> TimeSequencer<V> {
             }
             self.released = Some(stamp);
             let value = first.remove();
-            emit(Event::Matched(vec![Stamped::new(stamp, value)]));
+            emit(SyncEvent::Matched(vec![Stamped::new(stamp, value)]));
         }
     }
 
@@ -78,8 +78,8 @@ impl<V> TimeSequencer<V> {
     }
 }
 
-fn drop_event<V>(stamp: Stamp, value: V, reason: DropReason) -> Event<V> {
-    Event::Dropped {
+fn drop_event<V>(stamp: Stamp, value: V, reason: DropReason) -> SyncEvent<V> {
+    SyncEvent::Dropped {
         topic: 0,
         message: Stamped::new(stamp, value),
         reason,

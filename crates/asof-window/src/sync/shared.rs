@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asof_core::Stamp;
 
-use super::{Event, Stamped, Synchronizer};
+use super::{Stamped, SyncEvent, Synchronizer};
 use crate::lock::Lock;
 use crate::{Connection, Window};
 
@@ -47,7 +47,7 @@ const OUTBOX: usize = 64;
 
 struct Inner<V, S> {
     state: Lock<State<V, S>>,
-    callback: Box<dyn Fn(Event<V>) + Send + Sync>,
+    callback: Box<dyn Fn(SyncEvent<V>) + Send + Sync>,
 }
 
 struct State<V, S> {
@@ -63,7 +63,7 @@ struct State<V, S> {
 
 /// Events that wait for the callback. Invariant: when the lock is given back there are at most `capacity`.
 struct Outbox<V> {
-    events: VecDeque<Event<V>>,
+    events: VecDeque<SyncEvent<V>>,
     capacity: usize,
     overflow: Overflow,
     stats: SharedStats,
@@ -72,14 +72,14 @@ struct Outbox<V> {
 impl<V> Outbox<V> {
     /// Takes out one event that is too much.
     #[cold]
-    fn spill(&mut self) -> Option<Event<V>> {
+    fn spill(&mut self) -> Option<SyncEvent<V>> {
         let event = match self.overflow {
             Overflow::DropOldest => self.events.pop_front(),
             Overflow::DropNewest => self.events.pop_back(),
         };
         match &event {
-            Some(Event::Matched(_)) => self.stats.sets_dropped += 1,
-            Some(Event::Dropped { .. }) => self.stats.drops_untold += 1,
+            Some(SyncEvent::Matched(_)) => self.stats.sets_dropped += 1,
+            Some(SyncEvent::Dropped { .. }) => self.stats.drops_untold += 1,
             None => {}
         }
         event
@@ -92,7 +92,7 @@ impl<V> Outbox<V> {
 
 impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
     /// Calls `callback` with every event of `synchronizer`.
-    pub fn new(synchronizer: S, callback: impl Fn(Event<V>) + Send + Sync + 'static) -> Self {
+    pub fn new(synchronizer: S, callback: impl Fn(SyncEvent<V>) + Send + Sync + 'static) -> Self {
         Self::with(synchronizer, true, Box::new(callback))
     }
 
@@ -103,7 +103,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         callback: impl Fn(Vec<Stamped<V>>) + Send + Sync + 'static,
     ) -> Self {
         let callback = move |event| {
-            if let Event::Matched(set) = event {
+            if let SyncEvent::Matched(set) = event {
                 callback(set);
             }
         };
@@ -113,7 +113,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
     fn with(
         synchronizer: S,
         wants_drops: bool,
-        callback: Box<dyn Fn(Event<V>) + Send + Sync>,
+        callback: Box<dyn Fn(SyncEvent<V>) + Send + Sync>,
     ) -> Self {
         let state = State {
             synchronizer,
@@ -168,7 +168,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
             let mut emit = |event| outbox.events.push_back(event);
             state.synchronizer.add(topic, stamp, value, &mut emit);
         } else {
-            let mut found = |set| outbox.events.push_back(Event::Matched(set));
+            let mut found = |set| outbox.events.push_back(SyncEvent::Matched(set));
             let synchronizer = &mut state.synchronizer;
             synchronizer.add_for_sets(topic, stamp, value, &mut found, gone);
         }

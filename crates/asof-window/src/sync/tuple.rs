@@ -2,7 +2,7 @@
 
 use asof_core::Stamp;
 
-use super::{Event, Stamped, Synchronizer};
+use super::{Stamped, SyncEvent, Synchronizer};
 
 /// One of several types: the message of one topic.
 pub trait OneOf: Sized {
@@ -46,7 +46,7 @@ impl<O: OneOf, S: Synchronizer<O>> Typed<O, S> {
     pub fn add_with(&mut self, stamp: Stamp, value: O, emit: &mut dyn FnMut(O::Tuple)) {
         let topic = value.topic();
         self.inner.add(topic, stamp, value, &mut |event| {
-            if let Event::Matched(set) = event
+            if let SyncEvent::Matched(set) = event
                 && let Some(tuple) = O::tuple(set)
             {
                 emit(tuple);

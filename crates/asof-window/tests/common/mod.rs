@@ -1,6 +1,6 @@
 //! What the tests of the synchronizers share.
 
-use asof_window::sync::{DropReason, Event, Synchronizer};
+use asof_window::sync::{DropReason, SyncEvent, Synchronizer};
 
 /// The values of every set, in the order of the topics.
 pub type Sets = Vec<Vec<i64>>;
@@ -15,8 +15,8 @@ pub fn feed<S: Synchronizer<i64> + ?Sized>(
     let (mut sets, mut drops) = (Vec::new(), Vec::new());
     for (topic, stamp) in messages {
         sync.add(topic, stamp.into(), stamp, &mut |event| match event {
-            Event::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
-            Event::Dropped {
+            SyncEvent::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
+            SyncEvent::Dropped {
                 topic,
                 message,
                 reason,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use asof_core::Source as _;
 use asof_formats::{Merged, Recording};
-use asof_serve::Robot;
+use asof_serve::RobotDescription;
 use clap::{Args, ValueEnum};
 
 use super::failure::Usage;
@@ -35,7 +35,7 @@ enum Align {
 /// Recordings as one, and the robots in it.
 pub struct Compared {
     pub recording: Box<dyn Recording>,
-    pub robots: Vec<Robot>,
+    pub robots: Vec<RobotDescription>,
 }
 
 impl Compare {
@@ -70,7 +70,7 @@ impl Compare {
             let aligned = self.align.and(*first.get_or_insert(start)).zip(start);
             let by = aligned.map_or(0, |(first, own)| first.since(own));
             let prefix = format!("/{name}");
-            robots.push(Robot {
+            robots.push(RobotDescription {
                 prefix: prefix.clone(),
                 behind: by,
             });

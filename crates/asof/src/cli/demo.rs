@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use asof_core::Query;
-use asof_demo::{Demo, DemoOptions, Encoding};
+use asof_demo::{Demo, DemoEncoding, DemoOptions};
 use asof_formats::{McapWriter, McapWriterOptions};
 use clap::{Args, ValueEnum};
 
@@ -81,11 +81,11 @@ enum EncodingChoice {
 }
 
 impl EncodingChoice {
-    fn encoding(self) -> Encoding {
+    fn encoding(self) -> DemoEncoding {
         match self {
-            EncodingChoice::Ros2 => Encoding::Cdr,
-            EncodingChoice::Protobuf => Encoding::Protobuf,
-            EncodingChoice::Json => Encoding::Json,
+            EncodingChoice::Ros2 => DemoEncoding::Cdr,
+            EncodingChoice::Protobuf => DemoEncoding::Protobuf,
+            EncodingChoice::Json => DemoEncoding::Json,
         }
     }
 

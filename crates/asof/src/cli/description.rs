@@ -23,7 +23,7 @@ pub fn described(
 ) -> anyhow::Result<Box<dyn Recording>> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-    if let Err(error) = asof_tf::Robot::from_urdf(&text) {
+    if let Err(error) = asof_tf::RobotModel::from_urdf(&text) {
         let hint = if text.contains("xacro:") {
             "; it is a xacro, so run it through `xacro` first"
         } else {

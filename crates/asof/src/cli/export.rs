@@ -429,7 +429,7 @@ impl Export {
     ) -> anyhow::Result<bool> {
         let total = file.summary().messages.unwrap_or(0);
         let progress = screen.progress(total, "{bar:30} {pos} pictures  {elapsed}");
-        let place = pictures::Place {
+        let place = pictures::PictureFolder {
             folder: &self.output,
             force: self.force,
         };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asof_core::{Message, Source, Stamp};
-use asof_window::sync::{Row, Rule};
+use asof_window::sync::{AlignedRow, Rule};
 use clap::{Args, ValueEnum};
 
 use self::fields::{Chosen, Fields};
@@ -145,7 +145,7 @@ type Item = Arc<Message>;
 
 /// Where rows go.
 trait Sink {
-    fn write(&mut self, row: &Row<Item>) -> anyhow::Result<()>;
+    fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()>;
 
     /// Hands on what was written so far, because nothing comes for a while.
     fn flush(&mut self) -> anyhow::Result<()>;

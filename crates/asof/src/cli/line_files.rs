@@ -24,7 +24,7 @@ pub struct LineFiles<Start> {
     decoders: Decoders,
     start: Start,
     files: Vec<LineFile>,
-    places: ByChannel<Option<Place>>,
+    places: ByChannel<Option<ChannelFile>>,
     line: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ struct LineFile {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct ChannelFile {
     file: usize,
     /// Whether messages have a field with the name of a time.
     is_named_alike: bool,
@@ -106,7 +106,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
         Ok((count, self.decoders))
     }
 
-    fn place_of(&mut self, message: MessageRef<'_>) -> anyhow::Result<Place> {
+    fn place_of(&mut self, message: MessageRef<'_>) -> anyhow::Result<ChannelFile> {
         let channel = message.channel;
         if let Some(place) = self.places.get(channel, || None) {
             return Ok(*place);
@@ -136,7 +136,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
             });
             self.files.len() - 1
         };
-        let place = Place {
+        let place = ChannelFile {
             file,
             is_named_alike: self.decoders.has_field(channel, message.payload, &times),
         };

@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 /// Where pictures are written, and whether over others.
-pub struct Place<'a> {
+pub struct PictureFolder<'a> {
     pub folder: &'a Path,
     pub force: bool,
 }
@@ -35,7 +35,7 @@ pub struct Place<'a> {
 /// Writes the pictures of a recording; whether some of them could not be.
 pub fn export(
     kind: Kind,
-    place: &Place<'_>,
+    place: &PictureFolder<'_>,
     file: &dyn Recording,
     query: &Query,
     screen: &Screen,
@@ -195,7 +195,7 @@ impl Topic {
         kind: Kind,
         seen: Seen,
         message: &Message,
-        place: &Place<'_>,
+        place: &PictureFolder<'_>,
     ) -> anyhow::Result<Taken> {
         if matches!(seen, Seen::Scaled(_)) {
             self.scaled += 1;
@@ -238,7 +238,7 @@ impl Topic {
         &mut self,
         seen: &Seen,
         message: &Message,
-        place: &Place<'_>,
+        place: &PictureFolder<'_>,
     ) -> anyhow::Result<Taken> {
         if self.film.is_none() {
             if let Seen::Packet(data, codec) = seen
@@ -266,7 +266,12 @@ impl Topic {
     }
 
     /// Puts everything where it belongs and says what there is; whether something could not be written.
-    fn finish(self, name: &str, place: &Place<'_>, screen: &Screen) -> anyhow::Result<bool> {
+    fn finish(
+        self,
+        name: &str,
+        place: &PictureFolder<'_>,
+        screen: &Screen,
+    ) -> anyhow::Result<bool> {
         let path = match self.film {
             Some(film) => film.finish(place.force, screen)?,
             None => self.path,

@@ -12,7 +12,7 @@ use asof_catalogue::Catalogue;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
-    Annotations, DEFAULT_PORT, DiskOptions, Robot, ServeError, ServeOptions, Server,
+    Annotations, DEFAULT_PORT, DiskOptions, RobotDescription, ServeError, ServeOptions, Server,
     SnapshotWriter, make_token,
 };
 use clap::Args;
@@ -219,7 +219,7 @@ impl Serve {
         &self,
         wanted: &Wanted,
         screen: &Screen,
-    ) -> anyhow::Result<(Box<dyn asof_formats::Recording>, Vec<Robot>)> {
+    ) -> anyhow::Result<(Box<dyn asof_formats::Recording>, Vec<RobotDescription>)> {
         if self.places.is_empty() {
             return Ok((nothing()?, Vec::new()));
         }
@@ -271,7 +271,7 @@ fn nothing() -> anyhow::Result<Box<dyn asof_formats::Recording>> {
 #[derive(Default)]
 struct Kept {
     disk: Option<DiskOptions>,
-    robots: Vec<Robot>,
+    robots: Vec<RobotDescription>,
     annotations: Option<PathBuf>,
     queries: Served,
     snapshots: Option<Arc<dyn SnapshotWriter>>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use asof_core::{Problem, Source, Stamp, TimeRange, When};
 use asof_tf::{
-    EdgeFacts, Latest, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat, every,
+    EdgeFacts, LatestTransform, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat, every,
 };
 use clap::Args;
 use serde::Serialize;
@@ -344,13 +344,13 @@ impl Tf {
         buffer: &TransformBuffer,
         range: TimeRange,
         (from, to): (&str, &str),
-    ) -> Result<Latest, LookupError> {
+    ) -> Result<LatestTransform, LookupError> {
         let Some(at) = self.at else {
             return buffer.lookup_latest(from, to);
         };
         let at = at.resolve(range);
         let isometry = buffer.lookup(from, to, at)?;
-        Ok(Latest {
+        Ok(LatestTransform {
             stamp: Some(at),
             isometry,
         })
@@ -450,7 +450,10 @@ fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     }
 }
 
-fn answer<'a>((from, to): (&'a str, &'a str), found: Result<Latest, LookupError>) -> Answer<'a> {
+fn answer<'a>(
+    (from, to): (&'a str, &'a str),
+    found: Result<LatestTransform, LookupError>,
+) -> Answer<'a> {
     match found {
         Ok(found) => Answer::Found {
             from,
@@ -475,7 +478,7 @@ fn print_json(answer: &impl Serialize) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn print(found: &Latest) -> anyhow::Result<()> {
+fn print(found: &LatestTransform) -> anyhow::Result<()> {
     let (t, q) = (
         found.isometry.translation.vector,
         found.isometry.rotation.coords,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp, Topics};
 use asof_tf::{
-    EdgeStats, Latest, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
+    EdgeStats, LatestTransform, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
     TransformMonitor, transform_topics,
 };
 use serde_json::json;
@@ -25,7 +25,7 @@ pub fn follow(
     (from, to): (&str, &str),
     step: i64,
     screen: &Screen,
-    mut print: impl FnMut(&Latest) -> anyhow::Result<()>,
+    mut print: impl FnMut(&LatestTransform) -> anyhow::Result<()>,
 ) -> anyhow::Result<bool> {
     let mut last: Option<Stamp> = None;
     let mut has_found = false;

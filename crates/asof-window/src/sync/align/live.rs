@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asof_core::Stamp;
 
 use super::{Match, Pick, Rule, within};
-use crate::shelf::Hint;
+use crate::runs::Hint;
 use crate::{Entry, Window};
 
 /// A window, and where the last instant that it was asked for lies in it.
@@ -65,7 +65,7 @@ impl<T> LiveCursor<T> {
             return self.window.pick(t, rule);
         }
         let state = self.window.lock();
-        let nearest = state.shelf.nearest_near(t.nanos(), &mut self.hint);
+        let nearest = state.runs.nearest_near(t.nanos(), &mut self.hint);
         within(rule, t.nanos(), nearest)
     }
 
@@ -73,7 +73,7 @@ impl<T> LiveCursor<T> {
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Entry<T>> {
         let state = self.window.lock();
-        let nearest = state.shelf.nearest_near(t.nanos(), &mut self.hint);
+        let nearest = state.runs.nearest_near(t.nanos(), &mut self.hint);
         nearest.map(|(stamp, value)| Entry::new(stamp.into(), Arc::clone(value)))
     }
 

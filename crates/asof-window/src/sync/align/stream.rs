@@ -26,7 +26,7 @@ use crate::sync::Stamped;
 ///   the lateness and the distance of what was found.
 ///
 /// As long as all messages are in time, every row that is not marked early is what the same messages in order would
-/// give. What comes later than that is counted ([`AlignCounters::late`]), and used for the rows that are still to come.
+/// give. What comes later than that is counted ([`AlignStats::late`]), and used for the rows that are still to come.
 ///
 /// Every anchor gives exactly one row. Rows are in the order of their anchors' stamps, except for a late anchor: it is
 /// answered at once from what is still held, and has [`Missing::Forgotten`] where that is not enough.
@@ -42,7 +42,7 @@ use crate::sync::Stamped;
 ///
 /// let mut align = Align::new(vec![Rule::nearest(), Rule::last()], 100).with_lateness(Duration::from_nanos(2));
 /// let mut rows = Vec::new();
-/// let mut emit = |row: asof_window::sync::Row<&'static str>| {
+/// let mut emit = |row: asof_window::sync::AlignedRow<&'static str>| {
 ///     let values = row.matches.iter().map(|m| m.found().map(|found| found.value));
 ///     rows.push((row.anchor.value, values.collect::<Vec<_>>()));
 /// };
@@ -68,14 +68,14 @@ pub struct Align<V> {
     now: Progress,
     /// How far the anchors have come.
     newest_anchor: Option<i64>,
-    counters: AlignCounters,
+    counters: AlignStats,
 }
 
 type Weigh<V> = Box<dyn Fn(&V) -> u64 + Send + Sync>;
 
 /// An anchor message, and what every other topic has for it, in the order of the rules.
 #[derive(Debug, Clone)]
-pub struct Row<V> {
+pub struct AlignedRow<V> {
     /// The message of the anchor topic.
     pub anchor: Stamped<V>,
     /// What the others have.
@@ -85,7 +85,7 @@ pub struct Row<V> {
     pub is_early: bool,
 }
 
-impl<V> Row<V> {
+impl<V> AlignedRow<V> {
     /// Whether every topic has something.
     pub fn is_complete(&self) -> bool {
         self.matches.iter().all(|found| found.missing().is_none())
@@ -94,7 +94,7 @@ impl<V> Row<V> {
 
 /// What became of the messages of an [`Align`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AlignCounters {
+pub struct AlignStats {
     /// Rows emitted.
     pub rows: u64,
     /// Rows in which every topic has something.
@@ -138,14 +138,14 @@ impl<V: Clone> Align<V> {
             duplicates: Duplicates::default(),
             now: Progress::default(),
             newest_anchor: None,
-            counters: AlignCounters {
+            counters: AlignStats {
                 late: zeros.clone(),
                 absent: zeros.clone(),
                 too_far: zeros.clone(),
                 forgotten: zeros.clone(),
                 dropped: zeros.clone(),
                 duplicates: zeros,
-                ..AlignCounters::default()
+                ..AlignStats::default()
             },
         }
     }
@@ -195,7 +195,7 @@ impl<V: Clone> Align<V> {
     }
 
     /// Takes in a message of the anchor topic.
-    pub fn add_anchor(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(Row<V>)) {
+    pub fn add_anchor(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(AlignedRow<V>)) {
         let t = stamp.nanos();
         self.restart_if_back(t, emit);
         let is_late = match self.watermark() {
@@ -216,7 +216,13 @@ impl<V: Clone> Align<V> {
     }
 
     /// Takes in a message of topic `topic`, in the order of the rules. Topics without a rule are passed over.
-    pub fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(Row<V>)) {
+    pub fn add(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(AlignedRow<V>),
+    ) {
         self.restart_if_back(stamp.nanos(), emit);
         self.put(topic, stamp, value, emit, true);
     }
@@ -230,7 +236,7 @@ impl<V: Clone> Align<V> {
         topic: usize,
         stamp: Stamp,
         value: V,
-        emit: &mut dyn FnMut(Row<V>),
+        emit: &mut dyn FnMut(AlignedRow<V>),
     ) {
         if let Some(topic) = self.topics.get_mut(topic) {
             let lateness = self.lateness.unwrap_or(0);
@@ -245,7 +251,7 @@ impl<V: Clone> Align<V> {
         topic: usize,
         stamp: Stamp,
         value: V,
-        emit: &mut dyn FnMut(Row<V>),
+        emit: &mut dyn FnMut(AlignedRow<V>),
         is_news: bool,
     ) {
         if topic >= self.topics.len() {
@@ -280,7 +286,7 @@ impl<V: Clone> Align<V> {
     }
 
     /// Says that no message of this topic is still to come: no row waits for it any more.
-    pub fn end(&mut self, topic: usize, emit: &mut dyn FnMut(Row<V>)) {
+    pub fn end(&mut self, topic: usize, emit: &mut dyn FnMut(AlignedRow<V>)) {
         if let Some(topic) = self.topics.get_mut(topic) {
             topic.has_ended = true;
         }
@@ -288,14 +294,14 @@ impl<V: Clone> Align<V> {
     }
 
     /// Says that it is `now` by the clock of the stamps: with a lateness, rows are settled although nothing came.
-    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(Row<V>)) {
+    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(AlignedRow<V>)) {
         self.note(now.nanos());
         self.release(emit);
         self.forget_old();
     }
 
     /// Emits what still waits, at the end of a recording.
-    pub fn finish(&mut self, emit: &mut dyn FnMut(Row<V>)) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while let Some((anchor, bytes)) = self.anchors.pop_front() {
             self.bytes -= bytes;
             let row = self.row(anchor, false);
@@ -330,7 +336,7 @@ impl<V: Clone> Align<V> {
     }
 
     /// What became of the messages so far.
-    pub fn counters(&self) -> &AlignCounters {
+    pub fn stats(&self) -> &AlignStats {
         &self.counters
     }
 
@@ -351,7 +357,7 @@ impl<V: Clone> Align<V> {
         }
     }
 
-    fn restart_if_back(&mut self, stamp: i64, emit: &mut dyn FnMut(Row<V>)) {
+    fn restart_if_back(&mut self, stamp: i64, emit: &mut dyn FnMut(AlignedRow<V>)) {
         let (Some(jump), Some(now)) = (self.restart_after, self.now.newest()) else {
             return;
         };
@@ -368,7 +374,7 @@ impl<V: Clone> Align<V> {
         self.counters.restarts += 1;
     }
 
-    fn release(&mut self, emit: &mut dyn FnMut(Row<V>)) {
+    fn release(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while let Some((first, _)) = self.anchors.front() {
             let t = first.stamp.nanos();
             let watermark = self.watermark();
@@ -406,7 +412,7 @@ impl<V: Clone> Align<V> {
     }
 
     /// Keeps everything within its bounds: history goes first, then rows are emitted early.
-    fn make_room(&mut self, emit: &mut dyn FnMut(Row<V>)) {
+    fn make_room(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while self.anchors.len() > self.queue_size && self.emit_first_early(emit) {}
         for number in 0..self.topics.len() {
             while self.topics[number].len() > self.queue_size {
@@ -425,7 +431,7 @@ impl<V: Clone> Align<V> {
         }
     }
 
-    fn let_go_of_first(&mut self, number: usize, emit: &mut dyn FnMut(Row<V>)) {
+    fn let_go_of_first(&mut self, number: usize, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while self.is_first_needed(number) && self.emit_first_early(emit) {}
         self.drop_first(number);
     }
@@ -446,7 +452,7 @@ impl<V: Clone> Align<V> {
         first.is_some_and(|t| self.topics[number].needs_first(t))
     }
 
-    fn emit_first_early(&mut self, emit: &mut dyn FnMut(Row<V>)) -> bool {
+    fn emit_first_early(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) -> bool {
         let Some((anchor, bytes)) = self.anchors.pop_front() else {
             return false;
         };
@@ -456,7 +462,7 @@ impl<V: Clone> Align<V> {
         true
     }
 
-    fn row(&mut self, anchor: Stamped<V>, is_early: bool) -> Row<V> {
+    fn row(&mut self, anchor: Stamped<V>, is_early: bool) -> AlignedRow<V> {
         let t = anchor.stamp.nanos();
         let mut matches = Vec::with_capacity(self.topics.len());
         for (number, topic) in self.topics.iter().enumerate() {
@@ -470,7 +476,7 @@ impl<V: Clone> Align<V> {
             }
             matches.push(found);
         }
-        let row = Row {
+        let row = AlignedRow {
             anchor,
             matches,
             is_early,

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asof_catalogue::{Catalogue, Event, IndexOptions, IndexRun, Indexer, KeyPattern};
+use asof_catalogue::{Catalogue, IndexEvent, IndexOptions, IndexRun, Indexer, KeyPattern};
 use asof_core::Stamp;
 use asof_formats::Notices;
 use clap::Args;
@@ -211,11 +211,11 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    fn hear(&self, event: &Event<'_>) {
+    fn hear(&self, event: &IndexEvent<'_>) {
         match event {
-            Event::Listed { to_open, .. } => self.bar.set_length(*to_open),
-            Event::NotListed { problem } => self.warn(problem),
-            Event::Opened {
+            IndexEvent::Listed { to_open, .. } => self.bar.set_length(*to_open),
+            IndexEvent::NotListed { problem } => self.warn(problem),
+            IndexEvent::Opened {
                 recording,
                 problems,
             } => {
@@ -227,13 +227,15 @@ impl Telling<'_> {
                     ));
                 }
             }
-            Event::Failed { recording, reason } => {
+            IndexEvent::Failed { recording, reason } => {
                 self.bar.inc(1);
                 self.warn(&format!(
                     "{recording} is tried again the next time: {reason}"
                 ));
             }
-            Event::Vanished { recording } => self.screen.note(format_args!("{recording} is gone")),
+            IndexEvent::Vanished { recording } => {
+                self.screen.note(format_args!("{recording} is gone"))
+            }
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use asof_core::{Message, Stamp};
-use asof_window::sync::{Match, Row, Stamped};
+use asof_window::sync::{AlignedRow, Match, Stamped};
 
 use super::fields::Fields;
 use super::table::Text;
@@ -45,7 +45,7 @@ impl Lines {
         }
     }
 
-    fn put_json(&mut self, row: &Row<Item>) -> io::Result<()> {
+    fn put_json(&mut self, row: &AlignedRow<Item>) -> io::Result<()> {
         let anchor = &row.anchor;
         put_message(&mut self.fields, self.on, anchor, &mut self.line)?;
         self.line.extend_from_slice(b",\"with\":{");
@@ -116,7 +116,7 @@ impl Lines {
         write!(self.line, ",\"offset\":{}}}", offset(one.stamp, at))
     }
 
-    fn put_text(&mut self, row: &Row<Item>) -> io::Result<()> {
+    fn put_text(&mut self, row: &AlignedRow<Item>) -> io::Result<()> {
         let at = row.anchor.stamp;
         let data = data_of(&mut self.fields, &row.anchor.value);
         let topic = shown(&row.anchor.value.channel.topic);
@@ -161,7 +161,7 @@ impl Lines {
 }
 
 impl Sink for Lines {
-    fn write(&mut self, row: &Row<Item>) -> anyhow::Result<()> {
+    fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()> {
         self.line.clear();
         if self.is_json {
             self.put_json(row)?;

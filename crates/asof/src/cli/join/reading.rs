@@ -8,7 +8,7 @@ use asof_core::{
     Batch, Batches, FollowEnd, Followed, Growth, Message, MessageRef, Query, Source, Stamp,
     TimeRange, Topics,
 };
-use asof_window::sync::{Align, Row};
+use asof_window::sync::{Align, AlignedRow};
 
 use super::stamps::Stamps;
 use super::{Item, Join, On, Sink};
@@ -44,7 +44,7 @@ pub(super) struct Reading<'a> {
     unstamped: BTreeMap<String, u64>,
     missed: BTreeMap<String, u64>,
     lanes: Vec<Lane>,
-    rows: Vec<Row<Item>>,
+    rows: Vec<AlignedRow<Item>>,
     lost: Option<String>,
     restarts: u64,
 }
@@ -183,7 +183,7 @@ impl<'a> Reading<'a> {
         if let Some(reason) = &self.lost {
             screen.warning(format_args!("the source went away: {reason}"));
         }
-        let counters = self.align.counters();
+        let counters = self.align.stats();
         let late: u64 = counters.late.iter().sum();
         if late + counters.late_anchors > 0 {
             screen.warning(format_args!(

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use asof_core::Source;
-use asof_window::sync::{Match, Row};
+use asof_window::sync::{AlignedRow, Match};
 use serde_json::Value;
 
 use super::fields::{Fields, sample};
@@ -90,7 +90,7 @@ impl Separated {
 }
 
 impl Sink for Separated {
-    fn write(&mut self, row: &Row<Item>) -> anyhow::Result<()> {
+    fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()> {
         let at = row.anchor.stamp;
         self.line.clear();
         write!(self.line, "{}", at.nanos())?;

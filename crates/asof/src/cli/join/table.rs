@@ -14,7 +14,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::{concat::concat_batches, take::take};
 use asof_core::{Channel, Source, Stamp};
 use asof_decode::{Decoder, Projection, SchemaError};
-use asof_window::sync::{Match, Row};
+use asof_window::sync::{AlignedRow, Match};
 
 use super::fields::sample;
 use super::lines::nearer;
@@ -108,7 +108,7 @@ impl Joined {
 }
 
 impl Sink for Joined {
-    fn write(&mut self, row: &Row<Item>) -> anyhow::Result<()> {
+    fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()> {
         let at = row.anchor.stamp;
         self.times.push(at.nanos());
         self.early.push(row.is_early);

@@ -12,8 +12,8 @@ use asof_decode::{Decoders, Encoder};
 use asof_formats::Definitions;
 use asof_live::ros::{Durability, QosProfile};
 use asof_live::{PublisherOptions, Robot, TopicPublisher};
-use asof_player::{Event, PlayState, Player, Speed};
-use ratatui::crossterm::event::{self, Event as Key, KeyCode, KeyModifiers};
+use asof_player::{PlayState, Player, PlayerEvent, Speed};
+use ratatui::crossterm::event::{self, KeyCode, KeyModifiers, PlayerEvent as Key};
 use ratatui::crossterm::terminal;
 
 use super::robot::TICK;
@@ -63,7 +63,7 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
             "there is nothing to play: no topic is left that can be published"
         ));
     }
-    let cache = BlockCache::new(file, asof_blocks::Options::default());
+    let cache = BlockCache::new(file, asof_blocks::CacheOptions::default());
     let mut player = Player::new(&cache, topics_of(&stage))?;
     player.set_speed(Speed::Times(verb.rate));
     let range = query.range.intersect(summary.range);
@@ -80,10 +80,10 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     while session.is_open() && !is_over {
         for event in player.tick(Instant::now()) {
             match event {
-                Event::Messages(batch) => is_over |= stage.play(&batch, range.end)?,
-                Event::Backfill(_, batch) => stage.latch(&batch)?,
-                Event::State(PlayState::Ended) => is_over = true,
-                Event::Failed(error) => return Err(error.into()),
+                PlayerEvent::Messages(batch) => is_over |= stage.play(&batch, range.end)?,
+                PlayerEvent::Backfill(_, batch) => stage.latch(&batch)?,
+                PlayerEvent::State(PlayState::Ended) => is_over = true,
+                PlayerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
             }
         }

@@ -202,52 +202,52 @@ impl<T> Run<T> {
     }
 }
 
-/// A run that is the shelf's own, or one that readers may look at.
-enum Place<T> {
+/// A run of its own, or one that readers may look at.
+enum RunSlot<T> {
     Own(Run<T>),
     Lent(Lent<Run<T>>),
 }
 
-impl<T> Place<T> {
+impl<T> RunSlot<T> {
     #[inline]
     fn run(&self) -> &Run<T> {
         match self {
-            Place::Own(run) => run,
-            Place::Lent(run) => run,
+            RunSlot::Own(run) => run,
+            RunSlot::Lent(run) => run,
         }
     }
 
     /// The run, to be changed: taken back if no reader has it any more, else a copy.
     #[inline]
     fn own(&mut self) -> &mut Run<T> {
-        if let Place::Lent(_) = self {
+        if let RunSlot::Lent(_) = self {
             self.take_back();
         }
         match self {
-            Place::Own(run) => run,
-            Place::Lent(_) => unreachable!("taken back above"),
+            RunSlot::Own(run) => run,
+            RunSlot::Lent(_) => unreachable!("taken back above"),
         }
     }
 
     #[cold]
     fn take_back(&mut self) {
-        if let Place::Lent(lent) = std::mem::replace(self, Place::Own(Run::default())) {
-            *self = Place::Own(Lent::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
+        if let RunSlot::Lent(lent) = std::mem::replace(self, RunSlot::Own(Run::default())) {
+            *self = RunSlot::Own(Lent::try_unwrap(lent).unwrap_or_else(|lent| lent.copy()));
         }
     }
 
     fn lend(&mut self) -> Lent<Run<T>> {
-        if let Place::Own(run) = self {
-            *self = Place::Lent(Lent::new(std::mem::take(run)));
+        if let RunSlot::Own(run) = self {
+            *self = RunSlot::Lent(Lent::new(std::mem::take(run)));
         }
         match self {
-            Place::Lent(run) => Lent::clone(run),
-            Place::Own(_) => unreachable!("lent above"),
+            RunSlot::Lent(run) => Lent::clone(run),
+            RunSlot::Own(_) => unreachable!("lent above"),
         }
     }
 
     fn is_lent_out(&self) -> bool {
-        matches!(self, Place::Lent(run) if Lent::strong_count(run) > 1)
+        matches!(self, RunSlot::Lent(run) if Lent::strong_count(run) > 1)
     }
 }
 
@@ -269,10 +269,10 @@ pub(crate) struct Hint {
 /// Messages ordered by stamp; those with equal stamps in order of arrival.
 ///
 /// Invariant: no run is empty, `firsts[i]` is the first stamp of `places[i]`, runs are in order.
-pub(crate) struct Shelf<T> {
+pub(crate) struct Runs<T> {
     /// A plain vector: there are few runs, and it is searched far more often than a run is dropped.
     firsts: Vec<i64>,
-    places: VecDeque<Place<T>>,
+    places: VecDeque<RunSlot<T>>,
     len: usize,
     newest: i64,
     spare: Option<Run<T>>,
@@ -303,9 +303,9 @@ impl Density {
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> Runs<T> {
     pub(crate) fn new() -> Self {
-        Shelf {
+        Runs {
             firsts: Vec::new(),
             places: VecDeque::new(),
             len: 0,
@@ -349,7 +349,7 @@ impl<T> Shelf<T> {
         let mut run = self.spare.take().unwrap_or_else(Run::empty);
         run.push(stamp, held);
         self.firsts.push(stamp);
-        self.places.push_back(Place::Own(run));
+        self.places.push_back(RunSlot::Own(run));
         self.take_pace();
     }
 
@@ -387,7 +387,7 @@ impl<T> Shelf<T> {
                 let rest = run.split_off(RUN_MAX / 2);
                 let first = rest.stamp(0);
                 self.firsts.insert(number + 1, first);
-                self.places.insert(number + 1, Place::Own(rest));
+                self.places.insert(number + 1, RunSlot::Own(rest));
                 number += usize::from(first <= stamp);
             }
         }
@@ -462,7 +462,7 @@ impl<T> Shelf<T> {
 
     fn drop_first_run(&mut self) {
         self.firsts.remove(0);
-        if let Some(Place::Own(mut run)) = self.places.pop_front() {
+        if let Some(RunSlot::Own(mut run)) = self.places.pop_front() {
             run.slots.clear();
             run.weights.clear();
             run.start = 0;
@@ -715,8 +715,8 @@ impl<T> Shelf<T> {
     }
 
     /// Takes out everything, as runs.
-    pub(crate) fn take_all(&mut self) -> Shelf<T> {
-        std::mem::replace(self, Shelf::new())
+    pub(crate) fn take_all(&mut self) -> Runs<T> {
+        std::mem::replace(self, Runs::new())
     }
 }
 
