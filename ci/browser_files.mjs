@@ -1,6 +1,6 @@
 // Notes about a recording, files that are dropped onto the page, and recordings beside each other. Each step is one fact.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { mcap } from "./mcap.mjs";
 
@@ -11,6 +11,7 @@ export async function files(tools) {
   await notes(tools);
   await dropped(tools);
   await beside(tools);
+  await fleet(tools);
 }
 
 async function notes({ step, until, open, serve, path_of, barriers }) {
@@ -85,6 +86,55 @@ async function dropped({ step, until, open, serve, path_of, position }) {
       assert.equal(answer.status, 400, name);
     }
     assert.equal((await fetch(`${url}api/files?name=x.mcap&look=99`, { method: "POST", body: "x" })).status, 400);
+  });
+}
+
+async function fleet({ step, until, open, serve, path_of, barriers, position }) {
+  await step("the recordings of a folder are listed, searched and opened, with the keyboard alone", async () => {
+    const run = (...words) => execFileSync(ASOF_BIN, words, { cwd: ASOF_FOLDER, stdio: "ignore" });
+    for (const robot of ["r1", "r2"]) {
+      fs.mkdirSync(path_of(`fleet/${robot}`), { recursive: true });
+      run("demo", "-o", `fleet/${robot}/run.mcap`, "--no-serve", "-q", "--seconds", robot === "r1" ? "3" : "5");
+    }
+    fs.writeFileSync(path_of("fleet/r2/cut.mcap"), fs.readFileSync(path_of("fleet/r2/run.mcap")).subarray(0, 200_000));
+    // One of them is damaged, which it says with its exit code.
+    assert.equal(spawnSync(ASOF_BIN, ["index", "fleet", "--pattern", "{robot}/…"], { cwd: ASOF_FOLDER }).status, 3);
+    run("tag", "fleet", "r1/run.mcap", "weather=rain");
+    const { url } = await serve("serve", "fleet");
+    const view = await open(url);
+    const { page } = view;
+    const rows = page.locator(".fleet tbody tr");
+    await until("all of them", async () => (await rows.count()) === 3);
+    assert.doesNotMatch(await page.locator("header.top").innerText(), /messages| B /, "nothing is said of a recording that is not there");
+    assert.match(await rows.filter({ hasText: "r1/run.mcap" }).innerText(), /2024-05-01 12:00:00[^]*3 s[^]*weather=rain/);
+    assert.equal(await rows.filter({ hasText: "cut.mcap" }).getByRole("img", { name: /problem/ }).count(), 1);
+    for (const mode of ["light", "dark"]) {
+      assert.deepEqual(await barriers(page), [], mode);
+      await page.getByRole("button", { name: "Light or dark" }).click();
+    }
+    const told = page.getByRole("search").getByRole("status");
+    await page.getByRole("searchbox", { name: "Since" }).fill("nonsense");
+    await until("what is wrong with it", async () => /'nonsense' is not a time/.test(await told.innerText()));
+    await page.getByRole("searchbox", { name: "Since" }).fill("2024-04-30");
+    await until("all again", async () => (await told.innerText()) === "3 recordings");
+    await page.getByRole("searchbox", { name: "Search", exact: true }).fill("rain");
+    await until("the one with the tag", async () => (await rows.count()) === 1 && /r1/.test(await rows.innerText()));
+    await page.getByRole("searchbox", { name: "Robot" }).fill("r2");
+    await until("none", async () => (await told.innerText()) === "No recording matches");
+    await page.getByRole("searchbox", { name: "Robot" }).fill("");
+    await until("it is there again", async () => (await rows.count()) === 1);
+    // On from the last field, over the list, to the recording.
+    await page.getByRole("searchbox", { name: "Until" }).focus();
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.waitForURL((now) => now.port !== new URL(url).port);
+    await until("it plays", async () => (await position(page)) > 0.2);
+    await page.goBack();
+    await until("the list is back", async () => (await rows.count()) === 3);
+    // A time that cannot be read is refused, and the browser says so.
+    assert.deepEqual(view.complaints.filter((text) => !/400/.test(text)), []);
+    await view.close();
   });
 }
 

@@ -27,7 +27,10 @@ const FIELDS: [string, string, string][] = [
 export function fleetList({ connection, summary }: Context): HTMLElement {
   const told = h("span", { class: "faint", role: "status" });
   const rows = h("tbody");
+  const heads = ["Recording", "Start (UTC)", "Duration", "Messages", "Size", "Robot", "Site", "Tags"];
+  const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), rows);
   const more = h("button", { class: "plain text", hidden: true, onclick: () => void ask(shown) }, "Show more");
+  const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Recordings" }, table, more);
   let shown = 0;
   // An answer that comes after a later question is not shown.
   let asked = 0;
@@ -45,11 +48,20 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
       if (!response.ok) throw new Error(answer.error ?? response.statusText);
       show(answer.recordings, from, answer.total);
     } catch (error) {
-      if (mine === asked) told.textContent = (error as Error).message;
+      if (mine === asked) fail((error as Error).message);
     }
   }
 
+  /** What is listed still answers the question before: it must not be taken for the answer to this one. */
+  function fail(text: string): void {
+    told.textContent = text;
+    told.classList.add("bad");
+    list.classList.add("stale");
+  }
+
   function show(found: Listed[], from: number, total: number): void {
+    told.classList.remove("bad");
+    list.classList.remove("stale");
     if (from === 0) rows.replaceChildren();
     rows.append(...found.map((one) => row(one, () => void open(one.recording))));
     shown = from + found.length;
@@ -76,15 +88,21 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     timer = setTimeout(() => void ask(0), 200);
   });
   void ask(0);
-  const heads = ["Start", "Duration", "Robot", "Site", "Messages", "Size", "Recording", "Tags"];
-  const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), rows);
-  return h("main", { class: "fleet" }, h("h1", {}, summary.fleet ?? ""), form, h("div", { class: "list" }, table, more));
+  return h("main", { class: "fleet" }, h("h1", {}, summary.fleet ?? ""), form, list);
 }
 
 function row(one: Listed, open: () => void): HTMLElement {
   const tags = Object.entries(one.tags).map(([key, value]) => `${key}=${value}`);
-  const name = h("button", { class: "plain text", onclick: open }, one.recording);
-  const wrong = one.problems > 0 ? h("span", { class: "bad", title: `${one.problems} problems` }, " ⚠") : null;
-  const texts = [one.start?.replace("T", " ").slice(0, 19) ?? "–", one.duration === null ? "–" : span(one.duration), one.robot ?? "", one.site ?? "", one.messages === null ? "–" : count(one.messages), bytes(one.size)];
-  return h("tr", { ondblclick: open }, ...texts.map((text) => h("td", {}, text)), h("td", {}, name, wrong), h("td", { class: "faint", title: tags.join("\n") }, tags.join(" ")));
+  const name = h("button", { class: "plain text open", title: `Open ${one.recording}`, onclick: open }, one.recording);
+  const wrong = one.problems > 0 ? h("span", { class: "bad", role: "img", "aria-label": `${one.problems} ${one.problems === 1 ? "problem" : "problems"}`, title: `${one.problems} ${one.problems === 1 ? "problem" : "problems"}: see asof doctor` }, " ⚠") : null;
+  const wide = [one.duration === null ? "–" : span(one.duration), one.messages === null ? "–" : count(one.messages), bytes(one.size)];
+  return h(
+    "tr",
+    { ondblclick: open },
+    h("td", {}, name, wrong),
+    h("td", {}, one.start?.replace("T", " ").slice(0, 19) ?? "–"),
+    ...wide.map((text) => h("td", { class: "number" }, text)),
+    ...[one.robot, one.site].map((text) => h("td", {}, text ?? "")),
+    h("td", { class: "faint", title: tags.join("\n") }, tags.join(" ")),
+  );
 }

@@ -12,7 +12,10 @@ import type { Problem } from "./types";
 export function topBar(context: Context, { layout, layouts, link, files }: { layout: Layout; layouts: Layouts; link: Link; files: Files }) {
   const { connection, summary } = context;
   const facts = h("span", { class: "facts" });
+  const isOpen = summary.name !== "";
   const tellFacts = () => {
+    // A list of recordings, or a page that waits for one, has nothing to say of itself.
+    if (!isOpen) return;
     const held = summary.window;
     const all = held
       ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
@@ -30,18 +33,15 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
   const header = h(
     "header",
     { class: "top" },
-    button("menu", "Show or hide the topics (t)", () => document.body.classList.toggle("no-topics")),
+    isOpen ? button("menu", "Show or hide the topics (t)", () => document.body.classList.toggle("no-topics")) : null,
     h("strong", { class: "brand" }, "asof"),
     h("span", { class: "name", title: summary.name }, summary.name.split("/").pop() ?? ""),
     facts,
     chip,
     h("span", { class: "space" }),
     files.canOpen ? h("button", { class: "plain text", title: "Open recordings of this machine", onclick: () => files.choose() }, "Open") : null,
-    button("undo", "Undo a change of the layout (ctrl z)", () => layout.undo()),
-    h("button", { class: "plain text", onclick: () => layouts.open() }, "Layouts"),
-    h("button", { class: "plain text", onclick: () => layout.reset() }, "Reset layout"),
-    h("button", { class: "plain text", "aria-label": "Keys (?)", title: "Keys (?)", onclick: () => dispatchEvent(new KeyboardEvent("keydown", { key: "?" })) }, "?"),
-    share,
+    ...(isOpen ? arranging(layout, layouts) : []),
+    isOpen ? share : null,
     button("theme", "Light or dark", () => {
       const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       store("asof-theme", next);
@@ -49,6 +49,16 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
     }),
   );
   return { elements: [header, drawer], tellFacts, errors: errorToast(connection) };
+}
+
+/** What is done with panels, of which there are none without a recording. */
+function arranging(layout: Layout, layouts: Layouts): HTMLElement[] {
+  return [
+    button("undo", "Undo a change of the layout (ctrl z)", () => layout.undo()),
+    h("button", { class: "plain text", onclick: () => layouts.open() }, "Layouts"),
+    h("button", { class: "plain text", onclick: () => layout.reset() }, "Reset layout"),
+    h("button", { class: "plain text", "aria-label": "Keys (?)", title: "Keys (?)", onclick: () => dispatchEvent(new KeyboardEvent("keydown", { key: "?" })) }, "?"),
+  ];
 }
 
 function problemDrawer({ connection, summary }: Context) {
