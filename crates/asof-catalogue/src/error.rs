@@ -16,7 +16,7 @@ pub enum CatalogueError {
         place: String,
     },
     /// The head cannot be understood.
-    #[error("{place}: this is no catalogue of asof's: {reason}; move it away, and index again")]
+    #[error("{place}: this is not a catalogue of asof's: {reason}; move it away, and index again")]
     BadHead {
         /// The head's address.
         place: String,

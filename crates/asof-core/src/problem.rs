@@ -23,7 +23,7 @@ pub struct Problem {
 pub enum ProblemKind {
     /// The input ends in the middle of something.
     Truncated,
-    /// Bytes that are no record where one should be.
+    /// Bytes that are not a record where one should be.
     Garbage,
     /// A record that cannot be read.
     BadRecord,

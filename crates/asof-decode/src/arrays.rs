@@ -93,7 +93,7 @@ impl Node {
                 let inner = last_of(&ends);
                 let arrays = vec![key.take(columns, inner)?, value.take(columns, inner)?];
                 let DataType::Map(entries, is_sorted) = self.data_type() else {
-                    return Err(ArrowError::SchemaError("a map is no map".to_owned()));
+                    return Err(ArrowError::SchemaError("a map is not a map".to_owned()));
                 };
                 let DataType::Struct(fields) = entries.data_type().clone() else {
                     return Err(ArrowError::SchemaError("a map has no entries".to_owned()));
@@ -171,7 +171,7 @@ fn text_array(texts: Texts, nulls: Option<NullBuffer>) -> Result<ArrayRef, Arrow
     Ok(Arc::new(StringArray::try_new(ends, data, nulls)?))
 }
 
-/// The same texts, with U+FFFD for what is no UTF-8.
+/// The same texts, with U+FFFD for what is not UTF-8.
 fn repaired(ends: &[i32], data: &[u8]) -> Texts {
     let mut good = Texts::default();
     for ends in ends.windows(2) {

@@ -361,7 +361,7 @@ fn wire_decoder(
     let text = |language| {
         std::str::from_utf8(&schema.data).map_err(|error| SchemaError::Unreadable {
             language,
-            reason: format!("it is no UTF-8: {error}"),
+            reason: format!("it is not UTF-8: {error}"),
         })
     };
     let cdr = |types, flavour, language| {

@@ -205,7 +205,7 @@ pub(crate) fn print_blob(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Text in quotes; what is no UTF-8 becomes U+FFFD.
+/// Text in quotes; what is not UTF-8 becomes U+FFFD.
 pub(crate) fn print_text(text: &[u8], out: &mut Vec<u8>) {
     let text = String::from_utf8_lossy(text);
     // Writing to a vector cannot fail, and text is always JSON.

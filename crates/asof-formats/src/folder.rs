@@ -70,7 +70,7 @@ fn open_by_description(
     };
     let Some(listed) = parts_by_metadata(path)? else {
         let reason =
-            "this is no recording, and no description of a ROS 2 bag; name the recording itself";
+            "this is not a recording, and no description of a ROS 2 bag; name the recording itself";
         return Err(unreadable(reason));
     };
     let folder = match path.parent() {
@@ -137,7 +137,7 @@ pub(crate) fn as_one(
     Ok(Box::new(Merged::with_problems(parts, problems)))
 }
 
-/// SQLite files are everywhere; one that is no bag, and is not called one, is nobody's loss.
+/// SQLite files are everywhere; one that is not a bag, and is not called one, is nobody's loss.
 fn is_another_database(file: &Path, error: &SourceError) -> bool {
     let is_named_bag = file.extension().is_some_and(|extension| extension == "db3");
     !is_named_bag
@@ -150,7 +150,7 @@ fn parts_by_metadata(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // What is no text is no description either.
+        // What is not text is not a description either.
         Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
         Err(cause) => return Err(failed(path, cause)),
     };

@@ -290,11 +290,11 @@ pub(crate) fn of_unknown_kind(path: &Path, error: SourceError) -> SourceError {
     let reason = match extension {
         Some("mcap") => reason,
         Some("bag" | "active") => {
-            "this is no ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
+            "this is not a ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
         }
-        Some("db3") => "this is no ROS 2 bag: it does not start as SQLite files do".to_owned(),
-        Some("ulg") => "this is no PX4 log: it does not start with 'ULog'".to_owned(),
-        _ => "this is no recording that asof can read: it starts like none of MCAP, ROS 1 bags, ROS 2 bags (db3) and PX4 logs (ULog)".to_owned(),
+        Some("db3") => "this is not a ROS 2 bag: it does not start as SQLite files do".to_owned(),
+        Some("ulg") => "this is not a PX4 log: it does not start with 'ULog'".to_owned(),
+        _ => "this is not a recording that asof can read: it starts like none of MCAP, ROS 1 bags, ROS 2 bags (db3) and PX4 logs (ULog)".to_owned(),
     };
     SourceError::Unreadable { place, reason }
 }

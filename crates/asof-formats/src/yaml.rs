@@ -9,7 +9,7 @@ const DEEPEST: usize = 64;
 /// memory holds.
 const MOST_VALUES: u64 = 1 << 20;
 
-/// The first document of a text; `None` where it has none, or one that is no reasonable description of anything.
+/// The first document of a text; `None` where it has none, or one that is not a reasonable description of anything.
 pub(crate) fn first_document(text: &str) -> Option<Yaml> {
     if !is_reasonable(text)? {
         return None;
@@ -17,7 +17,7 @@ pub(crate) fn first_document(text: &str) -> Option<Yaml> {
     YamlLoader::load_from_str(text).ok()?.into_iter().next()
 }
 
-/// Whether loading a text takes memory in proportion to it; `None` where it is no YAML.
+/// Whether loading a text takes memory in proportion to it; `None` where it is not YAML.
 fn is_reasonable(text: &str) -> Option<bool> {
     let mut parser = Parser::new_from_str(text);
     // What each anchor stands for, by its number, in values.

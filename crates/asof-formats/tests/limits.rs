@@ -138,7 +138,7 @@ fn a_bag_with_a_bomb_keeps_its_other_chunks() {
         let storage = Mapped::from_bytes("run.bag", maker.finish().into());
         let bag = BagFile::with_limits(Box::new(storage), 2, SMALL).expect("opens");
         let found = messages(&bag, &Query::all());
-        // LZ4 makes at most 255 bytes of one, which is no bomb.
+        // LZ4 makes at most 255 bytes of one, which is not a bomb.
         let expected = if compression == "lz4" { 2 } else { 1 };
         assert_eq!(found.len(), expected, "{compression}");
     }

@@ -181,7 +181,7 @@ impl Mode {
     }
 }
 
-/// Why text is no address.
+/// Why text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -192,7 +192,7 @@ pub enum AddressError {
     Scheme(String),
     /// A host is none.
     #[error(
-        "'{0}' is no host: it should look like robot, 192.168.1.5:7447, [::1]:7447 or udp/robot:7447"
+        "'{0}' is not a host: it should look like robot, 192.168.1.5:7447, [::1]:7447 or udp/robot:7447"
     )]
     Host(String),
     /// The host of a WebSocket is not one.

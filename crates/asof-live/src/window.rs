@@ -123,7 +123,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
     /// Subscribes, and returns the window.
     ///
     /// # Errors
-    /// When the topic is no ROS topic and no key expression either.
+    /// When the topic is not a ROS topic and no key expression either.
     pub fn build(self) -> Result<LiveWindow<T>, LiveError> {
         let window = Window::weighed(self.bounds, T::weight);
         let stamping = self.stamping;

@@ -383,7 +383,7 @@ impl Session {
                 self.send(&batch, Some(at.max(first)));
             }
             PlayerEvent::Looped(_) => {
-                // The clock goes back before anything of the new pass comes: what was drawn is no part of it.
+                // The clock goes back before anything of the new pass comes: what was drawn is not part of it.
                 self.has_jumped = true;
                 let now = self.set_clock(self.position());
                 self.outbox.tell_time(now);

@@ -24,7 +24,7 @@ pub(crate) enum Refusal {
     Crowded,
     /// Too much waits to be sent.
     NoRoom,
-    /// It is no message that the server understands.
+    /// It is not a message that the server understands.
     Malformed,
     /// It is longer than allowed.
     Oversized,
@@ -73,7 +73,7 @@ impl Refusal {
             Refusal::NoRoom => {
                 "too much waits for other clients to take it, or this answer alone is too large; try again later"
             }
-            Refusal::Malformed => "this is no message that the server understands",
+            Refusal::Malformed => "this is not a message that the server understands",
             Refusal::Oversized => "this message is longer than allowed",
             Refusal::Path => "there is nothing here",
         }

@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] opens a port on this machine and shows one source there: a page with a timeline, plots,
 //! pictures and a 3D view at `/`, an API of its own under `/api` and `/ws` (described in `API.md`), and
-//! Foxglove's WebSocket protocol for whoever speaks it. One block cache holds what was read, for all clients;
+//! Foxglove's WebSocket protocol for every client of it. One block cache holds what was read, for all clients;
 //! each has a player of its own. Nothing is ever written to the source; what people note about it goes into a file beside it,
 //! where [`ServeOptions::annotations`] names one.
 //!

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-/// For each column, the paths within it that are looked at; `None` where all of it is, or it is no struct.
+/// For each column, the paths within it that are looked at; `None` where all of it is, or it is not a struct.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Paths(Vec<Vec<Option<Vec<String>>>>);
 

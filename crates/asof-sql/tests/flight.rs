@@ -291,7 +291,7 @@ fn a_prepared_statement_says_what_is_wrong_with_its_parameters() {
             Err(error) => refusal(error),
         };
         assert!(told.1.contains('x'), "{told:?}");
-        // A name is no number.
+        // A name is not a number.
         let named = client.prepare("SELECT $name".to_owned(), None).await;
         let (code, text) = refusal(named.expect_err("a name"));
         assert_eq!(code, Code::InvalidArgument, "{text}");

@@ -60,8 +60,8 @@ pub enum CloudError {
         /// The size of a point.
         point_step: usize,
     },
-    /// The bytes are no whole number of points.
-    #[error("{len} bytes are no whole number of points of {point_step} bytes")]
+    /// The bytes are not a whole number of points.
+    #[error("{len} bytes are not a whole number of points of {point_step} bytes")]
     NotWhole {
         /// Bytes.
         len: usize,

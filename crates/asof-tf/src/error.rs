@@ -9,7 +9,7 @@ use crate::name::FrameName;
 #[non_exhaustive]
 pub enum UpdateError {
     /// A name that no frame can have.
-    #[error("edge '{parent}' -> '{child}': {name:?} is no name for a frame: {problem}")]
+    #[error("edge '{parent}' -> '{child}': {name:?} is not a name for a frame: {problem}")]
     BadName {
         /// The parent that was given.
         parent: String,

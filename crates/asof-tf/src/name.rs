@@ -161,7 +161,7 @@ fn half(bytes: &[u8]) -> u64 {
 
 /// Why a text cannot be the name of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no name for a frame: {problem}")]
+#[error("{name:?} is not a name for a frame: {problem}")]
 pub struct BadFrameName {
     /// The text, or its beginning.
     pub name: String,

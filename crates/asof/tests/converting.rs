@@ -221,7 +221,7 @@ fn places_that_are_no_recordings_are_refused_in_one_line_that_says_why() {
     write("empty.db3", b"");
     write(
         "text.mcap",
-        b"this is no recording at all, whatever it is called",
+        b"this is not a recording at all, whatever it is called",
     );
     write("old.bag", b"#ROSBAG V1.2\n0000000000");
     write("sqlite.db3", b"SQLite format 3\0 and then nothing");
@@ -231,7 +231,7 @@ fn places_that_are_no_recordings_are_refused_in_one_line_that_says_why() {
         ("empty.mcap", "empty"),
         ("empty.bag", "empty"),
         ("empty.db3", "empty"),
-        ("text.mcap", "this is no MCAP file"),
+        ("text.mcap", "this is not an MCAP file"),
         ("old.bag", "1.2"),
         ("sqlite.db3", "SQLite"),
         ("folder", "no recording"),

@@ -81,10 +81,10 @@ impl SemanticTable {
                 let (path, field) = resolve(reflected.fields(), list)
                     .ok_or_else(|| format!("it has no field '{list}'"))?;
                 let DataType::List(item) = field.data_type() else {
-                    return Err(format!("'{list}' is no list"));
+                    return Err(format!("'{list}' is not a list"));
                 };
                 let DataType::Struct(fields) = item.data_type() else {
-                    return Err(format!("'{list}' is no list of structs"));
+                    return Err(format!("'{list}' is not a list of structs"));
                 };
                 (Some(path), fields.clone())
             }
@@ -145,7 +145,7 @@ impl SemanticTable {
         let list = walk(batch.columns(), &each.0)?;
         let list = list
             .as_list_opt::<i32>()
-            .ok_or_else(|| ArrowError::CastError("rows that are no list".to_owned()))?;
+            .ok_or_else(|| ArrowError::CastError("rows that are not a list".to_owned()))?;
         for array in &batch.columns()[..times] {
             arrays.push(repeated(array, list)?);
         }

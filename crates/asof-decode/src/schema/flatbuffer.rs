@@ -35,7 +35,7 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<FlatTypes, SchemaError> {
         reason: reason.to_owned(),
     };
     if data.get(4..8) != Some(b"BFBS") {
-        return Err(unreadable("it is no binary schema (.bfbs)"));
+        return Err(unreadable("it is not a binary schema (.bfbs)"));
     }
     let schema = Table::root(data).ok_or_else(|| unreadable("it is cut or damaged"))?;
     let objects = schema.tables(0);

@@ -27,7 +27,7 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError>
         serde_json::from_slice(data).map_err(|error| unreadable(error.to_string()))?
     };
     if !document.is_object() {
-        return Err(unreadable("it is no JSON object".to_owned()));
+        return Err(unreadable("it is not a JSON object".to_owned()));
     }
     let mut reader = Reader {
         document: &document,

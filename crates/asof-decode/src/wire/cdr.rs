@@ -353,7 +353,7 @@ impl<'a> Cursor<'a> {
             _ => {
                 return Err(Box::new(PayloadError::malformed(
                     0,
-                    format!("{high:#04x} {low:#04x} is no CDR encapsulation that is known"),
+                    format!("{high:#04x} {low:#04x} is not a CDR encapsulation that is known"),
                 )));
             }
         };
@@ -466,7 +466,7 @@ impl<'a> Cursor<'a> {
     pub fn wide_text<T: Trace>(&mut self, trace: &mut T) -> Result<String, Fault> {
         let count = self.length(trace)?;
         let at = self.pos;
-        let bad = || Box::new(PayloadError::malformed(at, "wide text that is no text"));
+        let bad = || Box::new(PayloadError::malformed(at, "wide text that is not text"));
         let (width, count) = match self.wide {
             Wide::Four => (4, count),
             Wide::Two => (2, count),
@@ -572,7 +572,7 @@ struct Compiler<'a> {
     open: Vec<usize>,
 }
 
-/// A program longer than this is no message.
+/// A program longer than this is not a message.
 const OPS_AT_MOST: usize = 100_000;
 
 impl Compiler<'_> {

@@ -54,7 +54,7 @@ enum Does {
     PackedVarint32(usize, usize),
     /// A column of ends; where the field comes at all, the thorough way is taken.
     NoneOf(usize),
-    /// The same for a field that is no list.
+    /// The same for a field that is not a list.
     NotThis,
 }
 

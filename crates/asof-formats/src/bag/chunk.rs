@@ -444,7 +444,7 @@ impl<'a> Walk<'a> {
         let len = self.buffer.len();
         let next = find_record(self.buffer, at + 1, len as u64).unwrap_or(len);
         let message = format!(
-            "chunk: {} bytes from byte {at} of its contents are no record; they are left out",
+            "chunk: {} bytes from byte {at} of its contents are not a record; they are left out",
             next - at
         );
         self.bag

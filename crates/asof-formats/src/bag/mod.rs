@@ -55,7 +55,7 @@ impl BagFile {
     /// Opens a file by mapping it into memory.
     ///
     /// # Errors
-    /// When it cannot be opened, is no bag, or is one that cannot be read (encrypted, or of version 1).
+    /// When it cannot be opened, is not a bag, or is one that cannot be read (encrypted, or of version 1).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
     }

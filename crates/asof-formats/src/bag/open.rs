@@ -79,7 +79,7 @@ fn refuse_other_versions(storage: &dyn Storage) -> Result<(), SourceError> {
             "this is a bag of an old version ('{line}'); asof reads version 2.0: run `rosbag reindex` or `rosbag fix` on it first"
         )
     } else {
-        "this is no ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
+        "this is not a ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
     };
     Err(unreadable(storage, reason))
 }

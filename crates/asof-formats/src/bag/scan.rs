@@ -241,7 +241,7 @@ impl<'a> Scan<'a> {
         // What is damaged may have been one of them.
         self.indexes = None;
         let next = self.find(at + 1, end)?.unwrap_or(end);
-        let message = format!("{} bytes are no record; they are left out", next - at);
+        let message = format!("{} bytes are not a record; they are left out", next - at);
         self.problems
             .push(Problem::at(ProblemKind::Garbage, at, message));
         Ok(next)

@@ -46,7 +46,7 @@ impl Transcoder {
     /// The way for a channel; an error says why there is none.
     pub fn new(channel: &Channel, definitions: &Definitions) -> Result<Self, String> {
         let schema = channel.schema.as_deref().ok_or("it has no definition")?;
-        let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is no text")?;
+        let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is not text")?;
         let theirs = Types::of_ros1(&schema.name, text);
         let name = renamed(&schema.name);
         // A type of the robot's own is defined as ROS 2 would define it.

@@ -66,7 +66,7 @@ impl Db3File {
     /// Opens a file; `definitions` stand in where it has none of its own.
     ///
     /// # Errors
-    /// When it cannot be opened, or is no ROS 2 bag.
+    /// When it cannot be opened, or is not a ROS 2 bag.
     pub fn open(path: impl AsRef<Path>, definitions: &Definitions) -> Result<Self, SourceError> {
         let path = path.as_ref();
         let options = OpenOptions {
@@ -294,7 +294,7 @@ impl Db3Shared {
         let mut topics: Vec<Topic> = layout.topics;
         topics.sort_by_key(|topic| topic.id);
         let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
-        // Nothing is lost by that, so it is no problem of the file: whoever decodes says so.
+        // Nothing is lost by that, so it is not a problem of the file: whoever decodes says so.
         for (topic, kind) in undefined {
             tracing::info!(
                 place = name,

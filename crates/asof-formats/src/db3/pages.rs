@@ -110,7 +110,7 @@ impl Table {
         let header: &[u8; 100] = front
             .first_chunk()
             .filter(|header| header.starts_with(b"SQLite format 3\0"))
-            .ok_or(refused("it is no header of an SQLite file"))?;
+            .ok_or(refused("it is not a header of an SQLite file"))?;
         let page_size = match be16(header, 16) {
             Some(1) => 65536,
             Some(size) => usize::from(size),
@@ -563,7 +563,7 @@ impl Rows<'_> {
                     self.path.push((number, child + 1));
                     number = below.ok_or(refused("it has no last child"))?;
                 }
-                _ => return Err(refused("it is no page of a table")),
+                _ => return Err(refused("it is not a page of a table")),
             }
         }
     }

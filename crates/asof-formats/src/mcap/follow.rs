@@ -89,7 +89,7 @@ impl McapFollower {
     /// The next messages; `None` where there is nothing new yet, or nothing more to come.
     ///
     /// # Errors
-    /// When the file cannot be read, is no MCAP file, became shorter than it was, or was removed or replaced.
+    /// When the file cannot be read, is not an MCAP file, became shorter than it was, or was removed or replaced.
     pub fn poll(&mut self) -> Result<Option<Batch>, SourceError> {
         self.storage.refresh().map_err(|cause| SourceError::Io {
             place: self.storage.name().to_owned(),

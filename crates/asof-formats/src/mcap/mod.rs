@@ -108,7 +108,7 @@ impl McapFile {
     /// Opens a file by mapping it into memory.
     ///
     /// # Errors
-    /// When it cannot be opened or is no MCAP file. Damage is no error: it is in the summary's problems.
+    /// When it cannot be opened or is not an MCAP file. Damage is not an error: it is in the summary's problems.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::from_storage(map_file(path.as_ref())?, McapOptions::default())
     }
@@ -116,7 +116,7 @@ impl McapFile {
     /// Opens bytes that are in memory already.
     ///
     /// # Errors
-    /// When they are no MCAP file.
+    /// When they are not an MCAP file.
     pub fn from_bytes(
         name: impl Into<String>,
         bytes: impl Into<Bytes>,
@@ -130,7 +130,7 @@ impl McapFile {
     /// Opens whatever can hand out ranges of bytes.
     ///
     /// # Errors
-    /// When it cannot be read or is no MCAP file.
+    /// When it cannot be read or is not an MCAP file.
     pub fn from_storage(
         storage: Box<dyn Storage>,
         options: McapOptions,

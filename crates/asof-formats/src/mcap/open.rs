@@ -74,7 +74,7 @@ fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
         return Ok(MAGIC_LEN);
     }
     Err(unreadable(
-        "this is no MCAP file: neither its first nor its last 8 bytes are MCAP's".to_owned(),
+        "this is not an MCAP file: neither its first nor its last 8 bytes are MCAP's".to_owned(),
     ))
 }
 

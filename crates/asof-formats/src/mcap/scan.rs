@@ -91,7 +91,7 @@ impl<'a> Scan<'a> {
     /// Walks the records from `start` to `end`.
     pub fn walk(&mut self, start: u64, end: u64) -> Result<(), SourceError> {
         let mut at = start;
-        // Where to search from when the next thing is no record: the length that led there may be a lie.
+        // Where to search from when the next thing is not a record: the length that led there may be a lie.
         let mut doubt = start;
         while at < end && !self.saw_footer {
             let head = self.storage.get(at, HEADER_LEN)?;
@@ -425,7 +425,7 @@ impl<'a> Scan<'a> {
                 .push(Problem::at(ProblemKind::BadRecord, at, message));
             return Ok(next);
         }
-        let message = format!("{} bytes are no record; they are left out", next - at);
+        let message = format!("{} bytes are not a record; they are left out", next - at);
         let is_cut = next == end && next - at < HEADER_LEN;
         let kind = if is_cut {
             ProblemKind::Truncated

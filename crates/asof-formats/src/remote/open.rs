@@ -137,7 +137,7 @@ fn open_folder(place: &Place, options: &OpenOptions) -> Result<Box<dyn Recording
         Some(listed) => open_described(place, &listed, |name| place.address_of(name), options),
         None => Err(SourceError::Unreadable {
             place: file.name().to_owned(),
-            reason: "this is no description of a ROS 2 bag; name the recording itself".into(),
+            reason: "this is not a description of a ROS 2 bag; name the recording itself".into(),
         }),
     }
 }

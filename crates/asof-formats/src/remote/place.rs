@@ -36,7 +36,9 @@ impl Place {
             reason: without_secrets(&reason),
         };
         let url = Url::parse(address).map_err(|error| {
-            unreadable(format!("this is no address ({error}); check its spelling"))
+            unreadable(format!(
+                "this is not an address ({error}); check its spelling"
+            ))
         })?;
         let provider = Provider::of(url.scheme());
         let known: Vec<(String, String)> = std::env::vars().collect();

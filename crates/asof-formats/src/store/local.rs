@@ -154,7 +154,7 @@ impl Walk {
                 // The name of a recording is text everywhere else.
                 if is_named_recording(&entry.path()) {
                     let name = name.to_string_lossy();
-                    self.problem(&format!("{prefix}{name}"), "its name is no UTF-8 text");
+                    self.problem(&format!("{prefix}{name}"), "its name is not UTF-8 text");
                 }
                 continue;
             };

@@ -44,7 +44,7 @@ const RULE: &str =
 impl Formats {
     /// Takes in a definition, `name:type field;type[3] field;`; whether it can be understood.
     pub fn add(&mut self, text: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(text).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(text).map_err(|_| "it is not text".to_owned())?;
         let (name, fields) = text.split_once(':').ok_or("it has no name")?;
         let fields = fields
             .split(';')

@@ -50,7 +50,7 @@ impl UlogFile {
     /// Opens a file by mapping it into memory.
     ///
     /// # Errors
-    /// When it cannot be opened, is no ULog, or one that cannot be read (encrypted, or of a later version).
+    /// When it cannot be opened, is not a ULog, or one that cannot be read (encrypted, or of a later version).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
     }

@@ -77,7 +77,9 @@ pub(crate) fn scan(storage: &dyn Storage) -> Result<Scan, SourceError> {
         ));
     }
     if !header.starts_with(MAGIC) || header.len() < FILE_HEADER_LEN as usize {
-        return Err(unreadable("this is no ULog: it does not start as one does"));
+        return Err(unreadable(
+            "this is not a ULog: it does not start as one does",
+        ));
     }
     let start = header[8..].try_into().map_or(0, u64::from_le_bytes);
     let mut streams = Streams::default();
@@ -255,7 +257,7 @@ impl Scan {
                 self.streams
                     .subscribe(head.offset, (id, instance), name, &mut self.formats)
             }
-            Err(_) => Err("its name is no text".to_owned()),
+            Err(_) => Err("its name is not text".to_owned()),
         };
         if let Err(reason) = subscribed {
             self.streams.unsubscribe(head.offset, id);
@@ -302,7 +304,7 @@ impl Scan {
             Met::Garbage { offset, len } => Problem::at(
                 ProblemKind::Garbage,
                 *offset,
-                format!("{len} bytes are no message; they are left out"),
+                format!("{len} bytes are not a message; they are left out"),
             ),
             Met::Cut(head) if is_end_of_file => Problem::at(
                 ProblemKind::Truncated,

@@ -20,7 +20,7 @@ pub(crate) struct Walk<'a> {
 /// What a walk meets.
 pub(crate) enum Met<'a> {
     Message(Head, &'a [u8]),
-    /// Bytes that are no message.
+    /// Bytes that are not a message.
     Garbage {
         offset: u64,
         len: u64,

@@ -79,7 +79,7 @@ pub enum ShmError {
     },
     /// It belongs to another user.
     #[error(
-        "segment '{name}' may not be opened by this user: whoever makes it can let others in by its permissions, such as 0o660"
+        "segment '{name}' may not be opened by this user: its maker can let others in by its permissions, such as 0o660"
     )]
     NotAllowed {
         /// Its name.

@@ -13,7 +13,7 @@ pub struct Attachment {
     pub gid: [u8; 16],
 }
 
-/// Why bytes are no attachment.
+/// Why bytes are not an attachment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachmentError {

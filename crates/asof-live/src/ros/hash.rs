@@ -50,7 +50,7 @@ pub fn type_hash(name: &str, definition: &str) -> Option<String> {
     Some(hash)
 }
 
-/// Whether a hash says that a definition is another one. What is no hash says nothing.
+/// Whether a hash says that a definition is another one. What is not a hash says nothing.
 pub(crate) fn differs(announced: &str, name: &str, definition: &str) -> bool {
     let is_hash = announced
         .strip_prefix(PREFIX)

@@ -93,9 +93,9 @@ impl FromStr for QosOverride {
     }
 }
 
-/// Why text is no quality of service.
+/// Why text is not a quality of service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is no quality of service: {reason}")]
+#[error("'{text}' is not a quality of service: {reason}")]
 pub struct QosError {
     text: String,
     reason: &'static str,
@@ -155,7 +155,7 @@ impl QosProfile {
             "" | "0" => DEFAULT_DEPTH,
             digits => digits
                 .parse()
-                .map_err(|_| error("its depth is no number"))?,
+                .map_err(|_| error("its depth is not a number"))?,
         };
         Ok(QosProfile {
             reliability,

@@ -53,12 +53,12 @@ pub struct TopicInfo {
     pub has_buffers: bool,
 }
 
-/// Why a key is no token.
+/// Why a key is not a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// It has another shape.
-    #[error("'{0}' is no liveliness token of rmw_zenoh")]
+    #[error("'{0}' is not a liveliness token of rmw_zenoh")]
     Shape(String),
     /// Its quality of service cannot be read.
     #[error("liveliness token '{token}': {cause}")]
@@ -135,7 +135,7 @@ impl Token {
         is_server.then(|| self.key(topic))
     }
 
-    /// The key that a publisher's messages are on; `None` for anything that is no publisher.
+    /// The key that a publisher's messages are on; `None` for anything that is not a publisher.
     pub fn topic_key(&self) -> Option<TopicKey> {
         let topic = self.topic.as_ref()?;
         (self.kind == EntityKind::Publisher).then(|| self.key(topic))

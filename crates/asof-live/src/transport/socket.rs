@@ -244,7 +244,7 @@ fn converse<C: Conversation>(
             }
         }
     }
-    // The peer should know; whether it still hears is no matter.
+    // The peer should know; whether it still hears does not matter.
     drop(socket.close(None));
     drop(socket.flush());
     "it is not needed any more".to_owned()

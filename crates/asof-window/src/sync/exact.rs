@@ -9,7 +9,7 @@ use crate::Duplicates;
 
 /// Finds sets of messages with the same stamp, one of each topic, as message_filters' `ExactTime` does.
 ///
-/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero is no limit. Of two messages
+/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero means no limit. Of two messages
 /// of one topic with the same stamp the later takes the place of the earlier, as in message_filters, unless
 /// [`ExactTime::with_duplicates`] says otherwise.
 pub struct ExactTime<V> {
@@ -55,7 +55,7 @@ impl<V> Slots<V> {
 }
 
 impl<V> ExactTime<V> {
-    /// Joins `topics` topics, with at most `queue_size` incomplete sets waiting; zero is no limit.
+    /// Joins `topics` topics, with at most `queue_size` incomplete sets waiting; zero means no limit.
     pub fn new(topics: usize, queue_size: usize) -> Self {
         ExactTime {
             topics,

@@ -33,7 +33,7 @@ pub struct TimeSequencer<V> {
 }
 
 impl<V> TimeSequencer<V> {
-    /// Holds each message until it is `delay` old, and at most `queue_size` of them (zero is no limit).
+    /// Holds each message until it is `delay` old, and at most `queue_size` of them (zero means no limit).
     pub fn new(delay: Duration, queue_size: usize) -> Self {
         TimeSequencer {
             delay: i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX),

@@ -103,7 +103,7 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     );
     if is_asked_for || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // A reader that went away is no failure.
+        // A reader that went away is not a failure.
         let _ = error.print();
         return ExitCode::from(if is_asked_for { 0 } else { 2 });
     }

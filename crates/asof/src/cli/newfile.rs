@@ -21,7 +21,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Starts a file that will be `path`. What is there already is replaced only if `may_replace` says so
-    /// of it; something that is no ordinary file is never replaced.
+    /// of it; something that is not an ordinary file is never replaced.
     pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> anyhow::Result<Self> {
         // A link is written through, as every other program does it.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -35,7 +35,7 @@ impl NewFile {
             }
             if !found.is_file() {
                 bail!(
-                    "cannot write {}: it is no ordinary file; name another with -o",
+                    "cannot write {}: it is not an ordinary file; name another with -o",
                     path.display()
                 );
             }

@@ -466,7 +466,7 @@ pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<De
             let reason = match error.kind() {
                 ErrorKind::NotFound => "there is no such folder".to_owned(),
                 ErrorKind::NotADirectory => {
-                    "it is no folder; name the one that it lies in".to_owned()
+                    "it is not a folder; name the one that it lies in".to_owned()
                 }
                 ErrorKind::PermissionDenied => "permission denied".to_owned(),
                 _ => error.to_string(),
@@ -544,7 +544,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
     if std::fs::metadata(place).is_ok_and(is_stream) {
         let place = shown_place(place);
         return Err(anyhow!(
-            "cannot open {place}: it is no ordinary file; save what comes out of it to a file first"
+            "cannot open {place}: it is not an ordinary file; save what comes out of it to a file first"
         ));
     }
     match asof_formats::open_with(place, options) {

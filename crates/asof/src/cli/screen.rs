@@ -71,7 +71,7 @@ impl Screen {
         self.palette_for(&io::stdout())
     }
 
-    /// Something worth knowing, which is no result.
+    /// Something worth knowing, which is not a result.
     pub fn note(&self, text: impl fmt::Display) {
         if !self.quiet {
             let style = self.palette_for(&io::stderr()).label;

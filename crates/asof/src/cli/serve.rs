@@ -36,7 +36,7 @@ use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
 ///
 /// Opens recordings of any size at once, several as one. Of a running robot it shows what comes, and keeps the
 /// last minutes to look back at. Only this machine can connect, unless --listen names
-/// another address; whoever connects then needs the token in the address that is printed. Nothing is written but what you
+/// another address; clients then need the token in the address that is printed. Nothing is written but what you
 /// note in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` takes along), and, with --snapshots, the
 /// last minute of a robot when `POST /api/snapshot?reason=…` asks for it.
 ///
@@ -436,7 +436,7 @@ impl Serving {
         drop(out);
         if is_open {
             screen.warning(format_args!(
-                "this is plain HTTP: whoever can listen on the network between here and a client reads the token and the data; \
+                "this is plain HTTP: anyone who can listen on the network between here and a client reads the token and the data; \
                  where that matters, listen on 127.0.0.1 and let an SSH tunnel or a proxy with TLS connect"
             ));
         }

@@ -462,7 +462,7 @@ impl Parser {
                 "short" => Scalar::Uint16,
                 "long" if self.tokens.eat("long") => Scalar::Uint64,
                 "long" => Scalar::Uint32,
-                other => return Err(self.error(format!("'unsigned {other}' is no type"))),
+                other => return Err(self.error(format!("'unsigned {other}' is not a type"))),
             },
             "string" => return Ok(TypeSyntax::Text(self.bound()?)),
             "wstring" => return Ok(TypeSyntax::WideText(self.bound()?)),

@@ -54,7 +54,7 @@ impl Resolver<'_> {
         }
         Err(SchemaError::Unreadable {
             language: self.language,
-            reason: format!("'{text}' is no number that is known"),
+            reason: format!("'{text}' is not a number that is known"),
         })
     }
 

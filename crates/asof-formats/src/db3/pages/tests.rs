@@ -97,7 +97,7 @@ fn assert_same_times(path: &Path, parts: usize) {
             })
     };
     let walked = (0..parts).try_for_each(&mut walk);
-    // A time that is no number is for a closer look.
+    // A time that is not a number is for a closer look.
     assert_eq!(walked.is_ok(), expected.is_ok());
     if let Ok(expected) = expected {
         found.sort_unstable();

@@ -75,7 +75,7 @@ impl Table {
                     let below = child_of(page, 0).map_err(refused)?;
                     number = below.ok_or(refused("it has no last child"))?;
                 }
-                _ => return Err(refused("it is no page of a table")),
+                _ => return Err(refused("it is not a page of a table")),
             }
         }
         Err(PageError {
@@ -109,7 +109,7 @@ impl Table {
             let (pointers, before) = match page[0] {
                 INDEX_LEAF => (8, 0),
                 INDEX_INTERIOR => (12, 4),
-                _ => return Err(refused("it is no page of an index")),
+                _ => return Err(refused("it is not a page of an index")),
             };
             let is_top = looked_at == 1;
             if page[0] == INDEX_INTERIOR {

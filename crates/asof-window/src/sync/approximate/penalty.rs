@@ -17,7 +17,7 @@ impl Penalty {
     pub(super) fn new(penalty: f64) -> Self {
         let factor = 1.0 + penalty;
         let fixed = (factor * f64::from(1 << FRACTION)) as i64;
-        // A factor without bound is no number with a fixed point, and multiplies nothing but zero.
+        // A factor without bound is not a number with a fixed point, and multiplies nothing but zero.
         let fixed_limit = if factor < 1e6 { i64::MAX / fixed } else { 0 };
         Penalty {
             factor,
