@@ -13,7 +13,7 @@ use asof_formats::Definitions;
 use asof_live::ros::{Durability, QosProfile};
 use asof_live::{PublisherOptions, Robot, TopicPublisher};
 use asof_player::{PlayState, Player, PlayerEvent, Speed};
-use ratatui::crossterm::event::{self, KeyCode, KeyModifiers, PlayerEvent as Key};
+use ratatui::crossterm::event::{self, Event as Key, KeyCode, KeyModifiers};
 use ratatui::crossterm::terminal;
 
 use super::robot::TICK;
