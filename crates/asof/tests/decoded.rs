@@ -325,6 +325,21 @@ fn cat_prints_the_fields_that_were_asked_for() {
         assert!(message["data"]["pose"]["pose"]["orientation"].is_null());
         assert!(message["data"]["twist"]["twist"]["linear"]["x"].is_number());
     }
+    let known =
+        folder.stdout("at run.mcap --topics /odom,/scan --json --fields pose.pose.position");
+    let known = objects(&known);
+    assert_eq!(
+        known[0]["data"]["pose"]["pose"]
+            .as_object()
+            .expect("data")
+            .len(),
+        1
+    );
+    assert_eq!(known.len(), 1, "a topic without the field is left out");
+    let refused = folder.output("cat run.mcap --fields pose.pose.positoin");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("'pose.pose.positoin'"), "{said}");
     let csv =
         folder.stdout("cat run.mcap --topics /odom --limit 1 --csv --fields pose.pose.position");
     let names = csv.lines().next().expect("names");

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use asof_core::{Source, When};
+use asof_core::{Query, Source, When};
 use clap::Args;
 
 use super::Outcome;
 use super::cat::tell_problems;
+use super::fields::FieldChoice;
 use super::lines::{Lines, Style};
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, is_watched, output};
@@ -25,6 +26,7 @@ use super::select::TopicChoice;
 Examples:
   asof at run.mcap --time +12.5s
   asof at run.mcap --time 2024-05-01T12:00:10Z --topics /odom,/scan --json
+  asof at run.mcap --time +12.5s --topics /odom --fields pose.pose.position
   asof at zenoh://192.168.1.5:7447 --topics /odom,/map
   asof at zenoh://192.168.1.5:7447 --time -3s")]
 pub struct At {
@@ -51,6 +53,9 @@ pub struct At {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    fields: FieldChoice,
+
     /// Print each message over several lines; the default for one message on a terminal
     #[arg(long, conflicts_with_all = ["json", "raw"])]
     pretty: bool,
@@ -63,14 +68,17 @@ impl At {
             .opening
             .look_back(&self.places, &wanted, self.time, screen)?;
         let topics = self.topics.topics(&self.places[0], &*file, screen);
-        let known = file.backfill(&topics, at)?;
+        let mut query = Query::all();
+        query.topics = topics;
+        self.fields.narrow(&mut query, &*file, screen)?;
+        let known = file.backfill(&query.topics, at)?;
         if known.is_empty() {
             screen.note(format_args!("nothing was known as of {at}"));
         }
         let style = Style::new(self.json, self.raw).with_ages(at);
         let is_single = known.len() == 1 && is_watched() && !self.json && !self.raw;
         let style = style.pretty(self.pretty || is_single);
-        let mut lines = Lines::new(output(), style);
+        let mut lines = Lines::new(output(), style).with_fields(self.fields.projection());
         for message in known.iter() {
             lines.write(message)?;
         }

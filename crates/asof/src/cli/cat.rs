@@ -17,6 +17,7 @@ use super::Outcome;
 use super::csv::header;
 use super::decoded::Decoders;
 use super::failure::Usage;
+use super::fields::FieldChoice;
 use super::lines::{Lines, Style};
 use super::live::is_robot;
 use super::numbers::counted;
@@ -79,14 +80,8 @@ pub struct Cat {
     #[arg(long)]
     json: bool,
 
-    /// Only these fields, with commas between them: pose.pose.position,twist
-    #[arg(
-        long,
-        value_name = "A,B",
-        value_delimiter = ',',
-        conflicts_with = "raw"
-    )]
-    fields: Vec<String>,
+    #[command(flatten)]
+    fields: FieldChoice,
 
     /// Print each message over several lines; the default for one message (--limit 1) on a terminal
     #[arg(long, conflicts_with_all = ["json", "raw", "csv"])]
@@ -125,7 +120,8 @@ impl Cat {
 
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
         let summary = file.summary();
-        let query = self.select.query(&self.places[0], file, screen);
+        let mut query = self.select.query(&self.places[0], file, screen);
+        self.fields.narrow(&mut query, file, screen)?;
         if self.csv {
             refuse_several(&summary, &query)?;
         }
@@ -158,12 +154,12 @@ impl Cat {
         screen: &Screen,
     ) -> anyhow::Result<bool> {
         let mut printed = if self.csv {
-            let rows = CsvRows::new(output_of_values(), survey, self.projection());
+            let rows = CsvRows::new(output_of_values(), survey, self.fields.projection());
             Printed::Csv(rows)
         } else {
             let is_single = self.limit == Some(1) && is_watched() && !self.json && !self.raw;
             let style = Style::new(self.json, self.raw).pretty(self.pretty || is_single);
-            Printed::Lines(Lines::new(output(), style).with_fields(self.projection()))
+            Printed::Lines(Lines::new(output(), style).with_fields(self.fields.projection()))
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
@@ -190,16 +186,6 @@ impl Cat {
             }
         }
         Ok(printed.finish(screen)?)
-    }
-
-    /// The fields that were asked for.
-    fn projection(&self) -> Projection {
-        if self.fields.is_empty() {
-            Projection::All
-        } else {
-            // Of several topics, each has those that it has.
-            Projection::any_of(&self.fields)
-        }
     }
 
     /// A file on another machine is not seen to grow: what is there when it is opened is all.

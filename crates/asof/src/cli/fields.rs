@@ -2,12 +2,51 @@
 
 use std::collections::BTreeSet;
 
-use asof_core::{Query, Summary, Topics};
+use asof_core::{Growth, Query, Summary, Topics};
 use asof_decode::{Decoder, Projection, SchemaError};
+use asof_formats::Recording;
+use clap::Args;
 
 use super::failure::Usage;
 use super::numbers::counted;
 use super::screen::Screen;
+
+/// The fields of printed messages.
+#[derive(Debug, Args)]
+pub struct FieldChoice {
+    /// Only these fields, with commas between them: pose.pose.position,twist
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        conflicts_with = "raw"
+    )]
+    fields: Vec<String>,
+}
+
+impl FieldChoice {
+    /// Leaves out the topics of a recording that have none of the fields, and says so. What a robot will send is not known.
+    pub fn narrow(
+        &self,
+        query: &mut Query,
+        recording: &dyn Recording,
+        screen: &Screen,
+    ) -> anyhow::Result<()> {
+        if self.fields.is_empty() || recording.growth() != Growth::Finished {
+            return Ok(());
+        }
+        narrow(query, &self.fields, &recording.summary(), screen)
+    }
+
+    /// The fields that were asked for. Of several topics, each has those that it has.
+    pub fn projection(&self) -> Projection {
+        if self.fields.is_empty() {
+            Projection::All
+        } else {
+            Projection::any_of(&self.fields)
+        }
+    }
+}
 
 /// More topics than this are not named one by one.
 const NAMED: usize = 5;
@@ -43,7 +82,7 @@ pub fn narrow(
     if let Some(field) = nowhere.first()
         && !(with.is_empty() && without.is_empty())
     {
-        let message = format!("no topic that is exported has a field '{field}'");
+        let message = format!("none of these topics has a field '{field}'");
         return Err(Usage::error(message));
     }
     if !left_out.is_empty() {

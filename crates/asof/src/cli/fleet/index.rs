@@ -234,7 +234,7 @@ impl Telling<'_> {
                 ));
             }
             IndexEvent::Vanished { recording } => {
-                self.screen.note(format_args!("{recording} is gone"))
+                self.screen.note(format_args!("{recording} is gone"));
             }
             _ => {}
         }
