@@ -75,7 +75,7 @@ pub use model::{
 };
 pub use numbers::{is_number, number_at, numbers};
 pub use path::{FieldPath, PathColumn, PathError, PathPart};
-pub use picture::{Picture, PictureError, picture_type};
+pub use picture::{Picture, PictureError, PixelNumber, PixelNumbers, picture_type};
 #[cfg(feature = "pictures")]
 pub use pixels::Pixels;
 pub use points::{Beam, PackedField, PackedKind, Scan, ScanError};

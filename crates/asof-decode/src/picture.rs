@@ -1,5 +1,7 @@
 //! Pictures that were not compressed, as pixels.
 
+use arrow_buffer::Buffer;
+
 use crate::Record;
 
 /// Why there are no pixels.
@@ -10,8 +12,18 @@ pub enum PictureError {
     #[error("it has no field '{0}'")]
     NoField(&'static str),
     /// Nothing is known about how such pixels lie.
-    #[error("pixels of the encoding '{0}' are not known")]
+    #[error(
+        "pixels of the encoding '{0}' are not known; those of ROS are: mono8, rgb8, bgr8, 16UC1, 32FC1, bayer_rggb8, nv12 …"
+    )]
     UnknownEncoding(String),
+    /// It has no rows, or rows without a pixel.
+    #[error("it is {width} by {height} pixels, so there are none")]
+    Empty {
+        /// Pixels of a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
     /// There are fewer bytes than the picture's size needs.
     #[error("a picture of {width} by {height} in {encoding} does not fit into its {bytes} bytes")]
     TooShort {
@@ -51,7 +63,7 @@ pub enum PictureError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Picture {
-    data: Vec<u8>,
+    data: Buffer,
     /// Pixels of a row.
     pub width: usize,
     /// Rows.
@@ -63,14 +75,54 @@ pub struct Picture {
     is_big: bool,
 }
 
+/// What a number of a pixel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are Rust's own names")]
+pub enum PixelNumber {
+    U8,
+    I8,
+    U16,
+    I16,
+    I32,
+    F32,
+    F64,
+}
+
+impl PixelNumber {
+    /// Its bytes.
+    pub fn size(self) -> usize {
+        match self {
+            PixelNumber::U8 | PixelNumber::I8 => 1,
+            PixelNumber::U16 | PixelNumber::I16 => 2,
+            PixelNumber::I32 | PixelNumber::F32 => 4,
+            PixelNumber::F64 => 8,
+        }
+    }
+}
+
+/// The numbers of a picture where they lie: nothing is decoded, and nothing copied.
+#[derive(Debug, Clone)]
+pub struct PixelNumbers {
+    /// The bytes of the message, from its first pixel on.
+    pub data: Buffer,
+    /// What each number is.
+    pub number: PixelNumber,
+    /// Whether a number's highest byte comes first.
+    pub is_big: bool,
+    /// Numbers of a pixel: 1 grey, 3 colours, 4 and alpha.
+    pub channels: usize,
+    /// Whether blue comes first, and not red.
+    pub is_reversed: bool,
+    /// The bytes from one row to the next.
+    pub step: usize,
+}
+
 /// How the pixels lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    Mono8,
-    Mono16,
-    Float,
-    /// Channels, the bytes of each, and which are red, green and blue.
-    Color(usize, usize, [usize; 3]),
+    Grey(PixelNumber),
+    /// Channels, what each is, and whether blue comes first, and not red.
+    Color(usize, PixelNumber, bool),
     /// The colours of the first two pixels of the first two rows (0 red, 1 green, 2 blue), and the bytes of a pixel.
     Bayer([u8; 4], usize),
     /// Two pixels in four bytes; whether the first byte is brightness.
@@ -88,7 +140,7 @@ impl Picture {
     /// # Errors
     /// When a field is missing, its encoding is not known, or its bytes are too few.
     pub fn of(record: &Record) -> Result<Self, PictureError> {
-        let data = record.bytes("data").ok_or(PictureError::NoField("data"))?;
+        let data = record.buffer("data").ok_or(PictureError::NoField("data"))?;
         let size = |name: &'static str| {
             let size = record.number(name).map(|size| size as usize);
             size.ok_or(PictureError::NoField(name))
@@ -105,6 +157,9 @@ impl Picture {
             encoding: encoding.clone(),
             bytes: data.len(),
         };
+        if width == 0 || height == 0 {
+            return Err(PictureError::Empty { width, height });
+        }
         let row = width.checked_mul(layout.bytes()).ok_or_else(too_short)?;
         let said = size("step").ok().filter(|&step| step >= row);
         // Senders disagree on what a row of planes is; one that does not fit is not meant.
@@ -112,16 +167,13 @@ impl Picture {
         let step = steps
             .into_iter()
             .find(|&step| layout.fits(width, height, step, data.len()));
-        let Some(step) = step.filter(|_| width > 0 && height > 0) else {
-            return Err(too_short());
-        };
         Ok(Picture {
+            step: step.ok_or_else(too_short)?,
             is_big: record.number("is_bigendian") == Some(1.0),
             data,
             width,
             height,
             encoding,
-            step,
             layout,
         })
     }
@@ -130,9 +182,10 @@ impl Picture {
     ///
     /// Depths and temperatures have no scale of their own: the least that is there is black, the most is white.
     pub fn rgba(&self, thin: usize) -> Vec<u8> {
-        let range = match self.layout {
-            Layout::Mono16 | Layout::Float => self.range(thin),
-            _ => (0.0, 1.0),
+        let range = if self.is_scaled() {
+            self.range(thin)
+        } else {
+            (0.0, 1.0)
         };
         let thin = thin.max(1);
         let mut out =
@@ -146,48 +199,86 @@ impl Picture {
         out
     }
 
-    /// The values themselves, row by row, where each pixel is one number of 16 bits: depths in millimetres, as a rule.
+    /// The values themselves, row by row, where each pixel is one number of 16 bits: depths in millimetres, as a rule. Those
+    /// below zero are zero.
     pub fn values(&self) -> Option<Vec<u16>> {
-        if self.layout != Layout::Mono16 {
+        let Layout::Grey(PixelNumber::U16 | PixelNumber::I16) = self.layout else {
             return None;
+        };
+        let value = |(x, y): (usize, usize)| self.number(x, y) as u16;
+        Some(self.places().map(value).collect())
+    }
+
+    /// Its numbers where they lie, if each is a part of one pixel. Bayer patterns and YUV have to be decoded, by
+    /// [`rgba`](Self::rgba), or with all their bits as [`Pixels`](crate::Pixels).
+    pub fn numbers(&self) -> Option<PixelNumbers> {
+        let (channels, number, is_reversed) = match self.layout {
+            Layout::Grey(number) => (1, number, false),
+            Layout::Color(channels, number, is_reversed) => (channels, number, is_reversed),
+            Layout::Bayer(..) | Layout::Yuv(_) | Layout::Planes { .. } => return None,
+        };
+        Some(PixelNumbers {
+            data: self.data.clone(),
+            number,
+            is_big: self.is_big,
+            channels,
+            is_reversed,
+            step: self.step,
+        })
+    }
+
+    /// Red, green and blue of every pixel, row by row, where they have 16 bits each.
+    pub fn deep_colors(&self) -> Option<Vec<[u16; 3]>> {
+        match self.layout {
+            Layout::Color(_, PixelNumber::U16, _) => {
+                let color = |(x, y)| [0, 1, 2].map(|color| self.color(x, y, color) as u16);
+                Some(self.places().map(color).collect())
+            }
+            Layout::Bayer(pattern, 2) => {
+                let color = |(x, y)| self.bayer(x, y, pattern);
+                Some(self.places().map(color).collect())
+            }
+            _ => None,
         }
-        let rows = 0..self.height;
-        let value = |(x, y): (usize, usize)| self.word(y * self.step + 2 * x);
-        Some(
-            rows.flat_map(|y| (0..self.width).map(move |x| (x, y)))
-                .map(value)
-                .collect(),
-        )
     }
 
     /// Whether [`rgba`](Self::rgba) shows numbers that have no colour, scaled to what is there.
     pub fn is_scaled(&self) -> bool {
-        matches!(self.layout, Layout::Mono16 | Layout::Float)
+        matches!(self.layout, Layout::Grey(number) if number != PixelNumber::U8)
     }
 
-    fn word(&self, at: usize) -> u16 {
-        let bytes = [self.data[at], self.data[at + 1]];
-        if self.is_big {
-            u16::from_be_bytes(bytes)
-        } else {
-            u16::from_le_bytes(bytes)
-        }
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+        let width = self.width;
+        (0..self.height).flat_map(move |y| (0..width).map(move |x| (x, y)))
     }
 
-    fn pixel(&self, x: usize, y: usize, (low, high): (f32, f32)) -> [u8; 3] {
+    fn pixel(&self, x: usize, y: usize, (low, high): (f64, f64)) -> [u8; 3] {
         let at = |x: usize, y: usize| y * self.step + x * self.layout.bytes();
         match self.layout {
-            Layout::Mono8 => [self.data[at(x, y)]; 3],
-            Layout::Mono16 | Layout::Float => {
-                let value = self.depth(x, y);
-                let part = ((value - low) / (high - low).max(f32::EPSILON)).clamp(0.0, 1.0);
+            Layout::Grey(PixelNumber::U8) => [self.data[at(x, y)]; 3],
+            Layout::Grey(_) => {
+                let part = (self.number(x, y) - low) / (high - low).max(f64::EPSILON);
                 // Not-a-number becomes black.
-                [(part * 255.0) as u8; 3]
+                [(part.clamp(0.0, 1.0) * 255.0) as u8; 3]
             }
-            Layout::Color(_, wide, order) => {
-                order.map(|channel| self.high(at(x, y) + channel * wide, wide))
+            Layout::Color(_, PixelNumber::U8, is_reversed) => {
+                let order = if is_reversed { [2, 1, 0] } else { [0, 1, 2] };
+                order.map(|channel| self.data[at(x, y) + channel])
             }
-            Layout::Bayer(pattern, wide) => self.bayer(x, y, pattern, wide),
+            Layout::Color(_, number, _) => {
+                // The eight highest bits; of fractions, 1 is the brightest.
+                let scale = match number {
+                    PixelNumber::U16 => 1.0 / 256.0,
+                    PixelNumber::F32 | PixelNumber::F64 => 255.0,
+                    _ => 1.0,
+                };
+                [0, 1, 2].map(|color| (self.color(x, y, color) * scale) as u8)
+            }
+            Layout::Bayer(pattern, wide) => {
+                let shift = if wide == 2 { 8 } else { 0 };
+                self.bayer(x, y, pattern)
+                    .map(|color| (color >> shift) as u8)
+            }
             Layout::Yuv(starts_bright) => {
                 let pair = at((x & !1).min(self.width.saturating_sub(2)), y);
                 let byte = |index: usize| self.data.get(pair + index).copied().unwrap_or_default();
@@ -207,47 +298,103 @@ impl Picture {
         }
     }
 
-    /// The eight highest bits of a number.
-    fn high(&self, at: usize, wide: usize) -> u8 {
-        let by = usize::from(wide == 2 && !self.is_big);
-        self.data[at + by]
-    }
-
-    /// The nearest of each colour: in the square of two by two that the pixel is in.
-    fn bayer(&self, x: usize, y: usize, pattern: [u8; 4], wide: usize) -> [u8; 3] {
-        let (left, top) = (
-            (x & !1).min(self.width.saturating_sub(2)),
-            (y & !1).min(self.height.saturating_sub(2)),
-        );
+    /// A pixel of a Bayer pattern: its own colour, and the mean of the nearest pixels of the others. Beyond the border the picture
+    /// is mirrored, which keeps the pattern.
+    fn bayer(&self, x: usize, y: usize, pattern: [u8; 4]) -> [u16; 3] {
+        const GREEN: u8 = 1;
+        let mirrored = |at: usize, most: usize| {
+            let before = at.checked_sub(1).unwrap_or(1.min(most));
+            let after = if at < most {
+                at + 1
+            } else {
+                most.saturating_sub(1)
+            };
+            [before, after]
+        };
+        let (columns, rows) = (mirrored(x, self.width - 1), mirrored(y, self.height - 1));
+        let sample = |x: usize, y: usize| u32::from(self.sample(x, y));
+        let beside = columns.map(|x| sample(x, y));
+        let above = rows.map(|y| sample(x, y));
+        let mean = |values: &[u32]| {
+            let count = values.len() as u32;
+            ((values.iter().sum::<u32>() + count / 2) / count) as u16
+        };
+        let place = (y & 1) * 2 + (x & 1);
         let mut color = [0; 3];
-        for (place, which) in pattern.iter().enumerate() {
-            let (x, y) = (left + place % 2, top + place / 2);
-            if x < self.width && y < self.height {
-                color[*which as usize] = self.high(y * self.step + x * wide, wide);
-            }
+        color[usize::from(pattern[place])] = self.sample(x, y);
+        if pattern[place] == GREEN {
+            color[usize::from(pattern[place ^ 1])] = mean(&beside);
+            color[usize::from(pattern[place ^ 2])] = mean(&above);
+        } else {
+            let corners = rows.map(|y| columns.map(|x| sample(x, y)));
+            color[usize::from(GREEN)] = mean([beside, above].as_flattened());
+            color[usize::from(pattern[place ^ 3])] = mean(corners.as_flattened());
         }
         color
     }
 
-    fn depth(&self, x: usize, y: usize) -> f32 {
-        let at = y * self.step + x * self.layout.bytes();
-        if self.layout != Layout::Float {
-            return f32::from(self.word(at));
+    /// The number at a place of a Bayer pattern.
+    fn sample(&self, x: usize, y: usize) -> u16 {
+        match self.layout.bytes() {
+            1 => u16::from(self.data[y * self.step + x]),
+            _ => self.read(
+                y * self.step + 2 * x,
+                u16::from_le_bytes,
+                u16::from_be_bytes,
+            ),
         }
-        let bytes = [0, 1, 2, 3].map(|index| self.data[at + index]);
+    }
+
+    /// The number of a grey pixel.
+    fn number(&self, x: usize, y: usize) -> f64 {
+        let Layout::Grey(number) = self.layout else {
+            return f64::NAN;
+        };
+        self.value(y * self.step + x * number.size(), number)
+    }
+
+    /// Red, green or blue of a pixel that has them side by side.
+    fn color(&self, x: usize, y: usize, color: usize) -> f64 {
+        let Layout::Color(_, number, is_reversed) = self.layout else {
+            return f64::NAN;
+        };
+        let channel = if is_reversed { 2 - color } else { color };
+        let at = y * self.step + x * self.layout.bytes() + channel * number.size();
+        self.value(at, number)
+    }
+
+    fn value(&self, at: usize, number: PixelNumber) -> f64 {
+        match number {
+            PixelNumber::U8 => self.data[at].into(),
+            PixelNumber::I8 => self.data[at].cast_signed().into(),
+            PixelNumber::U16 => self.read(at, u16::from_le_bytes, u16::from_be_bytes).into(),
+            PixelNumber::I16 => self.read(at, i16::from_le_bytes, i16::from_be_bytes).into(),
+            PixelNumber::I32 => self.read(at, i32::from_le_bytes, i32::from_be_bytes).into(),
+            PixelNumber::F32 => self.read(at, f32::from_le_bytes, f32::from_be_bytes).into(),
+            PixelNumber::F64 => self.read(at, f64::from_le_bytes, f64::from_be_bytes),
+        }
+    }
+
+    fn read<const N: usize, T>(
+        &self,
+        at: usize,
+        little: fn([u8; N]) -> T,
+        big: fn([u8; N]) -> T,
+    ) -> T {
+        let bytes = std::array::from_fn(|index| self.data[at + index]);
         if self.is_big {
-            f32::from_be_bytes(bytes)
+            big(bytes)
         } else {
-            f32::from_le_bytes(bytes)
+            little(bytes)
         }
     }
 
     /// The least and the most that is there.
-    fn range(&self, thin: usize) -> (f32, f32) {
-        let mut range = (f32::INFINITY, f32::NEG_INFINITY);
+    fn range(&self, thin: usize) -> (f64, f64) {
+        let mut range = (f64::INFINITY, f64::NEG_INFINITY);
         for y in (0..self.height).step_by(thin.max(1)) {
             for x in (0..self.width).step_by(thin.max(1)) {
-                let value = self.depth(x, y);
+                let value = self.number(x, y);
                 if value.is_finite() {
                     range = (range.0.min(value), range.1.max(value));
                 }
@@ -259,8 +406,8 @@ impl Picture {
 
 impl Layout {
     fn of(encoding: &str) -> Option<Self> {
-        let rgb = [0, 1, 2];
-        let bgr = [2, 1, 0];
+        use PixelNumber::{F32, F64, I8, I16, I32, U8, U16};
+        let (rgb, bgr) = (false, true);
         let lower = encoding.to_ascii_lowercase();
         if let Some(rest) = lower.strip_prefix("bayer_") {
             let pattern = match rest.get(..4)? {
@@ -278,17 +425,22 @@ impl Layout {
             return Some(Layout::Bayer(pattern, wide));
         }
         Some(match lower.as_str() {
-            "mono8" | "8uc1" | "8sc1" => Layout::Mono8,
-            "mono16" | "16uc1" | "16sc1" => Layout::Mono16,
-            "32fc1" => Layout::Float,
-            "rgb8" => Layout::Color(3, 1, rgb),
-            "bgr8" | "8uc3" => Layout::Color(3, 1, bgr),
-            "rgba8" => Layout::Color(4, 1, rgb),
-            "bgra8" | "8uc4" => Layout::Color(4, 1, bgr),
-            "rgb16" => Layout::Color(3, 2, rgb),
-            "bgr16" | "16uc3" => Layout::Color(3, 2, bgr),
-            "rgba16" => Layout::Color(4, 2, rgb),
-            "bgra16" | "16uc4" => Layout::Color(4, 2, bgr),
+            "mono8" | "8uc1" => Layout::Grey(U8),
+            "8sc1" => Layout::Grey(I8),
+            "mono16" | "16uc1" => Layout::Grey(U16),
+            "16sc1" => Layout::Grey(I16),
+            "32sc1" => Layout::Grey(I32),
+            "32fc1" => Layout::Grey(F32),
+            "64fc1" => Layout::Grey(F64),
+            "rgb8" => Layout::Color(3, U8, rgb),
+            "bgr8" | "8uc3" => Layout::Color(3, U8, bgr),
+            "rgba8" => Layout::Color(4, U8, rgb),
+            "bgra8" | "8uc4" => Layout::Color(4, U8, bgr),
+            "rgb16" => Layout::Color(3, U16, rgb),
+            "bgr16" | "16uc3" => Layout::Color(3, U16, bgr),
+            "rgba16" => Layout::Color(4, U16, rgb),
+            "bgra16" | "16uc4" => Layout::Color(4, U16, bgr),
+            "32fc3" => Layout::Color(3, F32, rgb),
             "yuv422" | "uyvy" => Layout::Yuv(false),
             "yuv422_yuy2" | "yuyv" => Layout::Yuv(true),
             "nv12" => Layout::Planes {
@@ -310,10 +462,10 @@ impl Layout {
     /// The bytes of a pixel in its row.
     fn bytes(self) -> usize {
         match self {
-            Layout::Mono8 | Layout::Planes { .. } => 1,
-            Layout::Mono16 | Layout::Yuv(_) => 2,
-            Layout::Float => 4,
-            Layout::Color(channels, wide, _) => channels * wide,
+            Layout::Planes { .. } => 1,
+            Layout::Yuv(_) => 2,
+            Layout::Grey(number) => number.size(),
+            Layout::Color(channels, number, _) => channels * number.size(),
             Layout::Bayer(_, wide) => wide,
         }
     }
@@ -386,7 +538,7 @@ mod tests {
             "{encoding}"
         );
         Picture {
-            data: data.to_vec(),
+            data: Buffer::from(data),
             width,
             height,
             encoding: encoding.to_owned(),
@@ -412,6 +564,38 @@ mod tests {
             pixel("yuv422", &[128, 50, 128, 200], 2, (1, 0)),
             [200, 200, 200]
         );
+    }
+
+    #[test]
+    fn colours_that_a_bayer_pixel_lacks_are_the_mean_of_its_neighbours() {
+        // r g r g
+        // g b g b
+        // r g r g
+        let data = [10, 1, 20, 3, 5, 100, 7, 200, 30, 9, 40, 11];
+        let found = |x, y| pixel("bayer_rggb8", &data, 4, (x, y));
+        assert_eq!(found(1, 1), [25, 6, 100], "blue: four corners, four sides");
+        assert_eq!(found(2, 1), [30, 7, 150], "green: above and beside");
+        assert_eq!(found(0, 0), [10, 3, 100], "a corner, mirrored");
+        assert_eq!(found(3, 2), [40, 11, 200], "the other corner");
+        let wide: Vec<u8> = data.iter().flat_map(|&n| [0x55, n]).collect();
+        let deep = picture("bayer_rggb16", &wide, 4, 3);
+        assert_eq!(deep.pixel(1, 1, (0.0, 1.0)), [25, 5, 100]);
+        let all = deep.deep_colors().expect("16 bits");
+        assert_eq!(all[5][2], 0x6455, "with all their bits");
+        // Too narrow for neighbours: the nearest that there is.
+        assert_eq!(pixel("bayer_grbg8", &[9], 1, (0, 0)), [9, 9, 9]);
+    }
+
+    #[test]
+    fn numbers_are_told_where_they_lie() {
+        let data = Buffer::from([1, 2, 3, 4, 5, 6].as_slice());
+        let mut shown = picture("bgr8", &data, 2, 1);
+        shown.data = data.clone();
+        let numbers = shown.numbers().expect("they lie in rows");
+        assert_eq!(numbers.data.as_ptr(), data.as_ptr());
+        assert!(numbers.is_reversed && numbers.channels == 3 && numbers.step == 6);
+        assert!(picture("bayer_rggb8", &[1; 4], 2, 2).numbers().is_none());
+        assert!(picture("yuv422", &[1; 4], 2, 1).numbers().is_none());
     }
 
     #[test]
@@ -446,5 +630,13 @@ mod tests {
         let depth = picture("16UC1", &[0xf4, 0x01, 7, 0], 1, 2);
         assert_eq!(depth.values(), Some(vec![500, 7]));
         assert_eq!(picture("mono8", &[1], 1, 1).values(), None);
+        let signed = picture("16SC1", &[0xff, 0xff, 7, 0], 1, 2);
+        assert_eq!(signed.values(), Some(vec![0, 7]));
+        let fractions = [0.5_f32, 2.0, -1.0].map(f32::to_le_bytes);
+        let shown = picture("32FC3", fractions.as_flattened(), 1, 1);
+        assert_eq!(shown.pixel(0, 0, (0.0, 1.0)), [127, 255, 0]);
+        let far = [1.0_f64, 3.0].map(f64::to_le_bytes);
+        let shown = picture("64FC1", far.as_flattened(), 2, 1);
+        assert_eq!(shown.rgba(1), [0, 0, 0, 255, 255, 255, 255, 255]);
     }
 }

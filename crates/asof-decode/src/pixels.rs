@@ -120,17 +120,24 @@ impl Pixels {
 }
 
 impl From<&Picture> for Pixels {
-    /// Depths and other numbers of 16 bits as they are; everything else in red, green and blue.
+    /// Depths and colours of 16 bits with all of them; everything else in red, green and blue of eight.
     fn from(picture: &Picture) -> Self {
         let (width, height) = (picture.width, picture.height);
+        let deep = |channels: usize, values: &[u16]| Pixels {
+            width,
+            height,
+            channels,
+            bits: 16,
+            data: values
+                .iter()
+                .flat_map(|value| value.to_ne_bytes())
+                .collect(),
+        };
         if let Some(values) = picture.values() {
-            return Pixels {
-                width,
-                height,
-                channels: 1,
-                bits: 16,
-                data: values.into_iter().flat_map(u16::to_ne_bytes).collect(),
-            };
+            return deep(1, &values);
+        }
+        if let Some(colors) = picture.deep_colors() {
+            return deep(3, colors.as_flattened());
         }
         let rgba = picture.rgba(1);
         let colors = rgba.as_chunks::<4>().0.iter();

@@ -2,7 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use asof_core::Stamp;
 use base64::Engine as _;
@@ -50,13 +51,19 @@ impl Record {
 
     /// The bytes at a path. Bytes in JSON are text in base64, or a list of numbers.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        self.buffer(path).map(|buffer| buffer.to_vec())
+    }
+
+    /// The same in the memory that they were decoded into, where they lie in it as they are.
+    pub fn buffer(&self, path: &str) -> Option<Buffer> {
         let array = self.array(path)?;
         match array.data_type() {
-            DataType::BinaryView => Some(array.as_binary_view().value(0).to_vec()),
-            DataType::FixedSizeBinary(_) => Some(array.as_fixed_size_binary().value(0).to_vec()),
+            DataType::BinaryView => Some(viewed(array.as_binary_view())),
+            DataType::FixedSizeBinary(_) => Some(array.as_fixed_size_binary().value(0).into()),
             DataType::Utf8 => base64::engine::general_purpose::STANDARD
                 .decode(array.as_string::<i32>().value(0))
-                .ok(),
+                .ok()
+                .map(Buffer::from_vec),
             _ => {
                 let numbers = self.list(path)?;
                 Some(numbers.into_iter().map(|n| n as i64 as u8).collect())
@@ -97,4 +104,19 @@ impl Record {
         let stamps = stamps.as_primitive_opt::<TimestampNanosecondType>()?;
         (!stamps.is_empty() && stamps.is_valid(0)).then(|| Stamp::from_nanos(stamps.value(0)))
     }
+}
+
+/// The first bytes of an array. Short ones lie within it, all others in one of its buffers.
+fn viewed(array: &BinaryViewArray) -> Buffer {
+    let bytes = array.value(0);
+    let offset = |buffer: &Buffer| {
+        let offset = bytes.as_ptr().addr().checked_sub(buffer.as_ptr().addr())?;
+        (offset + bytes.len() <= buffer.len()).then_some(offset)
+    };
+    let lies_in = array.data_buffers().iter();
+    let mut slices = lies_in.filter_map(|buffer| {
+        let offset = offset(buffer)?;
+        Some(buffer.slice_with_length(offset, bytes.len()))
+    });
+    slices.next().unwrap_or_else(|| bytes.into())
 }

@@ -35,7 +35,7 @@ mod _asof {
     #[pymodule_export]
     use super::message::{Message, Messages, message_of};
     #[pymodule_export]
-    use super::picture::picture;
+    use super::picture::{bytes_at, picture};
     #[pymodule_export]
     use super::source::Source;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof::decode::Decoders;
+use asof::decode::{Decoders, Record};
 use asof::{Batch, Batches, Channel, MessageRef};
 use bytes::Bytes;
 use pyo3::exceptions::PyAttributeError;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::value;
 
 /// The decoders of a reader's channels, which all of its messages share.
@@ -67,17 +67,30 @@ impl Message {
         }
     }
 
+    /// What it means.
+    pub fn meaning(&self) -> Result<Record> {
+        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
+        let meaning = decoders.meaning(&self.to_message());
+        meaning.map_err(|error| self.refused(&error))
+    }
+
+    /// Why it cannot be what was asked for.
+    pub fn refused(&self, reason: &dyn std::fmt::Display) -> Failure {
+        let at = asof::Stamp::from_nanos(self.log_time);
+        let (topic, kind) = (&self.channel.topic, self.channel.type_name());
+        Failure::new(
+            "DecodeError",
+            format_args!("{topic} at {at} ({kind}): {reason}"),
+        )
+    }
+
     fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let data = self.data.get_or_try_init(py, || {
             let record = py.detach(|| {
                 let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
                 decoders.record(&self.to_message())
             });
-            let record = record.map_err(|error| {
-                let at = asof::Stamp::from_nanos(self.log_time);
-                let topic = &self.channel.topic;
-                Failure::new("DecodeError", format_args!("{topic} at {at}: {error}"))
-            })?;
+            let record = record.map_err(|error| self.refused(&error))?;
             let batch = record.batch();
             let times = batch.schema_ref().fields().iter().take(3);
             let is_time = |field: &&Arc<arrow_schema::Field>| {

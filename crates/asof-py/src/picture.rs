@@ -1,26 +1,89 @@
-//! Compressed pictures.
+//! Pictures of messages.
 
 use arrow_buffer::Buffer;
-use asof::decode::Pixels;
+use asof::decode::{Picture, PixelNumber, Pixels, Record, VideoCodec, picture_type};
 use pyo3::prelude::*;
 use pyo3_arrow::buffer::PyArrowBuffer;
 
-use crate::errors::Failure;
+use crate::message::Message;
 
-/// Pixels, the type of their numbers as numpy has it, height, width and channels.
-type Shaped = (PyArrowBuffer, &'static str, (usize, usize, usize));
+/// Numbers, their type as numpy has it, height, width and channels, the bytes of a row, and whether blue comes before red.
+type Shaped = (
+    PyArrowBuffer,
+    &'static str,
+    (usize, usize, usize),
+    usize,
+    bool,
+);
 
-/// A JPEG or PNG as pixels: grey, RGB or RGBA, 8 or 16 bits.
+/// The picture of a message, raw or compressed: where its numbers lie in the message, or what had to be decoded.
 #[pyfunction]
-pub fn picture(py: Python<'_>, data: PyArrowBuffer) -> PyResult<Shaped> {
-    let bytes: &[u8] = data.as_ref();
-    let pixels = py.detach(|| Pixels::unpack(bytes));
-    let pixels = pixels.map_err(|error| Failure::new("DecodeError", error))?;
-    let kind = if pixels.bits == 16 { "=u2" } else { "=u1" };
+pub fn picture(py: Python<'_>, message: &Message) -> PyResult<Shaped> {
+    let shaped = py.detach(|| {
+        let record = message.meaning()?;
+        shape(&record).map_err(|reason| message.refused(&reason))
+    });
+    let (buffer, kind, shape, step, is_reversed) = shaped?;
+    Ok((PyArrowBuffer::new(buffer), kind, shape, step, is_reversed))
+}
+
+/// The bytes at a path of a message; in JSON they are text, or a list of numbers.
+#[pyfunction]
+pub fn bytes_at(py: Python<'_>, message: &Message, path: &str) -> PyResult<PyArrowBuffer> {
+    let found = py.detach(|| {
+        let bytes = message.meaning()?.buffer(path);
+        bytes.ok_or_else(|| message.refused(&format_args!("it has no bytes at '{path}'")))
+    });
+    Ok(PyArrowBuffer::new(found?))
+}
+
+type Found = (Buffer, &'static str, (usize, usize, usize), usize, bool);
+
+fn shape(record: &Record) -> Result<Found, String> {
+    if let Some(format) = record.text("format") {
+        let data = record.buffer("data").ok_or("it has no field 'data'")?;
+        if picture_type(&data).is_none()
+            && let Some(codec) = VideoCodec::named(&format)
+        {
+            return Err(format!(
+                "it is a packet of {} video, which is not a picture by itself; `asof export --format video` writes the video",
+                codec.name()
+            ));
+        }
+        let pixels = Pixels::unpack(&data);
+        return Ok(decoded(
+            pixels.map_err(|error| format!("format '{format}': {error}"))?,
+        ));
+    }
+    if record.text("encoding").is_none() {
+        return Err("it is not a picture".to_owned());
+    }
+    let picture = Picture::of(record).map_err(|error| error.to_string())?;
+    let Some(numbers) = picture.numbers() else {
+        return Ok(decoded(Pixels::from(&picture)));
+    };
+    let kind = match (numbers.number, numbers.is_big) {
+        (PixelNumber::U8, _) => "u1",
+        (PixelNumber::I8, _) => "i1",
+        (PixelNumber::U16, false) => "<u2",
+        (PixelNumber::U16, true) => ">u2",
+        (PixelNumber::I16, false) => "<i2",
+        (PixelNumber::I16, true) => ">i2",
+        (PixelNumber::I32, false) => "<i4",
+        (PixelNumber::I32, true) => ">i4",
+        (PixelNumber::F32, false) => "<f4",
+        (PixelNumber::F32, true) => ">f4",
+        (PixelNumber::F64, false) => "<f8",
+        (PixelNumber::F64, true) => ">f8",
+    };
+    let shape = (picture.height, picture.width, numbers.channels);
+    Ok((numbers.data, kind, shape, numbers.step, numbers.is_reversed))
+}
+
+/// Pixels that lie row by row without a gap, red first.
+fn decoded(pixels: Pixels) -> Found {
+    let kind = if pixels.bits == 16 { "=u2" } else { "u1" };
+    let step = pixels.width * pixels.channels * (pixels.bits / 8);
     let shape = (pixels.height, pixels.width, pixels.channels);
-    Ok((
-        PyArrowBuffer::new(Buffer::from_vec(pixels.data)),
-        kind,
-        shape,
-    ))
+    (Buffer::from_vec(pixels.data), kind, shape, step, false)
 }

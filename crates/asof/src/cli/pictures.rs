@@ -124,7 +124,7 @@ impl Seen {
     fn of(record: &Record) -> Result<Self, String> {
         let Some(format) = record.text("format") else {
             let picture = Picture::of(record).map_err(|error| error.to_string())?;
-            // Depths with all their 16 bits, everything else in colours of eight.
+            // Depths and colours with all their 16 bits, where they have them.
             let bytes = Pixels::from(&picture).to_png();
             let bytes = bytes.map_err(|error| error.to_string())?;
             return Ok(if picture.is_scaled() && picture.values().is_none() {

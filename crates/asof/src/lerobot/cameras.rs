@@ -64,13 +64,16 @@ impl Shown {
     /// same.
     pub(super) fn pixels(self) -> Result<(Pixels, Option<Vec<u8>>), String> {
         match self {
-            Shown::Raw(picture) => Ok((Pixels::from(&picture), None)),
+            Shown::Raw(picture) => {
+                let pixels = Pixels::from(&picture);
+                let is_meant = is_depth_or_rgb(&pixels);
+                Ok((if is_meant { pixels } else { pixels.to_rgb() }, None))
+            }
             Shown::File(file) => {
                 let pixels = Pixels::unpack(&file).map_err(|error| error.to_string())?;
-                let is_depth = pixels.bits == 16 && pixels.channels == 1;
                 // What a sender puts before a PNG is not a part of it.
                 let is_plain = picture_type(&file).is_some();
-                if is_depth || (pixels.bits == 8 && pixels.channels == 3) {
+                if is_depth_or_rgb(&pixels) {
                     return Ok((pixels, is_plain.then_some(file)));
                 }
                 Ok((pixels.to_rgb(), None))
@@ -78,6 +81,10 @@ impl Shown {
             Shown::Packet(_, codec) => Err(format!("it is a packet of {}", codec.name())),
         }
     }
+}
+
+fn is_depth_or_rgb(pixels: &Pixels) -> bool {
+    matches!((pixels.bits, pixels.channels), (16, 1) | (8, 3))
 }
 
 impl Camera {
