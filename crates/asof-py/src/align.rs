@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use asof::TimeRange;
 use asof::align::{AlignError, AlignOptions, Aligned, On};
 use asof::window::sync::Pick;
-use asof::{Recording, TimeRange};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
+use crate::interrupt::Heeding;
 use crate::table::{Rows, Table};
 use crate::time::{Length, Time, range};
 
@@ -91,32 +92,31 @@ impl Wish {
 
 /// For each message of a topic, what others have for it.
 pub fn join(
-    recording: &Arc<dyn Recording>,
+    recording: Heeding,
     anchor: &str,
     others: &[String],
     options: AlignOptions,
 ) -> Result<Table> {
-    let aligned = Aligned::join(&**recording, anchor, others, options)?;
+    let aligned = Aligned::join(&recording, anchor, others, options)?;
     Ok(table(recording, aligned))
 }
 
 /// For each instant of a grid, what topics have for it.
 pub fn resample(
-    recording: &Arc<dyn Recording>,
+    recording: Heeding,
     topics: &[String],
     hz: f64,
     options: AlignOptions,
 ) -> Result<Table> {
-    let aligned = Aligned::resample(&**recording, topics, hz, options)?;
+    let aligned = Aligned::resample(&recording, topics, hz, options)?;
     Ok(table(recording, aligned))
 }
 
-fn table(recording: &Arc<dyn Recording>, aligned: Aligned) -> Table {
-    let recording = Arc::clone(recording);
+fn table(recording: Heeding, aligned: Aligned) -> Table {
     let schema = Arc::clone(aligned.schema());
     Table::new(schema, move |rows, lost| {
         let lost = Arc::clone(lost);
-        let mut batches = aligned.clone().with_rows(rows).read(&*recording)?;
+        let mut batches = aligned.clone().with_rows(rows).read(&recording)?;
         let rows = std::iter::from_fn(move || {
             let next = batches.next();
             lost.store(batches.left_out(), Ordering::Relaxed);

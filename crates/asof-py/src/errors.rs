@@ -1,5 +1,7 @@
 //! Errors of asof as exceptions of Python, in the same words.
 
+use std::io::ErrorKind;
+
 use asof::decode::{DecodeError, PathError, RowsError, TableError};
 use asof::{SourceError, StampError};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
@@ -51,14 +53,14 @@ impl From<Failure> for PyErr {
 
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
-        let is_missing = match &error {
-            SourceError::Io { cause, .. } => cause.kind() == std::io::ErrorKind::NotFound,
-            _ => false,
+        let kind = match &error {
+            SourceError::Io { cause, .. } => Some(cause.kind()),
+            _ => None,
         };
-        let class = if is_missing {
-            "NotFoundError"
-        } else {
-            "SourceError"
+        let class = match kind {
+            Some(ErrorKind::NotFound) => "NotFoundError",
+            Some(ErrorKind::Interrupted) => "KeyboardInterrupt",
+            _ => "SourceError",
         };
         Failure::new(class, error)
     }

@@ -5,6 +5,7 @@
 
 mod align;
 mod errors;
+mod interrupt;
 mod json;
 mod lerobot;
 mod live;

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use asof::catalogue::NamePattern;
 use asof::decode::{TopicOptions, TopicTable};
 use asof::{Query, Recording, Source as _, Stamp, TimeRange, Topics};
-use globset::Glob;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::align::{self, Wish};
 use crate::errors::{Failure, Result};
+use crate::interrupt::{Heeding, awaited, detached};
 use crate::message::{Message, Messages, SharedDecoders};
 use crate::table::{Rows, Table};
 use crate::time::{Time, range};
@@ -25,6 +26,10 @@ pub struct Source {
 }
 
 impl Source {
+    fn heeding(&self) -> Heeding {
+        Heeding(Arc::clone(&self.recording))
+    }
+
     fn span(&self, start: Option<Time>, end: Option<Time>) -> TimeRange {
         range(self.recording.summary().range, start, end)
     }
@@ -38,12 +43,9 @@ impl Source {
         let known = summary.topics();
         let mut found: Vec<&str> = Vec::new();
         for pattern in patterns {
-            let glob = Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
-            let is_meant = |topic: &&&str| {
-                **topic == pattern || glob.as_ref().is_some_and(|glob| glob.is_match(topic))
-            };
+            let meant = NamePattern::new(pattern);
             let count = found.len();
-            found.extend(known.iter().filter(is_meant));
+            found.extend(known.iter().filter(|topic| meant.is_match(topic)));
             if found.len() == count {
                 let known = if known.is_empty() {
                     "none".to_owned()
@@ -63,8 +65,8 @@ impl Source {
     /// Opens places: files, folders, addresses; several are merged by time.
     #[staticmethod]
     fn open(py: Python<'_>, places: Vec<PathBuf>) -> PyResult<Self> {
-        let recording = py.detach(|| asof::open_all(&places).map_err(Failure::from))?;
-        let recording = Arc::from(recording);
+        let open = move || asof::open_all(&places).map_err(Failure::from);
+        let recording = Arc::from(awaited(py, open)?);
         Ok(Source { recording })
     }
 
@@ -169,13 +171,14 @@ impl Source {
             range: self.span(start, end),
             ..TopicOptions::default()
         };
-        let recording = Arc::clone(&self.recording);
-        let table =
-            py.detach(|| TopicTable::new(&*recording, topic, options).map_err(Failure::from))?;
+        let recording = self.heeding();
+        let table = detached(py, || {
+            TopicTable::new(&recording, topic, options).map_err(Failure::from)
+        })??;
         let schema = Arc::clone(table.schema());
         Ok(Table::new(schema, move |rows, lost| {
             let lost = Arc::clone(lost);
-            let mut batches = table.clone().with_rows(rows).read(&*recording)?;
+            let mut batches = table.clone().with_rows(rows).read(&recording)?;
             let rows = std::iter::from_fn(move || {
                 let next = batches.next();
                 lost.store(batches.failed(), Ordering::Relaxed);
@@ -211,8 +214,10 @@ impl Source {
         wish: Wish,
     ) -> PyResult<Table> {
         let options = wish.options(self.recording.summary().range)?;
-        let recording = &self.recording;
-        Ok(py.detach(|| align::join(recording, anchor, &others, options))?)
+        let recording = self.heeding();
+        Ok(detached(py, || {
+            align::join(recording, anchor, &others, options)
+        })??)
     }
 
     /// For each instant of a grid, what topics have for it.
@@ -224,8 +229,10 @@ impl Source {
         wish: Wish,
     ) -> PyResult<Table> {
         let options = wish.options(self.recording.summary().range)?;
-        let recording = &self.recording;
-        Ok(py.detach(|| align::resample(recording, &topics, hz, options))?)
+        let recording = self.heeding();
+        Ok(detached(py, || {
+            align::resample(recording, &topics, hz, options)
+        })??)
     }
 
     /// The rows of a query in SQL; `name` is what the recording is called in them.
@@ -241,7 +248,9 @@ impl Source {
         topics: Vec<String>,
     ) -> PyResult<(crate::tf::Filled, u64, Vec<String>)> {
         let topics = self.topics(&topics)?;
-        Ok(py.detach(|| crate::tf::of_recording(&self.recording, &topics))?)
+        Ok(detached(py, || {
+            crate::tf::of_recording(&self.heeding(), &topics)
+        })??)
     }
 
     /// The last message of each topic at or before a time.

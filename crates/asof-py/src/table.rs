@@ -13,6 +13,7 @@ use pyo3_arrow::ffi::{
 };
 
 use crate::errors::{Failure, Result};
+use crate::interrupt::detached;
 use crate::ndarray;
 
 /// Rows as they come.
@@ -75,9 +76,9 @@ impl Table {
 
     /// All rows, read while other threads of Python run. Ctrl-C ends it.
     fn collect_rows(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
-        let mut rows = py.detach(|| self.rows(None))?;
+        let mut rows = detached(py, || self.rows(None))??;
         let mut batches = Vec::new();
-        while let Some(batch) = py.detach(|| rows.next()) {
+        while let Some(batch) = detached(py, || rows.next())? {
             py.check_signals()?;
             batches.push(batch?);
         }
@@ -147,7 +148,7 @@ impl Table {
             let message = "a batch has at least one row; give rows=1 or more";
             return Err(pyo3::exceptions::PyValueError::new_err(message));
         }
-        let rows = py.detach(|| self.rows(rows))?;
+        let rows = detached(py, || self.rows(rows))??;
         let lost = Arc::clone(&self.lost);
         let rows = Mutex::new(rows);
         Ok(Batches { rows, lost })
@@ -228,7 +229,7 @@ impl Batches {
     fn __next__(mut slf: PyRefMut<'_, Self>, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
         let rows = slf.rows.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match py.detach(|| rows.next()) {
+        match detached(py, || rows.next())? {
             Some(batch) => Ok(Some(Batch(batch?))),
             None => Ok(None),
         }

@@ -1,6 +1,6 @@
 //! Transforms, in the words of tf2.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::tf::{
@@ -284,81 +284,91 @@ impl TransformBuffer {
         Ok(stored.map_err(Failure::from)?)
     }
 
-    /// The transform that takes a point given in `source` into `target`, at a time; the latest without one.
-    #[pyo3(signature = (target, source, time = None, timeout = None))]
+    /// The transform that takes a point given in `source_frame` into `target_frame`, at a time; the latest without one.
+    #[pyo3(signature = (target_frame, source_frame, time = None, timeout = None))]
     fn lookup_transform(
         &self,
         py: Python<'_>,
-        target: &str,
-        source: &str,
+        target_frame: &str,
+        source_frame: &str,
         time: Option<Time>,
         timeout: Option<Length>,
     ) -> PyResult<Transform> {
         let stamp = self.instant(time)?;
         if let (Some(Length(timeout)), Some(stamp)) = (timeout, stamp) {
-            let found = self.wait_for(py, target, source, stamp, timeout)?;
+            let found = self.wait_for(py, target_frame, source_frame, stamp, timeout)?;
             let pose = found.map_err(Failure::from)?;
-            return Ok(Self::answer(target, source, Some(stamp), pose));
+            return Ok(Self::answer(target_frame, source_frame, Some(stamp), pose));
         }
         if let Some(stamp) = stamp {
-            let pose = self.buffer.lookup(target, source, stamp);
+            let pose = self.buffer.lookup(target_frame, source_frame, stamp);
             let pose = pose.map_err(Failure::from)?;
-            return Ok(Self::answer(target, source, Some(stamp), pose));
+            return Ok(Self::answer(target_frame, source_frame, Some(stamp), pose));
         }
-        let latest = self.buffer.lookup_latest(target, source);
+        let latest = self.buffer.lookup_latest(target_frame, source_frame);
         let latest = latest.map_err(Failure::from)?;
-        Ok(Self::answer(target, source, latest.stamp, latest.isometry))
+        Ok(Self::answer(
+            target_frame,
+            source_frame,
+            latest.stamp,
+            latest.isometry,
+        ))
     }
 
     /// Why there is no transform; None where there is one.
-    #[pyo3(signature = (target, source, time = None, timeout = None))]
+    #[pyo3(signature = (target_frame, source_frame, time = None, timeout = None))]
     fn missing(
         &self,
         py: Python<'_>,
-        target: &str,
-        source: &str,
+        target_frame: &str,
+        source_frame: &str,
         time: Option<Time>,
         timeout: Option<Length>,
     ) -> PyResult<Option<String>> {
         Ok(match (self.instant(time)?, timeout) {
             (Some(stamp), Some(Length(timeout))) => {
-                let waited = self.wait_for(py, target, source, stamp, timeout)?;
+                let waited = self.wait_for(py, target_frame, source_frame, stamp, timeout)?;
                 waited.err().map(|error| error.to_string())
             }
             (Some(stamp), None) => {
-                let found = self.buffer.can_transform(target, source, stamp);
+                let found = self.buffer.can_transform(target_frame, source_frame, stamp);
                 found.err().map(|error| error.to_string())
             }
             (None, _) => {
-                let found = self.buffer.lookup_latest(target, source);
+                let found = self.buffer.lookup_latest(target_frame, source_frame);
                 found.err().map(|error| error.to_string())
             }
         })
     }
 
-    /// From `source` at one time to `target` at another, through a frame that does not move between them.
+    /// From `source_frame` at one time to `target_frame` at another, through a frame that does not move between them.
     fn lookup_transform_full(
         &self,
-        target: &str,
+        target_frame: &str,
         target_time: Time,
-        source: &str,
+        source_frame: &str,
         source_time: Time,
-        fixed: &str,
+        fixed_frame: &str,
     ) -> PyResult<Transform> {
         let latest = |frame: &str, time| -> Result<Stamp, Failure> {
             match self.instant(Some(time))? {
                 Some(stamp) => Ok(stamp),
                 None => Ok(self
                     .buffer
-                    .latest_common_time(fixed, frame)?
+                    .latest_common_time(fixed_frame, frame)?
                     .unwrap_or_default()),
             }
         };
-        let (to, from) = (latest(target, target_time)?, latest(source, source_time)?);
-        let pose = self.buffer.lookup_full(target, to, source, from, fixed);
+        let (to, from) = (
+            latest(target_frame, target_time)?,
+            latest(source_frame, source_time)?,
+        );
+        let pose = self
+            .buffer
+            .lookup_full(target_frame, to, source_frame, from, fixed_frame);
         Ok(Self::answer(
-            target,
-            source,
+            target_frame,
+            source_frame,
             Some(to),
             pose.map_err(Failure::from)?,
         ))
@@ -368,8 +378,8 @@ impl TransformBuffer {
     fn lookup_many<'py>(
         &self,
         py: Python<'py>,
-        target: &str,
-        source: &str,
+        target_frame: &str,
+        source_frame: &str,
         stamps: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<ManyArrays<'py>> {
         let stamps: Vec<Stamp> = stamps
@@ -380,7 +390,9 @@ impl TransformBuffer {
             .collect();
         let count = stamps.len();
         let (places, turns, mask) = py.detach(|| -> Result<_, Failure> {
-            let many = self.buffer.lookup_many(target, source, &stamps)?;
+            let many = self
+                .buffer
+                .lookup_many(target_frame, source_frame, &stamps)?;
             let mut places = Vec::with_capacity(count * 3);
             let mut turns = Vec::with_capacity(count * 4);
             for isometry in &many.isometries {
@@ -407,8 +419,8 @@ impl TransformBuffer {
     fn transform_points<'py>(
         &self,
         py: Python<'py>,
-        target: &str,
-        source: &str,
+        target_frame: &str,
+        source_frame: &str,
         points: PyReadonlyArray2<'py, f64>,
         stamps: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
@@ -421,7 +433,9 @@ impl TransformBuffer {
             .map(|(p, &t)| (Stamp::from_nanos(t), Point3::new(p[0], p[1], p[2])))
             .collect();
         let moved = py.detach(|| -> Result<Vec<f64>, Failure> {
-            let failures = self.buffer.transform_points(target, source, &mut timed)?;
+            let failures = self
+                .buffer
+                .transform_points(target_frame, source_frame, &mut timed)?;
             let mut moved: Vec<f64> = timed.iter().flat_map(|(_, p)| [p.x, p.y, p.z]).collect();
             for (place, _) in failures {
                 moved[place * 3..place * 3 + 3].fill(f64::NAN);
@@ -432,8 +446,12 @@ impl TransformBuffer {
     }
 
     /// The latest time that every edge between two frames knows; None where all are static.
-    fn get_latest_common_time(&self, target: &str, source: &str) -> PyResult<Option<i64>> {
-        let time = self.buffer.latest_common_time(target, source);
+    fn get_latest_common_time(
+        &self,
+        target_frame: &str,
+        source_frame: &str,
+    ) -> PyResult<Option<i64>> {
+        let time = self.buffer.latest_common_time(target_frame, source_frame);
         Ok(time.map_err(Failure::from)?.map(Stamp::nanos))
     }
 
@@ -513,11 +531,11 @@ const ROUGHLY: f64 = 1e-3;
 
 /// A buffer with all transforms of a recording; how many were read, and what could not be used.
 pub fn of_recording(
-    recording: &Arc<dyn asof::Recording>,
+    recording: &dyn asof::Source,
     topics: &asof::Topics,
 ) -> Result<(Filled, u64, Vec<String>), Failure> {
-    let loaded = Inner::from_topics(&**recording, topics)?;
-    let range = asof::Source::summary(recording).range;
+    let loaded = Inner::from_topics(recording, topics)?;
+    let range = recording.summary().range;
     let problems = loaded.problems.iter().map(ToString::to_string).collect();
     Ok((
         Filled::new(TransformBuffer::over(loaded.buffer, range)),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import socket
 import subprocess
 import sys
-import time
+import textwrap
 
 import asof
 import pytest
@@ -129,16 +128,35 @@ def test_bytes_that_were_changed_do_not_crash(demo_path, tmp_path):
             pass
 
 
-READS_FOR_LONG = """
-import sys, asof, threading, time
-rec = asof.open([sys.argv[1]] * 40)
-print("begins", flush=True)
+def interrupted(code, *words):
+    """What a process prints that signals come to from `begin()` on, of which the third is a Ctrl-C.
+
+    Python looks at signals when a call returns, and all that came until then are one. So only a call that looks at them itself sees
+    a third.
+    """
+    code = f"""
+import signal, sys, asof
+
+seen = []
+
+def heard(number, frame):
+    seen.append(number)
+    if len(seen) == 3:
+        raise KeyboardInterrupt
+
+def begin():
+    signal.signal(signal.SIGALRM, heard)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+
 try:
-    while True:
-        {body}
+{textwrap.indent(textwrap.dedent(code), "    ")}
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print("read on until the end")
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    print("interrupted")
 """
+    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=300)
+    return done.stdout.strip() or done.stderr
 
 
 @pytest.mark.parametrize(
@@ -147,35 +165,35 @@ except KeyboardInterrupt:
         "rec['/imu'].to_arrow()",
         "sum(1 for _ in rec.messages())",
         "[len(batch) for batch in rec['/imu'].batches()]",
+        "rec.tf()",
+        # Few rows, for which much is read.
+        "rec.join('/map', ['/odom', '/imu', '/scan'], how='interpolated', on='log_time').to_arrow()",
+        "rec.resample(['/imu', '/odom'], hz=1).to_arrow()",
+        "rec.convert(sys.argv[2])",
+        "asof.lerobot.export(sys.argv[1:2], sys.argv[2], hz=30, mapping={'observation.images.a': '/camera/image'}, videos=False)",
     ],
 )
-def test_ctrl_c_interrupts_a_long_read(demo_path, body):
-    code = READS_FOR_LONG.format(body=body)
-    child = subprocess.Popen([sys.executable, "-c", code, str(demo_path)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "begins\n"
-    time.sleep(0.3)
-    os.kill(child.pid, signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
-    assert out == "interrupted\n"
+def test_ctrl_c_interrupts_a_long_read(demo_path, tmp_path, body):
+    code = f"rec = asof.open([sys.argv[1]] * 40)\nasof.lerobot\nbegin()\n{body}"
+    assert interrupted(code, demo_path, tmp_path / "out.mcap") == "interrupted"
+
+
+def test_ctrl_c_interrupts_an_opening():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}/run.mcap"
+        assert interrupted("begin()\nasof.open(sys.argv[1])", place) == "interrupted"
 
 
 def test_ctrl_c_ends_a_wait_for_a_transform():
     code = """
-import asof
-tf = asof.TransformBuffer()
-tf.set_transform("odom", "base_link", 1)
-print("begins", flush=True)
-try:
+    tf = asof.TransformBuffer()
+    tf.set_transform("odom", "base_link", 1)
+    begin()
     tf.lookup_transform("odom", "base_link", 5, timeout=600)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "begins\n"
-    time.sleep(0.3)
-    os.kill(child.pid, signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
-    assert out == "interrupted\n"
+    """
+    assert interrupted(code) == "interrupted"
 
 
 def test_other_threads_run_while_a_recording_is_read(demo_path):

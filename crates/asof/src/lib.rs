@@ -46,6 +46,9 @@ pub mod lerobot;
 
 /// A cache over any source: what was read stays at hand, within a budget.
 pub use asof_blocks as blocks;
+/// Many recordings as one database, and the patterns that names are chosen by.
+#[cfg(feature = "cli")]
+pub use asof_catalogue as catalogue;
 pub use asof_core::{
     AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth,
     Message, MessageRef, MetadataEntry, Problem, ProblemKind, Query, RecentSummary, Row, Schema,
