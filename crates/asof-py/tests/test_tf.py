@@ -139,3 +139,14 @@ def test_a_path_has_a_rate(tf):
     assert set(np.diff(stamps).astype(int)) == {20_000_000}
     with pytest.raises(ValueError, match="rate"):
         tf.path("map", "base_link", hz=0)
+
+
+def test_arguments_have_the_names_of_tf2_ros(rec, tf):
+    time = rec.start + 5 * 10**9
+    found = tf.lookup_transform(target_frame="map", source_frame="base_link", time=time, timeout=0.1)
+    assert tf.can_transform(target_frame="map", source_frame="base_link", time=time, timeout=0.1)
+    full = tf.lookup_transform_full(
+        target_frame="map", target_time=time, source_frame="base_link", source_time=time, fixed_frame="odom"
+    )
+    np.testing.assert_allclose(full.translation, found.translation, atol=1e-9)
+    assert found.transform.translation.x == found.translation[0] and found.header.frame_id == "map"

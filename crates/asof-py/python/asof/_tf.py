@@ -72,16 +72,16 @@ class TransformBuffer(_asof.TransformBuffer):
             parent, child, _, translation, rotation = _parts(transform)
             self.update(parent, child, None, translation, rotation)
 
-    def can_transform(self, target: str, source: str, time: Any = None, timeout: Any = None) -> bool:
+    def can_transform(self, target_frame: str, source_frame: str, time: Any = None, timeout: Any = None) -> bool:
         """Whether :meth:`lookup_transform` would answer."""
-        return self.missing(target, source, time, timeout) is None
+        return self.missing(target_frame, source_frame, time, timeout) is None
 
-    def lookup_many(self, target: str, source: str, stamps: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def lookup_many(self, target_frame: str, source_frame: str, stamps: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Transforms at many times at once: translations (n, 3), rotations (n, 4) as x, y, z, w, and a mask of those that
         there are. The others are NaN."""
-        return super().lookup_many(target, source, self._stamps(stamps))
+        return super().lookup_many(target_frame, source_frame, self._stamps(stamps))
 
-    def transform_points(self, target: str, source: str, points: Any, stamps: Any = None) -> np.ndarray:
+    def transform_points(self, target_frame: str, source_frame: str, points: Any, stamps: Any = None) -> np.ndarray:
         """Takes points (n, 3) from one frame into another: all at one time, or each at its own.
 
         At one time that there is no transform for, it is an exception; with a time for each, points without a transform are NaN.
@@ -90,12 +90,12 @@ class TransformBuffer(_asof.TransformBuffer):
         if points.ndim != 2 or points.shape[1] != 3:
             raise ValueError(f"points are an array of shape (n, 3), not {points.shape}")
         if stamps is None or np.ndim(stamps) == 0:
-            matrix = self.lookup_transform(target, source, stamps).matrix
+            matrix = self.lookup_transform(target_frame, source_frame, stamps).matrix
             return points @ matrix[:3, :3].T + matrix[:3, 3]
         times = self._stamps(stamps)
         if len(times) != len(points):
             raise ValueError(f"there are {len(points)} points and {len(times)} stamps")
-        return super().transform_points(target, source, np.ascontiguousarray(points), times)
+        return super().transform_points(target_frame, source_frame, np.ascontiguousarray(points), times)
 
     def path(self, target: str, source: str, hz: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where a frame was, at a fixed rate, for as long as it is known: stamps, translations and rotations."""
