@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -56,6 +57,49 @@ def test_worker_processes_open_the_recordings_again(dataset):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(state_of, [(dataset, 3), (dataset, 500)]))
     assert found == [state_of((dataset, 3)), state_of((dataset, 500))]
+
+
+def test_processes_that_are_forked_from_one_that_has_read_read_too(dataset):
+    """As torch's loader makes its workers on Linux."""
+    wanted = [state_of((dataset, 3)), state_of((dataset, 500))]
+    picture = np.asarray(dataset[3]["/camera/image"]).sum()
+    context = get_context("fork")
+    results = context.Queue()
+
+    def work():
+        results.put([*(state_of((dataset, index)) for index in (3, 500)), np.asarray(dataset[3]["/camera/image"]).sum()])
+
+    with warnings.catch_warnings():
+        # Python 3.12 warns of any fork beside threads; that this one works is what is tested.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        workers = [context.Process(target=work, daemon=True) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+    assert [results.get(timeout=300) for _ in workers] == [[*wanted, picture]] * 2
+    for worker in workers:
+        worker.join()
+
+
+def test_numbers_of_recordings_stay_within_the_memory(demo_path):
+    words = {"hz": 30, "state": ["/joint_states.position"]}
+    roomy = asof.torch.Dataset([demo_path] * 4, **words)
+    each = len(roomy) // 4
+    first = [np.asarray(roomy[at * each]["state"]) for at in range(4)]
+    assert (roomy.evicted, len(roomy._open)) == (0, 4)
+    tight = asof.torch.Dataset([demo_path] * 4, memory=roomy.held // 2, **words)
+    for round_ in range(2):
+        for at in range(4):
+            np.testing.assert_array_equal(np.asarray(tight[at * each]["state"]), first[at])
+            assert tight.held <= tight.memory
+    assert tight.evicted == 6
+    # The one that was asked last is not let go, and one that is too large by itself is still there.
+    tight[2 * each], tight[3 * each]
+    assert tight.evicted == 6
+    none = asof.torch.Dataset([demo_path] * 2, memory=0, **words)
+    none[0], none[1], none[each]
+    assert (none.evicted, len(none._open)) == (1, 1)
+    with pytest.raises(ValueError, match="memory"):
+        asof.torch.Dataset(demo_path, memory=-1, **words)
 
 
 def test_what_cannot_be_a_dataset_is_said(demo_path):

@@ -9,6 +9,7 @@ torch is not needed to make one: where it is not there, samples are numpy arrays
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ import numpy as np
 from asof._places import several
 from asof._recording import Recording, open
 from asof.errors import AlignError, FieldError, TopicError
+
+#: A process has at most this many recordings of a dataset open.
+MOST_OPEN = 128
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,10 @@ class Dataset:
     its paths (n,); ``action``, those of the next ``horizon`` instants (horizon, n); ``time`` in nanoseconds; ``recording``, the number of
     its place. A path is a topic, a point and a way through its messages: ``/joint_states.position``.
 
-    It is a map-style dataset and pickles: worker processes open the recordings again. Numbers are read once for each recording and
-    process, pictures when they are asked for, by the recording's own index.
+    It is a map-style dataset and pickles: worker processes open the recordings again. Pictures are read when they are asked for, by the
+    recording's own index. Numbers are read once for each recording and process, and kept: those of the recordings that were asked last, up
+    to ``memory`` bytes in each process and :data:`MOST_OPEN` recordings; one recording always stays. ``evicted`` counts those that were let
+    go: if it grows with every batch, ``memory`` is too small for samples in random order, and recordings are read again and again.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Dataset:
         horizon: int = 1,
         how: str = "last",
         on: str | None = None,
+        memory: int = 256 << 20,
     ) -> None:
         if not 0 < hz <= 1e9:
             raise AlignError(f"{hz} is not a rate: it is more than 0 and at most 1,000,000,000 per second")
@@ -57,11 +64,16 @@ class Dataset:
             raise ValueError(f"a horizon is at least 1, not {horizon}")
         if not (images or state or action):
             raise ValueError("name images, state or action: there is nothing in a sample otherwise")
-        self.hz, self.horizon, self.how, self.on = hz, horizon, how, on
+        if memory < 0:
+            raise ValueError(f"memory is a number of bytes, not {memory}")
+        self.hz, self.horizon, self.how, self.on, self.memory = hz, horizon, how, on, memory
+        #: How many recordings were let go in this process, to stay within the memory.
+        self.evicted = 0
         self.images, self.state, self.action = list(images), list(state), list(action)
         self._parts = [part for place in several(places) if (part := self._part(place)) is not None]
         self._ends = np.cumsum([part.count for part in self._parts]).tolist()
-        self._open: dict[int, tuple[Recording, dict[str, np.ndarray]]] = {}
+        # The one that was asked last is the last.
+        self._open: OrderedDict[int, tuple[Recording, dict[str, np.ndarray]]] = OrderedDict()
 
     def _part(self, place: tuple[str, ...]) -> _Part | None:
         rec = open(*place)
@@ -111,8 +123,15 @@ class Dataset:
             sample[topic] = _tensor(np.ascontiguousarray(known[topic].image()))
         return sample
 
+    @property
+    def held(self) -> int:
+        """The bytes of the numbers that are held in this process."""
+        return sum(column.nbytes for _, columns in self._open.values() for column in columns.values())
+
     def _opened(self, number: int) -> tuple[Recording, dict[str, np.ndarray]]:
-        if number not in self._open:
+        if number in self._open:
+            self._open.move_to_end(number)
+        else:
             part = self._parts[number]
             rec = open(*part.place)
             count = part.count + self.horizon - 1
@@ -122,6 +141,9 @@ class Dataset:
                 if paths:
                     columns[name] = self._numbers(rec, paths, part.start, count)
             self._open[number] = rec, columns
+            while len(self._open) > 1 and (self.held > self.memory or len(self._open) > MOST_OPEN):
+                self._open.popitem(last=False)
+                self.evicted += 1
         return self._open[number]
 
     def _numbers(self, rec: Recording, paths: list[str], start: int, count: int) -> np.ndarray:
@@ -139,7 +161,7 @@ class Dataset:
         return np.concatenate(columns, axis=1)[:count]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": {}}
+        return {**self.__dict__, "_open": OrderedDict(), "evicted": 0}
 
 
 def _matrix(column: np.ndarray, path: str) -> np.ndarray:
@@ -172,4 +194,4 @@ def _tensor(array: np.ndarray) -> Any:
     return torch.from_numpy(array)
 
 
-__all__ = ["Dataset"]
+__all__ = ["MOST_OPEN", "Dataset"]
