@@ -103,9 +103,12 @@ def topic_to_polars(path: Path) -> dict[str, Callable[[], object]]:
 
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "run.rrd"
-            subprocess.run(["rerun", "mcap", "convert", str(path), "-o", str(file)], check=True, capture_output=True)
-            recording = rr.dataframe.load_recording(str(file))
-            return recording.view(index="message_log_time", contents="/imu").select().read_all().num_rows
+            command = Path(sys.executable).parent / "rerun"
+            subprocess.run([command, "mcap", "convert", str(path), "-o", str(file)], check=True, capture_output=True)
+            # A file is read through a server within the process.
+            with rr.server.Server(host="127.0.0.1", datasets={"run": [str(file)]}) as server:
+                topic = server.client().get_dataset("run").filter_contents(["/imu/**"])
+                return topic.reader(index="message_log_time").to_arrow_table().num_rows
 
     return {"asof": ours, "rust_decode": rust_decode, "rerun": rerun}
 

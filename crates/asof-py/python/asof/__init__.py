@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asof import errors
 from asof._asof import Batch, Message, Transform, __version__, now
@@ -18,6 +18,9 @@ from asof._table import Table
 from asof._tf import TransformBuffer
 from asof._writer import Writer
 from asof.errors import DecodeWarning, Error
+
+if TYPE_CHECKING:
+    from asof import lerobot, torch
 
 
 def __getattr__(name: str) -> Any:

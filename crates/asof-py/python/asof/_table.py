@@ -21,7 +21,7 @@ class Table:
     """Rows that are read when they are asked for, as often as they are asked for.
 
     Every library that speaks the Arrow PyCapsule protocol takes it as it is, without a copy: ``polars.DataFrame(table)``,
-    ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM table")``.
+    ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM odom")`` for one that is called ``odom``.
     """
 
     __slots__ = ("_inner", "_origin", "_recipe")
