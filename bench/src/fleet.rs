@@ -3,12 +3,18 @@
 //! The recordings are made by the demo generator, a second each, one after the other in time. What a catalogue saves is held
 //! against the same without one: opening all of them, and indexing them for the first time. How many requests a recording
 //! costs is counted by a server that speaks as much S3 as an indexer asks for.
+//!
+//! What a cluster costs is the same query on two executors of a core each and in one process of two threads, both through the
+//! command. Ballista takes half an hour to compile, so a command that was built with it is named: ASOF_CLUSTER=PROGRAM, from
+//! `cargo build --release -p asof --features cluster`. Without it that case is left out.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +37,7 @@ pub fn run(bench: &mut Bench) {
     prune(bench, folder.path());
     index_again(bench, folder.path());
     requests(bench);
+    two_executors(bench, folder.path());
 }
 
 /// The recordings, once for all cases.
@@ -193,6 +200,115 @@ fn requests(bench: &Bench) {
         bucket.gets.load(Ordering::Relaxed) as f64 / LARGE as f64
     };
     bench.case(case, "requests", 3, vec![contender("asof", measure)]);
+}
+
+/// Recordings of the cluster's case, and how many seconds each is.
+const CLUSTERED: u64 = 16;
+const SECONDS: u64 = 60;
+/// Every number of every scan is decoded, and little comes out.
+const QUERY: &str = "SELECT recording, count(*), avg(x), max(range) FROM points(scan) GROUP BY 1 ORDER BY 1";
+
+/// A query on two executors against the same in one process, on the same two cores.
+fn two_executors(bench: &Bench, folder: &Path) {
+    let case = "two_executors_over_one_process";
+    if !bench.wants(case) {
+        return;
+    }
+    let Some(asof) = std::env::var_os("ASOF_CLUSTER") else {
+        eprintln!("{case} is left out: set ASOF_CLUSTER to an asof with the feature `cluster`");
+        return;
+    };
+    let root = folder.join("clustered");
+    fs::create_dir(&root).expect("a folder");
+    let mut places = Vec::new();
+    for seed in 1..=CLUSTERED {
+        let path = root.join(format!("{seed}.mcap"));
+        let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("a file");
+        let demo = Demo::new(DemoOptions {
+            duration: Duration::from_secs(SECONDS),
+            seed,
+            ..DemoOptions::default()
+        });
+        let is_small = |message: &Message| message.payload.len() < 10_000;
+        for message in demo.messages().filter(is_small) {
+            writer.write(&message).expect("a message");
+        }
+        writer.finish().expect("a file");
+        places.push(path);
+    }
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(&asof);
+        command.args(["sql", "-q", "--csv"]).args(words);
+        let answer = command.args(&places).arg(QUERY).output().expect("it runs");
+        assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+        answer.stdout.iter().filter(|byte| **byte == b'\n').count()
+    };
+    let cluster = Processes::start(&asof, &root);
+    let there = ["--cluster", cluster.scheduler.as_str()];
+    let lines = CLUSTERED as usize + 1;
+    let contenders = vec![
+        contender("asof", || wall(|| assert_eq!(ask(&there), lines))),
+        contender("one_process", || wall(|| assert_eq!(ask(&[]), lines))),
+    ];
+    bench.case(case, "ms", 5, contenders);
+}
+
+/// A scheduler and two executors, which end with this.
+struct Processes {
+    scheduler: String,
+    running: Vec<Child>,
+}
+
+impl Processes {
+    fn start(asof: &OsStr, root: &Path) -> Self {
+        let scheduler = format!("127.0.0.1:{}", free_port());
+        let start = |words: &[&str]| {
+            let mut command = Command::new(asof);
+            command.arg("cluster").args(words).stderr(Stdio::null());
+            command.spawn().expect("it starts")
+        };
+        let mut running = vec![start(&["scheduler", "--listen", &scheduler])];
+        let root = root.to_str().expect("a path");
+        for executors in 1..=2 {
+            let listen = format!("127.0.0.1:{}", free_port());
+            let to = ["executor", "--scheduler", &scheduler, "--listen", &listen];
+            let of = ["--cores", "1", "--root", root];
+            running.push(start(&[&to[..], &of[..]].concat()));
+            let count = || {
+                let status = Command::new(asof).args(["cluster", "status", &scheduler]).output();
+                let status = status.expect("it runs").stdout;
+                status.iter().filter(|byte| **byte == b'\n').count()
+            };
+            let until = Instant::now() + Duration::from_secs(60);
+            while count() < executors {
+                assert!(Instant::now() < until, "the cluster does not come up");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Processes { scheduler, running }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for process in &mut self.running {
+            // One that has ended already is as good.
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+}
+
+/// A port with a free one after it: an executor has two.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let next = port.checked_add(1).map(|next| TcpListener::bind(("127.0.0.1", next)));
+        if matches!(next, Some(Ok(_))) {
+            return port;
+        }
+    }
 }
 
 /// A server that lists recordings and hands out ranges of them, and counts what it is asked for.
