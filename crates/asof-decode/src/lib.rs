@@ -34,7 +34,6 @@ mod decoder;
 mod decoders;
 mod encoder;
 mod error;
-mod grid_map;
 mod layers;
 mod layout;
 mod log_level;
@@ -66,7 +65,6 @@ pub use decoder::{Decoder, Timed};
 pub use decoders::{ByChannel, ChannelFailures, Decoders};
 pub use encoder::{EncodeError, Encoder};
 pub use error::{DecodeError, PayloadError, SchemaError};
-pub use grid_map::{GridLayer, GridLayerError};
 pub use layers::{
     Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
 };

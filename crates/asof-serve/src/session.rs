@@ -18,7 +18,7 @@ use crate::client::{self, Client};
 use crate::foxglove::over_text;
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
-use crate::show::{Form, Wish};
+use crate::show::Form;
 use crate::waiting::Connection;
 
 /// The name of the page's own protocol.
@@ -54,9 +54,8 @@ enum Command {
         /// Every message, not only the latest.
         #[serde(default)]
         every: bool,
-        /// What is wanted of points and maps.
-        #[serde(flatten)]
-        wish: Wish,
+        /// The field that colours points.
+        color: Option<String>,
     },
     Unsubscribe {
         topic: String,
@@ -107,7 +106,8 @@ struct Session {
 struct Subscription {
     key: Key,
     every: bool,
-    wish: Wish,
+    /// The field that colours points.
+    color: Option<String>,
 }
 
 /// Serves one page until it goes.
@@ -239,8 +239,8 @@ impl Session {
                 topic,
                 form,
                 every,
-                wish,
-            } => self.subscribe(&topic, form, every, wish),
+                color,
+            } => self.subscribe(&topic, form, every, color),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
@@ -307,14 +307,14 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, topic: &str, form: Form, every: bool, wish: Wish) {
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool, color: Option<String>) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
         let is_new_topic = !self.player.topics().contains(topic);
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
-        let subscription = Subscription { key, every, wish };
+        let subscription = Subscription { key, every, color };
         self.subscriptions
             .insert((topic.to_owned(), form), subscription);
         if is_new_topic {
@@ -534,12 +534,18 @@ impl Session {
             } else {
                 subscription.key.clone()
             };
-            let wish = subscription.wish.clone();
+            let color = subscription.color.clone();
             // Asked for before the frame is made: many clients make theirs at once.
             let Some(room) = self.outbox.room(topic, message.payload.len()) else {
                 continue;
             };
-            let frame = frame_of(&self.app, &mut self.decoders, message, form, wish);
+            let frame = frame_of(
+                &self.app,
+                &mut self.decoders,
+                message,
+                form,
+                color.as_deref(),
+            );
             self.outbox.push(key, topic, frame, room);
         }
     }
@@ -642,10 +648,10 @@ fn frame_of(
     decoders: &mut Decoders,
     message: &Message,
     form: Form,
-    wish: Wish,
+    color: Option<&str>,
 ) -> Frame {
     let mut show = app.show(decoders);
-    show.wish = wish;
+    show.color = color;
     let shown = show.show(message, form);
     if form == Form::Json || shown.body.is_empty() {
         Frame::Text(shown.text().into())

@@ -44,7 +44,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             ">=" => Direction::Backward { or_equal: true },
             ">" => Direction::Backward { or_equal: false },

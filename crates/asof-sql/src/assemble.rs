@@ -35,15 +35,23 @@ pub(crate) struct Shape {
     pub projected: Option<Vec<ProjectionExpr>>,
     /// The columns that come out.
     pub output: SchemaRef,
+    /// The columns that are read of no message, but are labels of the recording.
+    pub labels: Vec<String>,
 }
 
 impl Shape {
     /// These columns of a topic.
     pub fn new(topic: &str, read: SchemaRef) -> Self {
+        Shape::with_labels(topic, read, &[])
+    }
+
+    /// The same, some of which are labels of the recording.
+    pub fn with_labels(topic: &str, read: SchemaRef, labels: &[String]) -> Self {
         Shape {
             topic: topic.to_owned(),
-            paths: paths_of(&read, None),
+            paths: paths_of(&read, labels, None),
             output: Arc::clone(&read),
+            labels: labels.to_vec(),
             read,
             projected: None,
         }
@@ -76,8 +84,9 @@ impl Shape {
         let read = Arc::new(read);
         Some(Shape {
             topic: self.topic.clone(),
-            paths: paths_of(&self.read, Some(&paths)),
+            paths: paths_of(&self.read, &self.labels, Some(&paths)),
             output: output_schema(&read, exprs),
+            labels: self.labels.clone(),
             read,
             projected: Some(exprs.to_vec()),
         })
@@ -85,13 +94,14 @@ impl Shape {
 }
 
 /// What a decoder has to be asked for; of a column that nobody looks at, nothing.
-fn paths_of(read: &SchemaRef, looked_at: Option<&Paths>) -> Vec<String> {
+fn paths_of(read: &SchemaRef, labels: &[String], looked_at: Option<&Paths>) -> Vec<String> {
     let mut paths = Vec::new();
     for (column, field) in read.fields().iter().enumerate() {
         let is_ours = matches!(
             field.name().as_str(),
             RECORDING | LOG_TIME | PUBLISH_TIME | SEQUENCE
         );
+        let is_ours = is_ours || labels.contains(field.name());
         if is_ours || looked_at.is_some_and(|paths| !paths.has(column)) {
             continue;
         }
@@ -280,6 +290,9 @@ impl Assembler {
                 LOG_TIME => times(rows.iter().map(|row| row.0).collect()),
                 PUBLISH_TIME => times(rows.iter().map(|row| row.1).collect()),
                 SEQUENCE => Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.2))),
+                name if self.shape.labels.iter().any(|label| label == name) => {
+                    self.shared.label(self.recording, name, count)?
+                }
                 name => Arc::clone(decoded?.column_by_name(field_name(name))?),
             })
         };

@@ -18,6 +18,8 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
+#[cfg(feature = "distributed")]
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
 use futures_util::StreamExt;
@@ -26,8 +28,11 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::asof::{AsofRule, match_function};
+#[cfg(feature = "distributed")]
+use crate::distributed::{Cluster, RecordingAddress, distributed};
 use crate::ends::Ends;
 use crate::error::{KnownNames, SqlError};
+use crate::labels::RecordingLabels;
 use crate::lags::Lags;
 use crate::order::StampOrder;
 use crate::planning::{AsofFilterRule, AsofPlanner};
@@ -42,6 +47,9 @@ pub struct SqlOptions {
     pub memory: usize,
     /// Threads that read, decode and compute.
     pub threads: usize,
+    /// What is said of recordings, by their names. Where something is, each topic has it in the columns `robot`, `site` and
+    /// `tags`, and filters over them are answered before a recording is opened.
+    pub labels: BTreeMap<String, RecordingLabels>,
 }
 
 impl Default for SqlOptions {
@@ -50,6 +58,7 @@ impl Default for SqlOptions {
         SqlOptions {
             memory: 1_000_000_000,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
+            labels: BTreeMap::new(),
         }
     }
 }
@@ -60,6 +69,9 @@ pub struct Database {
     shared: Arc<Shared>,
     tables: Vec<String>,
     columns: BTreeMap<String, SchemaRef>,
+    /// What reads the recordings, if not this process.
+    #[cfg(feature = "distributed")]
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 /// What the tables and functions of a database share.
@@ -76,6 +88,9 @@ pub(crate) struct Shared {
     pub lags: Lags,
     /// The first of those for each topic.
     first_undecoded: Mutex<BTreeMap<String, Undecoded>>,
+    /// Whether other processes read the recordings.
+    #[cfg(feature = "distributed")]
+    pub is_distributed: bool,
 }
 
 /// A message that could not be decoded: the first of its topic.
@@ -88,6 +103,31 @@ pub struct Undecoded {
 }
 
 impl Shared {
+    fn new(recordings: Vec<Opened>, options: SqlOptions) -> Self {
+        Shared {
+            recordings,
+            options,
+            read: AtomicU64::new(0),
+            undecoded: AtomicU64::new(0),
+            stamp_order: StampOrder::default(),
+            ends: Ends::default(),
+            lags: Lags::default(),
+            first_undecoded: Mutex::default(),
+            #[cfg(feature = "distributed")]
+            is_distributed: false,
+        }
+    }
+
+    /// Recordings that were planned with elsewhere, and are read here.
+    #[cfg(feature = "distributed")]
+    pub fn elsewhere(recordings: Vec<Opened>, labels: BTreeMap<String, RecordingLabels>) -> Self {
+        let options = SqlOptions {
+            labels,
+            ..SqlOptions::default()
+        };
+        Shared::new(recordings, options)
+    }
+
     /// Counts messages of a topic that could not be decoded. `first` says when the first was logged, and why.
     pub fn tell_undecoded(
         &self,
@@ -132,10 +172,7 @@ impl Shared {
 
     /// From the first start to the last end of all recordings.
     pub fn range(&self) -> TimeRange {
-        let ranges = self
-            .recordings
-            .iter()
-            .map(|one| one.recording.summary().range);
+        let ranges = self.recordings.iter().map(Opened::range);
         ranges
             .filter(|range| !range.is_empty())
             .reduce(|all, range| TimeRange::new(all.start.min(range.start), all.end.max(range.end)))
@@ -161,11 +198,18 @@ struct Running {
     coming: Receiver<Result<RecordBatch, DataFusionError>>,
     _task: SpawnedTask<()>,
     runtime: Option<Runtime>,
+    /// Ends it where it runs, if that is not here.
+    cancel: Option<Cancel>,
 }
+
+type Cancel = Box<dyn FnOnce() + Send>;
 
 impl Drop for Running {
     /// Nobody waits for a query that was given up: a join of a billion rows may not notice for long.
     fn drop(&mut self) {
+        if let Some(cancel) = self.cancel.take() {
+            cancel();
+        }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -225,7 +269,7 @@ impl QueryRows<'_> {
             Err(error) => error,
         };
         if let Some(topic) = topic_without_order(&error) {
-            self.database.shared.tell_stamps_go_back(topic);
+            self.database.shared.tell_stamps_go_back(&topic);
             if !self.has_begun {
                 match self.database.start(&self.sql, &self.parameters) {
                     Ok(running) => {
@@ -254,12 +298,14 @@ impl Iterator for QueryRows<'_> {
 }
 
 /// The topic whose stamps a join found to go back, if that is what went wrong.
-fn topic_without_order(error: &DataFusionError) -> Option<&str> {
-    let DataFusionError::External(cause) = error.find_root() else {
-        return None;
+fn topic_without_order(error: &DataFusionError) -> Option<String> {
+    let cause = match error.find_root() {
+        DataFusionError::External(cause) => cause,
+        // A cluster has but the sentence.
+        other => return StampsGoBack::in_text(&other.to_string()),
     };
     let found = cause.downcast_ref::<StampsGoBack>()?;
-    Some(&found.topic)
+    Some(found.topic.clone())
 }
 
 /// Hands rows on until nobody wants more.
@@ -283,34 +329,60 @@ impl Database {
     ///
     /// # Errors
     /// When the engine cannot be started.
-    #[expect(clippy::needless_pass_by_value, reason = "options are given away")]
     pub fn new(
         recordings: Vec<(String, Arc<dyn Recording>)>,
         options: SqlOptions,
     ) -> Result<Self, SqlError> {
         let opened = recordings
             .into_iter()
-            .map(|(name, recording)| Opened { name, recording });
-        let shared = Arc::new(Shared {
-            recordings: opened.collect(),
-            options: options.clone(),
-            read: AtomicU64::new(0),
-            undecoded: AtomicU64::new(0),
-            stamp_order: StampOrder::default(),
-            ends: Ends::default(),
-            lags: Lags::default(),
-            first_undecoded: Mutex::default(),
+            .map(|(name, recording)| Opened::new(name, recording));
+        let shared = Shared::new(opened.collect(), options);
+        Database::over(shared, |context| Ok(context))
+    }
+
+    /// A database of recordings that a cluster reads. They are opened here to be planned with: only their summaries
+    /// are looked at, and what a query says about single messages (`at`, `FOR SYSTEM_TIME AS OF`).
+    ///
+    /// # Errors
+    /// When the engine cannot be started.
+    #[cfg(feature = "distributed")]
+    pub fn on_cluster(
+        recordings: Vec<(RecordingAddress, Arc<dyn Recording>)>,
+        mut options: SqlOptions,
+        cluster: Arc<dyn Cluster>,
+    ) -> Result<Self, SqlError> {
+        options.threads = cluster.parallelism().max(1);
+        let opened = recordings.into_iter().map(|(address, recording)| {
+            let mut opened = Opened::new(address.name.clone(), recording);
+            opened.address = Some(address);
+            opened
         });
+        let mut shared = Shared::new(opened.collect(), options);
+        shared.is_distributed = true;
+        let mut database = Database::over(shared, |context| {
+            let state = cluster.prepared(context.state())?;
+            Ok(SessionContext::new_with_state(state))
+        })?;
+        database.cluster = Some(cluster);
+        Ok(database)
+    }
+
+    fn over(
+        shared: Shared,
+        prepare: impl FnOnce(SessionContext) -> Result<SessionContext, DataFusionError>,
+    ) -> Result<Self, SqlError> {
         let explained =
             |error: DataFusionError| SqlError::from_engine(&error, "", &KnownNames::default());
-        let context = context(&options).map_err(explained)?;
+        let context = context(&shared.options).and_then(prepare);
         let mut database = Database {
-            context,
-            shared,
+            context: context.map_err(explained)?,
+            shared: Arc::new(shared),
             tables: Vec::new(),
             columns: BTreeMap::new(),
+            #[cfg(feature = "distributed")]
+            cluster: None,
         };
-        let runtime = runtime(&options)?;
+        let runtime = runtime(&database.shared.options)?;
         let registered = runtime.block_on(database.register());
         registered.map_err(explained)?;
         Ok(database)
@@ -328,7 +400,12 @@ impl Database {
 
     /// Messages that queries have read so far.
     pub fn messages_read(&self) -> u64 {
-        self.shared.read.load(Ordering::Relaxed)
+        let read = self.shared.read.load(Ordering::Relaxed);
+        #[cfg(feature = "distributed")]
+        if let Some(cluster) = &self.cluster {
+            return read + cluster.counts().read;
+        }
+        read
     }
 
     /// Starts a query.
@@ -404,10 +481,14 @@ impl Database {
         let runtime = runtime(&self.shared.options)?;
         let stream = runtime.block_on(async {
             let plan = self.plan(statement, parameters).await?;
+            #[cfg(feature = "distributed")]
+            if let Some(cluster) = &self.cluster {
+                return self.start_on(&**cluster, &plan).await;
+            }
             let frame = self.context.execute_logical_plan(plan).await?;
-            frame.execute_stream().await
+            Ok((frame.execute_stream().await?, None::<Cancel>))
         });
-        let stream = stream.map_err(|error| self.failed(&error, sql))?;
+        let (stream, cancel) = stream.map_err(|error| self.failed(&error, sql))?;
         let schema = stream.schema();
         let (sender, coming) = tokio::sync::mpsc::channel(1);
         let entered = runtime.enter();
@@ -418,7 +499,26 @@ impl Database {
             coming,
             _task: task,
             runtime: Some(runtime),
+            cancel,
         })
+    }
+
+    /// Starts a plan on a cluster, or here where it reads no recording.
+    #[cfg(feature = "distributed")]
+    async fn start_on(
+        &self,
+        cluster: &dyn Cluster,
+        plan: &LogicalPlan,
+    ) -> Result<(SendableRecordBatchStream, Option<Cancel>), DataFusionError> {
+        let state = self.context.state();
+        let plan = state.create_physical_plan(plan).await?;
+        match distributed(&plan, cluster.parallelism())? {
+            Some(plan) => {
+                let started = cluster.execute(plan, state.config().clone())?;
+                Ok((started.rows, Some(started.cancel)))
+            }
+            None => Ok((execute_stream(plan, self.context.task_ctx())?, None)),
+        }
     }
 
     /// Runs a query, and returns all its rows.
@@ -429,9 +529,11 @@ impl Database {
         self.query(sql)?.collect()
     }
 
-    /// Messages that could not be decoded so far, and the first of each topic.
+    /// Messages that could not be decoded so far, and the first of each topic. Of those that a cluster read, only how many.
     pub fn undecoded(&self) -> (u64, BTreeMap<String, Undecoded>) {
         let count = self.shared.undecoded.load(Ordering::Relaxed);
+        #[cfg(feature = "distributed")]
+        let count = count + (self.cluster.as_ref()).map_or(0, |cluster| cluster.counts().undecoded);
         (count, self.shared.undecoded_topics())
     }
 
@@ -580,7 +682,7 @@ fn runtime(options: &SqlOptions) -> Result<Runtime, SqlError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads.max(1))
         .thread_name("asof-sql")
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(SqlError::Start)
 }

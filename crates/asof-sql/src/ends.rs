@@ -14,6 +14,11 @@ pub(crate) struct Ends(Mutex<BTreeMap<(usize, String), Option<TimeRange>>>);
 impl Shared {
     /// From the first message of a topic to its last, without looking at those between them.
     pub fn ends_of(&self, recording: usize, topic: &str) -> Option<TimeRange> {
+        // What others read is not opened here for it.
+        #[cfg(feature = "distributed")]
+        if self.is_distributed {
+            return None;
+        }
         let key = (recording, topic.to_owned());
         let lock = || self.ends.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&key) {

@@ -43,12 +43,12 @@ use crate::topic::{LOG_TIME, STAMP, Slice};
 /// A topic with those that are joined with it, in slices of time.
 #[derive(Debug, Clone)]
 pub(crate) struct AsofScan {
-    shared: Arc<Shared>,
-    left: Shape,
+    pub shared: Arc<Shared>,
+    pub left: Shape,
     left_wanted: Wanted,
-    slices: Vec<Slice>,
-    rights: Vec<RightTopic>,
-    schema: SchemaRef,
+    pub slices: Vec<Slice>,
+    pub rights: Vec<RightTopic>,
+    pub schema: SchemaRef,
     properties: Arc<PlanProperties>,
 }
 
@@ -127,6 +127,28 @@ impl AsofScan {
         fused.properties = in_order_of(&fused.left, &schema, fused.slices.len());
         fused.schema = schema;
         Some(fused)
+    }
+}
+
+#[cfg(feature = "distributed")]
+impl AsofScan {
+    /// The same of other recordings: of a plan, what another process does.
+    pub fn of_slices(
+        left: Shape,
+        rights: Vec<RightTopic>,
+        schema: SchemaRef,
+        shared: Arc<Shared>,
+        slices: Vec<Slice>,
+    ) -> Self {
+        AsofScan {
+            shared,
+            left_wanted: Wanted::default(),
+            properties: in_order_of(&left, &schema, slices.len()),
+            left,
+            slices,
+            rights,
+            schema,
+        }
     }
 }
 

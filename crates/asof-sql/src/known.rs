@@ -117,7 +117,7 @@ impl TableFunctionImpl for AsOf {
 
 /// The first message of a batch as a row of the topic's table.
 fn row(topic: &TopicTable, recording: usize, known: &Batch) -> Result<RecordBatch> {
-    let shape = Shape::new(&topic.topic, Arc::clone(&topic.schema));
+    let shape = Shape::with_labels(&topic.topic, Arc::clone(&topic.schema), &topic.labels);
     let mut assembler = Assembler::new(&topic.shared, recording, &shape);
     let mut rows = Vec::new();
     assembler.add(known, &known.rows()[..known.len().min(1)], &mut rows)?;

@@ -43,12 +43,15 @@ mod between;
 mod calls;
 mod catalogue;
 mod database;
+#[cfg(feature = "distributed")]
+mod distributed;
 mod ends;
 mod error;
 #[cfg(feature = "flight")]
 mod flight;
 mod fused;
 mod known;
+mod labels;
 mod lags;
 mod leaf;
 mod matching;
@@ -73,9 +76,14 @@ pub use database::{Database, Described, QueryRows, SqlOptions, Undecoded, Waited
 pub use datafusion::arrow;
 /// The value of a parameter.
 pub use datafusion::common::ScalarValue;
+#[cfg(feature = "distributed")]
+pub use distributed::{
+    Cluster, ClusterCounts, ClusterRows, PlanCodec, RecordingAddress, RecordingOpener,
+};
 pub use error::{SqlError, TextPlace};
 #[cfg(feature = "flight")]
 pub use flight::{FlightOptions, FlightServer};
+pub use labels::RecordingLabels;
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

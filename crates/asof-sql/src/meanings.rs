@@ -1,6 +1,8 @@
 //! What messages mean, as tables: a row for each transform, each line of a log, each diagnostic status.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "distributed")]
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +21,11 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPu
 use crate::adapt::{adapt, united_fields};
 use crate::assemble::external;
 use crate::database::Shared;
+#[cfg(feature = "distributed")]
+use crate::distributed::ViewKind;
 use crate::pushdown::Wanted;
+#[cfg(feature = "distributed")]
+use crate::topic::Slice;
 use crate::topic::{LOG_TIME, RECORDING};
 use crate::view::{Part, View, ViewTable};
 
@@ -134,7 +140,7 @@ impl View for MeaningTable {
     type Part = MeaningPart;
 
     // Messages of several topics, and rows that carry their own times.
-    const IS_IN_ORDER: bool = false;
+    const ORDER: Option<&'static str> = None;
 
     fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -170,6 +176,27 @@ impl View for MeaningTable {
         }
         parts
     }
+
+    #[cfg(feature = "distributed")]
+    fn described(&self, filters: &[Expr]) -> (&Arc<Shared>, ViewKind) {
+        let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
+        let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
+        let topics = self.topics.values().flatten().filter(is_chosen);
+        let topics: BTreeSet<String> = topics.cloned().collect();
+        let kind = ViewKind::Meaning {
+            schema: Arc::clone(&self.schema),
+            topics: topics.into_iter().collect(),
+            each: self.each,
+        };
+        (&self.shared, kind)
+    }
+}
+
+/// The list that a table of meanings unfolds, by its name.
+#[cfg(feature = "distributed")]
+pub(crate) fn unfolded_list(name: &str) -> Option<&'static str> {
+    let mut lists = MEANINGS.iter().filter_map(|meaning| meaning.each);
+    lists.find(|list| *list == name)
 }
 
 /// The topic that a filter leaves alone.
@@ -191,13 +218,13 @@ fn topic_of(filter: &Expr) -> Option<&str> {
 
 /// The part of such a table that one recording has.
 #[derive(Debug)]
-struct MeaningPart {
-    schema: SchemaRef,
-    shared: Arc<Shared>,
-    recording: usize,
-    topics: Vec<String>,
-    range: TimeRange,
-    each: Option<&'static str>,
+pub(crate) struct MeaningPart {
+    pub schema: SchemaRef,
+    pub shared: Arc<Shared>,
+    pub recording: usize,
+    pub topics: Vec<String>,
+    pub range: TimeRange,
+    pub each: Option<&'static str>,
 }
 
 impl Part for MeaningPart {
@@ -229,6 +256,14 @@ impl Part for MeaningPart {
             });
         }
         Ok(())
+    }
+
+    #[cfg(feature = "distributed")]
+    fn slice(&self) -> Slice {
+        Slice {
+            recording: self.recording,
+            range: self.range,
+        }
     }
 }
 

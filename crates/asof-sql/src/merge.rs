@@ -40,12 +40,12 @@ const MOST_HELD: usize = 32 << 20;
 pub(crate) struct AsofJoinExec {
     left: Arc<dyn ExecutionPlan>,
     right: Arc<dyn ExecutionPlan>,
-    left_time: Arc<dyn PhysicalExpr>,
-    right_time: Arc<dyn PhysicalExpr>,
-    keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
-    direction: Direction,
-    tolerance: Option<i64>,
-    schema: SchemaRef,
+    pub left_time: Arc<dyn PhysicalExpr>,
+    pub right_time: Arc<dyn PhysicalExpr>,
+    pub keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    pub direction: Direction,
+    pub tolerance: Option<i64>,
+    pub schema: SchemaRef,
     properties: Arc<PlanProperties>,
 }
 

@@ -22,6 +22,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 
 use crate::asof::{AsofJoin, is_of};
 use crate::fused::{AsofScan, Condition};
+use crate::labels;
 use crate::merge::AsofJoinExec;
 use crate::pushdown::Wanted;
 use crate::scan::TopicScan;
@@ -67,7 +68,7 @@ impl OptimizerRule for AsofFilterRule {
         let parts = split_conjunction_owned(filter.predicate.clone());
         let (pushed, kept): (Vec<Expr>, Vec<Expr>) = parts
             .into_iter()
-            .partition(|part| is_of(part, join.left.schema()) && Wanted::default().narrow(part));
+            .partition(|part| is_of(part, join.left.schema()) && is_taken(part));
         let Some(pushed) = conjunction(pushed) else {
             return Ok(Transformed::no(plan));
         };
@@ -86,6 +87,11 @@ impl OptimizerRule for AsofFilterRule {
             None => below,
         }))
     }
+}
+
+/// Whether a topic takes a filter wholly, so that nothing stands between it and a join.
+fn is_taken(filter: &Expr) -> bool {
+    Wanted::default().narrow(filter) || labels::is_about_recordings(filter, &labels::names())
 }
 
 /// Plans queries, as-of joins among them.

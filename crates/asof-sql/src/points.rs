@@ -18,6 +18,8 @@ use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::assemble::{BATCH_ROWS, external};
 use crate::database::Shared;
+#[cfg(feature = "distributed")]
+use crate::distributed::ViewKind;
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, RECORDING, STAMP, Slice, TopicTable};
 use crate::view::{Part, View, ViewTable};
@@ -186,7 +188,7 @@ struct PointsTable {
 impl View for PointsTable {
     type Part = PointSlice;
 
-    const IS_IN_ORDER: bool = true;
+    const ORDER: Option<&'static str> = Some(LOG_TIME);
 
     fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -204,11 +206,22 @@ impl View for PointsTable {
         };
         slices.map(part).collect()
     }
+
+    #[cfg(feature = "distributed")]
+    fn described(&self, _: &[Expr]) -> (&Arc<Shared>, ViewKind) {
+        let kind = ViewKind::Points {
+            schema: Arc::clone(&self.schema),
+            fields: self.columns.iter().map(|one| one.field.clone()).collect(),
+            topic: self.topic.topic.clone(),
+            limit: self.limit,
+        };
+        (&self.topic.shared, kind)
+    }
 }
 
 /// The points of a slice of time.
 #[derive(Debug)]
-struct PointSlice {
+pub(crate) struct PointSlice {
     schema: SchemaRef,
     columns: Arc<[PointColumn]>,
     shared: Arc<Shared>,
@@ -216,6 +229,34 @@ struct PointSlice {
     slice: Slice,
     /// Points of each message.
     limit: usize,
+}
+
+#[cfg(feature = "distributed")]
+impl PointSlice {
+    /// The points of another recording, under the columns that `schema` has after those of every point.
+    pub fn of(
+        schema: &SchemaRef,
+        fields: &[String],
+        topic: &str,
+        limit: usize,
+        shared: Arc<Shared>,
+        slice: Slice,
+    ) -> Self {
+        let columns = schema.fields().iter().skip(OWN.len()).zip(fields);
+        let columns = columns.map(|(column, field)| PointColumn {
+            field: field.clone(),
+            name: column.name().clone(),
+            data_type: column.data_type().clone(),
+        });
+        PointSlice {
+            columns: columns.collect(),
+            schema: Arc::clone(schema),
+            topic: topic.to_owned(),
+            shared,
+            slice,
+            limit,
+        }
+    }
 }
 
 impl Part for PointSlice {
@@ -252,6 +293,11 @@ impl Part for PointSlice {
             send(pending.take(&self.schema, &recording.name)?);
         }
         Ok(())
+    }
+
+    #[cfg(feature = "distributed")]
+    fn slice(&self) -> Slice {
+        self.slice
     }
 }
 

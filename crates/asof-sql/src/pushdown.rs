@@ -1,5 +1,7 @@
 //! What of a filter the recordings themselves can answer.
 
+use std::collections::BTreeSet;
+
 use asof_core::{Stamp, TimeRange};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
@@ -11,7 +13,7 @@ use crate::topic::{LOG_TIME, RECORDING, STAMP};
 pub(crate) struct Wanted {
     pub range: TimeRange,
     /// Names of recordings; `None` for all.
-    pub recordings: Option<Vec<String>>,
+    pub recordings: Option<BTreeSet<String>>,
     /// Rows with other stamps are not wanted, but may be there: whoever asked looks at each.
     pub stamps: TimeRange,
 }
@@ -118,7 +120,7 @@ impl Wanted {
 
     pub fn has_recording(&self, name: &str) -> bool {
         let names = self.recordings.as_ref();
-        names.is_none_or(|names| names.iter().any(|known| known == name))
+        names.is_none_or(|names| names.contains(name))
     }
 
     fn compare(&mut self, column: &str, op: Operator, value: &ScalarValue) -> bool {
@@ -136,9 +138,9 @@ impl Wanted {
                 }
                 let is_wanted = self.has_recording(name);
                 self.recordings = Some(if is_wanted {
-                    vec![name.clone()]
+                    BTreeSet::from([name.clone()])
                 } else {
-                    Vec::new()
+                    BTreeSet::new()
                 });
                 true
             }

@@ -28,6 +28,16 @@ pub(crate) struct StampsGoBack {
     pub topic: String,
 }
 
+impl StampsGoBack {
+    /// The topic, where a text has the sentence of this error in it.
+    pub fn in_text(text: &str) -> Option<String> {
+        let (_, rest) = text.split_once("the stamps of ")?;
+        let (topic, _) =
+            rest.split_once(" are not in the order in which its messages were logged")?;
+        Some(topic.to_owned())
+    }
+}
+
 /// A topic that is joined with the left one.
 #[derive(Debug, Clone)]
 pub(crate) struct RightTopic {

@@ -25,6 +25,9 @@ use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
+/// So many names of recordings are in a plan that is shown.
+const SHOWN: usize = 4;
+
 /// The rows of a topic, decoded as far as they are asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicScan {
@@ -49,7 +52,8 @@ impl TopicScan {
         wanted: &Wanted,
         limit: Option<usize>,
     ) -> Result<Self> {
-        let shape = Shape::new(&table.topic, Arc::new(table.schema.project(columns)?));
+        let read = Arc::new(table.schema.project(columns)?);
+        let shape = Shape::with_labels(&table.topic, read, &table.labels);
         let slices = table.slices(wanted);
         // Of a part of the time, only reading tells.
         let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
@@ -81,6 +85,27 @@ impl TopicScan {
             slices,
             limit,
         })
+    }
+
+    /// The same of other recordings: of a plan, what another process does.
+    #[cfg(feature = "distributed")]
+    pub fn of_slices(
+        shape: Shape,
+        shared: Arc<Shared>,
+        slices: Vec<Slice>,
+        limit: Option<usize>,
+    ) -> Self {
+        TopicScan {
+            shared,
+            wanted: Wanted::default(),
+            messages: None,
+            watch: None,
+            knows_lags: false,
+            properties: in_order_of(&shape, &shape.output, slices.len()),
+            shape,
+            slices,
+            limit,
+        }
     }
 
     /// Says between which times the messages lie, where nothing but times is asked for: then the first and the last message
@@ -148,7 +173,18 @@ impl DisplayAs for TopicScan {
             }
         }
         if let Some(recordings) = &self.wanted.recordings {
-            write!(f, ", recordings [{}]", recordings.join(", "))?;
+            let names: Vec<&str> = recordings.iter().take(SHOWN).map(String::as_str).collect();
+            let more = if recordings.len() > SHOWN {
+                ", …"
+            } else {
+                ""
+            };
+            write!(
+                f,
+                ", {} recordings [{}{more}]",
+                recordings.len(),
+                names.join(", ")
+            )?;
         }
         write!(f, ", {}", decoded(&self.shape))?;
         if let Some(limit) = self.limit {

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use asof_core::TimeRange;
 use datafusion::arrow::array::{RecordBatch, StringArray, TimestampNanosecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::context::SessionContext;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, col};
-use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 
 use crate::assemble::BATCH_ROWS;
 use crate::database::Shared;
-use crate::topic::RECORDING;
+#[cfg(feature = "distributed")]
+use crate::distributed::ViewKind;
+#[cfg(feature = "distributed")]
+use crate::topic::Slice;
+use crate::topic::{Opened, RECORDING};
+use crate::view::{Part, View, ViewTable};
 
 /// The function that `resample` becomes a join with.
 pub(crate) const TIMES: &str = "__times";
@@ -28,6 +29,11 @@ const MOST_HERTZ: f64 = 1e9;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     context.register_udtf(TIMES, Arc::new(Times(Arc::clone(shared))));
+}
+
+/// Whether so many instants each second can be told apart.
+pub(crate) fn is_rate(hz: f64) -> bool {
+    hz > 0.0 && hz <= MOST_HERTZ
 }
 
 #[derive(Debug)]
@@ -42,57 +48,96 @@ impl TableFunctionImpl for Times {
             },
             _ => None,
         };
-        let Some(hz) = hz.filter(|hz| *hz > 0.0 && *hz <= MOST_HERTZ) else {
+        let Some(hz) = hz.filter(|hz| is_rate(*hz)) else {
             return plan_err!("a rate is more than 0 and at most 1,000,000,000 per second");
         };
-        let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-        let schema: SchemaRef = Arc::new(Schema::new(vec![
-            Field::new(RECORDING, DataType::Utf8, false),
-            Field::new(TIME, time, false),
-        ]));
-        let grids = self.0.recordings.iter().map(|opened| {
-            Arc::new(Grid {
-                schema: Arc::clone(&schema),
-                recording: opened.name.clone(),
-                range: opened.recording.summary().range,
-                hz,
-            }) as Arc<dyn PartitionStream>
-        });
-        let table = StreamingTable::try_new(Arc::clone(&schema), grids.collect())?;
-        Ok(Arc::new(
-            table.with_sort_order(vec![col(TIME).sort(true, false)]),
-        ))
+        Ok(Arc::new(ViewTable(TimesTable {
+            schema: schema(),
+            shared: Arc::clone(&self.0),
+            hz,
+        })))
+    }
+}
+
+/// The columns of the instants.
+pub(crate) fn schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        Field::new(RECORDING, DataType::Utf8, false),
+        Field::new(TIME, time, false),
+    ]))
+}
+
+#[derive(Debug)]
+struct TimesTable {
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+    hz: f64,
+}
+
+impl View for TimesTable {
+    type Part = Grid;
+
+    const ORDER: Option<&'static str> = Some(TIME);
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+        vec![TableProviderFilterPushDown::Unsupported; filters.len()]
+    }
+
+    fn parts(&self, _: &[Expr]) -> Vec<Grid> {
+        let grid = |(place, opened): (usize, &Opened)| Grid {
+            schema: Arc::clone(&self.schema),
+            recording: opened.name.clone(),
+            place,
+            range: opened.range(),
+            hz: self.hz,
+        };
+        self.shared
+            .recordings
+            .iter()
+            .enumerate()
+            .map(grid)
+            .collect()
+    }
+
+    #[cfg(feature = "distributed")]
+    fn described(&self, _: &[Expr]) -> (&Arc<Shared>, ViewKind) {
+        (&self.shared, ViewKind::Times { hz: self.hz })
     }
 }
 
 /// The instants of one recording.
 #[derive(Debug, Clone)]
-struct Grid {
-    schema: SchemaRef,
-    recording: String,
-    range: TimeRange,
-    hz: f64,
+pub(crate) struct Grid {
+    pub schema: SchemaRef,
+    pub recording: String,
+    /// The place of the recording.
+    pub place: usize,
+    pub range: TimeRange,
+    pub hz: f64,
 }
 
-impl PartitionStream for Grid {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
+impl Part for Grid {
+    fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
+        let mut next = 0;
+        while let Some(batch) = self.batch(&mut next)? {
+            if !send(batch) {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
-        let sender = builder.tx();
-        let grid = self.clone();
-        builder.spawn(async move {
-            let mut next = 0;
-            while let Some(batch) = grid.batch(&mut next)? {
-                if sender.send(Ok(batch)).await.is_err() {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        builder.build()
+    #[cfg(feature = "distributed")]
+    fn slice(&self) -> Slice {
+        Slice {
+            recording: self.place,
+            range: self.range,
+        }
     }
 }
 
@@ -127,15 +172,9 @@ mod tests {
 
     fn grid(start: i64, end: i64, hz: f64) -> Grid {
         Grid {
-            schema: Arc::new(Schema::new(vec![
-                Field::new(RECORDING, DataType::Utf8, false),
-                Field::new(
-                    TIME,
-                    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-                    false,
-                ),
-            ])),
+            schema: schema(),
             recording: "a".to_owned(),
+            place: 0,
             range: TimeRange::new(start.into(), end.into()),
             hz,
         }

@@ -16,6 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::adapt::united_fields;
 use crate::database::Shared;
+use crate::labels;
 use crate::pushdown::{Wanted, both};
 use crate::scan::TopicScan;
 
@@ -36,12 +37,42 @@ pub(crate) struct TopicTable {
     pub recordings: Vec<usize>,
     /// Messages in each of those, as far as their indexes tell without a doubt.
     pub messages: Vec<Option<u64>>,
+    /// The columns that are labels of recordings.
+    pub labels: Vec<String>,
 }
 
 /// A recording with its name.
 pub(crate) struct Opened {
     pub name: String,
     pub recording: Arc<dyn Recording>,
+    /// Where another process finds it, if one reads it.
+    #[cfg(feature = "distributed")]
+    pub address: Option<crate::distributed::RecordingAddress>,
+    /// From when to when it is, where that is known without opening it.
+    #[cfg(feature = "distributed")]
+    pub known_range: Option<TimeRange>,
+}
+
+impl Opened {
+    pub fn new(name: String, recording: Arc<dyn Recording>) -> Self {
+        Opened {
+            name,
+            recording,
+            #[cfg(feature = "distributed")]
+            address: None,
+            #[cfg(feature = "distributed")]
+            known_range: None,
+        }
+    }
+
+    /// From when to when it is.
+    pub fn range(&self) -> TimeRange {
+        #[cfg(feature = "distributed")]
+        if let Some(range) = self.known_range {
+            return range;
+        }
+        self.recording.summary().range
+    }
 }
 
 impl TopicTable {
@@ -90,18 +121,30 @@ impl TopicTable {
                 types.join(", ")
             ));
         }
+        let fields = fields.unwrap_or_default();
+        let is_free = |label: &Field| fields.iter().all(|field| field.name() != label.name());
+        let labels: Vec<Field> = if shared.options.labels.is_empty() {
+            Vec::new()
+        } else {
+            // A field of the messages keeps its name.
+            labels::fields().into_iter().filter(is_free).collect()
+        };
         TopicTable {
             topic: topic.to_owned(),
-            schema: schema_of(&fields.unwrap_or_default()),
+            schema: schema_of(&fields, &labels),
             shared: Arc::clone(shared),
             recordings,
             messages,
+            labels: labels
+                .into_iter()
+                .map(|label| label.name().clone())
+                .collect(),
         }
     }
 }
 
-/// All columns of a topic, those that every topic has first.
-fn schema_of(message: &Fields) -> SchemaRef {
+/// All columns of a topic, those that every topic has first, labels last.
+fn schema_of(message: &Fields, labels: &[Field]) -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     let mut fields: Vec<FieldRef> = vec![
         Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
@@ -124,6 +167,7 @@ fn schema_of(message: &Fields) -> SchemaRef {
         let field = field.as_ref().clone().with_nullable(true);
         fields.push(Arc::new(field.with_name(name)));
     }
+    fields.extend(labels.iter().cloned().map(Arc::new));
     // Without metadata: tables of several topics are united as they are.
     Arc::new(Schema::new(fields))
 }
@@ -195,17 +239,30 @@ impl TableProvider for TopicTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(Wanted::pushdown_with_stamps(filters))
+        let mut support = Wanted::pushdown_with_stamps(filters);
+        for (support, filter) in support.iter_mut().zip(filters) {
+            if labels::is_about_recordings(filter, &self.labels) {
+                *support = TableProviderFilterPushDown::Exact;
+            }
+        }
+        Ok(support)
     }
 
     async fn scan(
         &self,
-        _state: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = Wanted::of(filters).with_stamps(filters);
+        let mut wanted = Wanted::of(filters).with_stamps(filters);
+        let about = filters.iter();
+        let about = about.filter(|filter| labels::is_about_recordings(filter, &self.labels));
+        let about: Vec<&Expr> = about.collect();
+        // Names that are equal to a text were taken by themselves, and are here once more.
+        if let Some(names) = self.shared.recordings_that(&about, session)? {
+            wanted.recordings = Some(names);
+        }
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
         Ok(Arc::new(TopicScan::new(self, &columns, &wanted, limit)?))

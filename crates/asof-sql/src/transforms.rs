@@ -24,48 +24,71 @@ use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 use crate::database::Shared;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
-    let transforms = Arc::new(Transforms {
-        shared: Arc::clone(shared),
-        buffers: OnceLock::new(),
-    });
-    for answer in [
-        Answer::Transform,
-        Answer::Error,
-        Answer::Point,
-        Answer::Pose,
-    ] {
-        let least = answer.least_arguments();
-        let counts = [TypeSignature::Any(least), TypeSignature::Any(least + 1)];
-        context.register_udf(ScalarUDF::new_from_impl(Lookup {
-            answer,
-            transforms: Arc::clone(&transforms),
-            signature: Signature::one_of(counts.to_vec(), Volatility::Stable),
-        }));
+    let transforms = Arc::new(Transforms::of(shared));
+    for answer in ANSWERS {
+        context.register_udf(function(answer, &transforms));
     }
 }
 
-/// The transforms of all recordings, loaded when first asked for.
+const ANSWERS: [Answer; 4] = [
+    Answer::Transform,
+    Answer::Error,
+    Answer::Point,
+    Answer::Pose,
+];
+
+fn function(answer: Answer, transforms: &Arc<Transforms>) -> ScalarUDF {
+    let least = answer.least_arguments();
+    let counts = [TypeSignature::Any(least), TypeSignature::Any(least + 1)];
+    ScalarUDF::new_from_impl(Lookup {
+        answer,
+        transforms: Arc::clone(transforms),
+        signature: Signature::one_of(counts.to_vec(), Volatility::Stable),
+    })
+}
+
+/// The function of this name over other recordings.
+#[cfg(feature = "distributed")]
+pub(crate) fn function_named(name: &str, transforms: &Arc<Transforms>) -> Option<ScalarUDF> {
+    let answer = ANSWERS.into_iter().find(|answer| answer.name() == name)?;
+    Some(function(answer, transforms))
+}
+
+/// The recordings that a function looks transforms up in, if it is one of these.
+#[cfg(feature = "distributed")]
+pub(crate) fn recordings_of(function: &ScalarUDF) -> Option<&Arc<Shared>> {
+    let lookup = function.inner().downcast_ref::<Lookup>()?;
+    Some(&lookup.transforms.shared)
+}
+
+/// The transforms of recordings, each loaded when first asked for.
 #[derive(Debug)]
-struct Transforms {
+pub(crate) struct Transforms {
     shared: Arc<Shared>,
-    buffers: OnceLock<std::result::Result<Vec<TransformBuffer>, String>>,
+    buffers: Vec<OnceLock<std::result::Result<TransformBuffer, String>>>,
 }
 
 impl Transforms {
-    fn buffers(&self) -> Result<&[TransformBuffer]> {
-        let load = || {
-            let recordings = self.shared.recordings.iter();
-            recordings
-                .map(|opened| {
-                    let loaded = TransformBuffer::from_source(&*opened.recording);
-                    loaded
-                        .map(|loaded| loaded.buffer)
-                        .map_err(|error| error.to_string())
-                })
-                .collect()
+    pub fn of(shared: &Arc<Shared>) -> Self {
+        Transforms {
+            shared: Arc::clone(shared),
+            buffers: shared.recordings.iter().map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn buffer(&self, recording: usize) -> Result<Option<&TransformBuffer>> {
+        let opened = self.shared.recordings.get(recording);
+        let Some((opened, buffer)) = opened.zip(self.buffers.get(recording)) else {
+            return Ok(None);
         };
-        match self.buffers.get_or_init(load) {
-            Ok(buffers) => Ok(buffers),
+        let load = || {
+            let loaded = TransformBuffer::from_source(&*opened.recording);
+            loaded
+                .map(|loaded| loaded.buffer)
+                .map_err(|error| error.to_string())
+        };
+        match buffer.get_or_init(load) {
+            Ok(buffer) => Ok(Some(buffer)),
             Err(error) => Err(DataFusionError::Execution(error.clone())),
         }
     }
@@ -77,8 +100,8 @@ impl Transforms {
             let place = recordings.iter().position(|opened| opened.name == name);
             return place.map_or_else(|| exec_err!("there is no recording '{name}'"), Ok);
         }
-        let mut having = (0..recordings.len())
-            .filter(|place| recordings[*place].recording.summary().range.contains(at));
+        let mut having =
+            (0..recordings.len()).filter(|place| recordings[*place].range().contains(at));
         let first = having.next();
         if having.next().is_some() {
             return exec_err!(
@@ -261,9 +284,10 @@ impl Lookup {
                 }),
             }
         }
-        let buffers = self.transforms.buffers()?;
         for run in runs {
-            run.look_up(buffers, stamps, &mut found, self.answer == Answer::Error);
+            if let Some(buffer) = self.transforms.buffer(run.recording)? {
+                run.look_up(buffer, stamps, &mut found, self.answer == Answer::Error);
+            }
         }
         Ok(found)
     }
@@ -284,14 +308,11 @@ impl Run<'_> {
 
     fn look_up(
         &self,
-        buffers: &[TransformBuffer],
+        buffer: &TransformBuffer,
         stamps: &TimestampNanosecondArray,
         found: &mut Found,
         wants_errors: bool,
     ) {
-        let Some(buffer) = buffers.get(self.recording) else {
-            return;
-        };
         let stamp = |row: &usize| Stamp::from_nanos(stamps.value(*row));
         let all: Vec<Stamp> = self.rows.iter().map(stamp).collect();
         match buffer.lookup_many(self.from, self.to, &all) {

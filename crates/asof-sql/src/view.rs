@@ -16,8 +16,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
+#[cfg(feature = "distributed")]
+use crate::database::Shared;
+#[cfg(feature = "distributed")]
+use crate::distributed::{SliceExec, ViewKind};
 use crate::pushdown::Wanted;
-use crate::topic::LOG_TIME;
+#[cfg(feature = "distributed")]
+use crate::topic::Slice;
 
 /// Rows that are made of messages.
 pub(crate) trait View: Debug + Send + Sync + 'static {
@@ -34,14 +39,22 @@ pub(crate) trait View: Debug + Send + Sync + 'static {
     /// The parts with the rows that pass the filters that were taken.
     fn parts(&self, filters: &[Expr]) -> Vec<Self::Part>;
 
-    /// Whether each part is in order of `log_time`.
-    const IS_IN_ORDER: bool;
+    /// The column of times that each part is in order of.
+    const ORDER: Option<&'static str>;
+
+    /// The recordings, and what is made of them under the filters that were taken, for a process that reads them elsewhere.
+    #[cfg(feature = "distributed")]
+    fn described(&self, filters: &[Expr]) -> (&Arc<Shared>, ViewKind);
 }
 
 /// Rows that one thread makes.
 pub(crate) trait Part: Debug + Send + Sync + 'static {
     /// Hands out the rows, until there are no more or `send` says that none are wanted.
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()>;
+
+    /// Of which recording and time it is made.
+    #[cfg(feature = "distributed")]
+    fn slice(&self) -> Slice;
 }
 
 /// Such rows as a table.
@@ -73,20 +86,27 @@ impl<V: View> TableProvider for ViewTable<V> {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
+        let order = V::ORDER.and_then(|time| order_of(schema, projection, time));
+        #[cfg(feature = "distributed")]
+        if let (shared, kind) = self.0.described(filters)
+            && shared.is_distributed
+        {
+            let slices: Vec<Slice> = self.0.parts(filters).iter().map(Part::slice).collect();
+            let order = order.map(|(place, _)| place);
+            let exec = SliceExec::of_view(kind, projection, order, shared, &slices)?;
+            return Ok(Arc::new(exec));
+        }
         let parts = self.0.parts(filters).into_iter().map(|part| {
             Arc::new(Threaded {
                 schema: Arc::clone(schema),
                 part: Arc::new(part),
             }) as Arc<dyn PartitionStream>
         });
-        let order = V::IS_IN_ORDER
-            .then(|| order_of(schema, projection))
-            .flatten();
         let exec = StreamingTableExec::try_new(
             Arc::clone(schema),
             parts.collect(),
             projection,
-            order,
+            order.map(|(_, order)| order),
             false,
             limit,
         )?;
@@ -94,25 +114,40 @@ impl<V: View> TableProvider for ViewTable<V> {
     }
 }
 
-/// In order of `log_time`, where that is among the columns.
-fn order_of(schema: &SchemaRef, projection: Option<&Vec<usize>>) -> Option<LexOrdering> {
-    let time = schema.index_of(LOG_TIME).ok()?;
+/// In order of a time, where that is among the columns: its place there.
+fn order_of(
+    schema: &SchemaRef,
+    projection: Option<&Vec<usize>>,
+    time: &str,
+) -> Option<(usize, LexOrdering)> {
+    let column = schema.index_of(time).ok()?;
     let place = match projection {
-        None => time,
-        Some(columns) => columns.iter().position(|column| *column == time)?,
+        None => column,
+        Some(columns) => columns.iter().position(|one| *one == column)?,
     };
-    let column = Arc::new(Column::new(LOG_TIME, place));
-    LexOrdering::new([PhysicalSortExpr::new_default(column)])
+    let column = Arc::new(Column::new(time, place));
+    let order = LexOrdering::new([PhysicalSortExpr::new_default(column)])?;
+    Some((place, order))
 }
 
 /// A part on a thread of its own.
 #[derive(Debug)]
-struct Threaded<P> {
+struct Threaded<P: ?Sized> {
     schema: SchemaRef,
     part: Arc<P>,
 }
 
-impl<P: Part> PartitionStream for Threaded<P> {
+/// The rows of a part, made on a thread of its own.
+#[cfg(feature = "distributed")]
+pub(crate) fn rows_of(
+    part: Arc<dyn Part>,
+    schema: SchemaRef,
+    context: Arc<TaskContext>,
+) -> SendableRecordBatchStream {
+    Threaded { schema, part }.execute(context)
+}
+
+impl<P: Part + ?Sized> PartitionStream for Threaded<P> {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }

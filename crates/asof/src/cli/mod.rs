@@ -10,6 +10,7 @@ mod bag_metadata;
 mod cat;
 mod check;
 mod chosen;
+mod cluster;
 mod compare;
 mod completions;
 mod convert;
@@ -121,6 +122,7 @@ enum Verb {
     Record(live::Record),
     Play(live::Play),
     Sql(sql::Sql),
+    Cluster(cluster::Cluster),
     Lerobot(lerobot::Lerobot),
     Serve(serve::Serve),
     Completions(completions::Completions),
@@ -206,6 +208,7 @@ pub fn main() -> ExitCode {
         Verb::Record(record) => record.run(&screen),
         Verb::Play(play) => play.run(&screen),
         Verb::Sql(sql) => sql.run(&screen),
+        Verb::Cluster(cluster) => cluster.run(&screen),
         Verb::Lerobot(lerobot) => lerobot.run(&screen),
         Verb::Serve(serve) => serve.run(&screen),
         Verb::Completions(completions) => completions.run(),

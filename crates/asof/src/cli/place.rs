@@ -187,6 +187,12 @@ impl Opening {
         Ok(opened)
     }
 
+    /// Whether folders of definitions were named, or limits taken away: what only this process knows.
+    #[cfg(feature = "cluster")]
+    pub fn is_special(&self) -> bool {
+        !self.files.msg_path.is_empty() || self.files.no_limits
+    }
+
     /// How recordings are opened that many others are read beside: nothing of them is mapped.
     #[cfg_attr(
         not(feature = "sql"),

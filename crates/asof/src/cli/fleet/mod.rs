@@ -2,6 +2,7 @@
 
 mod index;
 mod list;
+#[cfg(feature = "sql")]
 mod reading;
 mod search;
 mod tag;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "sql")]
 mod answers;
+#[cfg(feature = "cluster")]
+mod clustered;
 #[cfg(feature = "sql")]
 mod completing;
 #[cfg(feature = "sql")]
@@ -31,6 +33,7 @@ pub use flight::{Flight, Flying};
 
 #[cfg(not(feature = "sql"))]
 use super::Outcome;
+use super::fleet::CataloguePlace;
 use super::place::Opening;
 use super::screen::Screen;
 use super::writing::parse_size;
@@ -123,6 +126,9 @@ fn no_sql() -> anyhow::Error {
 /// pose.pose.position.x. Beside them are the tables topics, recordings, problems, metadata and attachments. Nothing is
 /// converted first, and only what a query looks at is read.
 ///
+/// Of a folder or bucket with a catalogue (`asof index`), topics have the columns robot, site and tags as well: what
+/// `WHERE robot = 'r7' AND tags['weather'] = 'rain'` leaves out is never opened.
+///
 /// `a ASOF JOIN b MATCH_CONDITION (a.stamp >= b.stamp)` joins by time. Times may be written as everywhere in asof:
 /// '+12.5s', '-3s', RFC 3339. Without a query there is a prompt, or the queries of the input if that is not a terminal.
 ///
@@ -173,6 +179,14 @@ pub struct Sql {
     /// What sorts, joins and groups may hold; beyond it they use the disk, or say that they cannot
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     memory: u64,
+
+    /// Run queries on the cluster of this scheduler (`asof cluster`), whose executors read the recordings at the same
+    /// paths and addresses
+    #[arg(long, value_name = "HOST:PORT")]
+    cluster: Option<String>,
+
+    #[command(flatten)]
+    catalogue: CataloguePlace,
 
     #[command(flatten)]
     opening: Opening,

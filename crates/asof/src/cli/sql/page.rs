@@ -12,8 +12,9 @@ use asof_core::Stamp;
 use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
 use asof_sql::{Database, SqlOptions, Waited};
 
-use super::running::opened;
+use super::running::{Placed, labels_of, opened};
 use super::values::{Reader, write, write_json_text};
+use crate::cli::fleet::CataloguePlace;
 use crate::cli::live::is_robot;
 use crate::cli::numbers::counted;
 use crate::cli::place::Opening;
@@ -49,11 +50,18 @@ impl PageQueries {
     /// The database, which is opened now if it has not been yet.
     pub fn database(&self) -> Result<&Arc<Database>, String> {
         let open = || -> anyhow::Result<Arc<Database>> {
-            let recordings = opened(&self.places, &self.opening, &self.screen)?;
+            let recordings = opened(
+                &self.places,
+                &CataloguePlace::default(),
+                &self.opening,
+                &self.screen,
+            )?;
             let options = SqlOptions {
                 memory: MEMORY,
+                labels: labels_of(&recordings),
                 ..SqlOptions::default()
             };
+            let recordings = recordings.iter().map(Placed::named).collect();
             Ok(Arc::new(Database::new(recordings, options)?))
         };
         let database = self

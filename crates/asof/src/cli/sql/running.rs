@@ -1,5 +1,6 @@
 //! Queries over the places that were named.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use asof_formats::Recording;
-use asof_sql::{Database, SqlError, SqlOptions, TextPlace, Waited};
+use asof_sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
 use super::{Sql, prompt, statements};
 use crate::cli::Outcome;
 use crate::cli::cat::tell_problems;
 use crate::cli::failure::Usage;
-use crate::cli::fleet::recordings_of;
+use crate::cli::fleet::{CataloguePlace, recordings_of};
 use crate::cli::newfile::remove_unfinished;
 use crate::cli::numbers::{counted, shown};
 use crate::cli::place::{Opening, Wanted, is_address};
@@ -31,12 +32,25 @@ impl Sql {
         let (places, query) = self.places_and_query()?;
         let interrupts = Interrupts::listen()?;
         let places: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
-        let recordings = opened(&places, &self.opening, screen)?;
+        let recordings = opened(&places, &self.catalogue, &self.opening, screen)?;
         let options = SqlOptions {
             memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            labels: labels_of(&recordings),
             ..SqlOptions::default()
         };
-        let database = Database::new(recordings.clone(), options)?;
+        let database = match &self.cluster {
+            None => Database::new(recordings.iter().map(Placed::named).collect(), options)?,
+            #[cfg(feature = "cluster")]
+            Some(cluster) => {
+                super::clustered::database(cluster, &recordings, &self.opening, options)?
+            }
+            #[cfg(not(feature = "cluster"))]
+            Some(_) => {
+                return Err(anyhow!(
+                    "this build has no cluster; build one with it: cargo install --path crates/asof --features cluster"
+                ));
+            }
+        };
         let session = Session {
             database: &database,
             form: self.form(),
@@ -112,26 +126,78 @@ impl Sql {
     }
 }
 
+/// A recording that was named.
+#[derive(Clone)]
+pub struct Placed {
+    /// What its rows call it.
+    pub name: String,
+    /// Where it is.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        allow(dead_code, reason = "only other processes look for it")
+    )]
+    pub place: PathBuf,
+    pub recording: Arc<dyn Recording>,
+    /// What a catalogue says of it.
+    pub labels: Option<RecordingLabels>,
+}
+
+impl Placed {
+    pub fn named(&self) -> (String, Arc<dyn Recording>) {
+        (self.name.clone(), Arc::clone(&self.recording))
+    }
+}
+
+/// What catalogues say of recordings, by their names.
+pub fn labels_of(recordings: &[Placed]) -> BTreeMap<String, RecordingLabels> {
+    let said = recordings.iter().filter_map(|placed| {
+        let labels = placed.labels.clone()?;
+        Some((placed.name.clone(), labels))
+    });
+    said.collect()
+}
+
 /// The places as recordings, each with the name that its rows carry.
 pub fn opened(
     places: &[PathBuf],
+    catalogue: &CataloguePlace,
     opening: &Opening,
     screen: &Screen,
-) -> anyhow::Result<Vec<(String, Arc<dyn Recording>)>> {
-    let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
+) -> anyhow::Result<Vec<Placed>> {
+    let mut recordings: Vec<Placed> = Vec::new();
     for place in places {
         // Of a folder or bucket with a catalogue only what a query needs is opened.
-        if let Some(fleet) = recordings_of(place, opening, screen)? {
-            recordings.extend(fleet);
+        if let Some(fleet) = recordings_of(place, catalogue, opening, screen)? {
+            recordings.extend(fleet.into_iter().map(|one| Placed {
+                place: PathBuf::from(&one.name),
+                name: one.name,
+                recording: one.recording,
+                labels: Some(RecordingLabels {
+                    robot: one.row.robot,
+                    site: one.row.site,
+                    tags: one.row.tags,
+                }),
+            }));
             continue;
         }
-        let place = std::slice::from_ref(place);
-        let recording = opening.look_at_slices(place, &Wanted::all(), screen)?;
-        let mut name = asof_formats::without_secrets(&place[0].display().to_string());
-        while recordings.iter().any(|(known, _)| *known == name) {
+        if catalogue.is_named() {
+            return Err(anyhow!(
+                "there is no catalogue of {} where --catalogue says; make one with `asof index`",
+                asof_formats::without_secrets(&place.display().to_string())
+            ));
+        }
+        let only = std::slice::from_ref(place);
+        let recording = opening.look_at_slices(only, &Wanted::all(), screen)?;
+        let mut name = asof_formats::without_secrets(&place.display().to_string());
+        while recordings.iter().any(|known| known.name == name) {
             name.push('\'');
         }
-        recordings.push((name, Arc::from(recording)));
+        recordings.push(Placed {
+            name,
+            place: place.clone(),
+            recording: Arc::from(recording),
+            labels: None,
+        });
     }
     Ok(recordings)
 }
@@ -254,9 +320,9 @@ impl Session<'_> {
     }
 
     /// Tells what is wrong with the recordings, as far as it is known by now.
-    fn outcome(&self, recordings: &[(String, Arc<dyn Recording>)]) -> Outcome {
+    fn outcome(&self, recordings: &[Placed]) -> Outcome {
         let mut outcome = Outcome::Done;
-        for (_, recording) in recordings {
+        for Placed { recording, .. } in recordings {
             let problems = &recording.summary().problems;
             tell_problems(problems, self.screen);
             if !problems.is_empty() {
@@ -269,6 +335,13 @@ impl Session<'_> {
             let (at, reason) = (first.log_time, &first.reason);
             self.screen.warning(format_args!(
                 "{topic} has messages that are not decoded, {} over all topics; the first: at {at}, {reason}",
+                counted(count, "message")
+            ));
+        }
+        if count > 0 && topics.is_empty() {
+            outcome = Outcome::Damaged;
+            self.screen.warning(format_args!(
+                "{} could not be decoded; the same query without --cluster says which",
                 counted(count, "message")
             ));
         }

@@ -1,0 +1,54 @@
+//! Why a part of a cluster cannot work.
+
+use std::net::SocketAddr;
+
+/// Why a part of a cluster cannot work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// An address is not one.
+    #[error("'{0}' is not a host and a port, such as 10.0.0.5:50050")]
+    Address(String),
+    /// The scheduler does not answer.
+    #[error(
+        "cannot reach a scheduler at {address}: {reason}; start one with `asof cluster scheduler`"
+    )]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// There is nobody who would run a query.
+    #[error(
+        "the scheduler at {0} has no executors; start one with `asof cluster executor --scheduler {0} --root FOLDER`"
+    )]
+    NoExecutors(String),
+    /// The address is taken, or not of this machine.
+    #[error("cannot listen on {address}: {cause}; choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// A root is not one.
+    #[error("'{root}' cannot be a root: {reason}")]
+    Root {
+        /// As it was given.
+        root: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The system refused threads, or a folder.
+    #[error("cannot start: {0}")]
+    Start(#[source] std::io::Error),
+    /// Ballista failed.
+    #[error("{0}")]
+    Engine(String),
+}
+
+/// What Ballista says, in one line.
+pub(crate) fn engine(error: impl std::fmt::Display) -> ClusterError {
+    ClusterError::Engine(error.to_string())
+}

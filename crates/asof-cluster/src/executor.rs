@@ -1,0 +1,161 @@
+//! The processes that read recordings.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use asof_sql::PlanCodec;
+use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::serde::BallistaPhysicalExtensionCodec;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use datafusion::execution::SessionStateDefaults;
+
+use crate::error::engine;
+use crate::scheduler::runtime;
+use crate::{ClusterError, Roots};
+
+/// A plan over 100,000 recordings is not larger.
+pub(crate) const MESSAGE_BYTES: u32 = 64 << 20;
+/// Seconds between signs of life.
+const HEARTBEAT: u64 = 3;
+/// Seconds that a scheduler is waited for, so that both can be started at once.
+const PATIENCE: u16 = 60;
+/// Seconds that rows for other executors are kept after their query.
+const KEPT_ROWS: u64 = 3600;
+
+/// How an executor runs.
+#[derive(Debug)]
+pub struct ExecutorOptions {
+    /// The scheduler, as host and port.
+    pub scheduler: String,
+    /// Where it hands out rows to other executors. It takes tasks at the next port.
+    pub listen: SocketAddr,
+    /// What others call its machine; the address that it connects from by default.
+    pub external_host: Option<String>,
+    /// What it opens.
+    pub roots: Roots,
+    /// How many slices it reads at once; 0 for as many as there are cores.
+    pub cores: usize,
+    /// Bytes that sorts, joins and groups may hold, over all tasks; 70 % of the machine's memory by default.
+    pub memory: Option<u64>,
+    /// Its name in messages; made of host and port by default.
+    pub name: Option<String>,
+}
+
+/// An executor.
+#[derive(Debug)]
+pub struct ClusterExecutor;
+
+impl ClusterExecutor {
+    /// Runs one until the process is told to end, or something goes wrong.
+    ///
+    /// # Errors
+    /// When the scheduler cannot be reached, or it cannot listen.
+    pub fn run(options: ExecutorOptions) -> Result<(), ClusterError> {
+        let (host, port) = host_and_port(&options.scheduler)?;
+        let listen = options.listen;
+        let grpc_port = listen
+            .port()
+            .checked_add(1)
+            .ok_or_else(|| ClusterError::Listen {
+                address: listen,
+                cause: std::io::Error::other("it needs the next port too"),
+            })?;
+        for port in [listen.port(), grpc_port] {
+            let address = SocketAddr::new(listen.ip(), port);
+            std::net::TcpListener::bind(address)
+                .map_err(|cause| ClusterError::Listen { address, cause })?;
+        }
+        // Removed when this ends; what a crash leaves lies in the system's folder for such things.
+        let folder = tempfile::Builder::new()
+            .prefix("asof-executor-")
+            .tempdir()
+            .map_err(ClusterError::Start)?;
+        let others = Arc::new(BallistaPhysicalExtensionCodec::default());
+        let codec = PlanCodec::new(Arc::new(options.roots), others);
+        let shown_host = options.external_host.clone();
+        let shown_host = shown_host.unwrap_or_else(|| listen.ip().to_string());
+        let config = ExecutorProcessConfig {
+            executor_id: options.name.unwrap_or_else(|| {
+                format!("{shown_host}:{}-{}", listen.port(), std::process::id())
+            }),
+            bind_host: listen.ip().to_string(),
+            external_host: options.external_host,
+            port: listen.port(),
+            grpc_port,
+            scheduler_host: host,
+            scheduler_port: port,
+            scheduler_connect_timeout_seconds: PATIENCE,
+            vcores: options.cores,
+            work_dir: Some(folder.path().display().to_string()),
+            job_data_ttl_seconds: KEPT_ROWS,
+            job_data_clean_up_interval_seconds: KEPT_ROWS / 4,
+            grpc_max_decoding_message_size: MESSAGE_BYTES,
+            grpc_max_encoding_message_size: MESSAGE_BYTES,
+            executor_heartbeat_interval_seconds: HEARTBEAT,
+            memory_pool_size: options.memory,
+            override_physical_codec: Some(Arc::new(codec)),
+            override_function_registry: Some(Arc::new(functions())),
+            ..ExecutorProcessConfig::default()
+        };
+        let scheduler = options.scheduler.clone();
+        runtime("asof-executor")?
+            .block_on(start_executor_process(Arc::new(config)))
+            .map_err(|error| match error.to_string() {
+                text if text.contains("connect to scheduler") => ClusterError::Unreachable {
+                    address: scheduler,
+                    reason: format!("nothing answered for {PATIENCE} seconds"),
+                },
+                text => engine(text),
+            })
+    }
+}
+
+/// All functions that a query may call by name. Ballista's own list lacks those of lists and structs; those over recordings
+/// come with the plan.
+fn functions() -> BallistaFunctionRegistry {
+    let mut functions = BallistaFunctionRegistry::default();
+    let scalars = SessionStateDefaults::default_scalar_functions().into_iter();
+    functions
+        .scalar_functions
+        .extend(scalars.map(|function| (function.name().to_owned(), function)));
+    let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter();
+    functions
+        .aggregate_functions
+        .extend(aggregates.map(|function| (function.name().to_owned(), function)));
+    functions
+}
+
+/// A host and a port.
+pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), ClusterError> {
+    let wrong = || ClusterError::Address(text.to_owned());
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let is_good = |c: char| c.is_alphanumeric() || ".-_:[]".contains(c);
+    if host.is_empty() || port == 0 || !host.chars().all(is_good) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_and_port;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_and_nothing_else() {
+        assert_eq!(host_and_port("a.b:1").expect("good").0, "a.b");
+        assert_eq!(host_and_port("[::1]:50050").expect("good").1, 50050);
+        for bad in [
+            "",
+            "host",
+            ":1",
+            "host:",
+            "host:0",
+            "host:70000",
+            "http://h:1/x",
+            "a b:1",
+        ] {
+            assert!(host_and_port(bad).is_err(), "{bad}");
+        }
+    }
+}

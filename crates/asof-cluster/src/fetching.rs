@@ -1,0 +1,54 @@
+//! Rows of a query that is done, from the executors that hold them.
+
+use ballista_core::client::BallistaClient;
+use ballista_core::serde::protobuf::PartitionLocation;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures_util::StreamExt as _;
+
+use crate::executor::{MESSAGE_BYTES, host_and_port};
+
+/// How often an executor that does not answer is asked again, and after how many milliseconds.
+const RETRIES: u8 = 3;
+const PAUSE: u64 = 500;
+
+/// The rows of a part, through the scheduler: clients need not reach executors.
+pub(crate) async fn fetch(
+    scheduler: String,
+    part: PartitionLocation,
+) -> Result<SendableRecordBatchStream> {
+    let layout = part.layout();
+    let (Some(executor), Some(place)) = (part.executor_meta, part.partition_id) else {
+        return Err(DataFusionError::Execution(
+            "the cluster does not say where the rows are".to_owned(),
+        ));
+    };
+    let name = executor.id.clone();
+    let lost = move |why: &dyn std::fmt::Display| {
+        DataFusionError::Execution(format!(
+            "the rows of executor {name} cannot be fetched: {why}; if it has died, ask again"
+        ))
+    };
+    let (host, port) =
+        host_and_port(&scheduler).map_err(|error| DataFusionError::Execution(error.to_string()))?;
+    let limit = MESSAGE_BYTES as usize;
+    let client =
+        BallistaClient::try_new(&host, port, limit, false, None, RETRIES, PAUSE, 0, 0).await;
+    let mut client = client.map_err(|error| lost(&error))?;
+    let rows = client
+        .fetch_partition_proxied(
+            &executor.id,
+            &place.into(),
+            part.file_id,
+            layout,
+            &executor.host,
+            executor.port as u16,
+            true,
+        )
+        .await
+        .map_err(|error| lost(&error))?;
+    let schema = rows.schema();
+    let rows = rows.map(move |rows| rows.map_err(|error| lost(&error)));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}

@@ -1,0 +1,45 @@
+//! What Ballista says while it runs.
+
+use ::log::{Level, LevelFilter, Log, Metadata, Record};
+
+/// How loud a line of the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something is wrong.
+    Warning,
+    /// Something happened.
+    Note,
+}
+
+/// Hands what Ballista says to a function: warnings, and with `all` what else it does. Only the first call counts.
+pub fn log_to(all: bool, tell: impl Fn(LogLevel, &str) + Send + Sync + 'static) {
+    let level = if all {
+        LevelFilter::Info
+    } else {
+        LevelFilter::Warn
+    };
+    if ::log::set_boxed_logger(Box::new(Told(tell))).is_ok() {
+        ::log::set_max_level(level);
+    }
+}
+
+struct Told<F>(F);
+
+impl<F: Fn(LogLevel, &str) + Send + Sync> Log for Told<F> {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        about.target().starts_with("ballista") || about.level() <= Level::Warn
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let level = if record.level() <= Level::Warn {
+                LogLevel::Warning
+            } else {
+                LogLevel::Note
+            };
+            (self.0)(level, &record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}

@@ -1,0 +1,126 @@
+//! The process that splits queries into tasks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use asof_sql::PlanCodec;
+use ballista_core::serde::BallistaPhysicalExtensionCodec;
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::ClusterError;
+use crate::error::engine;
+use crate::executor::MESSAGE_BYTES;
+
+/// How a scheduler runs.
+#[derive(Debug, Clone)]
+pub struct SchedulerOptions {
+    /// Where it listens: for clients, executors, and whoever asks its REST interface.
+    pub listen: SocketAddr,
+    /// An executor that was silent for so many seconds is lost, and its tasks run elsewhere.
+    pub executor_timeout: u64,
+}
+
+impl Default for SchedulerOptions {
+    /// All addresses of this machine, at Ballista's port; 20 seconds.
+    fn default() -> Self {
+        SchedulerOptions {
+            listen: SocketAddr::from(([0, 0, 0, 0], 50050)),
+            executor_timeout: 20,
+        }
+    }
+}
+
+/// A scheduler that runs, until it is dropped.
+#[derive(Debug)]
+pub struct ClusterScheduler {
+    address: SocketAddr,
+    runtime: Runtime,
+    serving: tokio::task::JoinHandle<Result<(), ClusterError>>,
+}
+
+impl ClusterScheduler {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub fn start(options: &SchedulerOptions) -> Result<Self, ClusterError> {
+        let runtime = runtime("asof-scheduler")?;
+        let bound = runtime.block_on(TcpListener::bind(options.listen));
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.map_err(|cause| ClusterError::Listen {
+            address: options.listen,
+            cause,
+        })?;
+        let config = Arc::new(config(options, address));
+        let scheduler = runtime.block_on(async {
+            let cluster = BallistaCluster::new_from_config(&config)
+                .await
+                .map_err(engine)?;
+            create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::clone(&config))
+                .await
+                .map_err(engine)
+        })?;
+        let serving = runtime.spawn(async move {
+            start_grpc_service_with_listener(listener, scheduler)
+                .await
+                .map_err(engine)
+        });
+        Ok(ClusterScheduler {
+            address,
+            runtime,
+            serving,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until it ends, which it does only when something goes wrong.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn wait(self) -> Result<(), ClusterError> {
+        let ended = self.runtime.block_on(self.serving);
+        ended.map_err(engine)?
+    }
+}
+
+fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
+    let codec = PlanCodec::handing_on(Arc::new(BallistaPhysicalExtensionCodec::default()));
+    let timeout = options.executor_timeout.max(1);
+    SchedulerConfig {
+        namespace: "asof".to_owned(),
+        external_host: address.ip().to_string(),
+        bind_host: address.ip().to_string(),
+        bind_port: address.port(),
+        // Recordings are read at once on all machines, not on the first that has room.
+        task_distribution: TaskDistributionPolicy::RoundRobin,
+        executor_timeout_seconds: timeout,
+        expire_dead_executor_interval_seconds: (timeout / 4).max(1),
+        no_executors_grace_period_seconds: timeout,
+        // Clients reach the scheduler; whether they reach executors is nobody's promise.
+        enable_embedded_flight_proxy: true,
+        grpc_server_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_server_max_encoding_message_size: MESSAGE_BYTES,
+        grpc_client_max_message_size: MESSAGE_BYTES,
+        override_physical_codec: Some(Arc::new(codec)),
+        ..SchedulerConfig::default()
+    }
+}
+
+/// Threads for one part of a cluster. Plans are deep, and taken apart by recursion.
+pub(crate) fn runtime(name: &str) -> Result<Runtime, ClusterError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .thread_name(name)
+        .thread_stack_size(32 << 20)
+        .enable_all()
+        .build()
+        .map_err(ClusterError::Start)
+}

@@ -1,0 +1,84 @@
+//! What a scheduler says about its executors, over Ballista's REST interface.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ClusterError;
+
+/// A scheduler that takes longer to answer is not there.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An answer is not longer: a thousand executors are a megabyte.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// An executor, as its scheduler knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutorState {
+    /// Its name.
+    pub id: String,
+    /// Where it is.
+    pub host: String,
+    /// Where it hands out rows.
+    pub port: u16,
+    /// How many slices it reads at once.
+    pub cores: usize,
+}
+
+/// The executors of a scheduler.
+///
+/// # Errors
+/// When there is no scheduler at that address.
+pub fn executors(scheduler: &str) -> Result<Vec<ExecutorState>, ClusterError> {
+    let unreachable = |reason: String| ClusterError::Unreachable {
+        address: scheduler.to_owned(),
+        reason,
+    };
+    let body = get(scheduler, "/api/executors").map_err(|error| unreachable(error.to_string()))?;
+    let all: Value = serde_json::from_slice(&body)
+        .map_err(|_| unreachable("what answers there is not one".to_owned()))?;
+    let all = all.as_array().cloned().unwrap_or_default();
+    let state = |one: &Value| {
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        let cores = &one["specification"]["vcores"];
+        ExecutorState {
+            id: text("id"),
+            host: text("host"),
+            port: one["port"].as_u64().unwrap_or_default() as u16,
+            cores: cores.as_u64().unwrap_or(1).max(1) as usize,
+        }
+    };
+    Ok(all.iter().map(state).collect())
+}
+
+/// The body of what a plain HTTP server answers.
+fn get(host: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    let mut last = std::io::Error::other("it has no address");
+    for address in host.to_socket_addrs()? {
+        match get_from(address, host, path) {
+            Ok(body) => return Ok(body),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn get_from(address: std::net::SocketAddr, host: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // HTTP/1.0: the body ends where the connection does, and is in one piece.
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let is_good = answer.starts_with(b"HTTP/1.") && answer.get(9..12) == Some(b"200");
+    match end {
+        Some(end) if is_good => Ok(answer.split_off(end + 4)),
+        _ => Err(std::io::Error::other("what answers there is not one")),
+    }
+}

@@ -1,0 +1,186 @@
+//! What people, paths and metadata say of recordings, as columns of every topic: of which robot, from which site, and tags.
+//!
+//! A filter over these, and over the name of the recording, is answered before any recording is opened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, MapBuilder, RecordBatch, StringArray, StringBuilder,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::Expr;
+
+use crate::database::Shared;
+use crate::topic::RECORDING;
+
+/// What is said of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingLabels {
+    /// The robot that made it.
+    pub robot: Option<String>,
+    /// Where it was made.
+    pub site: Option<String>,
+    /// Everything else.
+    pub tags: BTreeMap<String, String>,
+}
+
+const ROBOT: &str = "robot";
+const SITE: &str = "site";
+const TAGS: &str = "tags";
+
+impl RecordingLabels {
+    /// A label as a column of so many rows; `None` where there is no label of that name.
+    pub(crate) fn column(&self, name: &str, rows: usize) -> Option<ArrayRef> {
+        let text = |text: &Option<String>| -> ArrayRef {
+            let all = std::iter::repeat_n(text.as_deref(), rows);
+            Arc::new(all.collect::<StringArray>())
+        };
+        Some(match name {
+            ROBOT => text(&self.robot),
+            SITE => text(&self.site),
+            TAGS => maps(std::iter::repeat_n(&self.tags, rows)),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(feature = "distributed")]
+impl RecordingLabels {
+    /// As a text that another process reads.
+    pub(crate) fn to_text(&self) -> String {
+        let Self { robot, site, tags } = self;
+        serde_json::json!({ ROBOT: robot, SITE: site, TAGS: tags }).to_string()
+    }
+
+    /// From such a text; it comes from outside, and what is not there is not said.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let said: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let word = |name: &str| said[name].as_str().map(str::to_owned);
+        let tags = said[TAGS].as_object().into_iter().flatten();
+        let tags = tags.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        RecordingLabels {
+            robot: word(ROBOT),
+            site: word(SITE),
+            tags: tags.collect(),
+        }
+    }
+}
+
+fn maps<'a>(all: impl Iterator<Item = &'a BTreeMap<String, String>>) -> ArrayRef {
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+    for tags in all {
+        for (key, value) in tags {
+            maps.keys().append_value(key);
+            maps.values().append_value(value);
+        }
+        // Keys and values were appended together, so there are as many of both.
+        let appended = maps.append(true);
+        debug_assert!(appended.is_ok());
+    }
+    Arc::new(maps.finish())
+}
+
+/// The columns.
+pub(crate) fn fields() -> [Field; 3] {
+    let tags = maps(std::iter::empty()).data_type().clone();
+    [
+        Field::new(ROBOT, DataType::Utf8, true),
+        Field::new(SITE, DataType::Utf8, true),
+        Field::new(TAGS, tags, true),
+    ]
+}
+
+/// The names of the columns.
+pub(crate) fn names() -> [String; 3] {
+    [ROBOT, SITE, TAGS].map(str::to_owned)
+}
+
+/// Whether a filter can be answered by names and labels alone, those of these names.
+pub(crate) fn is_about_recordings(filter: &Expr, labels: &[String]) -> bool {
+    let columns = filter.column_refs();
+    let is_known = |column: &&Column| {
+        column.name == RECORDING || labels.iter().any(|label| *label == column.name)
+    };
+    let has_subquery = filter.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        ))
+    });
+    !columns.is_empty()
+        && columns.iter().all(is_known)
+        && !filter.is_volatile()
+        && !has_subquery.unwrap_or(true)
+}
+
+impl Shared {
+    /// A label of a recording as a column; `None` where nothing is said of it.
+    pub fn label(&self, recording: usize, name: &str, rows: usize) -> Option<ArrayRef> {
+        let opened = self.recordings.get(recording)?;
+        self.options.labels.get(&opened.name)?.column(name, rows)
+    }
+
+    /// What is said of all recordings.
+    fn labelled(&self) -> Result<RecordBatch> {
+        let nothing = RecordingLabels::default();
+        let said = |name: &str| self.options.labels.get(name).unwrap_or(&nothing);
+        let all: Vec<&RecordingLabels> =
+            self.recordings.iter().map(|one| said(&one.name)).collect();
+        let names = self.recordings.iter().map(|one| Some(one.name.as_str()));
+        let robots = all.iter().map(|labels| labels.robot.as_deref());
+        let sites = all.iter().map(|labels| labels.site.as_deref());
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(names.collect::<StringArray>()),
+            Arc::new(robots.collect::<StringArray>()),
+            Arc::new(sites.collect::<StringArray>()),
+            maps(all.iter().map(|labels| &labels.tags)),
+        ];
+        let mut fields = vec![Field::new(RECORDING, DataType::Utf8, false)];
+        fields.extend(self::fields());
+        Ok(RecordBatch::try_new(
+            Arc::new(Schema::new(fields)),
+            columns,
+        )?)
+    }
+
+    /// The recordings that pass all of these filters, which are about recordings; `None` where there is no filter.
+    pub fn recordings_that(
+        &self,
+        filters: &[&Expr],
+        session: &dyn Session,
+    ) -> Result<Option<BTreeSet<String>>> {
+        if filters.is_empty() {
+            return Ok(None);
+        }
+        let labelled = self.labelled()?;
+        let schema = DFSchema::try_from(labelled.schema().as_ref().clone())?;
+        let mut passing = vec![true; labelled.num_rows()];
+        for filter in filters {
+            let plain = (*filter).clone().transform(|expr| {
+                Ok(match expr {
+                    Expr::Column(column) => {
+                        Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))
+                    }
+                    other => Transformed::no(other),
+                })
+            })?;
+            let filter = session.create_physical_expr(plain.data, &schema)?;
+            let found = filter.evaluate(&labelled)?.into_array(passing.len())?;
+            let found = found.as_boolean();
+            for (row, passes) in passing.iter_mut().enumerate() {
+                *passes &= found.is_valid(row) && found.value(row);
+            }
+        }
+        let names = self.recordings.iter().zip(passing);
+        let names = names.filter(|(_, passes)| *passes);
+        Ok(Some(names.map(|(one, _)| one.name.clone()).collect()))
+    }
+}
