@@ -1,6 +1,7 @@
 // Notes about a recording, files that are dropped onto the page, and recordings beside each other. Each step is one fact.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
+import crypto from "node:crypto";
 import fs from "node:fs";
 import { mcap } from "./mcap.mjs";
 
@@ -78,6 +79,36 @@ async function dropped({ step, until, open, serve, path_of, position }) {
     // A file that is not a recording is refused, and the browser says so.
     assert.deepEqual(view.complaints.filter((text) => !/400/.test(text)), []);
     await view.close();
+  });
+  await step("a large file goes to the disk as it comes, its progress is said, and it is looked at from there", async () => {
+    // 240 MB that nothing compresses, and a log.
+    const junk = crypto.randomBytes(8_000_000);
+    const messages = Array.from({ length: 30 }, (_, at) => ({ topic: "/junk", type: "my/Junk", schema: "uint8[] data\n", t: 1e9 + at * 1e8, payload: Buffer.concat([Buffer.from([0, 1, 0, 0, 0, 0x12, 0x7a, 0]), junk]) }));
+    messages.push({ topic: "/rosout", type: "rcl_interfaces/Log", schema, t: 1.5e9, data: { level: 20, name: "n", msg: "all of it came" } });
+    const file = fs.openSync(path_of("plain-drop.mcap"), "w");
+    mcap(messages, (part) => fs.writeSync(file, part));
+    fs.closeSync(file);
+    // With an index: of a file without one everything is read once to draw the timeline, and kept as far as the cache goes.
+    execFileSync(ASOF_BIN, ["convert", "plain-drop.mcap", "-o", "large-drop.mcap", "--compression", "none", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
+    fs.rmSync(path_of("plain-drop.mcap"));
+    const { url, server } = await serve("serve");
+    const held = () => Number(/VmHWM:\s+(\d+)/.exec(fs.readFileSync(`/proc/${server.pid}/status`, "utf8"))?.[1] ?? 0) / 1024;
+    const before = held();
+    const view = await open(url);
+    const said = [];
+    let taken = Infinity;
+    // It has all come by then, and nothing has been read.
+    view.page.on("request", (request) => request.url().includes("/api/files/open") && (taken = held() - before));
+    await view.page.exposeFunction("said", (text) => said.push(text));
+    await view.page.locator(".drop").evaluate((over) => new MutationObserver(() => window.said(over.innerText)).observe(over, { childList: true }));
+    const [chooser] = await Promise.all([view.page.waitForEvent("filechooser"), view.page.getByRole("button", { name: "Open" }).click()]);
+    await chooser.setFiles(path_of("large-drop.mcap"));
+    await view.page.waitForURL((now) => now.port !== new URL(url).port, { timeout: 120_000 });
+    await view.page.locator(".line", { hasText: "all of it came" }).waitFor();
+    assert.ok(said.some((text) => /Copying large-drop\.mcap: [\d.]+ MB of 240 MB/.test(text)), said.join(" | "));
+    assert.ok(taken < 100, `${taken.toFixed(0)} MB were held of 240`);
+    await view.close();
+    fs.rmSync(path_of("large-drop.mcap"));
   });
   await step("a name that leads out of its folder is not taken", async () => {
     const { url } = await serve("serve", "noted.mcap");

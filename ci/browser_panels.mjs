@@ -1,10 +1,12 @@
 // Layouts that are kept, shared and taken over; plots, tables, maps and video. Each step is one fact.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import http from "node:http";
 import { film } from "./h264.mjs";
 import { mcap } from "./mcap.mjs";
 
+const { ASOF_BIN, ASOF_FOLDER } = process.env;
 const schema = { type: "object" };
 
 /** A layout as Foxglove saves it: two panels that are known here, one that is not, and a tab. */
@@ -32,6 +34,9 @@ export async function panels(tools) {
   await parameters(tools);
   await space(tools);
   await framing(tools);
+  await meshes(tools);
+  await keyboard(tools);
+  await heights(tools);
   await narrow(tools);
   await tiles(tools);
   await video(tools);
@@ -277,6 +282,125 @@ async function framing({ step, until, open, serve, path_of, hues }) {
   });
 }
 
+/** A triangle on the ground, in each of the forms that meshes come in beside STL. */
+const MESHES = {
+  "green.obj": "v 0 0 0\nv 2 0 0\nv 0 2 0\nf 1 2 3\n",
+  "blue.dae": `<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1"><asset><up_axis>Z_UP</up_axis></asset>
+<library_effects><effect id="e"><profile_COMMON><technique sid="t"><lambert><diffuse><color>0 0 1 1</color></diffuse></lambert></technique></profile_COMMON></effect></library_effects>
+<library_materials><material id="m"><instance_effect url="#e"/></material></library_materials>
+<library_geometries><geometry id="g"><mesh><source id="p"><float_array id="a" count="9">0 0 0 2 0 0 0 2 0</float_array><technique_common><accessor source="#a" count="3" stride="3"><param name="X" type="float"/><param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
+<source id="n"><float_array id="b" count="3">0 0 1</float_array><technique_common><accessor source="#b" count="1" stride="3"><param name="X" type="float"/><param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
+<vertices id="v"><input semantic="POSITION" source="#p"/></vertices><triangles count="1" material="s"><input semantic="VERTEX" source="#v" offset="0"/><input semantic="NORMAL" source="#n" offset="1"/><p>0 0 1 0 2 0</p></triangles></mesh></geometry></library_geometries>
+<library_visual_scenes><visual_scene id="w"><node><instance_geometry url="#g"><bind_material><technique_common><instance_material symbol="s" target="#m"/></technique_common></bind_material></instance_geometry></node></visual_scene></library_visual_scenes><scene><instance_visual_scene url="#w"/></scene></COLLADA>`,
+  "red.gltf": JSON.stringify({
+    asset: { version: "2.0" }, scene: 0, scenes: [{ nodes: [0] }], nodes: [{ mesh: 0 }],
+    materials: [{ doubleSided: true, pbrMetallicRoughness: { baseColorFactor: [1, 0, 0, 1], metallicFactor: 0 } }],
+    meshes: [{ primitives: [{ attributes: { POSITION: 0 }, material: 0 }] }],
+    accessors: [{ bufferView: 0, componentType: 5126, count: 3, type: "VEC3", min: [0, 0, 0], max: [2, 0, 2] }],
+    bufferViews: [{ buffer: 0, byteLength: 36 }],
+    // Its y is up.
+    buffers: [{ byteLength: 36, uri: `data:application/octet-stream;base64,${Buffer.from(Float32Array.of(0, 0, 0, 0, 0, 2, 2, 0, 0).buffer).toString("base64")}` }],
+  }),
+};
+
+async function meshes({ step, until, open, serve, path_of, hues }) {
+  await step("meshes in OBJ, COLLADA and glTF are drawn, in their own colours or in the description's", async () => {
+    fs.mkdirSync(path_of("shapes"), { recursive: true });
+    for (const [name, text] of Object.entries(MESHES)) fs.writeFileSync(path_of(`shapes/${name}`), text);
+    const part = (name, at) => `<link name="${name}"><visual><geometry><mesh filename="package://shapes/${name}"/></geometry>${name.startsWith("green") ? '<material name="m"><color rgba="0 1 0 1"/></material>' : ""}</visual></link><joint name="to ${name}" type="fixed"><parent link="base_link"/><child link="${name}"/><origin xyz="${at} 0 0"/></joint>`;
+    fs.writeFileSync(path_of("shapes/shapes.urdf"), `<robot name="shapes"><link name="base_link"/>${Object.keys(MESHES).map((name, at) => part(name, at * 3)).join("")}</robot>`);
+    const fixed = (t) => ({ topic: "/tf_static", type: "tf2_msgs/TFMessage", schema, t, data: { transforms: [{ header: { frame_id: "map" }, child_frame_id: "base_link", transform: { translation: { x: 0, y: 0, z: 0 }, rotation: { x: 0, y: 0, z: 0, w: 1 } } }] } });
+    fs.writeFileSync(path_of("shapes.mcap"), mcap([fixed(1e9), fixed(2e9)]));
+    const { url } = await serve("serve", "shapes.mcap", "--urdf", "shapes/shapes.urdf", "--package", "shapes");
+    const view = await open(`${url}#t=0.5`);
+    await view.page.locator(".layers", { hasText: "robot shapes" }).waitFor();
+    await until("all three colours", async () => Object.values(await hues(view.page, ".scene canvas")).every((count) => count > 40));
+    assert.equal(await view.page.locator(".layers", { hasText: "not drawn" }).count(), 0);
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
+async function keyboard({ demo, step, until, open, pixels }) {
+  await step("the keyboard turns the 3D view, zooms the time and presses buttons", async () => {
+    const view = await open(`${demo.url}#t=12`);
+    const { page } = view;
+    await page.locator(".scene[data-framed]").waitFor();
+    const canvas = page.locator(".scene canvas");
+    const drawn = () => pixels(page, ".scene canvas");
+    await until("it is drawn", async () => !/^(none|0*)$/.test(await drawn()));
+    await page.waitForTimeout(1500);
+    const slider = page.getByRole("slider", { name: "Position in the recording" });
+    const at = await slider.getAttribute("aria-valuenow");
+    await canvas.focus();
+    for (const key of ["ArrowLeft", "ArrowUp", "Shift+ArrowRight", "+", "-"]) {
+      const before = await drawn();
+      await page.keyboard.press(key);
+      await until(`${key} changes the view`, async () => (await drawn()) !== before);
+    }
+    assert.equal(await slider.getAttribute("aria-valuenow"), at, "the keys of the view do not seek");
+    await page.keyboard.press("f");
+    await page.evaluate(() => document.activeElement?.blur());
+    const plot = page.locator(".panel[data-kind=plot] .u-over");
+    await plot.waitFor();
+    const whole = await pixels(page, ".panel[data-kind=plot] canvas");
+    await page.keyboard.press("+");
+    await until("the plot is zoomed", async () => (await pixels(page, ".panel[data-kind=plot] canvas")) !== whole);
+    await page.keyboard.press("0");
+    await until("and back", async () => (await pixels(page, ".panel[data-kind=plot] canvas")) === whole);
+    // A button that was reached with the tab key is pressed with the space bar, and nothing plays.
+    const before = await page.locator(".panel").count();
+    await page.getByRole("button", { name: "Close Log" }).focus();
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Space");
+    await until("it is closed", async () => (await page.locator(".panel").count()) === before - 1);
+    await page.getByRole("button", { name: "Play (space)" }).waitFor();
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
+async function heights({ step, until, open, serve, path_of, hues }) {
+  const turn = { x: 0, y: 0, z: 0, w: 1 };
+  const pose = { position: { x: 10, y: -4, z: 0 }, orientation: turn };
+  const header = { frame_id: "map" };
+  const [rows, columns] = [20, 30];
+  const layer = (value) => ({ layout: { dim: [{ label: "column_index", size: columns, stride: rows * columns }, { label: "row_index", size: rows, stride: rows }], data_offset: 0 }, data: Array.from({ length: rows * columns }, (_, at) => value(at % rows, Math.floor(at / rows))) });
+  const seen = (view) => hues(view.page, ".scene canvas");
+  await step("a grid map is coloured from its least to its greatest, layer by layer", async () => {
+    // Heights fall along x; the slope is the same everywhere but in one corner.
+    const map = (t) => ({ topic: "/heights", type: "grid_map_msgs/GridMap", schema, t, data: { header, info: { resolution: 0.5, length_x: 10, length_y: 15, pose }, layers: ["slope", "height"], basic_layers: ["height"], data: [layer((row, column) => (row + column === 0 ? 1 : 0)), layer((row) => (row < 10 ? 2.5 : -1.5))], outer_start_index: 0, inner_start_index: 0 } });
+    fs.writeFileSync(path_of("heights.mcap"), mcap([map(1e9), map(2e9)]));
+    const { url } = await serve("serve", "heights.mcap");
+    const view = await open(`${url}#t=0.5`);
+    await until("one half is red, the other is blue", async () => (await seen(view)).red > 1000 && (await seen(view)).blue > 1000);
+    const row = view.page.locator('.layer[data-name="/heights"]');
+    assert.equal(await row.getAttribute("data-drawn"), "600");
+    await row.getByText("height -1.5 … 2.5").waitFor();
+    await view.page.getByRole("button", { name: "Settings of /heights" }).click();
+    await view.page.getByLabel("layer of /heights").selectOption("slope");
+    await row.getByText("slope 0 … 1").waitFor();
+    await until("nearly all is blue", async () => (await seen(view)).red < 200 && (await seen(view)).blue > 2000);
+    await view.page.getByLabel("colours of /heights").selectOption("map");
+    await until("in shades", async () => (await seen(view)).blue < 100);
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+  await step("costs of Nav2 have the colours of a costmap, and a map without a size says so", async () => {
+    const origin = { position: { x: 0, y: 0, z: 0 }, orientation: turn };
+    const costs = (t) => ({ topic: "/local", type: "nav2_msgs/Costmap", schema, t, data: { header, metadata: { resolution: 0.1, size_x: 40, size_y: 40, origin, layer: "m" }, data: Array.from({ length: 1600 }, (_, at) => (at < 800 ? 252 : 20)) } });
+    const flat = (t) => ({ topic: "/flat", type: "nav_msgs/OccupancyGrid", schema, t, data: { header, info: { resolution: 0, width: 2, height: 2, origin }, data: [0, 0, 0, 0] } });
+    fs.writeFileSync(path_of("costs.mcap"), mcap([1e9, 2e9].flatMap((t) => [costs(t), flat(t)])));
+    const { url } = await serve("serve", "costs.mcap");
+    const view = await open(`${url}#t=0.5`);
+    await until("what is dear is red, what is cheap is blue", async () => (await seen(view)).red > 1000 && (await seen(view)).blue > 1000);
+    await view.page.locator('.layer[data-name="/flat"] label[title*="resolution is 0"]').waitFor();
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
+}
+
 async function narrow({ demo, step, open }) {
   await step("on a small screen, the names of panels are not cut", async () => {
     const view = await open(`${demo.url}#t=2`, { viewport: { width: 800, height: 600 } });
@@ -366,6 +490,35 @@ async function video({ step, until, open, serve, path_of, hues }) {
       assert.deepEqual(view.complaints, []);
       await view.close();
     });
+  await step("the film that is exported of it plays in a browser, each picture when it was logged", async () => {
+    // The second half is twice as slow.
+    const at = (index) => 1e9 + (index < 8 ? index : 8 + (index - 8) * 2) * 1e8;
+    fs.writeFileSync(path_of("film.mcap"), mcap(packets.slice(0, 16).map((data, index) => ({ ...packet("foxglove.CompressedVideo", "format")(data, 0), t: at(index) }))));
+    execFileSync(ASOF_BIN, ["export", "film.mcap", "-o", "films", "--format", "video", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
+    const bytes = fs.readFileSync(path_of("films/video.mp4")).toString("base64");
+    const view = await open("about:blank");
+    const shown = await view.page.evaluate(async (bytes) => {
+      const video = document.createElement("video");
+      video.muted = true;
+      video.src = `data:video/mp4;base64,${bytes}`;
+      await new Promise((resolve, reject) => ((video.oncanplay = resolve), (video.onerror = () => reject(new Error(video.error?.message)))));
+      const context = new OffscreenCanvas(64, 64).getContext("2d", { willReadFrequently: true });
+      const red = [];
+      for (const t of [0.05, 0.55, 0.95, 1.55]) {
+        video.currentTime = t;
+        await new Promise((resolve) => (video.onseeked = resolve));
+        context.drawImage(video, 0, 0);
+        const { data } = context.getImageData(0, 0, 64, 64);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) if (data[at] > 2 * data[at + 2]) count++;
+        red.push(Math.round(count / 256));
+      }
+      return { duration: video.duration, red };
+    }, bytes);
+    assert.deepEqual(shown.red, [0, 5, 8, 11]);
+    assert.ok(Math.abs(shown.duration - 2.4) < 0.01, `${shown.duration} s`);
+    await view.close();
+  });
   await step("video that the browser lacks the codec for, or that has no key frame, says so", async () => {
     const odd = { ...packet("foxglove.CompressedVideo", "format")(Buffer.from([0, 0, 0, 1, 0x42, 1, 1, 1, 0x60, 0, 0, 3, 0, 0x90, 0, 0, 3, 0, 0, 3, 0, 0x5d, 0, 0, 1, 0x26, 1]), 0) };
     odd.data.format = "h265";

@@ -14,11 +14,18 @@ type Told = {
 
 type Listener = (shown: Shown) => void;
 
+/** What is wanted of points and maps. */
+export interface Wish {
+  /** The field that colours points, or the layer of a map; without it, what they have themselves. */
+  color?: string;
+  /** The most points; without it, as many as the server sends. */
+  most?: number;
+}
+
 interface Subscription {
   topic: string;
   form: Form;
-  /** The field that colours points. */
-  color?: string;
+  wish: Wish;
   listeners: Set<Listener>;
   last?: Shown;
 }
@@ -49,7 +56,7 @@ export class Connection {
     socket.onopen = () => {
       this.wait = 250;
       this.tell("connected", true);
-      for (const { topic, form, color } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form, color });
+      for (const { topic, form, wish } of this.subscriptions.values()) this.send({ op: "subscribe", topic, form, ...wish });
       if (this.framesWanted > 0) this.send({ op: "frames", on: true });
       // A robot that was followed is followed again.
       if (this.summary?.live && !this.state.following) this.send({ op: "pause" });
@@ -149,7 +156,7 @@ export class Connection {
     const key = `${form} ${topic}`;
     let known = this.subscriptions.get(key);
     if (!known) {
-      known = { topic, form, listeners: new Set() };
+      known = { topic, form, wish: {}, listeners: new Set() };
       this.subscriptions.set(key, known);
       this.send({ op: "subscribe", topic, form });
     } else if (known.last) {
@@ -167,12 +174,12 @@ export class Connection {
     };
   }
 
-  /** Has the points of a topic coloured by another field; by what they have themselves without one. */
-  colorBy(topic: string, color: string | undefined): void {
-    const known = this.subscriptions.get(`points ${topic}`);
-    if (!known || known.color === color) return;
-    known.color = color;
-    this.send({ op: "subscribe", topic, form: "points", color });
+  /** Says what is wanted of the points or the map of a topic. */
+  wish(topic: string, { color, most }: Wish): void {
+    const known = this.subscriptions.get(`points ${topic}`) ?? this.subscriptions.get(`grid ${topic}`);
+    if (!known || (known.wish.color === color && known.wish.most === most)) return;
+    known.wish = { color, most };
+    this.send({ op: "subscribe", topic, form: known.form, color, most });
   }
 
   frames(listener: (frames: Told["frames"]) => void): () => void {

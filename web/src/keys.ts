@@ -2,6 +2,9 @@ import type { Context } from "./context";
 import { h } from "./dom";
 import type { Layout } from "./layout";
 
+/** How much nearer a step of zooming is. */
+const ZOOM = 1.6;
+
 interface Key {
   keys: string[];
   shown: string;
@@ -21,6 +24,9 @@ export function listenToKeys(context: Context, layout: Layout): void {
     { keys: ["."], shown: ".", does: "One message on", act: () => connection.send({ op: "step", back: false }) },
     { keys: ["Home"], shown: "home", does: "To the start", act: () => connection.seek(context.view.from) },
     { keys: ["End"], shown: "end", does: context.summary.live ? "To the newest" : "To the end", act: () => connection.toEnd() },
+    { keys: ["+", "="], shown: "+", does: "Zoom into the time, around this moment", act: () => context.view.zoom(connection.position(), 1 / ZOOM) },
+    { keys: ["-"], shown: "−", does: "Zoom out of the time", act: () => context.view.zoom(connection.position(), ZOOM) },
+    { keys: ["0"], shown: "0", does: "Show all of the time", act: () => context.view.set(context.view.from, context.view.to) },
     { keys: ["t"], shown: "t", does: "Show or hide the topics", act: () => document.body.classList.toggle("no-topics") },
     { keys: ["/"], shown: "/", does: "Search the topics", act: () => search() },
     { keys: ["m"], shown: "m", does: "Mark this moment with a text", act: () => context.annotations?.write() },
@@ -37,6 +43,8 @@ export function listenToKeys(context: Context, layout: Layout): void {
     if (event.ctrlKey || event.metaKey || event.altKey || isText) return;
     const found = keys.find((one) => one.keys.includes(event.key));
     if (!found) return;
+    // A button that was reached with the keyboard is pressed with it, too; one that was clicked has done its work.
+    if (event.key === " " && target instanceof HTMLButtonElement && target.matches(":focus-visible")) return;
     event.preventDefault();
     if (event.key === " " && target instanceof HTMLButtonElement) target.blur();
     found.act(event);
@@ -54,6 +62,7 @@ const MOUSE = [
   ["click on a plot", "Go to that time"],
   ["double click", "Show all of it"],
   ["click in 3D", "Show the message of what is there"],
+  ["arrows in 3D", "Turn the view; with shift, move it; + and − go nearer and away, f looks at everything"],
 ];
 
 function showKeys(keys: Key[]): void {

@@ -34,6 +34,7 @@ mod decoder;
 mod decoders;
 mod encoder;
 mod error;
+mod grid_map;
 mod layers;
 mod layout;
 mod log_level;
@@ -65,6 +66,7 @@ pub use decoder::{Decoder, Timed};
 pub use decoders::{ByChannel, ChannelFailures, Decoders};
 pub use encoder::{EncodeError, Encoder};
 pub use error::{DecodeError, PayloadError, SchemaError};
+pub use grid_map::{GridLayer, GridLayerError};
 pub use layers::{
     Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
 };

@@ -355,7 +355,7 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
     Some(match archetype.name {
         "Image" | "CompressedImage" | "CompressedVideo" => "image",
         "LaserScan" | "PointCloud" => "points",
-        "OccupancyGrid" => "grid",
+        "OccupancyGrid" | "Costmap" | "GridMap" => "grid",
         "Odometry" => "pose",
         // A pose without a frame has no place in a scene.
         "Pose" if has_frame => "pose",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::options::{ServeError, ServeOptions};
 
 /// What a browser lets the page do: nothing beyond this server.
-pub(crate) const POLICY: &str = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+pub(crate) const POLICY: &str = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob: data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// What the page is told to show.
 pub(crate) struct PageOptions {

@@ -25,7 +25,7 @@ use crate::policy::POLICY;
 use crate::queries::{MOST_ROWS, QueryLimits};
 use crate::record::fields_of;
 use crate::series::{MOST_COLUMNS, Plan, What};
-use crate::show::{Form, Show};
+use crate::show::{Form, Show, Wish};
 use crate::snapshots;
 use crate::tracks::Track;
 use crate::waiting::Connection;
@@ -316,8 +316,10 @@ struct OneMessage {
     #[serde(default)]
     t: i64,
     form: Option<Form>,
-    /// The field that colours points.
+    /// The field that colours points, or the layer of a map.
     color: Option<String>,
+    /// The most points.
+    most: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -421,7 +423,10 @@ async fn message(
         };
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
-        show.color = asked.color.as_deref();
+        show.wish = Wish {
+            color: asked.color.clone(),
+            most: asked.most,
+        };
         let shown = show.show(&message.to_message(), form);
         if form == Form::Json {
             return Ok(Answer::json_text(shown.text()));
@@ -736,7 +741,7 @@ impl App {
             decoders,
             frames: &self.frames,
             start: self.start,
-            color: None,
+            wish: Wish::default(),
         }
     }
 }

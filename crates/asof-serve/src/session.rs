@@ -18,7 +18,7 @@ use crate::client::{self, Client};
 use crate::foxglove::over_text;
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
-use crate::show::Form;
+use crate::show::{Form, Wish};
 use crate::waiting::Connection;
 
 /// The name of the page's own protocol.
@@ -54,8 +54,9 @@ enum Command {
         /// Every message, not only the latest.
         #[serde(default)]
         every: bool,
-        /// The field that colours points.
-        color: Option<String>,
+        /// What is wanted of points and maps.
+        #[serde(flatten)]
+        wish: Wish,
     },
     Unsubscribe {
         topic: String,
@@ -106,8 +107,7 @@ struct Session {
 struct Subscription {
     key: Key,
     every: bool,
-    /// The field that colours points.
-    color: Option<String>,
+    wish: Wish,
 }
 
 /// Serves one page until it goes.
@@ -239,8 +239,8 @@ impl Session {
                 topic,
                 form,
                 every,
-                color,
-            } => self.subscribe(&topic, form, every, color),
+                wish,
+            } => self.subscribe(&topic, form, every, wish),
             Command::Unsubscribe { topic, form } => self.unsubscribe(topic, form),
             Command::Frames { on } => {
                 self.wants_frames = on;
@@ -307,14 +307,14 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, topic: &str, form: Form, every: bool, color: Option<String>) {
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool, wish: Wish) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; give some up first");
         }
         let is_new_topic = !self.player.topics().contains(topic);
         self.next_key += 1;
         let key = Key::Topic(self.next_key);
-        let subscription = Subscription { key, every, color };
+        let subscription = Subscription { key, every, wish };
         self.subscriptions
             .insert((topic.to_owned(), form), subscription);
         if is_new_topic {
@@ -534,18 +534,12 @@ impl Session {
             } else {
                 subscription.key.clone()
             };
-            let color = subscription.color.clone();
+            let wish = subscription.wish.clone();
             // Asked for before the frame is made: many clients make theirs at once.
             let Some(room) = self.outbox.room(topic, message.payload.len()) else {
                 continue;
             };
-            let frame = frame_of(
-                &self.app,
-                &mut self.decoders,
-                message,
-                form,
-                color.as_deref(),
-            );
+            let frame = frame_of(&self.app, &mut self.decoders, message, form, wish);
             self.outbox.push(key, topic, frame, room);
         }
     }
@@ -648,10 +642,10 @@ fn frame_of(
     decoders: &mut Decoders,
     message: &Message,
     form: Form,
-    color: Option<&str>,
+    wish: Wish,
 ) -> Frame {
     let mut show = app.show(decoders);
-    show.color = color;
+    show.wish = wish;
     let shown = show.show(message, form);
     if form == Form::Json || shown.body.is_empty() {
         Frame::Text(shown.text().into())

@@ -45,6 +45,8 @@ use crate::align::AlignError;
 #[cfg(feature = "cli")]
 pub(crate) use ffmpeg::command as ffmpeg_command;
 pub use map::{Episodes, Feature, Map, Method, Time};
+#[cfg(feature = "cli")]
+pub(crate) use mp4::{Mp4, Parameters};
 use writing::Dataset;
 
 /// Where rows lie; `file_path` fills it in.

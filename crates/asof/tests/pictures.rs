@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, TimeUnit};
 use asof::{Channel, Schema};
+use common::film::{VIDEO, bytes_of, find};
 use common::{Folder, asof};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -117,6 +118,66 @@ fn video_is_its_stream_from_the_first_packet_that_can_be_started_with() {
     let wanted =
         b"\0\0\0\x01\x67\x64\0\x1f\xac\0\0\0\x01\x68\xee\0\0\0\x01\x65\x88\0\0\0\x01\x41\x9b";
     assert_eq!(stream, wanted);
+}
+
+#[test]
+fn h264_becomes_an_mp4_whose_pictures_last_until_the_next_without_ffmpeg() {
+    let video = channel("/video", "foxglove.CompressedVideo");
+    let other = channel("/other", "std_msgs/String");
+    let message = |at: usize| {
+        let data = bytes_of(VIDEO[at]);
+        (&video, format!(r#"{{"format":"h264","data":{data:?}}}"#))
+    };
+    let wait = || (&other, r#"{"data":""}"#.to_owned());
+    // Seconds 1 to 8; a decoder can start at second 2, and nothing is shown in seconds 4 and 5.
+    let messages = [
+        message(1),
+        message(0),
+        message(1),
+        wait(),
+        wait(),
+        message(2),
+        message(3),
+        message(4),
+    ];
+    let folder = Folder::with_messages(1, &messages);
+    let told = video_without_ffmpeg(&folder, 0);
+    assert!(told.contains("5 pictures on /video"), "{told}");
+    assert!(told.contains("1 packet on /video left out"), "{told}");
+    assert!(!told.contains("ffmpeg"), "{told}");
+    assert_eq!(folder.names_in("out"), ["video.mp4"]);
+    let film = folder.read("out/video.mp4");
+    let tables = find(&film, &["moov", "trak", "mdia", "minf", "stbl"]);
+    let words = |name: &str| -> Vec<u32> {
+        let body = find(tables, &[name]).chunks_exact(4);
+        body.map(|four| u32::from_be_bytes(four.try_into().expect("four")))
+            .collect()
+    };
+    // Two lists of (count, ticks): a second, three, and the rest a second each; the last as long as the one before.
+    assert_eq!(words("stts")[1..], [3, 1, 90_000, 1, 270_000, 3, 90_000]);
+    assert_eq!(words("stss")[1..], [2, 1, 4]);
+    let head = find(&film, &["moov", "mvhd"]);
+    let duration = u64::from_be_bytes(head[24..32].try_into().expect("eight"));
+    assert_eq!(duration, 7 * 90_000);
+}
+
+#[test]
+fn video_that_changes_its_size_is_told_and_left_out() {
+    let video = channel("/video", "foxglove.CompressedVideo");
+    let message = |packet: &[u8]| (&video, format!(r#"{{"format":"h264","data":{packet:?}}}"#));
+    let first = bytes_of(VIDEO[0]);
+    // The same with another level in its parameters.
+    let mut other = first.clone();
+    other[7] = 0x0b;
+    let later = bytes_of(VIDEO[1]);
+    let messages = [&first, &later, &other, &later, &first, &later].map(|one| message(one));
+    let folder = Folder::with_messages(1, &messages);
+    let told = video_without_ffmpeg(&folder, 3);
+    assert!(told.contains("4 pictures on /video"), "{told}");
+    assert!(
+        told.contains("2 messages on /video not written; the first: at 1970-01-01T00:00:03"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -10,6 +10,8 @@ const LEVELS = ["debug", "info", "warn", "error", "fatal"];
 /** So many lines are held before the position, and as many after it; at first, as many as a panel shows. */
 const SOME = 2500;
 const FEW = 200;
+/** What was said in so many nanoseconds is there at once, however seldom something is said in a large recording. */
+const SOON = 10e9;
 
 interface Line {
   t: number;
@@ -57,7 +59,7 @@ class Log {
   /** The lines at the position first, then those around it. */
   private async start(): Promise<void> {
     const t = this.context.connection.position();
-    await this.read(t, FEW);
+    await this.read(t, FEW, SOON);
     if (!this.context.summary.live) await this.read(t, SOME);
   }
 
@@ -103,16 +105,17 @@ class Log {
   }
 
   /** Reads the lines around a time, where those that are held end before it or start after it. */
-  private async read(t: number, some: number): Promise<void> {
+  private async read(t: number, some: number, within = Infinity): Promise<void> {
     this.isReading = true;
     try {
       const [topic, at] = [this.topic, Math.round(t)];
       const before = await ask<Shown[]>("messages", { topic, end: at, last: some });
-      const after = await ask<Shown[]>("messages", { topic, start: at + 1, limit: some });
+      const after = await ask<Shown[]>("messages", { topic, start: at + 1, limit: some, ...(within < Infinity && { end: at + within }) });
       this.lines = [...before, ...after].map((one) => this.lineOf(one));
       this.isFirst = before.length < some;
-      this.isLast = after.length < some && !this.context.summary.live;
-      this.filter();
+      this.isLast = after.length < some && within === Infinity && !this.context.summary.live;
+      // Nothing soon is not nothing at all.
+      if (this.lines.length > 0 || within === Infinity) this.filter();
     } catch (error) {
       this.list.replaceChildren(empty("The log cannot be read", (error as Error).message));
     }

@@ -165,7 +165,7 @@ const GEOMETRY: Record<string, () => three.BufferGeometry> = {
 
 export function instanced(key: string, all: Instance[]): three.InstancedMesh {
   const [shape, opacity] = key.split(" ");
-  const material = new three.MeshStandardMaterial({ transparent: Number(opacity) < 1, opacity: Number(opacity) });
+  const material = new three.MeshLambertMaterial({ transparent: Number(opacity) < 1, opacity: Number(opacity) });
   const mesh = new three.InstancedMesh(GEOMETRY[shape](), material, all.length);
   all.forEach(({ matrix, color }, index) => {
     mesh.setMatrixAt(index, matrix);
@@ -183,5 +183,5 @@ function cornered(key: string, places: number[], colors: number[]): three.Object
   if (key === "lines") return new three.LineSegments(geometry, new three.LineBasicMaterial({ vertexColors: true }));
   if (key.startsWith("points")) return new three.Points(geometry, new three.PointsMaterial({ vertexColors: true, size: Number(key.slice(7)) }));
   geometry.computeVertexNormals();
-  return new three.Mesh(geometry, new three.MeshStandardMaterial({ vertexColors: true, side: three.DoubleSide }));
+  return new three.Mesh(geometry, new three.MeshLambertMaterial({ vertexColors: true, side: three.DoubleSide }));
 }

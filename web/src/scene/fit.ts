@@ -11,7 +11,7 @@ const FROM = new three.Vector3(-0.42, -0.58, 0.7).normalize();
 /** How much of the picture what there is to see may take. */
 const SHARE = 0.92;
 /** What lies so many times farther from the robot than everything before it is not near it. */
-const APART = 4;
+const APART = 10;
 
 /**
  * The middle and the reach of some objects. Of points, the outermost tenth on each side does not count: a single far

@@ -1,14 +1,27 @@
 import * as three from "three";
 import type { Shown } from "../types";
 import { matrixOf } from "./frames";
+import { rainbowAt } from "./points";
 
-export type Palette = "map" | "costmap";
+export type Palette = "map" | "costmap" | "range";
+
+/** The colours that suit what a map holds: the server knows costs and heights, and a costmap of occupancies has its name. */
+export function paletteOf(shown: Shown): Palette {
+  return (shown.palette as Palette | undefined) ?? (/cost/.test(shown.topic) ? "costmap" : "map");
+}
+
+/** What the colours of a map stand for, where they are neither occupancies nor costs. */
+export function rangeOfCells(shown: Shown): string {
+  const range = shown.range as [number, number] | undefined;
+  const layer = shown.layer ? `${String(shown.layer)} ` : "";
+  return range ? `${layer}${range.map((value) => Number(value.toPrecision(4))).join(" … ")}` : "";
+}
 
 /** A map of cells as a picture on the ground. */
 export function cellsOf(shown: Shown, palette: Palette): three.Mesh {
   const [width, height, resolution] = [Number(shown.width), Number(shown.height), Number(shown.resolution)];
   const values = shown.body ? new Uint8Array(shown.body, shown.bodyOffset, width * height) : new Uint8Array(0);
-  const table = palette === "costmap" ? COSTS : SHADES;
+  const table = TABLES[palette];
   const pixels = new Uint8Array(width * height * 4);
   for (let cell = 0; cell < values.length; cell++) for (let part = 0; part < 4; part++) pixels[cell * 4 + part] = table[values[cell] * 4 + part];
   const texture = new three.DataTexture(pixels, width, height);
@@ -22,7 +35,8 @@ export function cellsOf(shown: Shown, palette: Palette): three.Mesh {
   plane.name = palette === "map" ? "cells" : "costs";
   plane.renderOrder = palette === "map" ? -2 : -1;
   const origin = (shown.origin as number[] | null) ?? [0, 0, 0, 0, 0, 0, 1];
-  plane.applyMatrix4(new three.Matrix4().makeTranslation((width * resolution) / 2, (height * resolution) / 2, palette === "map" ? 0 : 0.01));
+  const [x, y] = shown.anchor === "center" ? [0, 0] : [(width * resolution) / 2, (height * resolution) / 2];
+  plane.applyMatrix4(new three.Matrix4().makeTranslation(x, y, palette === "map" ? 0 : 0.01));
   plane.applyMatrix4(matrixOf(origin));
   return plane;
 }
@@ -41,6 +55,11 @@ const COSTS = tableOf((value) => {
   if (value === 99) return [0, 255, 255, 200];
   return [Math.round(255 * (value / 98)), 0, Math.round(255 * (1 - value / 98)), 170];
 });
+
+/** Blue for the least, red for the most, nothing where nothing is known. */
+const RANGE = tableOf((value) => (value > 100 ? [0, 0, 0, 0] : [...rainbowAt(value / 100), 215]));
+
+const TABLES: Record<Palette, Uint8Array> = { map: SHADES, costmap: COSTS, range: RANGE };
 
 function tableOf(color: (value: number) => number[]): Uint8Array {
   return Uint8Array.from({ length: 256 * 4 }, (_, at) => color(Math.floor(at / 4))[at % 4]);

@@ -5,7 +5,7 @@ import type { Shown, Topic } from "../types";
 import { Batch } from "./batch";
 import { clear } from "./dispose";
 import { type FrameTree, type Placed, matrixOf } from "./frames";
-import { type Palette, cellsOf } from "./grid";
+import { type Palette, cellsOf, paletteOf, rangeOfCells } from "./grid";
 import { type Marker, markersOf, plain, sceneOf } from "./markers";
 import { type PointColor, cloudOf } from "./points";
 import { arrowOf, lineOf, polygonOf, posesOf, rangeOf } from "./poses";
@@ -31,6 +31,8 @@ export interface Host {
   isLive: boolean;
   /** What the frames of this topic start with. */
   prefix: string;
+  /** Takes away what has given way to something else. */
+  retire: (object: three.Object3D) => void;
   /** Resolves when what is read first has been. */
   first: () => Promise<void>;
 }
@@ -52,7 +54,9 @@ export class Layer {
   left = "";
   /** How much of the last message is drawn. */
   drawn = 0;
-  /** The fields that points can be coloured by. */
+  /** What the colours of the last message stand for, where that is not plain. */
+  range = "";
+  /** The fields that points can be coloured by, and the layers of a map. */
   fields: string[] = [];
   private parts: Part[] = [];
   private markers = new Map<string, Marker & { born: number }>();
@@ -72,6 +76,11 @@ export class Layer {
 
   static form(role: string | null): "points" | "grid" | "columns" {
     return role === "points" || role === "grid" ? role : "columns";
+  }
+
+  /** Whether the last message says everything, so that those before it need not be drawn. */
+  needsLast(): boolean {
+    return this.topic.role !== "marker" && !this.settings.decay;
   }
 
   take(shown: Shown): void {
@@ -146,12 +155,7 @@ export class Layer {
   }
 
   private drop(isMeant: (part: Part) => boolean): void {
-    for (const part of this.parts.filter(isMeant)) {
-      const holder = new three.Group();
-      this.object.remove(part.object);
-      holder.add(part.object);
-      clear(holder);
-    }
+    for (const part of this.parts.filter(isMeant)) this.host.retire(part.object);
     this.parts = this.parts.filter((part) => !isMeant(part));
   }
 
@@ -177,7 +181,7 @@ export class Layer {
       case "points":
         return this.drawPoints(shown, frame, placed);
       case "grid":
-        return this.show(cellsOf(shown, this.settings.palette ?? (/cost/.test(this.topic.topic) ? "costmap" : "map")), frame, placed);
+        return this.drawCells(shown, frame, placed);
       case "pose":
         return this.drawPose(new Columns(shown), frame);
       case "path":
@@ -195,6 +199,13 @@ export class Layer {
       case "marker":
         return this.takeMarkers(new Columns(shown));
     }
+  }
+
+  private drawCells(shown: Shown, frame: string, placed?: Placed): void {
+    this.show(cellsOf(shown, this.settings.palette ?? paletteOf(shown)), frame, placed);
+    this.drawn = Number(shown.width ?? 0) * Number(shown.height ?? 0);
+    this.fields = (shown.fields as string[] | undefined) ?? [];
+    this.range = rangeOfCells(shown);
   }
 
   private drawPoints(shown: Shown, frame: string, placed?: Placed): void {

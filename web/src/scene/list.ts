@@ -13,7 +13,7 @@ export function layerList(view: SceneView) {
     box.checked = !view.hidden.has(name);
     box.addEventListener("change", () => view.toggle(name, box.checked));
     const swatch = name.startsWith("/") ? h("i", { class: "swatch", style: `background:${view.settings[name]?.color ?? view.colorOf(name)}` }) : null;
-    const label = h("label", { title: error ?? name }, box, swatch, text, error ? h("em", {}, " !") : null, left ? h("em", {}, ` (not drawn: ${left})`) : null);
+    const label = h("label", { title: error ?? name }, box, swatch, text, h("span", { class: "range faint" }), error ? h("em", {}, " !") : null, left ? h("em", {}, ` (not drawn: ${left})`) : null);
     const more = h("button", { class: "plain text", "aria-label": `Settings of ${name}`, title: `Settings of ${name}`, "aria-expanded": String(opened === name) }, "…");
     more.addEventListener("click", () => {
       opened = opened === name ? "" : name;
@@ -23,24 +23,30 @@ export function layerList(view: SceneView) {
   };
 
   const draw = () => {
-    const meshes = view.robot?.missing.size ?? 0;
-    const missing = meshes > 0 ? `${meshes} ${meshes === 1 ? "mesh" : "meshes"}; name their folder with --package` : "";
+    const reasons = [...(view.robot?.missing.values() ?? [])];
+    // What lies elsewhere needs a folder; what was found and is not a mesh needs a look at it.
+    const advice = reasons.find((reason) => !reason.includes("--package")) ?? "name their folder with --package";
+    const missing = reasons.length > 0 ? `${reasons.length} ${reasons.length === 1 ? "mesh" : "meshes"}; ${advice}` : "";
     element.replaceChildren(
       entry("frames", "frames"),
       entry("robot", view.robot ? `robot ${view.robot.name}` : "robot", view.robotError || undefined, missing),
       ...view.topics.map(({ topic }) => entry(topic, topic, view.layers.get(topic)?.error, view.layers.get(topic)?.left)),
       counts,
     );
-    element.title = view.robot ? [...view.robot.missing.values()].slice(0, 3).join("\n") : "";
+    element.title = reasons.slice(0, 3).join("\n");
   };
   const count = () => {
     const { dropped, messages } = view.counts;
     for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
       const layer = view.layers.get(row.dataset.name ?? "");
-      if (layer) row.dataset.drawn = String(layer.drawn);
+      if (!layer) continue;
+      row.dataset.drawn = String(layer.drawn);
+      const range = row.querySelector<HTMLElement>(".range");
+      if (range && range.textContent !== layer.range) range.textContent = layer.range;
     }
     counts.textContent = dropped > 0 ? `${dropped.toLocaleString("en")} of ${messages.toLocaleString("en")} messages not painted` : "";
-    counts.title = dropped > 0 ? "They gave way to a newer message of their topic before a picture was due" : "";
+    const rate = view.leastPause > 0 ? `; without a graphics card there are at most ${1000 / view.leastPause} pictures a second` : "";
+    counts.title = dropped > 0 ? `They gave way to a newer message of their topic before a picture was due${rate}` : "";
   };
   return { element, draw, count };
 }
@@ -58,7 +64,7 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
   const choice = (label: string, key: "by" | "palette", options: [string, string][]) => {
     const select = h("select", { "aria-label": `${label} of ${name}` }, ...options.map(([value, text]) => h("option", { value }, text)));
     select.value = now[key] ?? options[0][0];
-    select.addEventListener("change", () => set({ [key]: select.value } as Partial<LayerSettings>));
+    select.addEventListener("change", () => set({ [key]: select.value || undefined } as Partial<LayerSettings>));
     return h("label", {}, label, select);
   };
   const others = (view.layers.get(name)?.fields ?? []).filter((field) => !["x", "y", "z"].includes(field)).map((field): [string, string] => [`field ${field}`, field]);
@@ -70,7 +76,10 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
       choice("colour by", "by", [["value", "intensity or rgb"], ["x", "x"], ["y", "y"], ["z", "z"], ...others, ["flat", "one colour"]]),
       h("label", {}, "colour", tint), number("size", "size", 0.5), number("from", "least", 0.1), number("to", "most", 0.1), number("decay (s)", "decay", 0.5),
     ],
-    grid: [choice("colours", "palette", [["map", "map"], ["costmap", "costmap"]])],
+    grid: [
+      ...(others.length > 0 ? [choice("layer", "by", others)] : []),
+      choice("colours", "palette", [["", "as it suits"], ["map", "map"], ["costmap", "costmap"], ["range", "blue to red"]]),
+    ],
   };
   const own = fields[role ?? name] ?? (name === "robot" ? [] : [h("label", {}, "colour", tint), number("size", "size", 0.1)]);
   return h("div", { class: "layer-settings" }, ...(own.length > 0 ? own : [h("span", { class: "faint" }, "It is drawn as its URDF describes it.")]));

@@ -25,9 +25,10 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
       return object;
     }
     case "dae": {
-      const collada = new ColladaLoader(manager).parse(new TextDecoder().decode(bytes), "");
+      // Robots are drawn with z up, as the file has it: the loader is not to turn it.
+      const text = new TextDecoder().decode(bytes).replace(/<up_axis>\s*Z_UP\s*<\/up_axis>/, "<up_axis>Y_UP</up_axis>");
+      const collada = new ColladaLoader(manager).parse(text, "");
       if (!collada) throw new Error("it is not a COLLADA file");
-      // Robots are drawn with z up, as the file has it.
       collada.scene.rotation.set(0, 0, 0);
       return collada.scene;
     }

@@ -16,6 +16,12 @@ const RAINBOW = (() => {
   }
   return table;
 })();
+/** The colour of a part of the way from the least to the most, in bytes. */
+export function rainbowAt(part: number): number[] {
+  const tint = new three.Color().setHSL(0.66 * (1 - Math.max(0, Math.min(1, part))), 0.9, 0.52);
+  return [tint.r, tint.g, tint.b].map((value) => Math.round(255 * three.MathUtils.clamp(value, 0, 1) ** (1 / 2.2)));
+}
+
 const LINEAR = Uint8Array.from({ length: 256 }, (_, at) => Math.round((at / 255) ** 2.2 * 255));
 
 export interface PointOptions {

@@ -23,7 +23,7 @@ export function lineOf(places: ArrayLike<number>, color: string): three.Line {
 export function arrowOf(pose: number[], size: number, color: string): three.Mesh {
   const shape = new three.Mesh(
     new three.ConeGeometry(0.09 * size, 0.42 * size, 16).rotateZ(-Math.PI / 2).translate(0.21 * size, 0, 0),
-    new three.MeshStandardMaterial({ color }),
+    new three.MeshLambertMaterial({ color }),
   );
   shape.applyMatrix4(matrixOf(pose));
   return shape;
@@ -80,5 +80,5 @@ export function rangeOf(columns: Columns, color: string): three.Mesh | undefined
   if (!Number.isFinite(range) || range <= 0) return undefined;
   const wide = Math.tan(Math.min(Math.max(columns.number("field_of_view", 0, 0.1), 0.01), 3) / 2) * range;
   const cone = new three.ConeGeometry(wide, range, 24, 1, true).rotateZ(Math.PI / 2).translate(range / 2, 0, 0);
-  return new three.Mesh(cone, new three.MeshStandardMaterial({ color, transparent: true, opacity: 0.45, side: three.DoubleSide }));
+  return new three.Mesh(cone, new three.MeshLambertMaterial({ color, transparent: true, opacity: 0.45, side: three.DoubleSide }));
 }

@@ -6,10 +6,13 @@ import { framePrefix } from "../first";
 import type { Topic } from "../types";
 import { Columns } from "../columns";
 import { type Extent, bounded, extentNear, extentOf, isSeen, look, union } from "./fit";
+import { Retired } from "./dispose";
 import { FrameTree } from "./frames";
 import { type Host, Layer, type LayerSettings } from "./layer";
 import { layerList } from "./list";
+import { Load } from "./load";
 import { Robot } from "./robot";
+import { turnByKeys } from "./turn";
 import { words } from "./words";
 
 const ROLES = ["points", "grid", "pose", "path", "marker", "point", "polygon", "range"];
@@ -41,7 +44,9 @@ export class SceneView {
   private stops: (() => void)[] = [];
   private layerStops = new Map<string, () => void>();
   private fitted = new Set<string>();
-  private waiting = new Set<string>();
+  /** What has come since the last picture, topic by topic, and what is still to be done with it. */
+  private waiting = new Map<string, () => void>();
+  private retired = new Retired();
   private isTouched = false;
   private seen?: Extent;
   private keptAt = -Infinity;
@@ -49,6 +54,7 @@ export class SceneView {
   private paintedAt = -Infinity;
   private stopped = false;
   private reach = 10;
+  private load: Load;
   private list: ReturnType<typeof layerList>;
   private frameChoice = h("select", { "aria-label": "Fixed frame", title: "Fixed frame: what stands still in the picture" });
   private followChoice = h("select", { "aria-label": "Frame that the view follows", title: "What the view follows" });
@@ -58,7 +64,7 @@ export class SceneView {
     readonly spec: PanelSpec,
     private element: HTMLElement,
     private renderer: three.WebGLRenderer,
-    private leastPause: number,
+    readonly leastPause: number,
   ) {
     const options = spec.options ?? {};
     this.hidden = new Set((options.hidden as string[] | undefined) ?? []);
@@ -66,6 +72,8 @@ export class SceneView {
     this.fixed = String(options.fixed ?? "");
     this.follow = String(options.follow ?? "auto");
     this.controls = new OrbitControls(this.camera, renderer.domElement);
+    const clouds = () => [...this.layers.values()].filter((layer) => layer.topic.role === "points").length;
+    this.load = new Load(leastPause > 0, clouds, () => this.layers.forEach((_, name) => this.wish(name)));
     this.list = layerList(this);
     this.furnish();
     this.listen();
@@ -98,7 +106,7 @@ export class SceneView {
   /** Takes other settings for a topic, and keeps them. */
   change(name: string, settings: LayerSettings): void {
     this.settings[name] = settings;
-    this.context.connection.colorBy(name, fieldOf(settings));
+    this.wish(name);
     const layer = this.layers.get(name);
     if (layer) {
       layer.settings = settings;
@@ -190,12 +198,21 @@ export class SceneView {
     addEventListener("asof-theme", paint);
     const sized = new ResizeObserver(() => this.resize());
     sized.observe(this.element);
+    const moved = () => {
+      this.isTouched = true;
+      this.touch();
+    };
+    turnByKeys(this.renderer.domElement, { camera: this.camera, target: this.controls.target, moved, fit: () => this.refit() });
     pick(this.renderer.domElement, (x, y) => this.pickAt(x, y));
     this.stops.push(
       () => removeEventListener("asof-theme", paint),
       () => sized.disconnect(),
       connection.on("topics", () => this.renew()),
-      connection.on("state", ({ t }) => this.layers.forEach((layer) => layer.expire(t))),
+      connection.on("state", ({ t, state }) => {
+        this.layers.forEach((layer) => layer.expire(t));
+        this.load.isPlaying = state === "playing";
+        this.load.balance();
+      }),
       connection.frames(({ edges }) => {
         this.frames.set(edges);
         // Everything is where it belongs before the view is fitted to it.
@@ -267,6 +284,7 @@ export class SceneView {
       },
       isLive: this.context.summary.live,
       prefix: framePrefix(this.context.summary, topic.topic),
+      retire: (object) => this.retired.push(object),
       first: () => this.context.connection.first(),
     };
     const layer = new Layer(topic, this.colorOf(topic.topic), this.settings[topic.topic] ?? {}, host);
@@ -276,15 +294,27 @@ export class SceneView {
     const stop = this.context.connection.subscribe(topic.topic, Layer.form(topic.role), (shown) => {
       this.counts.messages++;
       // One that was not painted yet gives way.
-      if (this.waiting.has(topic.topic)) this.counts.dropped++;
-      this.waiting.add(topic.topic);
-      layer.take(shown);
-      this.place();
-      tell();
-      if (layer.hasContent()) this.arrive(topic.topic);
+      if (this.waiting.has(topic.topic)) {
+        this.counts.dropped++;
+        if (topic.role === "points") this.load.late();
+      }
+      const take = () => {
+        layer.take(shown);
+        tell();
+      };
+      // What gives way to another before the next picture is not worth drawing.
+      if (!layer.needsLast()) take();
+      this.waiting.set(topic.topic, layer.needsLast() ? take : () => undefined);
+      this.touch();
     });
     this.layerStops.set(topic.topic, stop);
-    this.context.connection.colorBy(topic.topic, fieldOf(this.settings[topic.topic]));
+    this.load.balance();
+  }
+
+  /** Says what is wanted of a topic's points: their colour, and as many as there is time for. */
+  private wish(name: string): void {
+    const most = this.layers.get(name)?.topic.role === "points" ? this.load.most : undefined;
+    this.context.connection.wish(name, { color: fieldOf(this.settings[name]), most });
   }
 
   private remove(name: string): void {
@@ -292,6 +322,7 @@ export class SceneView {
     if (!layer) return;
     this.layerStops.get(name)?.();
     this.layerStops.delete(name);
+    this.waiting.delete(name);
     layer.dispose();
     this.scene.remove(layer.object);
     this.layers.delete(name);
@@ -445,18 +476,30 @@ export class SceneView {
     const now = performance.now();
     // A little early counts as on time: pictures come with the screen's own beat.
     if (!this.isDirty || now - this.paintedAt < this.leastPause - 8) return;
+    this.takeWaiting();
     this.paintedAt = now;
     this.isDirty = false;
-    this.waiting.clear();
     this.counts.painted++;
     this.renderer.render(this.scene, this.camera);
+    this.retired.free();
     if (this.fitted.has("frames")) this.element.dataset.framed = "";
     Object.assign(this.element.dataset, { painted: this.counts.painted, dropped: this.counts.dropped, messages: this.counts.messages });
     this.list.count();
   };
 
+  /** Draws what has come since the last picture. */
+  private takeWaiting(): void {
+    if (this.waiting.size === 0) return;
+    const names = [...this.waiting.keys()];
+    for (const take of this.waiting.values()) take();
+    this.waiting.clear();
+    this.place();
+    for (const name of names) if (this.layers.get(name)?.hasContent()) this.arrive(name);
+  }
+
   private dispose(): void {
     this.stopped = true;
+    this.retired.free();
     this.stops.forEach((stop) => stop());
     this.layerStops.get("the robot")?.();
     for (const name of [...this.layers.keys()]) this.remove(name);
@@ -468,12 +511,12 @@ export class SceneView {
 
 /** Called by the panel once three.js is there. */
 export function sceneContents(context: Context, spec: PanelSpec, element: HTMLElement): Panel {
-  const isSoftware = drawsInSoftware();
   try {
-    const renderer = new three.WebGLRenderer({ antialias: !isSoftware, preserveDrawingBuffer: true, powerPreference: "high-performance" });
+    const { renderer, isSoftware } = rendererFor();
     renderer.setPixelRatio(isSoftware ? 0.6 : Math.min(devicePixelRatio, 2));
-    renderer.domElement.setAttribute("aria-label", "3D view");
-    renderer.domElement.setAttribute("role", "img");
+    renderer.domElement.setAttribute("aria-label", "3D view: arrow keys turn it, with shift they move it, plus and minus go nearer and away");
+    // It is a picture that takes keys.
+    renderer.domElement.setAttribute("role", "application");
     element.dataset.rate = isSoftware ? String(1000 / SOFTWARE_PAUSE) : "";
     return new SceneView(context, spec, element, renderer, isSoftware ? SOFTWARE_PAUSE : 0).panel();
   } catch {
@@ -487,13 +530,20 @@ function fieldOf(settings: LayerSettings | undefined): string | undefined {
   return settings?.by?.startsWith("field ") ? settings.by.slice(6) : undefined;
 }
 
-/** Whether the processor stands in for a graphics card. */
-function drawsInSoftware(): boolean {
-  const context = document.createElement("canvas").getContext("webgl2");
-  const names = context?.getExtension("WEBGL_debug_renderer_info");
-  const name = context && names ? String(context.getParameter(names.UNMASKED_RENDERER_WEBGL)) : "";
-  context?.getExtension("WEBGL_lose_context")?.loseContext();
-  return /swiftshader|llvmpipe|software|basic render/i.test(name);
+/**
+ * What draws, and whether the processor stands in for a graphics card: then edges stay rough. A context is dear where there is
+ * no card, so it is asked of the one that draws, and a second is made where there is one.
+ */
+function rendererFor(): { renderer: three.WebGLRenderer; isSoftware: boolean } {
+  const make = (antialias: boolean) => new three.WebGLRenderer({ antialias, preserveDrawingBuffer: true, powerPreference: "high-performance" });
+  const renderer = make(false);
+  const context = renderer.getContext();
+  const names = context.getExtension("WEBGL_debug_renderer_info");
+  const name = names ? String(context.getParameter(names.UNMASKED_RENDERER_WEBGL)) : "";
+  if (/swiftshader|llvmpipe|software|basic render/i.test(name)) return { renderer, isSoftware: true };
+  renderer.dispose();
+  renderer.forceContextLoss();
+  return { renderer: make(true), isSoftware: false };
 }
 
 /** A click that moves nothing, as parts of the picture from -1 to 1. */

@@ -355,6 +355,39 @@ pub(crate) const ALL: &[Archetype] = &[
         ],
     ),
     archetype(
+        "Costmap",
+        &["nav2_msgs/Costmap"],
+        &[
+            FRAME,
+            same("resolution", &["metadata.resolution"]),
+            same("width", &["metadata.size_x"]),
+            same("height", &["metadata.size_y"]),
+            vector("position", &["metadata.origin.position"]),
+            vector("orientation", &["metadata.origin.orientation"]),
+            same("layer", &["metadata.layer"]),
+            same("map_load_time", &["metadata.map_load_time"]),
+            same("update_time", &["metadata.update_time"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "GridMap",
+        &["grid_map_msgs/GridMap"],
+        &[
+            same("frame_id", &["header.frame_id", "info.header.frame_id"]),
+            same("resolution", &["info.resolution"]),
+            same("length_x", &["info.length_x"]),
+            same("length_y", &["info.length_y"]),
+            vector("position", &["info.pose.position"]),
+            vector("orientation", &["info.pose.orientation"]),
+            same("layers", &["layers"]),
+            same("basic_layers", &["basic_layers"]),
+            same("outer_start_index", &["outer_start_index"]),
+            same("inner_start_index", &["inner_start_index"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
         "VoxelGrid",
         &[
             "nav2_msgs/VoxelGrid",
@@ -671,7 +704,7 @@ pub(crate) const ALL: &[Archetype] = &[
 
 /// Whether something can lie between two messages of a type: not between two pictures, scans or texts.
 pub(crate) fn has_between(type_name: &str) -> bool {
-    const WITHOUT: [&str; 18] = [
+    const WITHOUT: [&str; 20] = [
         "Image",
         "CompressedImage",
         "CompressedVideo",
@@ -680,6 +713,8 @@ pub(crate) fn has_between(type_name: &str) -> bool {
         "CompressedPointCloud",
         "LaserScan",
         "OccupancyGrid",
+        "Costmap",
+        "GridMap",
         "VoxelGrid",
         "Log",
         "Text",

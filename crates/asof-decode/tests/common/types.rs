@@ -62,6 +62,10 @@ nav_msgs/Path: std_msgs/Header header, geometry_msgs/PoseStamped[] poses
 nav_msgs/Odometry: std_msgs/Header header, string child_frame_id, geometry_msgs/PoseWithCovariance pose, geometry_msgs/TwistWithCovariance twist
 nav_msgs/MapMetaData: time map_load_time, float32 resolution, uint32 width, uint32 height, geometry_msgs/Pose origin
 nav_msgs/OccupancyGrid: std_msgs/Header header, MapMetaData info, int8[] data
+nav2_msgs/CostmapMetaData: time map_load_time, time update_time, string layer, float32 resolution, uint32 size_x, uint32 size_y, geometry_msgs/Pose origin
+nav2_msgs/Costmap: std_msgs/Header header, CostmapMetaData metadata, uint8[] data
+grid_map_msgs/GridMapInfo: float64 resolution, float64 length_x, float64 length_y, geometry_msgs/Pose pose
+grid_map_msgs/GridMap: std_msgs/Header header, GridMapInfo info, string[] layers, string[] basic_layers, std_msgs/Float32MultiArray[] data, uint16 outer_start_index, uint16 inner_start_index
 nav2_msgs/VoxelGrid: std_msgs/Header header, uint32[] data, geometry_msgs/Point32 origin, geometry_msgs/Vector3 resolutions, uint32 size_x, uint32 size_y, uint32 size_z
 costmap_2d/VoxelGrid: std_msgs/Header header, uint32[] data, geometry_msgs/Point32 origin, geometry_msgs/Vector3 resolutions, uint32 size_x, uint32 size_y, uint32 size_z
 sensor_msgs/Image: std_msgs/Header header, uint32 height, uint32 width, string encoding, uint8 is_bigendian, uint32 step, uint8[] data
@@ -149,6 +153,8 @@ pub const PARTS: &[&str] = &[
     "geometry_msgs/Polygon",
     "geometry_msgs/Transform",
     "nav_msgs/MapMetaData",
+    "nav2_msgs/CostmapMetaData",
+    "grid_map_msgs/GridMapInfo",
     "sensor_msgs/PointField",
     "sensor_msgs/RegionOfInterest",
     "sensor_msgs/NavSatStatus",

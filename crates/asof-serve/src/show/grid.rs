@@ -1,7 +1,9 @@
 //! Maps of cells.
 
+use asof_decode::{GridLayer, PackedField, PackedKind, Record};
+use serde_json::json;
+
 use super::Shown;
-use asof_decode::{PackedField, PackedKind, Record};
 
 /// More cells than this along a side are thinned out.
 const MOST_CELLS: usize = 2048;
@@ -9,11 +11,22 @@ const MOST_CELLS: usize = 2048;
 /// A cell of which nothing is known.
 const UNKNOWN: u8 = 255;
 
-/// The cells of an occupancy grid, or of Foxglove's grid, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown.
-pub(super) fn show(record: &Record) -> Result<Shown, String> {
-    if record.number("cell_stride").is_some() {
-        return packed(record);
+/// The cells of a map, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown. What is not an occupancy
+/// goes from its least to its greatest instead, which `range` tells. Of several layers, the one that is `chosen`.
+pub(super) fn show(
+    record: &Record,
+    archetype: &str,
+    chosen: Option<&str>,
+) -> Result<Shown, String> {
+    match archetype {
+        "GridMap" => layer(record, chosen),
+        _ if record.number("cell_stride").is_some() => packed(record),
+        _ => occupancies(record, archetype == "Costmap"),
     }
+}
+
+/// ROS's occupancies, or the costs of Nav2, which have bytes without a sign.
+fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
     let number = |name: &str| {
         record
             .number(name)
@@ -21,7 +34,12 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
     };
     let (width, height) = (number("width")? as usize, number("height")? as usize);
     let resolution = number("resolution")?;
-    let cells = record.bytes("data").ok_or("it has no field 'data'")?;
+    if !resolution.is_finite() || resolution <= 0.0 {
+        return Err(format!(
+            "its resolution is {resolution}: cells have no size"
+        ));
+    }
+    let mut cells = record.bytes("data").ok_or("it has no field 'data'")?;
     if width.checked_mul(height) != Some(cells.len()) {
         return Err(format!(
             "a map of {width} by {height} cells does not have {}",
@@ -29,7 +47,50 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
         ));
     }
     let size = (width, height);
-    Ok(thinned(size, &cells, resolution, record.pose()))
+    if are_costs {
+        for cell in &mut cells {
+            *cell = occupancy_of(*cell);
+        }
+    }
+    let mut shown = thinned(size, &cells, resolution, record.pose());
+    if are_costs {
+        shown.head["palette"] = "costmap".into();
+    }
+    Ok(shown)
+}
+
+/// A cost of Nav2 as its own maps have it: 254 is an obstacle, 253 where the robot would touch one.
+fn occupancy_of(cost: u8) -> u8 {
+    match cost {
+        255 => UNKNOWN,
+        254 => 100,
+        253 => 99,
+        0 => 0,
+        cost => 1 + (u32::from(cost - 1) * 97 / 251) as u8,
+    }
+}
+
+/// A layer of a map of several, around its middle.
+fn layer(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
+    let names = GridLayer::names(record);
+    // One that is gone gives way to the first.
+    let chosen = chosen.filter(|chosen| names.iter().any(|name| name == chosen));
+    let layer = GridLayer::of(record, chosen).map_err(|error| error.to_string())?;
+    let (cells, range) = shades(&layer.values, PackedKind::F32);
+    let size = (layer.width, layer.height);
+    let mut shown = thinned(size, &cells, layer.resolution, record.pose());
+    shown.head["anchor"] = "center".into();
+    shown.head["layer"] = layer.name.into();
+    shown.head["fields"] = json!(names);
+    tell_range(&mut shown, range);
+    Ok(shown)
+}
+
+fn tell_range(shown: &mut Shown, range: Option<(f64, f64)>) {
+    if let Some((least, most)) = range {
+        shown.head["palette"] = "range".into();
+        shown.head["range"] = json!([least, most]);
+    }
 }
 
 /// Foxglove's grid: cells of any packed fields, the first of which is shown.
@@ -57,13 +118,15 @@ fn packed(record: &Record) -> Result<Shown, String> {
         .flat_map(|row| row.chunks_exact(cell).take(width))
         .map(|cell| field.value(cell, false))
         .collect();
-    let cells = shades(&values, field.kind);
+    let (cells, range) = shades(&values, field.kind);
     let resolution = record.number("cell_size[0]").unwrap_or(1.0);
-    Ok(thinned((width, height), &cells, resolution, record.pose()))
+    let mut shown = thinned((width, height), &cells, resolution, record.pose());
+    tell_range(&mut shown, range);
+    Ok(shown)
 }
 
-/// Occupancies as they are; anything else from its least to its greatest.
-fn shades(values: &[f64], kind: PackedKind) -> Vec<u8> {
+/// Occupancies as they are; anything else from its least to its greatest, which are told.
+fn shades(values: &[f64], kind: PackedKind) -> (Vec<u8>, Option<(f64, f64)>) {
     // Signed bytes up to a hundred are what ROS has, also in Foxglove's words; 255 is its unknown without a sign.
     let is_occupancy = match kind {
         PackedKind::I8 => values.iter().all(|&value| value <= 100.0),
@@ -84,7 +147,8 @@ fn shades(values: &[f64], kind: PackedKind) -> Vec<u8> {
             ((value - least) / (most - least).max(f64::MIN_POSITIVE) * 100.0) as u8
         }
     };
-    values.iter().map(shade).collect()
+    let range = (!is_occupancy && least <= most).then_some((least, most));
+    (values.iter().map(shade).collect(), range)
 }
 
 fn thinned(
@@ -101,7 +165,7 @@ fn thinned(
     }
     Shown {
         data: None,
-        head: serde_json::json!({
+        head: json!({
             "width": columns, "height": rows, "resolution": resolution * thin as f64, "origin": origin,
         }),
         body,
@@ -116,14 +180,27 @@ mod tests {
     fn occupancies_stay_what_they_are_and_heights_are_scaled() {
         assert_eq!(
             shades(&[-1.0, 0.0, 50.0, 100.0], PackedKind::I8),
-            [255, 0, 50, 100]
+            (vec![255, 0, 50, 100], None)
         );
-        assert_eq!(shades(&[255.0, 0.0, 100.0], PackedKind::U8), [255, 0, 100]);
+        assert_eq!(
+            shades(&[255.0, 0.0, 100.0], PackedKind::U8),
+            (vec![255, 0, 100], None)
+        );
         assert_eq!(
             shades(&[2.0, f64::NAN, 4.0, 3.0], PackedKind::F32),
-            [0, 255, 100, 50]
+            (vec![0, 255, 100, 50], Some((2.0, 4.0)))
         );
-        assert_eq!(shades(&[7.0, 7.0], PackedKind::F64), [0, 0]);
+        assert_eq!(
+            shades(&[7.0, 7.0], PackedKind::F64),
+            (vec![0, 0], Some((7.0, 7.0)))
+        );
+        assert_eq!(shades(&[f64::NAN], PackedKind::F64), (vec![255], None));
+    }
+
+    #[test]
+    fn costs_keep_what_touches_and_what_is_an_obstacle_apart() {
+        let found = [0, 1, 128, 252, 253, 254, 255].map(occupancy_of);
+        assert_eq!(found, [0, 1, 50, 98, 99, 100, 255]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod image;
 mod points;
 
 use asof_core::{Message, Stamp};
-use asof_decode::{Decoders, Record};
+use asof_decode::{Archetype, Decoders, Record};
 use serde::{Deserialize, Serialize};
 
 use crate::frames::Frames;
@@ -54,8 +54,16 @@ pub(crate) struct Show<'a> {
     pub frames: &'a Frames,
     /// Times are counted from here.
     pub start: Stamp,
-    /// The field that colours points, where somebody has chosen one.
-    pub color: Option<&'a str>,
+    pub wish: Wish,
+}
+
+/// What a client wants of points and maps.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Wish {
+    /// The field that colours points, or the layer of a map.
+    pub color: Option<String>,
+    /// The most points: a page that draws without a graphics card has no time for more.
+    pub most: Option<usize>,
 }
 
 /// JSON beyond this is cut short where it is only looked at.
@@ -118,14 +126,16 @@ impl Show<'_> {
 
     fn points(&mut self, message: &Message) -> Result<Shown, String> {
         let record = self.meaning(message)?;
-        let mut shown = points::show(&record, self.color)?;
+        let mut shown = points::show(&record, &self.wish)?;
         self.place(&record, message, &mut shown);
         Ok(shown)
     }
 
     fn grid(&mut self, message: &Message) -> Result<Shown, String> {
         let record = self.meaning(message)?;
-        let mut shown = grid::show(&record)?;
+        let archetype = Archetype::of(message.channel.type_name());
+        let archetype = archetype.map_or("", |archetype| archetype.name);
+        let mut shown = grid::show(&record, archetype, self.wish.color.as_deref())?;
         self.place(&record, message, &mut shown);
         Ok(shown)
     }

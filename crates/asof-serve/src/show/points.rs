@@ -1,7 +1,7 @@
 //! Points in space: clouds and scans.
 
-use super::{Shown, floats};
-use asof_decode::{PackedField, Record, Scan};
+use super::{Shown, Wish, floats};
+use asof_decode::{PackedField, PackedKind, Record, Scan};
 
 /// More points than this are thinned out: a page draws no more at once.
 const MOST_POINTS: usize = 500_000;
@@ -9,11 +9,11 @@ const MOST_POINTS: usize = 500_000;
 /// `count` points as `x, y, z` in float32, then what colours them: float32 (`value`), or four bytes (`rgba`).
 ///
 /// What colours a cloud is its field of that name, where one is chosen and there; else its colour, its intensity, or its height.
-pub(super) fn show(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
+pub(super) fn show(record: &Record, wish: &Wish) -> Result<Shown, String> {
     if record.items("ranges").is_some() {
         return scan(record);
     }
-    cloud(record, chosen)
+    cloud(record, wish)
 }
 
 fn scan(record: &Record) -> Result<Shown, String> {
@@ -38,7 +38,7 @@ fn scan(record: &Record) -> Result<Shown, String> {
     })
 }
 
-fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
+fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
     let data = record.bytes("data").ok_or("it has no field 'data'")?;
     let step = record
         .number("point_step")
@@ -50,14 +50,14 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
     let [Some(x), Some(y), Some(z)] = axes else {
         return Err("its points have no x, y and z".to_owned());
     };
-    let chosen = chosen.and_then(field);
-    let color = field("rgb").or_else(|| field("rgba"));
-    let color = color.filter(|_| chosen.is_none());
+    let chosen = wish.color.as_deref().and_then(field);
+    let color = Color::of(&fields).filter(|_| chosen.is_none());
     let strength = field("intensity").or_else(|| field("reflectivity"));
     let strength = chosen.or(strength);
     let is_big = record.number("is_bigendian") == Some(1.0);
     let total = data.len() / step;
-    let thin = total.div_ceil(MOST_POINTS).max(1);
+    let most = wish.most.unwrap_or(MOST_POINTS).clamp(1, MOST_POINTS);
+    let thin = total.div_ceil(most).max(1);
     let (mut places, mut values, mut colors) = (Vec::new(), Vec::new(), Vec::new());
     for point in data.chunks_exact(step).step_by(thin) {
         let place = [x, y, z].map(|axis| axis.value(point, is_big) as f32);
@@ -65,15 +65,8 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
             continue;
         }
         places.extend(place);
-        match (color, strength) {
-            (Some(color), _) => {
-                let [b, g, r, _] = point
-                    .get(color.offset..)
-                    .and_then(|p| p.first_chunk())
-                    .copied()
-                    .unwrap_or_default();
-                colors.extend([r, g, b, 255]);
-            }
+        match (&color, strength) {
+            (Some(color), _) => colors.extend(color.at(point, is_big)),
             (None, Some(strength)) => values.push(strength.value(point, is_big) as f32),
             // What is higher is brighter.
             (None, None) => values.push(place[2]),
@@ -97,4 +90,79 @@ fn cloud(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
         data: None,
         body,
     })
+}
+
+/// The colour that points have themselves.
+enum Color<'a> {
+    /// Red, green and blue in the lower bytes of one number, as ROS has it.
+    Packed(&'a PackedField),
+    /// A field for each, as Foxglove has it.
+    Apart([&'a PackedField; 3]),
+}
+
+impl<'a> Color<'a> {
+    fn of(fields: &'a [PackedField]) -> Option<Self> {
+        let field = |name: &str| fields.iter().find(|field| field.name == name);
+        if let Some(packed) = field("rgb").or_else(|| field("rgba")) {
+            return Some(Color::Packed(packed));
+        }
+        let apart = |[red, green, blue]: [&str; 3]| {
+            Some(Color::Apart([field(red)?, field(green)?, field(blue)?]))
+        };
+        apart(["red", "green", "blue"]).or_else(|| apart(["r", "g", "b"]))
+    }
+
+    /// Red, green, blue and how much of it is seen.
+    fn at(&self, point: &[u8], is_big: bool) -> [u8; 4] {
+        match self {
+            Color::Packed(packed) => {
+                let bytes = point.get(packed.offset..).and_then(|p| p.first_chunk());
+                let [b, g, r, _] = bytes.copied().unwrap_or_default();
+                [r, g, b, 255]
+            }
+            Color::Apart(parts) => {
+                let [r, g, b] = parts.map(|part| {
+                    let value = part.value(point, is_big);
+                    // What is not in bytes goes from 0 to 1.
+                    match part.kind {
+                        PackedKind::F32 | PackedKind::F64 => (value * 255.0) as u8,
+                        _ => value as u8,
+                    }
+                });
+                [r, g, b, 255]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, offset: usize, kind: PackedKind) -> PackedField {
+        let name = name.to_owned();
+        PackedField { name, offset, kind }
+    }
+
+    #[test]
+    fn colours_are_found_in_one_number_or_in_three() {
+        let packed = [field("rgb", 0, PackedKind::F32)];
+        let color = Color::of(&packed).expect("a colour");
+        assert_eq!(color.at(&[3, 2, 1, 0], false), [1, 2, 3, 255]);
+        // A point that is cut has none.
+        assert_eq!(color.at(&[3, 2], false), [0, 0, 0, 255]);
+        let bytes = ["red", "green", "blue"];
+        let bytes = [0, 1, 2].map(|at| field(bytes[at], at, PackedKind::U8));
+        let color = Color::of(&bytes).expect("a colour");
+        assert_eq!(color.at(&[9, 8, 7], false), [9, 8, 7, 255]);
+        let floats = ["r", "g", "b"];
+        let floats = [0, 1, 2].map(|at| field(floats[at], at * 4, PackedKind::F32));
+        let color = Color::of(&floats).expect("a colour");
+        let point: Vec<u8> = [1.0_f32, 0.5, 2.0]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        assert_eq!(color.at(&point, false), [255, 127, 255, 255]);
+        assert!(Color::of(&[field("red", 0, PackedKind::U8)]).is_none());
+    }
 }

@@ -39,8 +39,9 @@ use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
 /// _statistics, _metadata, _attachments (with their contents, up to 64 MB each).
 ///
 /// With --format images, each picture is a file named by its log time in a folder of its topic: as it was compressed,
-/// raw ones as PNG. With --format video, each topic is a film: packets of video as they are, in an .mp4 where ffmpeg is
-/// there and as a bare stream where it is not; pictures are encoded by ffmpeg.
+/// raw ones as PNG. With --format video, each topic is a film: H.264 and H.265 as they are, in an .mp4 whose pictures
+/// are shown when they were logged; VP9 and AV1 as they are, in an .mp4 where ffmpeg is there and as a bare stream where it is
+/// not; pictures are encoded by ffmpeg.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

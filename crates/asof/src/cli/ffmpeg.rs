@@ -1,4 +1,4 @@
-//! One topic's pictures as a film: the packets of video as they are, or through `ffmpeg` where it is there.
+//! One topic's pictures as a film: the packets of video as they are, others through `ffmpeg` where it is there.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,7 +12,7 @@ use asof_decode::VideoCodec;
 use super::newfile::NewFile;
 use super::pictures::{Seen, Taken};
 use super::screen::Screen;
-use crate::lerobot::ffmpeg_command;
+use crate::lerobot::{Mp4, Parameters, ffmpeg_command};
 
 /// A film in the making.
 pub struct Film {
@@ -23,6 +23,8 @@ pub struct Film {
 }
 
 enum Way {
+    /// Packets of H.264 or H.265 in a container, each shown when it was logged.
+    Muxed(Box<Muxed>),
     /// Packets, one after the other.
     Packets(Packets),
     /// Pictures of one kind, encoded by ffmpeg as they come.
@@ -31,6 +33,15 @@ enum Way {
         extension: &'static str,
         new: NewFile,
     },
+}
+
+struct Muxed {
+    codec: VideoCodec,
+    new: NewFile,
+    film: Mp4,
+    start: Option<Stamp>,
+    /// Whether what comes is made with other parameters than the film.
+    is_other: bool,
 }
 
 struct Packets {
@@ -45,6 +56,9 @@ impl Film {
     /// Starts a film with what comes first in it.
     pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> anyhow::Result<Self> {
         let way = match first {
+            Seen::Packet(data, codec) if Parameters::of(*codec, data).is_some() => {
+                Way::muxed(path, *codec, data, force)?
+            }
             Seen::Packet(_, codec) => {
                 let new = NewFile::create(&with(path, stream_extension(*codec)), |_| force)?;
                 let mut out = new.writer()?;
@@ -73,6 +87,9 @@ impl Film {
     pub fn take(&mut self, seen: &Seen, at: Stamp) -> anyhow::Result<Taken> {
         let cannot = || format!("cannot write the film {}", self.path.display());
         match (&mut self.way, seen) {
+            (Way::Muxed(muxed), Seen::Packet(data, codec)) if *codec == muxed.codec => {
+                return muxed.take(data, at).with_context(cannot);
+            }
             (Way::Packets(packets), Seen::Packet(data, codec)) if *codec == packets.codec => {
                 packets.take(data, at).with_context(cannot)?;
             }
@@ -105,6 +122,11 @@ impl Film {
     /// Puts the film where it belongs; where that is.
     pub fn finish(self, force: bool, screen: &Screen) -> anyhow::Result<PathBuf> {
         match self.way {
+            Way::Muxed(muxed) => {
+                muxed.film.finish()?;
+                muxed.new.finish()?;
+                Ok(with(&self.path, "mp4"))
+            }
             Way::Packets(packets) => {
                 let stream = with(&self.path, stream_extension(packets.codec));
                 packets.finish()?;
@@ -131,6 +153,19 @@ impl Film {
 }
 
 impl Way {
+    fn muxed(path: &Path, codec: VideoCodec, first: &[u8], force: bool) -> anyhow::Result<Self> {
+        let parameters = Parameters::of(codec, first).context("there are no parameters")?;
+        let new = NewFile::create(&with(path, "mp4"), |_| force)?;
+        let film = Mp4::timed(new.writer()?, parameters)?;
+        Ok(Way::Muxed(Box::new(Muxed {
+            codec,
+            new,
+            film,
+            start: None,
+            is_other: false,
+        })))
+    }
+
     fn encoder(
         path: &Path,
         extension: &'static str,
@@ -167,6 +202,25 @@ impl Way {
             extension,
             new,
         })
+    }
+}
+
+impl Muxed {
+    fn take(&mut self, data: &[u8], at: Stamp) -> std::io::Result<Taken> {
+        if let Some(parameters) = Parameters::of(self.codec, data) {
+            self.is_other = parameters != *self.film.parameters();
+        }
+        if self.is_other {
+            let reason = "its size or its parameters are not those of the film";
+            return Ok(Taken::Failed(reason.to_owned()));
+        }
+        if !self.codec.has_picture(data) {
+            return Ok(Taken::Nothing);
+        }
+        let start = *self.start.get_or_insert(at);
+        let nanos = u64::try_from(at.since(start)).unwrap_or(0);
+        self.film.push_at(data, nanos)?;
+        Ok(Taken::Written)
     }
 }
 

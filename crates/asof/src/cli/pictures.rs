@@ -155,6 +155,8 @@ impl Seen {
 /// What became of a message.
 pub enum Taken {
     Written,
+    /// It prepares a decoder, and shows nothing itself.
+    Nothing,
     /// It comes before the first that a decoder can start with.
     Early,
     Failed(String),
@@ -257,6 +259,7 @@ impl Topic {
     fn count(&mut self, message: &Message, taken: Taken) {
         match taken {
             Taken::Written => self.written += 1,
+            Taken::Nothing => {}
             Taken::Early => self.early += 1,
             Taken::Failed(error) => {
                 let first = || (0, format!("at {}, {error}", message.log_time));

@@ -1,4 +1,4 @@
-//! H.264 and H.265 as they were recorded, in an MP4 file: each picture as long as the next.
+//! H.264 and H.265 as they were recorded, in an MP4 file: each picture as long as the next, or until the next.
 //!
 //! ISO/IEC 14496-12 has the boxes, 14496-15 how the two codecs lie in them.
 
@@ -10,19 +10,29 @@ use asof_decode::{VideoCodec, VideoShape};
 
 /// Ticks of a picture: any number that players take.
 const TICKS: u32 = 512;
+/// Ticks of a second where each picture has a time of its own.
+const FINE: u32 = 90_000;
 /// Where the contents begin: after the first box, and the head of the second.
 const CONTENTS: u64 = 28 + 16;
 
 /// A file in the making.
 pub struct Mp4 {
     out: BufWriter<File>,
-    hz: u32,
+    pace: Pace,
     parameters: Parameters,
     /// Where the next picture will lie.
     end: u64,
     sizes: Vec<u32>,
     /// The numbers of pictures that a decoder can start with, from 1.
     keys: Vec<u32>,
+}
+
+/// How long pictures are shown.
+enum Pace {
+    /// So many to the second.
+    Fixed(u32),
+    /// Each from its own time on, in ticks since the first.
+    Timed(Vec<u64>),
 }
 
 /// What all pictures of a file are made with.
@@ -77,7 +87,17 @@ impl Parameters {
 impl Mp4 {
     /// Starts a file of so many pictures to the second.
     pub fn create(path: &Path, hz: u32, parameters: Parameters) -> io::Result<Self> {
-        let mut out = BufWriter::new(File::create_new(path)?);
+        let out = BufWriter::new(File::create_new(path)?);
+        Self::start(out, Pace::Fixed(hz), parameters)
+    }
+
+    /// Starts a film whose pictures have times of their own; `out` is an empty file.
+    #[cfg(feature = "cli")]
+    pub fn timed(out: BufWriter<File>, parameters: Parameters) -> io::Result<Self> {
+        Self::start(out, Pace::Timed(Vec::new()), parameters)
+    }
+
+    fn start(mut out: BufWriter<File>, pace: Pace, parameters: Parameters) -> io::Result<Self> {
         let mut head = Vec::new();
         boxed(&mut head, *b"ftyp", |ftyp| {
             ftyp.extend(b"isom\0\0\x02\0isomiso2mp41");
@@ -89,7 +109,7 @@ impl Mp4 {
         out.write_all(&head)?;
         Ok(Mp4 {
             out,
-            hz,
+            pace,
             parameters,
             end: CONTENTS,
             sizes: Vec::new(),
@@ -110,6 +130,18 @@ impl Mp4 {
     /// How large the contents are.
     pub fn bytes(&self) -> u64 {
         self.end
+    }
+
+    /// Adds a picture that is shown from a time on, in nanoseconds since the first; times do not go back.
+    #[cfg(feature = "cli")]
+    pub fn push_at(&mut self, packet: &[u8], nanos: u64) -> io::Result<()> {
+        if let Pace::Timed(starts) = &mut self.pace {
+            let at = u64::try_from(u128::from(nanos) * u128::from(FINE) / 1_000_000_000);
+            // Two of the same time are shown one after the other, as briefly as can be.
+            let least = starts.last().map_or(0, |last| last + 1);
+            starts.push(at.unwrap_or(u64::MAX / 2).max(least));
+        }
+        self.push(packet)
     }
 
     /// Adds a picture: its units, each after its length. What all are made with stands at the head of the file.
@@ -157,8 +189,15 @@ impl Mp4 {
     }
 
     fn write_movie(&self, out: &mut Vec<u8>) {
-        let scale = self.hz * TICKS;
-        let duration = self.sizes.len() as u64 * u64::from(TICKS);
+        let scale = match self.pace {
+            Pace::Fixed(hz) => hz * TICKS,
+            Pace::Timed(_) => FINE,
+        };
+        let lengths = self.lengths();
+        let duration = lengths
+            .iter()
+            .map(|(count, ticks)| u64::from(*count) * u64::from(*ticks))
+            .sum::<u64>();
         let (width, height) = (
             self.parameters.shape.width as u32,
             self.parameters.shape.height as u32,
@@ -221,9 +260,12 @@ impl Mp4 {
             self.write_entry(stsd);
         });
         full(out, *b"stts", 0, 0, |stts| {
-            stts.extend(1_u32.to_be_bytes());
-            stts.extend(count.to_be_bytes());
-            stts.extend(TICKS.to_be_bytes());
+            let lengths = self.lengths();
+            stts.extend((lengths.len() as u32).to_be_bytes());
+            for (count, ticks) in lengths {
+                stts.extend(count.to_be_bytes());
+                stts.extend(ticks.to_be_bytes());
+            }
         });
         full(out, *b"stss", 0, 0, |stss| {
             stss.extend((self.keys.len() as u32).to_be_bytes());
@@ -246,6 +288,27 @@ impl Mp4 {
                 at += u64::from(*size);
             }
         });
+    }
+
+    /// How long pictures are shown, in ticks: so many of them, each so long.
+    fn lengths(&self) -> Vec<(u32, u32)> {
+        let Pace::Timed(starts) = &self.pace else {
+            return vec![(self.sizes.len() as u32, TICKS)];
+        };
+        let until_next = starts.windows(2).map(|pair| pair[1] - pair[0]);
+        let mut all: Vec<u32> = until_next
+            .map(|ticks| u32::try_from(ticks).unwrap_or(u32::MAX))
+            .collect();
+        // Nothing says how long the last is shown: as long as the one before it.
+        all.push(all.last().copied().unwrap_or(FINE / 30));
+        let mut lengths: Vec<(u32, u32)> = Vec::new();
+        for ticks in all {
+            match lengths.last_mut() {
+                Some((count, known)) if *known == ticks => *count += 1,
+                _ => lengths.push((1, ticks)),
+            }
+        }
+        lengths
     }
 
     fn write_entry(&self, out: &mut Vec<u8>) {

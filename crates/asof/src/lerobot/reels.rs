@@ -86,7 +86,7 @@ enum Way {
     /// Packets are decoded when all are there, because frames do not show each of them once.
     Decode {
         codec: VideoCodec,
-        packets: Option<Mp4>,
+        packets: Option<Box<Mp4>>,
         path: PathBuf,
         /// The place of each picture in the file of packets.
         held: Vec<usize>,
@@ -538,7 +538,10 @@ impl Take<'_> {
             && let Some(parameters) = Parameters::of(*codec, packet)
         {
             match packets {
-                None => *packets = Some(Mp4::create(path, 30, parameters).map_err(wrong)?),
+                None => {
+                    let made = Mp4::create(path, 30, parameters).map_err(wrong)?;
+                    *packets = Some(Box::new(made));
+                }
                 Some(packets) if *packets.parameters() == parameters => {}
                 Some(_) => {
                     return Err(LerobotError::Changed {
