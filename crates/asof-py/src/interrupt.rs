@@ -92,8 +92,8 @@ impl Source for Heeding {
     }
 }
 
-/// An error if Ctrl-C was pressed.
-fn interrupted() -> std::result::Result<(), SourceError> {
+/// An error if Ctrl-C was pressed, on a thread that works [`detached`]; nothing on any other.
+pub fn interrupted() -> std::result::Result<(), SourceError> {
     if !MAY_ASK.get() {
         return Ok(());
     }

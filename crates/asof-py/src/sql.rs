@@ -91,8 +91,9 @@ impl Iterator for Rows {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if pyo3::Python::attach(|py| py.check_signals()).is_err() {
-                return Some(Err(Failure::new("KeyboardInterrupt", "")));
+            // Libraries take rows on threads of their own, which must not wait for Python.
+            if let Err(error) = crate::interrupt::interrupted() {
+                return Some(Err(error.into()));
             }
         }
     }

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::tf::{
-    Conflicts, LookupError, BufferOptions, TransformBuffer as Inner, UpdateError, TransformWaitError, every,
+    BufferOptions, Conflicts, LookupError, TransformBuffer as Inner, TransformWaitError,
+    UpdateError, every,
 };
 use asof::{Stamp, TimeRange, When};
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from asof import errors
 
@@ -32,6 +33,13 @@ def test_rows_are_read_again_and_again(query):
     table = query('SELECT stamp FROM "/scan"')
     assert table.to_arrow().num_rows == table.to_arrow().num_rows > 0
     assert table.columns == ["stamp"]
+
+
+def test_libraries_take_rows_on_threads_of_their_own(rec, query):
+    table = query('SELECT log_time, stamp FROM "/imu"')
+    count = rec.topics["/imu"].messages
+    assert pl.DataFrame(table).height == count and pl.LazyFrame(pl.DataFrame(table)).collect().height == count
+    assert sum(len(batch) for batch in table.batches(100)) == count
 
 
 def test_a_wrong_query_is_an_error_with_a_sentence(query):
