@@ -1,7 +1,7 @@
-// A robot on eProsima Fast DDS, with the names that ROS 2 gives things: /chatter at 100 Hz, a /tf_static that is sent once, and a
-// cloud of 1 MB at 10 Hz. Messages are bytes, as rmw_fastrtps writes them.
+// A robot on eProsima Fast DDS, with the names that ROS 2 gives things: /chatter at 100 Hz, a /tf_static that is sent once, a
+// cloud of 1 MB at 10 Hz, and /own, whose type only its node describes. Messages are bytes, as rmw_fastrtps writes them.
 //
-// usage: dds_fast SECONDS
+// usage: dds_fast SECONDS HASH    HASH: of robot_msgs/msg/Own
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +14,9 @@
 #include <fastdds/dds/domain/DomainParticipantFactory.hpp>
 #include <fastdds/dds/publisher/DataWriter.hpp>
 #include <fastdds/dds/publisher/Publisher.hpp>
+#include <fastdds/dds/subscriber/DataReader.hpp>
+#include <fastdds/dds/subscriber/SampleInfo.hpp>
+#include <fastdds/dds/subscriber/Subscriber.hpp>
 #include <fastdds/dds/topic/TopicDataType.hpp>
 #include <fastdds/dds/topic/TypeSupport.hpp>
 
@@ -35,7 +38,10 @@ public:
         std::memcpy(payload->data, bytes.data(), bytes.size());
         return true;
     }
-    bool deserialize(eprosima::fastrtps::rtps::SerializedPayload_t*, void*) override { return false; }
+    bool deserialize(eprosima::fastrtps::rtps::SerializedPayload_t* payload, void* data) override {
+        static_cast<Bytes*>(data)->assign(payload->data, payload->data + payload->length);
+        return true;
+    }
     std::function<uint32_t()> getSerializedSizeProvider(void* data) override {
         return [data] { return static_cast<uint32_t>(static_cast<Bytes*>(data)->size()); };
     }
@@ -61,7 +67,8 @@ struct Cdr {
     }
 };
 
-static DataWriter* writer(DomainParticipant* participant, Publisher* publisher, const char* topic, const char* type, bool latched) {
+static DataWriter* writer(
+    DomainParticipant* participant, Publisher* publisher, const char* topic, const char* type, bool latched, const std::string& told = "") {
     TypeSupport support(new Raw(type));
     support.register_type(participant);
     DataWriterQos qos = DATAWRITER_QOS_DEFAULT;
@@ -71,9 +78,58 @@ static DataWriter* writer(DomainParticipant* participant, Publisher* publisher, 
     qos.history().depth = latched ? 1 : 10;
     qos.endpoint().history_memory_policy = eprosima::fastrtps::rtps::DYNAMIC_RESERVE_MEMORY_MODE;
     qos.publish_mode().kind = ASYNCHRONOUS_PUBLISH_MODE;
+    qos.user_data().setValue(std::vector<eprosima::fastrtps::rtps::octet>(told.begin(), told.end()));
     Topic* made = participant->create_topic(topic, type, TOPIC_QOS_DEFAULT);
     return made ? publisher->create_datawriter(made, qos) : nullptr;
 }
+
+// The node /base/driver, which is asked what its types are made of, and replies as rmw_fastrtps does: what a reply belongs to is
+// told beside it.
+struct Describer {
+    DataReader* requests = nullptr;
+    DataWriter* replies = nullptr;
+
+    Describer(DomainParticipant* participant, Publisher* publisher) {
+        const char* kind = "type_description_interfaces::srv::dds_::GetTypeDescription_Request_";
+        TypeSupport support(new Raw(kind));
+        support.register_type(participant);
+        Topic* topic = participant->create_topic("rq/base/driver/get_type_descriptionRequest", kind, TOPIC_QOS_DEFAULT);
+        DataReaderQos qos = DATAREADER_QOS_DEFAULT;
+        qos.reliability().kind = RELIABLE_RELIABILITY_QOS;
+        qos.history().depth = 10;
+        qos.endpoint().history_memory_policy = eprosima::fastrtps::rtps::DYNAMIC_RESERVE_MEMORY_MODE;
+        Subscriber* subscriber = participant->create_subscriber(SUBSCRIBER_QOS_DEFAULT);
+        if (topic && subscriber) requests = subscriber->create_datareader(topic, qos);
+        replies = writer(
+            participant, publisher, "rr/base/driver/get_type_descriptionReply",
+            "type_description_interfaces::srv::dds_::GetTypeDescription_Response_", false);
+    }
+
+    void answer() {
+        Bytes request;
+        SampleInfo info;
+        while (requests->take_next_sample(&request, &info) == ReturnCode_t::RETCODE_OK) {
+            if (!info.valid_data) continue;
+            Cdr cdr;
+            cdr.put<uint8_t>(1);
+            cdr.text("");
+            cdr.text("robot_msgs/msg/Own");
+            cdr.put<uint32_t>(1);
+            cdr.text("number");
+            cdr.put<uint8_t>(6);
+            cdr.put<uint64_t>(0);
+            cdr.put<uint64_t>(0);
+            cdr.text("");
+            cdr.text("");
+            for (int list = 0; list < 3; ++list) cdr.put<uint32_t>(0);
+            eprosima::fastrtps::rtps::WriteParams beside;
+            beside.related_sample_identity() = info.sample_identity;
+            const auto& reader = info.related_sample_identity.writer_guid();
+            if (reader != eprosima::fastrtps::rtps::GUID_t::unknown()) beside.related_sample_identity().writer_guid() = reader;
+            replies->write(&cdr.bytes, beside);
+        }
+    }
+};
 
 int main(int argc, char** argv) {
     const double seconds = argc > 1 ? std::atof(argv[1]) : 10.0;
@@ -84,7 +140,10 @@ int main(int argc, char** argv) {
     DataWriter* words = writer(participant, publisher, "rt/chatter", "std_msgs::msg::dds_::String_", false);
     DataWriter* fixed = writer(participant, publisher, "rt/tf_static", "tf2_msgs::msg::dds_::TFMessage_", true);
     DataWriter* bulk = writer(participant, publisher, "rt/bulk", "std_msgs::msg::dds_::UInt8MultiArray_", false);
-    if (!words || !fixed || !bulk) return 1;
+    DataWriter* own = writer(
+        participant, publisher, "rt/own", "robot_msgs::msg::dds_::Own_", false, std::string("typehash=") + (argc > 2 ? argv[2] : "") + ";");
+    Describer describer(participant, publisher);
+    if (!words || !fixed || !bulk || !own || !describer.requests || !describer.replies) return 1;
     Cdr transform;
     transform.put<uint32_t>(1);
     transform.put<int32_t>(7);
@@ -100,6 +159,10 @@ int main(int argc, char** argv) {
         Cdr word;
         word.text("word " + std::to_string(number));
         words->write(&word.bytes);
+        Cdr counted;
+        counted.put<int32_t>(static_cast<int32_t>(number));
+        own->write(&counted.bytes);
+        describer.answer();
         if (number % 10 == 0) {
             Cdr array;
             array.put<uint32_t>(0);

@@ -1,19 +1,24 @@
 """A robot on DDS, by Eclipse Cyclone DDS from PyPI, with the names that ROS 2 gives things; without ROS.
 
 dds_robot.py sensors SECONDS    /chatter, /imu, /own, /scan, a /tf_static that is sent once, and ros_discovery_info
+dds_robot.py describes          /own, whose type only its node knows, /other, which it does not know, and /lied, about which it lies
+dds_robot.py hostile            everything that a robot can do wrong, beside a /chatter that is right
 dds_robot.py cloud COUNT        a cloud of 5 MB ten times a second, once somebody listens
 dds_robot.py many COUNT         so many topics, each with a message that is kept for late joiners
 """
 
 import dataclasses
+import hashlib
+import json
 import sys
+import threading
 import time
 import types
 
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.idl import IdlStruct
-from cyclonedds.idl.types import array, float64, int32, sequence, uint8, uint32
+from cyclonedds.idl.types import array, float64, int32, int64, sequence, uint8, uint32, uint64
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -47,6 +52,11 @@ PointCloud2 = struct("sensor_msgs::msg::dds_::PointCloud2_", {
     "row_step": uint32, "data": sequence[uint8], "is_dense": bool,
 })
 Own = struct("robot_msgs::msg::dds_::Own_", {"number": int32})
+Other = struct("robot_msgs::msg::dds_::Other_", {"number": int32})
+Lied = struct("robot_msgs::msg::dds_::Lied_", {"number": int32})
+# Types under the names of others: their bytes are not what the name promises.
+LyingString = struct("std_msgs::msg::dds_::String_", {"length": uint32, "rest": sequence[uint8]})
+LyingNodes = struct("rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_", {"data": sequence[uint8]})
 Gid = struct("rmw_dds_common::msg::dds_::Gid_", {"data": array[uint8, 16]})
 NodeEntitiesInfo = struct("rmw_dds_common::msg::dds_::NodeEntitiesInfo_", {
     "node_namespace": str, "node_name": str, "reader_gid_seq": sequence[Gid], "writer_gid_seq": sequence[Gid],
@@ -55,8 +65,28 @@ ParticipantEntitiesInfo = struct("rmw_dds_common::msg::dds_::ParticipantEntities
     "gid": Gid, "node_entities_info_seq": sequence[NodeEntitiesInfo],
 })
 
+# The type description service, as rmw_cyclonedds has it: who asked, and the number of the request, come first.
+FieldType = struct("type_description_interfaces::msg::dds_::FieldType_", {
+    "type_id": uint8, "capacity": uint64, "string_capacity": uint64, "nested_type_name": str,
+})
+Field = struct("type_description_interfaces::msg::dds_::Field_", {"name": str, "type": FieldType, "default_value": str})
+IndividualTypeDescription = struct("type_description_interfaces::msg::dds_::IndividualTypeDescription_", {"type_name": str, "fields": sequence[Field]})
+TypeDescription = struct("type_description_interfaces::msg::dds_::TypeDescription_", {
+    "type_description": IndividualTypeDescription, "referenced_type_descriptions": sequence[IndividualTypeDescription],
+})
+TypeSource = struct("type_description_interfaces::msg::dds_::TypeSource_", {"type_name": str, "encoding": str, "raw_file_contents": str})
+KeyValue = struct("type_description_interfaces::msg::dds_::KeyValue_", {"key": str, "value": str})
+DescriptionRequest = struct("type_description_interfaces::srv::dds_::GetTypeDescription_Request_", {
+    "client": uint64, "number": int64, "type_name": str, "type_hash": str, "include_type_sources": bool,
+})
+DescriptionReply = struct("type_description_interfaces::srv::dds_::GetTypeDescription_Response_", {
+    "client": uint64, "number": int64, "successful": bool, "failure_reason": str, "type_description": TypeDescription,
+    "type_sources": sequence[TypeSource], "extra_information": sequence[KeyValue],
+})
+
 RELIABLE = Policy.Reliability.Reliable(duration(seconds=1))
 LATCHED = Qos(RELIABLE, Policy.Durability.TransientLocal, Policy.History.KeepLast(1))
+SERVICE = Qos(RELIABLE, Policy.History.KeepLast(10))
 SENSOR = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(5))
 
 
@@ -104,6 +134,92 @@ def sensors(seconds: float) -> None:
         time.sleep(0.01)
 
 
+def type_hash(type_name: str) -> str:
+    """The hash of a type with the one field `int32 number`, as REP 2016 has it."""
+    kind = {"type_id": 6, "capacity": 0, "string_capacity": 0, "nested_type_name": ""}
+    described = {"type_name": type_name, "fields": [{"name": "number", "type": kind}]}
+    whole = json.dumps({"type_description": described, "referenced_type_descriptions": []})
+    return f"RIHS01_{hashlib.sha256(whole.encode()).hexdigest()}"
+
+
+def int32_field(name: str) -> "Field":
+    return Field(name, FieldType(6, 0, 0, ""), "")
+
+
+def reply(request, type_name: str, fields: list, reason: str = "") -> "DescriptionReply":
+    description = TypeDescription(IndividualTypeDescription(type_name, fields), [])
+    return DescriptionReply(request.client, request.number, not reason, reason, description, [], [])
+
+
+def describes() -> None:
+    """A node of ROS 2 Iron or later: what its types are made of, it says itself."""
+    participant = DomainParticipant(0)
+    writers = []
+    for name, kind in [("Own", Own), ("Other", Other), ("Lied", Lied)]:
+        announced = f"typehash={type_hash(f'robot_msgs/msg/{name}')};".encode()
+        made = writer(participant, f"rt/{name.lower()}", kind, Qos(RELIABLE, Policy.Userdata(announced)))
+        writers.append((made, kind))
+    service = "/base/driver/get_type_description"
+    requests = DataReader(participant, Topic(participant, f"rq{service}Request", DescriptionRequest), SERVICE)
+    replies = writer(participant, f"rr{service}Reply", DescriptionReply, SERVICE)
+    nodes = writer(participant, "ros_discovery_info", ParticipantEntitiesInfo, LATCHED)
+    nodes.write(ParticipantEntitiesInfo(gid(participant), [
+        NodeEntitiesInfo("/base", "driver", [gid(requests)], [gid(one) for one, _ in writers] + [gid(replies)]),
+    ]))
+    print("ready", flush=True)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    asked, number = set(), 0
+    while not ended.wait(0.01):
+        for request in requests.take(N=16):
+            if not isinstance(request, DescriptionRequest):
+                # A client that is gone.
+                continue
+            asked.add((request.type_name, request.type_hash))
+            # A reply to another client, which is not for the one that asked.
+            stranger = reply(request, request.type_name, [])
+            stranger.client += 1
+            replies.write(stranger)
+            if request.type_name == "robot_msgs/msg/Lied":
+                replies.write(reply(request, request.type_name, [int32_field("number"), int32_field("more")]))
+            elif request.type_name == "robot_msgs/msg/Other":
+                replies.write(reply(request, request.type_name, [], "it is not known here"))
+            else:
+                replies.write(reply(request, request.type_name, [int32_field("number")]))
+        for one, kind in writers:
+            one.write(kind(number))
+        number += 1
+    print(sorted(asked), flush=True)
+
+
+def hostile() -> None:
+    participant = DomainParticipant(0)
+    words = writer(participant, "rt/chatter", String, Qos(RELIABLE, Policy.History.KeepLast(10)))
+    liar = writer(participant, "rt/liar", LyingString, Qos(RELIABLE, Policy.Userdata(b"typehash=;typehash=RIHS01_zz\xff;" * 50)))
+    clocks = writer(participant, "rt/clocks", String, Qos(RELIABLE, Policy.History.KeepLast(10)))
+    both = [writer(participant, "rt/both", String, Qos(RELIABLE)), writer(DomainParticipant(0), "rt/both", Own, Qos(RELIABLE))]
+    odd = [writer(participant, name, String, LATCHED) for name in ["rt/", "rt//", "rt/" + "x" * 240, "rr/get_type_descriptionReply", "rq/"]]
+    nodes = writer(participant, "ros_discovery_info", LyingNodes, LATCHED)
+    # As a text: of no end, of 2 GB, not of letters, of none.
+    lies = [(0xFFFFFFFF, []), (0x7FFFFFFF, [1, 2, 3]), (4, [0xFF, 0xFE, 0xFD, 0xFC]), (0, [7] * 50_000)]
+    year = 31_556_952 * 10**9
+    print("ready", flush=True)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    number = 0
+    while not ended.wait(0.01):
+        words.write(String(f"word {number}"))
+        liar.write(LyingString(*lies[number % len(lies)]))
+        nodes.write(LyingNodes([number % 256] * (number % 500)))
+        # The first second of 1970, now, and the year 2100.
+        clocks.write(String(f"{number}"), timestamp=[1, None, 130 * year][number % 3])
+        both[0].write(String("one"))
+        both[1].write(Own(2))
+        for one in odd:
+            one.write(String("odd"))
+        number += 1
+
+
 def cloud(count: int) -> None:
     participant = DomainParticipant(0)
     points = writer(participant, "rt/cloud", PointCloud2, Qos(RELIABLE, Policy.History.KeepLast(5)))
@@ -141,4 +257,4 @@ def many(count: int) -> None:
 
 
 if __name__ == "__main__":
-    {"sensors": lambda: sensors(float(sys.argv[2])), "cloud": lambda: cloud(int(sys.argv[2])), "many": lambda: many(int(sys.argv[2]))}[sys.argv[1]]()
+    {"sensors": sensors, "describes": describes, "hostile": hostile, "cloud": cloud, "many": many}[sys.argv[1]](*map(int, sys.argv[2:]))

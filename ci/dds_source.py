@@ -13,6 +13,8 @@ import time
 
 from rosbags.highlevel import AnyReader
 
+from dds_robot import type_hash
+
 asof, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 ROBOT = pathlib.Path(__file__).with_name("dds_robot.py")
 URL = "dds://localhost?domain=0"
@@ -38,7 +40,7 @@ def start(*words: str) -> subprocess.Popen:
 
 def finish(process: subprocess.Popen, codes: tuple = (0,)) -> tuple:
     out, err = process.communicate(timeout=180)
-    assert process.returncode in codes, (process.args, process.returncode, out, err)
+    assert process.returncode in codes, (process.args, process.returncode, out[-2000:], err[-2000:])
     return out, err
 
 
@@ -69,6 +71,8 @@ assert topics["/imu"]["type"] == "sensor_msgs/msg/Imu", topics["/imu"]
 told = json.dumps(found)
 assert any(one["name"] == "publishers" for one in found["metadata"]), told
 assert "/base/driver offers BEST_EFFORT and /mapper asks for RELIABLE" in told, told
+robot_told = json.loads(run("cat", URL, "--metadata", "robot", "--for", "3s", codes=(0, 3)))
+assert robot_told["topics without a type hash"] == "4", robot_told
 print("topics with their types, the nodes that have them, and who on the robot does not hear whom")
 
 out = folder / "sensors.mcap"
@@ -84,8 +88,42 @@ for one in messages(out, "/imu"):
 assert (lidar.child_frame_id, lidar.transform.translation.y) == ("lidar", 2.0), lidar
 assert "/own" in said, said
 print(f"{len(words)} words without a gap and a /tf_static from before, value by value in rosbags; a type without a definition is told")
+speaker.kill()
+speaker.wait()
+
+# A robot of ROS 2 Iron or later, whose nodes describe their types. One of them does not know, one lies.
+describing = robot("describes")
+out = folder / "described.mcap"
+_, said = finish(start("record", URL, "-o", str(out), "--topics", "/own,/other,/lied", "--for", "6s"))
+numbers = [one["data"]["number"] for one in map(json.loads, run("cat", str(out), "--json", "--topics", "/own").splitlines())]
+assert len(numbers) > 100 and numbers == list(range(numbers[0], numbers[-1] + 1)), numbers[:10]
+assert [one.number for one in messages(out, "/own")] == numbers
+assert "/other" in said and "/lied" in said and "/own" not in said, said
+first = json.loads(run("cat", URL, "--topics", "/own", "--json", "--limit", "1"))
+assert isinstance(first["data"]["number"], int), first
+asked = describing.communicate(timeout=30)[0]
+assert "('robot_msgs/msg/Own', 'RIHS01_" in asked, asked
+print(f"a type that only its node knows is decoded, {len(numbers)} messages; what a node lies about or does not know is told")
+
+# A robot that does everything wrong, beside one topic that it does right.
+wrong = robot("hostile")
+out = folder / "hostile.mcap"
+recorder = start("record", URL, "-o", str(out), "--for", "6s")
+time.sleep(5)
+memory = peak(recorder)
+_, said = finish(recorder, codes=(0, 3))
+words = [int(one.data.removeprefix("word ")) for one in messages(out, "/chatter")]
+assert len(words) > 100 and words == list(range(words[0], words[-1] + 1)), words[:10]
+lines = [json.loads(line) for line in run("cat", str(out), "--json", "--topics", "/liar", codes=(3,)).splitlines()]
+assert len(lines) > 100 and sum("error" in line for line in lines) > len(lines) / 3, lines[:4]
+assert len({one.data for one in messages(out, "/clocks")}) > 100
+assert memory < 400 << 20, memory
+wrong.stdin.close()
+wrong.wait()
+print(f"a robot that lies about its bytes, types, nodes and times costs nothing else: {len(words)} words without a gap, {memory >> 20} MB")
 
 # A robot that is restarted.
+speaker = robot("sensors", "40")
 recorder = start("record", URL, "-o", str(folder / "again.mcap"), "--topics", "/chatter,/tf_static", "--for", "12s")
 time.sleep(3)
 speaker.kill()
@@ -131,7 +169,7 @@ print(f"{CLOUDS} clouds of 5 MB at {rate:.1f} Hz, none lost, every byte as it wa
 
 # The other DDS that robots have.
 if len(sys.argv) > 3:
-    speaker = subprocess.Popen([sys.argv[3], "14"], stdout=subprocess.PIPE, text=True)
+    speaker = subprocess.Popen([sys.argv[3], "14", type_hash("robot_msgs/msg/Own")], stdout=subprocess.PIPE, text=True)
     assert speaker.stdout.readline() == "ready\n", speaker.wait()
     time.sleep(1)
     out = folder / "fast.mcap"
@@ -145,5 +183,7 @@ if len(sys.argv) > 3:
     assert len(bulk) > 30 and numbers == list(range(numbers[0], numbers[-1] + 1)), numbers
     for number, one in zip(numbers, bulk):
         assert len(one.data) == 1_000_000 and (one.data == number % 251).all(), number
-    print(f"Fast DDS: {len(words)} words and {len(bulk)} messages of 1 MB without a gap, and the /tf_static from before")
+    own = [one.number for one in messages(out, "/own")]
+    assert len(own) > 300 and own == list(range(own[0], own[-1] + 1)), own[:10]
+    print(f"Fast DDS: a type that only its node knows is decoded; {len(words)} words and {len(bulk)} messages of 1 MB without a gap, and the /tf_static from before")
     speaker.wait()

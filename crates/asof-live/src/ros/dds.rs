@@ -36,13 +36,32 @@ pub fn ros_topic_name(dds_topic: &str) -> Option<String> {
 /// use asof_live::ros::announced_type_hash;
 ///
 /// assert_eq!(announced_type_hash(b"typehash=RIHS01_5c6a;").as_deref(), Some("RIHS01_5c6a"));
+/// // As discovery has it: a list of bytes, with its length before it and padding after it.
+/// let listed = b"\x15\0\0\0typehash=RIHS01_5c6a;\0\0\0";
+/// assert_eq!(announced_type_hash(listed).as_deref(), Some("RIHS01_5c6a"));
 /// assert_eq!(announced_type_hash(b""), None);
 /// ```
 pub fn announced_type_hash(user_data: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(user_data).ok()?;
-    let mut parts = text.split(';');
-    let hash = parts.find_map(|part| part.trim().strip_prefix("typehash="))?;
+    const NAME: &[u8] = b"typehash=";
+    let user_data = listed(user_data).unwrap_or(user_data);
+    let mut parts = user_data.split(|byte| *byte == b';');
+    let hash = parts.find_map(|part| part.trim_ascii().strip_prefix(NAME))?;
+    let hash = std::str::from_utf8(hash).ok()?;
     (!hash.is_empty()).then(|| hash.to_owned())
+}
+
+/// The bytes of a list that has its length before it, in either order of bytes, and at most padding after it.
+fn listed(parameter: &[u8]) -> Option<&[u8]> {
+    let (length, bytes) = parameter.split_first_chunk()?;
+    let lengths = [u32::from_le_bytes(*length), u32::from_be_bytes(*length)];
+    let mut lengths = lengths.into_iter().map(|length| length as usize);
+    let length = lengths.find(|length| {
+        bytes
+            .len()
+            .checked_sub(*length)
+            .is_some_and(|rest| rest < 4)
+    })?;
+    bytes.get(..length)
 }
 
 /// A message of `ros_discovery_info`: the nodes of a process, by the writers that they have.
@@ -211,6 +230,22 @@ mod tests {
         let mut lying = whole.clone();
         lying[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(ParticipantEntities::parse(&lying), None);
+    }
+
+    #[test]
+    fn a_hash_is_read_from_user_data_as_discovery_has_it() {
+        let text = b"a=b;typehash=RIHS01_5c6a;c=d;";
+        for length in [29_u32.to_le_bytes(), 29_u32.to_be_bytes()] {
+            for padding in 0..4 {
+                let told = [&length, &text[..], &vec![0; padding]].concat();
+                let hash = announced_type_hash(&told);
+                assert_eq!(hash.as_deref(), Some("RIHS01_5c6a"), "{told:?}");
+            }
+        }
+        // A length that lies, and a hash that is no text.
+        assert_eq!(announced_type_hash(b"\xff\xff\xff\xfftypehash=x;"), None);
+        assert_eq!(announced_type_hash(b"typehash=\xff;"), None);
+        assert_eq!(announced_type_hash(b"typehash=;"), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use asof_core::{Channel, Schema};
 use asof_decode::{Decoder, Projection};
 use serde::Deserialize;
 
+use super::differs;
+
 /// The service's type, as DDS spells it.
 pub const GET_TYPE_DESCRIPTION: &str =
     "type_description_interfaces::srv::dds_::GetTypeDescription_";
@@ -33,6 +35,22 @@ pub enum DescriptionError {
         /// The number of its type.
         type_id: u8,
     },
+    /// It is of another type.
+    #[error("the description is of {described}, and {asked} was asked for")]
+    OfAnother {
+        /// The type that was asked for.
+        asked: String,
+        /// The type that is described.
+        described: String,
+    },
+    /// It is not what the publisher's hash of the type stands for: messages would be read wrongly.
+    #[error("the description of {type_name} is not the one that has the hash {type_hash}")]
+    Otherwise {
+        /// The type.
+        type_name: String,
+        /// The hash that its publisher announces.
+        type_hash: String,
+    },
 }
 
 /// The request for a type such as `sensor_msgs/msg/Imu`, encoded.
@@ -52,6 +70,44 @@ pub fn description_request(type_name: &str, type_hash: &str) -> Vec<u8> {
 
 /// The schema that a response describes.
 pub fn described_schema(response: &[u8]) -> Result<Schema, DescriptionError> {
+    read(response)?.schema()
+}
+
+/// The schema of the type that was asked for. A node may lie about a type, or mean another one of that name; its hash
+/// tells, where it is known.
+pub fn described_as(
+    response: &[u8],
+    type_name: &str,
+    type_hash: &str,
+) -> Result<Schema, DescriptionError> {
+    let mut response = read(response)?;
+    let mut schema = response.schema()?;
+    if schema.name != type_name {
+        return Err(DescriptionError::OfAnother {
+            asked: type_name.to_owned(),
+            described: schema.name,
+        });
+    }
+    if is_otherwise(&schema, type_hash) {
+        // The files may be newer than the node; its fields are what it was built with.
+        response.type_sources.clear();
+        schema = response.schema()?;
+    }
+    if is_otherwise(&schema, type_hash) {
+        return Err(DescriptionError::Otherwise {
+            type_name: schema.name,
+            type_hash: type_hash.to_owned(),
+        });
+    }
+    Ok(schema)
+}
+
+fn is_otherwise(schema: &Schema, type_hash: &str) -> bool {
+    let text = std::str::from_utf8(&schema.data).unwrap_or_default();
+    differs(type_hash, &schema.name, text)
+}
+
+fn read(response: &[u8]) -> Result<Response, DescriptionError> {
     let unreadable =
         |cause: &dyn std::fmt::Display| DescriptionError::Unreadable(cause.to_string());
     let mut decoder = Decoder::new(&response_channel(), &Projection::All, &[])
@@ -61,23 +117,7 @@ pub fn described_schema(response: &[u8]) -> Result<Schema, DescriptionError> {
     if !response.successful {
         return Err(DescriptionError::Refused(response.failure_reason));
     }
-    let Description {
-        type_description: main,
-        referenced_type_descriptions: parts,
-    } = &response.type_description;
-    let mut text = response.text_of(main)?;
-    for part in parts {
-        let name = part.type_name.replace("/msg/", "/");
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let _ = write!(text, "{RULE}\nMSG: {name}\n{}", response.text_of(part)?);
-    }
-    Ok(Schema {
-        name: main.type_name.clone(),
-        encoding: "ros2msg".to_owned(),
-        data: text.into(),
-    })
+    Ok(response)
 }
 
 const RULE: &str =
@@ -126,6 +166,26 @@ struct TypeSource {
 }
 
 impl Response {
+    fn schema(&self) -> Result<Schema, DescriptionError> {
+        let Description {
+            type_description: main,
+            referenced_type_descriptions: parts,
+        } = &self.type_description;
+        let mut text = self.text_of(main)?;
+        for part in parts {
+            let name = part.type_name.replace("/msg/", "/");
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            let _ = write!(text, "{RULE}\nMSG: {name}\n{}", self.text_of(part)?);
+        }
+        Ok(Schema {
+            name: main.type_name.clone(),
+            encoding: "ros2msg".to_owned(),
+            data: text.into(),
+        })
+    }
+
     /// The definition of one type: its own file if that is a `.msg`, else what its fields make.
     fn text_of(&self, described: &TypeDescription) -> Result<String, DescriptionError> {
         let is_file = |source: &&TypeSource| {
@@ -336,6 +396,37 @@ mod tests {
         let cdr = cdr.text("").u32(0).u32(0).u32(0).u32(0).done();
         let refused = DescriptionError::Refused("no such type".to_owned());
         assert_eq!(described_schema(&cdr), Err(refused));
+    }
+
+    #[test]
+    fn a_description_is_taken_if_it_is_of_the_type_and_of_the_hash_that_was_asked_for() {
+        let name = "my_msgs/msg/Base";
+        let honest = described_schema(&response(&[])).expect("described");
+        let hash = super::super::type_hash(name, &text(&honest)).expect("a hash");
+        assert_eq!(
+            described_as(&response(&[]), name, &hash),
+            Ok(honest.clone())
+        );
+        // Not every publisher announces one.
+        assert_eq!(described_as(&response(&[]), name, ""), Ok(honest.clone()));
+        // A file that lies is passed over, since the fields are right.
+        let newer = [("my_msgs/msg/Wheel", "msg", "float32 speed\n")];
+        assert_eq!(
+            described_as(&response(&newer), name, &hash),
+            Ok(honest.clone())
+        );
+        let last = if hash.ends_with('0') { "1" } else { "0" };
+        let other = format!("{}{last}", &hash[..hash.len() - 1]);
+        let refused = described_as(&response(&[]), name, &other);
+        assert!(
+            matches!(refused, Err(DescriptionError::Otherwise { .. })),
+            "{refused:?}"
+        );
+        let refused = described_as(&response(&[]), "my_msgs/msg/Wheel", "");
+        assert!(
+            matches!(refused, Err(DescriptionError::OfAnother { .. })),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod description;
 mod hash;
 mod key;
 mod qos;
+mod service;
 mod token;
 
 pub use attachment::{Attachment, AttachmentError};
@@ -18,11 +19,15 @@ pub use dds::{
     DISCOVERY_TOPIC, DISCOVERY_TYPE, Guid, ParticipantEntities, announced_type_hash, ros_topic_name,
 };
 pub use description::{
-    DescriptionError, GET_TYPE_DESCRIPTION, described_schema, description_request,
+    DescriptionError, GET_TYPE_DESCRIPTION, described_as, described_schema, description_request,
 };
 pub use hash::type_hash;
 pub(crate) use hash::{differs, starts_with_header};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
-pub use qos::{Durability, History, QosError, QosOverride, QosProfile, Reliability};
+pub use qos::{Durability, History, QosError, QosOverride, QosProfile, Reliability, is_latched};
+pub use service::{
+    Correlation, describing_node, description_reply_topic, description_request_topic,
+    split_request_id, with_request_id,
+};
 pub(crate) use token::publisher_token;
 pub use token::{EntityKind, Token, TokenError, TopicInfo, tokens_of_domain};

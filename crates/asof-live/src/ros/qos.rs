@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use asof_core::Channel;
+
 /// The quality of service of a publisher or subscriber, as far as a receiver needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QosProfile {
@@ -189,6 +191,29 @@ impl QosProfile {
         };
         format!("{reliability}:{durability}:{history},{depth}:,:,:,,")
     }
+}
+
+/// Whether a topic's messages are kept for late joiners, as far as its recorder or its transport says.
+///
+/// ```
+/// use asof_core::Channel;
+/// use asof_live::ros::is_latched;
+///
+/// let mut map = Channel { topic: "/map".to_owned(), ..Channel::default() };
+/// assert!(!is_latched(&map));
+/// map.metadata.insert("dds_qos".to_owned(), ":1:,1:,:,:,,".to_owned());
+/// assert!(is_latched(&map));
+/// ```
+pub fn is_latched(channel: &Channel) -> bool {
+    let profiles = ["rmw_zenoh_qos", "bridge_qos", "dds_qos"];
+    let mut said = profiles
+        .iter()
+        .filter_map(|name| channel.metadata.get(*name));
+    let is_said = said.any(|text| {
+        let profile = QosProfile::parse(text);
+        profile.is_ok_and(|qos| qos.durability == Durability::TransientLocal)
+    });
+    is_said || channel.topic.ends_with("/tf_static") || asof_formats::is_latched(channel)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! threads of its own for the network. A reader is BEST_EFFORT, so that it costs the robot nothing, except where writers
 //! keep messages for late joiners: those are asked for reliably.
 
+mod descriptions;
 mod directory;
 mod interface;
 mod nodes;
@@ -27,6 +28,7 @@ use rustdds::{
     StatusEvented, Subscriber,
 };
 
+use self::descriptions::Descriptions;
 use self::directory::Directory;
 use self::nodes::Nodes;
 use self::reader::{Manner, Reader, Wanted};
@@ -45,6 +47,8 @@ const GLANCE_EVERY: Duration = Duration::from_secs(1);
 /// Discovery drops what is announced faster than it can say; so readers are made in groups, with a pause after each.
 const READERS_AT_ONCE: usize = 25;
 const PAUSE: Duration = Duration::from_millis(10);
+/// A reader that cannot be made is tried again for this long.
+const GIVE_UP: Duration = Duration::from_secs(30);
 /// Four handles of the system for each reader, and then some.
 const HANDLES: u64 = 65_536;
 
@@ -77,6 +81,8 @@ pub(super) struct Told {
     pub writers: usize,
     /// Processes on the network.
     pub participants: usize,
+    /// Nodes that describe their types.
+    pub describers: usize,
     /// Topics whose writers do not announce the hash of their type.
     pub without_hash: usize,
     /// Writers and readers of the robot that do not hear each other, as sentences by topic.
@@ -166,6 +172,7 @@ impl Transport for DdsTransport {
             described: Arc::clone(&publisher.described),
             manner: Manner::of(topic, publisher.qos.unwrap_or_default(), asked),
             callback,
+            asked: Instant::now(),
             is_alive: Arc::clone(&is_alive),
         };
         // The thread is gone only when the session is.
@@ -190,6 +197,10 @@ impl Transport for DdsTransport {
             ("participants", told.participants.to_string()),
             ("writers", told.writers.to_string()),
             ("topics without a type hash", told.without_hash.to_string()),
+            (
+                "nodes that describe their types",
+                told.describers.to_string(),
+            ),
         ];
         let details = details.map(|(name, value)| (name.to_owned(), value));
         RobotInfo {
@@ -242,6 +253,7 @@ struct Worker {
     // Readers go before the participant that they are of.
     readers: HashMap<Token, Reader>,
     nodes: Nodes,
+    descriptions: Descriptions,
     subscriber: Subscriber,
     listener: DomainParticipantStatusListener,
     participant: DomainParticipant,
@@ -278,9 +290,11 @@ impl Worker {
             .map_err(failed)?;
         let mut nodes = Nodes::new(&participant, &subscriber).map_err(failed)?;
         nodes.register(&poll, NODES)?;
+        let descriptions = Descriptions::new(&participant).map_err(failed)?;
         let worker = Worker {
             readers: HashMap::new(),
             nodes,
+            descriptions,
             subscriber,
             listener,
             participant,
@@ -299,11 +313,8 @@ impl Worker {
     fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         loop {
-            let timeout = if self.waiting.is_empty() && !self.is_news {
-                LOOK_EVERY
-            } else {
-                PAUSE
-            };
+            let is_idle = self.waiting.is_empty() && !self.is_news && !self.descriptions.is_busy();
+            let timeout = if is_idle { LOOK_EVERY } else { PAUSE };
             if let Err(cause) = self.poll.poll(&mut events, Some(timeout))
                 && cause.kind() != io::ErrorKind::Interrupted
             {
@@ -329,6 +340,7 @@ impl Worker {
             if is_due || (self.is_news && self.looked.elapsed() >= PAUSE) {
                 self.look();
             }
+            self.describe();
         }
     }
 
@@ -357,22 +369,25 @@ impl Worker {
                 return;
             };
             let (token, topic) = (wanted.token, wanted.topic.ros_name.clone());
-            let made = Reader::new(wanted, &self.participant, &self.subscriber);
-            let registered = made.and_then(|mut reader| {
-                let done = reader.register(&self.poll);
-                done.map(|()| reader).map_err(|cause| cause.to_string())
-            });
-            match registered {
-                Ok(reader) => {
-                    self.readers.insert(token, reader);
-                    // What came before it was registered.
-                    self.take(token);
+            let cause = match Reader::new(wanted, &self.participant, &self.subscriber) {
+                Ok(mut reader) => match reader.register(&self.poll) {
+                    Ok(()) => {
+                        self.readers.insert(token, reader);
+                        // What came before it was registered.
+                        self.take(token);
+                        continue;
+                    }
+                    Err(cause) => cause.to_string(),
+                },
+                // DDS has a queue of its own for new readers, which is full while the machine is busy.
+                Err((wanted, _)) if wanted.asked.elapsed() < GIVE_UP => {
+                    self.waiting.push_back(wanted);
+                    return;
                 }
-                Err(cause) => {
-                    tracing::warn!("{topic} cannot be subscribed: {cause}");
-                    self.shared.told.lock().refused.insert(topic, cause);
-                }
-            }
+                Err((_, cause)) => cause,
+            };
+            tracing::warn!("{topic} cannot be subscribed: {cause}");
+            self.shared.told.lock().refused.insert(topic, cause);
         }
     }
 
@@ -401,6 +416,24 @@ impl Worker {
         (self.looked, self.is_news) = (Instant::now(), false);
         self.directory.set_nodes(self.nodes.by_guid());
         self.directory.look(&self.participant, &self.shared);
+        let directory = &self.directory;
+        self.descriptions.retain(|of| directory.has(of));
+        for (of, unknown) in directory.unknown() {
+            if let Some(schema) = self.descriptions.ask(of, &unknown) {
+                directory.learn(&unknown, &schema);
+            }
+        }
+    }
+
+    /// Asks nodes for types, and takes in what they answer.
+    fn describe(&mut self) {
+        if !self.descriptions.is_busy() {
+            return;
+        }
+        let answers = self.descriptions.turn(&self.participant, &self.subscriber);
+        for (unknown, schema) in answers {
+            self.directory.learn(&unknown, &schema);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::graph::{Graph, Origin};
 use crate::robot::now;
 use crate::ros::{
     Attachment, BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosOverride, QosProfile,
-    Reliability, Token, TopicKey, described_schema, description_request, ros_type_name,
+    Reliability, Token, TopicKey, described_as, description_request, ros_type_name,
     tokens_of_domain,
 };
 use crate::sample::Payload;
@@ -337,16 +337,18 @@ impl Directory {
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)
             .timeout(PATIENCE)
-            .callback(move |reply| match schema_in(&reply, &asked) {
-                Ok(schema) => {
-                    if described.learn_if_pending(schema)
-                        && let Some(graph) = graph.upgrade()
-                    {
-                        graph.renew(&key.to_string());
+            .callback(
+                move |reply| match schema_in(&reply, &asked, &key.type_hash) {
+                    Ok(schema) => {
+                        if described.learn_if_pending(schema)
+                            && let Some(graph) = graph.upgrade()
+                        {
+                            graph.renew(&key.to_string());
+                        }
                     }
-                }
-                Err(cause) => tracing::debug!("{asked}: {cause}"),
-            })
+                    Err(cause) => tracing::debug!("{asked}: {cause}"),
+                },
+            )
             .wait();
         if let Err(cause) = sent {
             tracing::debug!("cannot ask for the description of {type_name}: {cause}");
@@ -372,16 +374,15 @@ fn bridged(graph: &Arc<Graph>, name: String, token: BridgeToken) {
     graph.appeared(name, publisher);
 }
 
-fn schema_in(reply: &zenoh::query::Reply, asked: &str) -> Result<Schema, DescriptionError> {
-    let unreadable = |cause: String| DescriptionError::Unreadable(cause);
+fn schema_in(
+    reply: &zenoh::query::Reply,
+    type_name: &str,
+    type_hash: &str,
+) -> Result<Schema, DescriptionError> {
     let sample = reply
         .result()
-        .map_err(|error| unreadable(format!("{error:?}")))?;
-    let schema = described_schema(&sample.payload().to_bytes())?;
-    if schema.name != asked {
-        return Err(unreadable(format!("it is of {} instead", schema.name)));
-    }
-    Ok(schema)
+        .map_err(|error| DescriptionError::Unreadable(format!("{error:?}")))?;
+    described_as(&sample.payload().to_bytes(), type_name, type_hash)
 }
 
 fn watch_tokens(

@@ -4,25 +4,28 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use asof_core::{Problem, ProblemKind};
+use asof_core::{Problem, ProblemKind, Schema};
 use rustdds::discovery::DiscoveredWriterData;
 use rustdds::policy::{Durability as DdsDurability, Reliability as DdsReliability};
 use rustdds::qos::QosPolicyId;
 use rustdds::{DomainParticipant, QosPolicies};
 
+use super::descriptions::{Describer, Unknown};
 use super::{Losses, Shared};
 use crate::Publisher;
 use crate::describe::Described;
 use crate::graph::{Graph, Origin};
 use crate::ros::{
-    Durability, Guid, History, QosProfile, Reliability, announced_type_hash, ros_topic_name,
-    ros_type_name,
+    Durability, Guid, History, QosProfile, Reliability, announced_type_hash, describing_node,
+    ros_topic_name, ros_type_name,
 };
 
 /// Writers that are followed; more than any robot has.
 const MOST_WRITERS: usize = 20_000;
 /// What was discovered is not looked at again before this.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Nodes of a process that are asked for a type of which nobody says whose it is.
+const MOST_ASKED: usize = 16;
 /// Mismatches that are told.
 const MOST_MISMATCHES: usize = 100;
 
@@ -46,13 +49,16 @@ pub(super) struct Directory {
     graph: Weak<Graph>,
     writers: HashMap<Guid, Known>,
     nodes: HashMap<Guid, String>,
+    /// Nodes that describe their types.
+    describers: HashSet<Describer>,
     looked: Option<Instant>,
 }
 
 struct Known {
     topic: Arc<DdsTopic>,
     node: String,
-    has_hash: bool,
+    hash: Option<String>,
+    described: Arc<Described>,
 }
 
 impl Directory {
@@ -61,7 +67,60 @@ impl Directory {
             graph,
             writers: HashMap::new(),
             nodes: HashMap::new(),
+            describers: HashSet::new(),
             looked: None,
+        }
+    }
+
+    /// Types that nobody knows here, and the nodes that may: the one that publishes it, or, as long as that is not known,
+    /// all of its process.
+    pub fn unknown(&self) -> HashSet<(Describer, Unknown)> {
+        let mut found = HashSet::new();
+        if self.describers.is_empty() {
+            return found;
+        }
+        for (guid, known) in &self.writers {
+            let Some(hash) = &known.hash else {
+                continue;
+            };
+            if !known.described.is_pending() {
+                continue;
+            }
+            let unknown = Unknown {
+                type_name: ros_type_name(&known.topic.type_name),
+                hash: hash.clone(),
+            };
+            let beside = self.describers.iter();
+            let mut asked: Vec<_> = beside.filter(|of| of.writer[..12] == guid[..12]).collect();
+            if asked.iter().any(|of| of.node == known.node) {
+                asked.retain(|of| of.node == known.node);
+            }
+            let asked = asked.into_iter().take(MOST_ASKED);
+            found.extend(asked.map(|of| (of.clone(), unknown.clone())));
+        }
+        found
+    }
+
+    /// Whether a node that describes its types is still there.
+    pub fn has(&self, describer: &Describer) -> bool {
+        self.describers.contains(describer)
+    }
+
+    /// A type was described.
+    pub fn learn(&self, unknown: &Unknown, schema: &Schema) {
+        let Some(graph) = self.graph.upgrade() else {
+            return;
+        };
+        let mut keys = BTreeSet::new();
+        for known in self.writers.values() {
+            let is_it = known.hash.as_deref() == Some(&unknown.hash)
+                && ros_type_name(&known.topic.type_name) == unknown.type_name;
+            if is_it && known.described.learn_if_pending(schema.clone()) {
+                keys.insert(known.topic.key.as_str());
+            }
+        }
+        for key in keys {
+            graph.renew(key);
         }
     }
 
@@ -109,6 +168,7 @@ impl Directory {
             self.writers.remove(&guid);
             graph.gone(&name_of(&guid));
         }
+        self.describers.retain(|of| present.contains(&of.writer));
         let mismatches = self.mismatches(participant, &found);
         self.tell(participants.len(), mismatches, shared);
     }
@@ -128,6 +188,11 @@ impl Directory {
         }
         let told = &writer.publication_topic_data;
         let Some(ros_name) = ros_topic_name(&told.topic_name) else {
+            let node = describing_node(&told.topic_name, &told.type_name);
+            if self.describers.len() < MOST_WRITERS {
+                let describer = node.map(|node| Describer { writer: guid, node });
+                self.describers.extend(describer);
+            }
             return;
         };
         if self.writers.len() >= MOST_WRITERS && !self.writers.contains_key(&guid) {
@@ -161,13 +226,14 @@ impl Directory {
             key: topic.key.clone(),
             qos: Some(qos),
             channel: described.known().channel,
-            described,
+            described: Arc::clone(&described),
             origin: Origin::Dds(Arc::clone(&topic)),
         };
         let known = Known {
             topic,
             node,
-            has_hash: hash.is_some(),
+            hash,
+            described,
         };
         // Before the graph tells of it: a message of it may come at once.
         self.writers.insert(guid, known);
@@ -182,7 +248,7 @@ impl Directory {
                 let nodes = publishers.entry(known.topic.ros_name.clone()).or_default();
                 nodes.insert(known.node.clone());
             }
-            if !known.has_hash {
+            if known.hash.is_none() {
                 without_hash.insert(known.topic.ros_name.as_str());
             }
         }
@@ -193,6 +259,7 @@ impl Directory {
         told.publishers = publishers.collect();
         told.without_hash = without_hash.len();
         told.writers = self.writers.len();
+        told.describers = self.describers.len();
         told.participants = participants;
         told.mismatches = mismatches;
     }

@@ -2,10 +2,14 @@
 
 use bytes::Bytes;
 use rustdds::RepresentationIdentifier as Id;
-use rustdds::no_key::{Decode, DefaultDecoder, DeserializerAdapter, SimpleDataReader};
+use rustdds::no_key::{
+    DataWriter, Decode, DefaultDecoder, DeserializerAdapter, SerializerAdapter, SimpleDataReader,
+};
 
 /// A reader of bytes.
 pub(super) type RawReader = SimpleDataReader<Raw, Undecoded>;
+/// A writer of bytes.
+pub(super) type RawWriter = DataWriter<Raw, Undecoded>;
 
 /// A message, with the encapsulation that it came with.
 #[derive(Debug, Clone)]
@@ -61,5 +65,18 @@ impl Decode<'_, Raw> for Undecoded {
         bytes.extend([0, 0]);
         bytes.extend_from_slice(input);
         Ok(Raw(bytes.into()))
+    }
+}
+
+impl SerializerAdapter<Raw> for Undecoded {
+    type Error = std::convert::Infallible;
+
+    /// The encapsulation that is written anew: of messages as an x86 has them, which ours are.
+    fn output_encoding() -> Id {
+        Id::CDR_LE
+    }
+
+    fn to_bytes(value: &Raw) -> Result<Bytes, Self::Error> {
+        Ok(value.0.slice(value.0.len().min(4)..))
     }
 }

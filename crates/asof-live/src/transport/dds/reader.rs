@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use asof_core::{Schema, Stamp};
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub(super) struct Wanted {
     pub described: Arc<Described>,
     pub manner: Manner,
     pub callback: Callback,
+    /// Since when.
+    pub asked: Instant,
     /// Until the subscription is dropped.
     pub is_alive: Arc<AtomicBool>,
 }
@@ -102,11 +105,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// A reader; where there can be none, what was wanted, and why not.
     pub fn new(
         wanted: Wanted,
         participant: &DomainParticipant,
         subscriber: &Subscriber,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, (Wanted, String)> {
         let topic = &wanted.topic;
         let schema = wanted.described.known().channel.schema.clone();
         let most = if schema.is_some_and(|schema| is_small(&schema)) {
@@ -126,12 +130,15 @@ impl Reader {
             .and_then(|made| {
                 subscriber.create_simple_datareader_no_key::<_, Undecoded>(&made, Some(qos))
             });
-        Ok(Reader {
-            of_dds: made.map_err(|cause| cause.to_string())?,
-            wanted,
-            since,
-            numbers: HashMap::new(),
-        })
+        match made {
+            Ok(of_dds) => Ok(Reader {
+                of_dds,
+                wanted,
+                since,
+                numbers: HashMap::new(),
+            }),
+            Err(cause) => Err((wanted, cause.to_string())),
+        }
     }
 
     pub fn register(&mut self, poll: &Poll) -> io::Result<()> {
@@ -222,6 +229,8 @@ pub(super) struct RawTaken {
     pub number: i64,
     pub source: Option<Stamp>,
     pub received: Timestamp,
+    /// The request that it replies to, where it says so beside the message: whose, and its number.
+    pub related: Option<(Guid, i64)>,
 }
 
 impl RawTaken {
@@ -238,6 +247,9 @@ impl RawTaken {
                 number: change.sequence_number.into(),
                 source: change.source_timestamp().and_then(stamp),
                 received: change.receive_instant,
+                related: change
+                    .related_sample_identity()
+                    .map(|of| (of.writer_guid.to_bytes(), of.sequence_number.into())),
                 bytes: change.into_value().0,
             })),
         }
