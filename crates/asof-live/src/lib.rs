@@ -31,6 +31,7 @@ mod parts;
 mod publish;
 mod queue;
 mod record;
+mod ring;
 mod robot;
 pub mod ros;
 pub mod rosbridge;

@@ -23,6 +23,8 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError>;
+    /// Hands what was written to the system.
+    fn flush(&mut self) -> Result<(), McapWriteError>;
     fn finish(self: Box<Self>) -> Result<(), McapWriteError>;
 }
 
@@ -37,6 +39,10 @@ impl<W: Write + Seek + Send> Sink for McapWriter<W> {
 
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
         McapWriter::tick(self, now)
+    }
+
+    fn flush(&mut self) -> Result<(), McapWriteError> {
+        McapWriter::flush(self)
     }
 
     fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
@@ -225,6 +231,13 @@ impl Sink for Parts {
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
         match &mut self.open {
             Some(open) => open.writer.tick(now),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), McapWriteError> {
+        match &mut self.open {
+            Some(open) => open.writer.flush(),
             None => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ use crate::describe::Described;
 use crate::parts::Sink;
 use crate::record::{Priorities, RecordOptions, Tags, TopicReport};
 use crate::robot::now;
+use crate::ros::is_latched;
 use crate::{LiveError, Sample};
 
 /// Channels that are known under another name at once.
@@ -39,6 +40,10 @@ pub(crate) struct Queue {
     clock: Option<AtomicI64>,
 }
 
+/// Messages that wait for the robot's clock.
+const MOST_BEFORE_CLOCK: usize = 1_000;
+/// With a clock of the robot, what was written is handed to the system this often.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// The clock has not been heard yet.
 const UNKNOWN: i64 = i64::MIN;
 
@@ -66,6 +71,8 @@ struct State {
     notes: Vec<(String, Tags)>,
     /// Why snapshots are to be written.
     triggers: Vec<String>,
+    /// Messages that are kept for late joiners, and came before the robot's clock.
+    before_clock: Vec<Sample>,
     is_closed: bool,
     warned: Option<Instant>,
 }
@@ -117,6 +124,22 @@ impl Queue {
     pub fn set_clock(&self, time: Stamp) {
         if let Some(clock) = &self.clock {
             clock.store(time.nanos(), Ordering::Release);
+            let latched = std::mem::take(&mut self.state.lock().before_clock);
+            for sample in latched {
+                self.push(sample);
+            }
+        }
+    }
+
+    /// The time that messages are logged by: the robot's own, once it was heard, where that is recorded.
+    fn now(&self) -> Stamp {
+        let clock = self
+            .clock
+            .as_ref()
+            .map(|clock| clock.load(Ordering::Acquire));
+        match clock {
+            Some(time) if time != UNKNOWN => time.into(),
+            _ => now(),
         }
     }
 
@@ -136,7 +159,15 @@ impl Queue {
         }
         let topic = || format!("{}{}", sample.prefix, sample.channel.topic);
         if is_early {
-            state.report_of(&topic()).early += 1;
+            // It is not sent again when the clock is there.
+            let held: u64 = state.before_clock.iter().map(Sample::weight).sum();
+            let has_room = state.before_clock.len() < MOST_BEFORE_CLOCK
+                && held.saturating_add(weight) <= self.limit / SHARE;
+            if is_latched(&sample.channel) && has_room {
+                state.before_clock.push(sample);
+            } else {
+                state.report_of(&topic()).early += 1;
+            }
             return;
         }
         let priority = state.priority_of(&sample.channel.topic, &self.priorities);
@@ -189,6 +220,7 @@ impl Queue {
 
     fn drain(&self, writer: &mut dyn Sink) -> Result<(), LiveError> {
         let mut held = Held::default();
+        let mut flushed = Instant::now();
         loop {
             let (batch, is_closed) = self.take();
             let is_last = is_closed && batch.is_empty();
@@ -210,12 +242,17 @@ impl Queue {
                 (std::mem::take(&mut state.notes), triggers)
             };
             for reason in triggers {
-                writer.trigger(&reason, now())?;
+                writer.trigger(&reason, self.now())?;
             }
             for (name, values) in notes {
                 writer.note(&name, &values)?;
             }
-            writer.tick(now())?;
+            writer.tick(self.now())?;
+            // The robot's clock may stand still; what is promised of a cut of power is in seconds of this machine.
+            if self.clock.is_some() && flushed.elapsed() >= FLUSH_EVERY {
+                flushed = Instant::now();
+                writer.flush()?;
+            }
             if is_last {
                 return Ok(());
             }
@@ -231,10 +268,16 @@ impl Queue {
     ) -> Result<(), LiveError> {
         let mut message = sample.to_message();
         message.channel = self.prefixed(&sample.prefix, channel);
+        // MCAP has no times before 1970; a clock that is wrong must not cost the message.
+        let is_mistimed = message.publish_time < Stamp::EPOCH;
+        if is_mistimed {
+            message.publish_time = message.log_time;
+        }
         let outcome = writer.write(&message);
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(weight);
         let report = state.report_of(&message.channel.topic);
+        report.mistimed += u64::from(is_mistimed);
         match outcome {
             Ok(()) => {
                 report.written += 1;
@@ -405,6 +448,8 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asof_core::Message;
+    use asof_formats::McapWriteError;
     use bytes::Bytes;
 
     fn queue(limit: u64) -> Queue {
@@ -501,11 +546,81 @@ mod tests {
             ..RecordOptions::default()
         });
         queue.push(sample("/scan", 10));
+        // It comes once, and at once.
+        queue.push(sample("/tf_static", 10));
         queue.set_clock(5_000.into());
         queue.push(sample("/scan", 10));
         let state = queue.state.lock();
         assert_eq!(state.topics["/scan"].early, 1);
-        assert_eq!(state.samples.len(), 1);
-        assert_eq!(state.samples[0].sample.received, 5_000.into());
+        let waiting = state.samples.iter().map(|one| &one.sample);
+        let waiting: Vec<_> = waiting
+            .map(|sample| (sample.channel.topic.as_str(), sample.received.nanos()))
+            .collect();
+        assert_eq!(waiting, [("/tf_static", 5_000), ("/scan", 5_000)]);
+    }
+
+    /// Notes the times that it is told.
+    struct Told(Arc<Mutex<Vec<i64>>>);
+
+    impl Sink for Told {
+        fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
+            self.0.lock().push(message.log_time.nanos());
+            Ok(())
+        }
+        fn note(&mut self, _: &str, _: &Tags) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+        fn trigger(&mut self, _: &str, at: Stamp) -> Result<(), McapWriteError> {
+            self.0.lock().push(at.nanos());
+            Ok(())
+        }
+        fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
+            self.0.lock().push(now.nanos());
+            Ok(())
+        }
+        fn flush(&mut self) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+        fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_publisher_whose_clock_is_before_1970_is_recorded_by_the_time_of_receipt() {
+        let queue = queue(100_000);
+        for source in [Stamp::MIN, (-1).into(), Stamp::MAX, 7.into()] {
+            let mut one = sample("/scan", 10);
+            one.source = Some(source);
+            queue.push(one);
+        }
+        queue.close();
+        let file = std::io::Cursor::new(Vec::new());
+        let writer =
+            asof_formats::McapWriter::new(file, asof_formats::McapWriterOptions::default());
+        queue
+            .write_all(Box::new(writer.expect("a writer")))
+            .expect("written");
+        let report = queue.report().0["/scan"];
+        assert_eq!((report.written, report.refused, report.mistimed), (4, 0, 2));
+    }
+
+    #[test]
+    fn snapshots_and_chunks_go_by_the_clock_that_messages_are_logged_by() {
+        let queue = Queue::new(&RecordOptions {
+            sim_time: true,
+            ..RecordOptions::default()
+        });
+        queue.set_clock(5_000.into());
+        queue.push(sample("/scan", 10));
+        queue.trigger("the enter key");
+        queue.close();
+        let told = Arc::<Mutex<Vec<i64>>>::default();
+        queue
+            .write_all(Box::new(Told(Arc::clone(&told))))
+            .expect("written");
+        let told = told.lock();
+        assert!(told.len() >= 3, "{told:?}");
+        assert!(told.iter().all(|time| *time == 5_000), "{told:?}");
     }
 }

@@ -30,7 +30,7 @@ pub struct RecordOptions {
     /// What is dropped first when the disk is slower than the robot.
     pub priorities: Priorities,
     /// Whether messages are logged by the robot's own clock, the topic `/clock`: what comes before it is left out, and
-    /// counted.
+    /// counted, except for messages that are kept for late joiners.
     pub sim_time: bool,
 }
 
@@ -115,8 +115,10 @@ pub struct TopicReport {
     pub dropped: u64,
     /// Messages that came before the robot's own clock was heard, where that is what they are logged by.
     pub early: u64,
-    /// Messages that MCAP cannot hold, such as those from before 1970.
+    /// Messages that MCAP cannot hold: those that are logged before 1970.
     pub refused: u64,
+    /// Messages whose publisher says that it is before 1970: they have the time at which they were logged instead.
+    pub mistimed: u64,
     /// Whether messages were written without a definition of their type, because none could be had.
     pub is_undefined: bool,
     /// Whether that is because the definition of that name that is known here is another one than the robot's.
@@ -175,7 +177,7 @@ impl Recorder {
     /// replaced.
     ///
     /// # Errors
-    /// When the thread that writes cannot be started.
+    /// When the thread that writes cannot be started, or the folder of a ring cannot be made.
     pub fn create_snapshots(
         robot: &Robot,
         path: impl AsRef<Path>,
@@ -185,7 +187,7 @@ impl Recorder {
     ) -> Result<Self, LiveError> {
         let queue = Queue::new(&options);
         let (writer, tags) = (options.writer, options.tags);
-        let (snapshots, report) = Snapshots::new(path.as_ref(), snapshots, writer, tags);
+        let (snapshots, report) = Snapshots::new(path.as_ref(), snapshots, writer, tags)?;
         let mut recorder = Self::idle(Box::new(snapshots), queue)?;
         recorder.snapshots = report;
         recorder.add(robot, wants);

@@ -1,13 +1,13 @@
 //! Snapshots: the last minute, kept in memory, and written when something happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Channel, Message, Query, Source, Stamp, TimeRange};
+use asof_core::{Message, Stamp, TimeRange};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use asof_window::{Bounds, Recent};
 use parking_lot::Mutex;
@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use crate::DurableFile;
 use crate::parts::{Sink, part_path};
 use crate::record::Tags;
-use crate::ros::{Durability, QosProfile};
+use crate::ring::{Kept, Ring, wrote};
+use crate::ros::is_latched;
 use crate::trigger::{Lookout, Trigger};
 
 /// What is kept, and what it is written for.
@@ -42,6 +43,8 @@ pub struct SnapshotOptions {
     pub bytes: u64,
     /// What it is written for; [`Recorder::trigger`](crate::Recorder::trigger) does so in any case.
     pub triggers: Vec<Trigger>,
+    /// A folder in which it is kept; in memory where there is none.
+    pub ring: Option<PathBuf>,
 }
 
 impl Default for SnapshotOptions {
@@ -52,6 +55,7 @@ impl Default for SnapshotOptions {
             after: Duration::from_secs(30),
             bytes: 1_000_000_000,
             triggers: Vec::new(),
+            ring: None,
         }
     }
 }
@@ -71,7 +75,7 @@ pub struct SnapshotReport {
     pub written: u64,
     /// Messages that are kept at the moment.
     pub kept: u64,
-    /// The bytes that they keep alive.
+    /// The bytes that they keep alive, or have on the disk.
     pub kept_bytes: u64,
     /// Messages that were let go before their time, for lack of bytes.
     pub crowded_out: u64,
@@ -86,6 +90,8 @@ const MOST_STANDING: u64 = 64 << 20;
 const SPARE: Duration = Duration::from_secs(1);
 /// Messages of one topic among them.
 const MOST_LATCHED: usize = 1_000;
+/// Notes that are kept for the next snapshot.
+const MOST_NOTES: usize = 1_000;
 /// Files of the same name that are passed over at most.
 const MOST_FILES: u64 = 1_000_000;
 
@@ -95,10 +101,14 @@ pub(crate) struct Snapshots {
     options: SnapshotOptions,
     writer: McapWriterOptions,
     tags: Tags,
-    recent: Recent,
+    kept: Kept,
     standing: Standing,
     lookout: Lookout,
     open: Option<Open>,
+    /// What was noted while nothing was written, and when.
+    notes: VecDeque<(Stamp, String, Tags)>,
+    /// The time that was told last.
+    now: Stamp,
     next: u64,
     report: Arc<Mutex<SnapshotReport>>,
 }
@@ -116,25 +126,31 @@ impl Snapshots {
         options: SnapshotOptions,
         writer: McapWriterOptions,
         tags: Tags,
-    ) -> (Self, Arc<Mutex<SnapshotReport>>) {
+    ) -> Result<(Self, Arc<Mutex<SnapshotReport>>), McapWriteError> {
         let report = Arc::<Mutex<SnapshotReport>>::default();
         let bytes = options.bytes.saturating_sub(MOST_STANDING);
         // A little longer: what is written begins exactly where it was asked for.
         let age = options.keep.saturating_add(SPARE);
-        let bounds = Bounds::age(age).and_bytes(bytes.max(options.bytes / 2));
+        let bytes = bytes.max(options.bytes / 2);
+        let kept = match &options.ring {
+            Some(folder) => Kept::Disk(Box::new(Ring::new(folder, age, bytes, &writer)?)),
+            None => Kept::Memory(Recent::new(Bounds::age(age).and_bytes(bytes))),
+        };
         let snapshots = Snapshots {
             path: path.to_owned(),
             writer,
             tags,
-            recent: Recent::new(bounds),
+            kept,
             standing: Standing::new(MOST_STANDING.min(options.bytes / 2)),
             lookout: Lookout::new(options.triggers.clone()),
             options,
             open: None,
+            notes: VecDeque::new(),
+            now: Stamp::MIN,
             next: 0,
             report: Arc::clone(&report),
         };
-        (snapshots, report)
+        Ok((snapshots, report))
     }
 
     /// Something happened: begins a file with what is kept, or makes the one that is open longer.
@@ -166,7 +182,12 @@ impl Snapshots {
             writer.write_metadata("tags", self.tags.clone())?;
         }
         let kept = TimeRange::new(earlier(at, self.options.keep), Stamp::MAX);
-        let start = self.recent.summary().range.start.max(kept.start);
+        for (noted, name, values) in self.notes.drain(..) {
+            if kept.contains(noted) {
+                writer.write_metadata(&name, values)?;
+            }
+        }
+        let start = self.kept.start().max(kept.start);
         let mut written = 0;
         // What came before and still counts is logged where the snapshot begins.
         for message in self.standing.before(start) {
@@ -176,14 +197,7 @@ impl Snapshots {
             };
             written += u64::from(wrote(writer.write(&message))?);
         }
-        let batches = self.recent.read(&Query::all().between(kept));
-        let batches = batches.map_err(io::Error::other)?;
-        for batch in batches {
-            let batch = batch.map_err(io::Error::other)?;
-            for message in batch.iter() {
-                written += u64::from(wrote(writer.write_ref(message))?);
-            }
-        }
+        written += self.kept.copy(kept, &mut writer)?;
         // On the disk before anything else goes wrong.
         writer.flush()?;
         let mut report = self.report.lock();
@@ -223,7 +237,7 @@ impl Snapshots {
     }
 
     fn tell(&self) {
-        let stats = self.recent.stats();
+        let stats = self.kept.stats();
         let mut report = self.report.lock();
         report.kept = stats.messages;
         report.kept_bytes = stats.bytes + self.standing.bytes;
@@ -248,7 +262,7 @@ impl Sink for Snapshots {
                 self.end()?;
             }
         }
-        self.recent.push(message.clone());
+        self.kept.push(message)?;
         self.standing.keep(message);
         if let Some(reason) = happened {
             let was_open = self.open.as_ref().map(|open| open.until);
@@ -265,10 +279,15 @@ impl Sink for Snapshots {
     }
 
     fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError> {
-        match &mut self.open {
-            Some(open) => open.writer.write_metadata(name, values.clone()),
-            None => Ok(()),
+        if let Some(open) = &mut self.open {
+            return open.writer.write_metadata(name, values.clone());
         }
+        if self.notes.len() >= MOST_NOTES {
+            self.notes.pop_front();
+        }
+        let note = (self.now, name.to_owned(), values.clone());
+        self.notes.push_back(note);
+        Ok(())
     }
 
     fn trigger(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
@@ -276,6 +295,7 @@ impl Sink for Snapshots {
     }
 
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
+        self.now = now;
         if let Some(reason) = self.lookout.tick(now) {
             self.happened(&reason, now)?;
         }
@@ -287,19 +307,17 @@ impl Sink for Snapshots {
         }
     }
 
+    fn flush(&mut self) -> Result<(), McapWriteError> {
+        match &mut self.open {
+            Some(open) => open.writer.flush(),
+            None => Ok(()),
+        }
+    }
+
     fn finish(mut self: Box<Self>) -> Result<(), McapWriteError> {
         self.end()?;
         self.tell();
         Ok(())
-    }
-}
-
-/// Whether a message was written; one that MCAP cannot hold is not, and was counted when it came.
-fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWriteError> {
-    match outcome {
-        Ok(()) => Ok(true),
-        Err(McapWriteError::BeforeEpoch { .. }) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
@@ -351,19 +369,6 @@ impl Standing {
     }
 }
 
-/// Whether a topic's messages are kept for late joiners, as far as that is known.
-fn is_latched(channel: &Channel) -> bool {
-    let profiles = ["rmw_zenoh_qos", "bridge_qos", "dds_qos"];
-    let mut said = profiles
-        .iter()
-        .filter_map(|name| channel.metadata.get(*name));
-    let is_said = said.any(|text| {
-        let profile = QosProfile::parse(text);
-        profile.is_ok_and(|qos| qos.durability == Durability::TransientLocal)
-    });
-    is_said || channel.topic.ends_with("/tf_static")
-}
-
 fn later(at: Stamp, by: Duration) -> Stamp {
     let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
     at.nanos().saturating_add(by).into()
@@ -377,6 +382,7 @@ fn earlier(at: Stamp, by: Duration) -> Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asof_core::{Channel, Query, Source};
     use asof_formats::McapFile;
 
     const SECOND: i64 = 1_000_000_000;
@@ -405,13 +411,23 @@ mod tests {
     }
 
     fn made(path: &Path, trigger: &str) -> (Snapshots, Arc<Mutex<SnapshotReport>>) {
+        made_in(path, trigger, None)
+    }
+
+    fn made_in(
+        path: &Path,
+        trigger: &str,
+        ring: Option<PathBuf>,
+    ) -> (Snapshots, Arc<Mutex<SnapshotReport>>) {
         let options = SnapshotOptions {
+            ring,
             keep: Duration::from_secs(10),
             after: Duration::from_secs(5),
             triggers: vec![trigger.parse().expect("a trigger")],
             ..SnapshotOptions::default()
         };
-        Snapshots::new(path, options, McapWriterOptions::default(), Tags::new())
+        let made = Snapshots::new(path, options, McapWriterOptions::default(), Tags::new());
+        made.expect("snapshots")
     }
 
     /// The seconds of a topic's messages in a file.
@@ -434,7 +450,41 @@ mod tests {
     #[test]
     fn a_snapshot_has_what_was_before_and_after_and_no_more() {
         let folder = tempfile::tempdir().expect("a folder");
+        let ring = folder.path().join("ring");
+        for (name, ring) in [("memory.mcap", None), ("disk.mcap", Some(ring.clone()))] {
+            has_before_and_after(&folder.path().join(name), ring);
+        }
+        let left = std::fs::read_dir(ring).expect("the folder").count();
+        assert_eq!(left, 0, "a ring goes with its recorder");
+    }
+
+    #[test]
+    fn what_was_noted_before_is_in_the_snapshot_that_has_its_time() {
+        let folder = tempfile::tempdir().expect("a folder");
         let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
+        let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+        for second in 0..40 {
+            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            snapshots.tick((second * SECOND).into()).expect("written");
+            if [3, 25, 31].contains(&second) {
+                let text = [("text".to_owned(), format!("at {second}"))];
+                let text = text.into_iter().collect();
+                snapshots.note("note", &text).expect("noted");
+            }
+            if second == 30 {
+                snapshots.write(&message(&bumper, second, 1)).expect("kept");
+            }
+        }
+        Box::new(snapshots).finish().expect("written");
+        let file = McapFile::open(&report.lock().files[0]).expect("a recording");
+        let summary = file.summary();
+        let notes = summary.metadata.iter().filter(|set| set.name == "note");
+        let notes = notes.map(|set| file.metadata(set).expect("read")["text"].clone());
+        assert_eq!(notes.collect::<Vec<_>>(), ["at 25", "at 31"]);
+    }
+
+    fn has_before_and_after(path: &Path, ring: Option<PathBuf>) {
+        let (mut snapshots, report) = made_in(path, "/bumper.data == 1", ring);
         let (scan, bumper) = (channel("/scan"), channel("/bumper"));
         for second in 0..60 {
             snapshots.write(&message(&scan, second, 0)).expect("kept");
@@ -513,7 +563,8 @@ mod tests {
         };
         let path = folder.path().join("run.mcap");
         let (mut snapshots, report) =
-            Snapshots::new(&path, options, McapWriterOptions::default(), Tags::new());
+            Snapshots::new(&path, options, McapWriterOptions::default(), Tags::new())
+                .expect("snapshots");
         let image = channel("/image");
         for number in 0..1_000 {
             let mut large = message(&image, 0, 0);

@@ -79,8 +79,8 @@ pub struct Live {
 /// topic, and told; the exit code is 3 then. On a terminal, a line that is typed is written into the recording
 /// as a note.
 ///
-/// With --keep, the last messages are kept in memory and written when something happens: a --trigger, the enter key, or
-/// the signal SIGUSR1. Each snapshot is a file of its own: run_0.mcap, run_1.mcap, …
+/// With --keep, the last messages are kept, in memory or in files of a --ring, and written when something happens: a
+/// --trigger, the enter key, or the signal SIGUSR1. Each snapshot is a file of its own: run_0.mcap, run_1.mcap, …
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
@@ -151,9 +151,13 @@ pub struct Record {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", requires = "keep")]
     after: Duration,
 
-    /// How much may be kept in memory: bytes, or with k, M or G
+    /// How much may be kept: bytes, or with k, M or G
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "1G", requires = "keep")]
     keep_size: u64,
+
+    /// Keep it in files in this folder, not in memory: for longer than memory has room for
+    #[arg(long, value_name = "DIR", requires = "keep")]
+    ring: Option<PathBuf>,
 
     /// What a snapshot is written for: '/bumper.data == true' (a field, with ==, !=, <, <=, > or >=), 'log >= error',
     /// 'rate(/scan) < 5'. May be given several times

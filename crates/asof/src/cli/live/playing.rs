@@ -10,7 +10,7 @@ use asof_blocks::BlockCache;
 use asof_core::{Batch, Channel, MessageRef, Source, Stamp, Topics};
 use asof_decode::{Decoders, Encoder};
 use asof_formats::Definitions;
-use asof_live::ros::{Durability, QosProfile};
+use asof_live::ros::{Durability, QosProfile, is_latched};
 use asof_live::{PublisherOptions, Robot, TopicPublisher};
 use asof_player::{PlayState, Player, PlayerEvent, Speed};
 use ratatui::crossterm::event::{self, Event as Key, KeyCode, KeyModifiers};
@@ -344,22 +344,6 @@ fn ros2_name(name: &str) -> String {
     }
 }
 
-/// Whether late joiners of a topic are sent what was sent before, as far as the recording says.
-fn is_latched(channel: &Channel) -> bool {
-    let metadata = &channel.metadata;
-    let of_zenoh = metadata.get("rmw_zenoh_qos");
-    let of_zenoh = of_zenoh.and_then(|text| QosProfile::parse(text).ok());
-    let of_bag = metadata.get("offered_qos_profiles").is_some_and(|text| {
-        let mut lines = text.lines().map(str::trim);
-        lines.any(|line| matches!(line, "durability: 1" | "durability: transient_local"))
-    });
-    let of_ros1 = metadata.get("latching").is_some_and(|text| text == "1");
-    channel.topic.ends_with("tf_static")
-        || of_zenoh.is_some_and(|qos| qos.durability == Durability::TransientLocal)
-        || of_bag
-        || of_ros1
-}
-
 enum Pressed {
     Pause,
     End,
@@ -421,7 +405,9 @@ mod tests {
             metadata: [(name.to_owned(), value.to_owned())].into(),
             ..Channel::default()
         };
-        assert!(is_latched(&with("rmw_zenoh_qos", ":1:,1:,:,:,,")));
+        for robot in ["rmw_zenoh_qos", "bridge_qos", "dds_qos"] {
+            assert!(is_latched(&with(robot, ":1:,1:,:,:,,")), "{robot}");
+        }
         assert!(!is_latched(&with("rmw_zenoh_qos", "::,1:,:,:,,")));
         assert!(is_latched(&with(
             "offered_qos_profiles",

@@ -44,7 +44,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     let triggers = verb.triggers()?;
     let qualities = verb.qualities()?;
     let mut session = verb.connection.open(screen)?;
-    let others = verb
+    let mut others = verb
         .others
         .iter()
         .map(|url| verb.connection.beside(url).open(screen))
@@ -73,6 +73,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
             after: verb.after,
             bytes: verb.keep_size,
             triggers,
+            ring: verb.ring.clone(),
         };
         Recorder::create_snapshots(&session.robot, &verb.output, snapshots, options, nothing)?
     } else if verb.is_split() {
@@ -108,7 +109,16 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     supervisor::tell("STOPPING=1");
     let elapsed = session.elapsed();
     let report = recorder.stop().map_err(|error| broken(verb, error))?;
-    tell(verb, &report, elapsed, screen)
+    let mut is_missing = false;
+    for robot in std::iter::once(&mut session).chain(&mut others) {
+        is_missing |= robot.tell_problems(screen);
+    }
+    let outcome = tell(verb, &report, elapsed, screen)?;
+    Ok(if is_missing {
+        Outcome::Damaged
+    } else {
+        outcome
+    })
 }
 
 /// The first file that is written.
@@ -414,6 +424,12 @@ fn tell(
                 "{early} of {name} left out: they came before the robot's clock was heard"
             ));
         }
+        if topic.mistimed > 0 {
+            let mistimed = counted(topic.mistimed, "message");
+            screen.warning(format_args!(
+                "{mistimed} of {name} came with times before 1970: they have the time of receipt instead"
+            ));
+        }
         if topic.refused > 0 {
             let refused = counted(topic.refused, "message");
             screen.warning(format_args!(
@@ -440,7 +456,8 @@ fn tell(
             .iter()
             .map(|(name, topic)| {
                 json!({
-                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "early": topic.early,
+                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "mistimed": topic.mistimed,
+                    "early": topic.early,
                 })
             })
             .collect();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use asof_core::Stamp;
+use asof_core::{ProblemKind, Stamp};
 use asof_live::{Address, AddressError, Mode, Publisher, Robot};
 
 use super::Connection;
@@ -20,6 +20,9 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// Nobody is missed before this long.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// What a server has to say is asked for this often.
+const HEARING: Duration = Duration::from_secs(1);
+
 const UNTIL: &str = "trying again until somebody does (Ctrl-C ends it)";
 
 /// Set by Ctrl-C and SIGTERM.
@@ -31,6 +34,8 @@ pub struct Session {
     started: Instant,
     limit: Option<Duration>,
     presence: Presence,
+    /// What the robot said that was told, and when that was looked at.
+    said: (Vec<String>, Instant),
 }
 
 /// Whether the robot is there, and whether the person knows.
@@ -75,6 +80,7 @@ impl Connection {
                 told: None,
                 changed: Instant::now(),
             },
+            said: (Vec::new(), Instant::now()),
         })
     }
 
@@ -173,8 +179,36 @@ impl Session {
         }
     }
 
-    /// Tells when the robot is missed, and when it is back.
+    /// Tells what the robot has to say, when it is missed, and when it is back.
     pub fn tell(&mut self, screen: &Screen) {
+        if self.said.1.elapsed() >= HEARING {
+            self.tell_said(screen);
+        }
+        self.tell_presence(screen);
+    }
+
+    /// Tells what a server told a person since the last time.
+    fn tell_said(&mut self, screen: &Screen) {
+        let now = self.robot.info().statuses;
+        let new = now.iter().filter(|text| !self.said.0.contains(text));
+        for text in new {
+            screen.note(format_args!("{}: {text}", self.presence.endpoints));
+        }
+        self.said = (now, Instant::now());
+    }
+
+    /// Tells what of the robot did not arrive here, or not as it was; whether any is missing.
+    pub fn tell_problems(&mut self, screen: &Screen) -> bool {
+        self.tell_said(screen);
+        let problems = self.robot.problems();
+        for problem in &problems {
+            screen.warning(problem);
+        }
+        let mut problems = problems.iter();
+        problems.any(|problem| problem.kind == ProblemKind::Incomplete)
+    }
+
+    fn tell_presence(&mut self, screen: &Screen) {
         self.presence.look(&self.robot);
         let Presence {
             endpoints,

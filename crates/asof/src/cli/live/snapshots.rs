@@ -106,7 +106,7 @@ impl Snapshots {
             keep: self.keep,
             after: self.after,
             bytes: self.keep_size,
-            triggers: Vec::new(),
+            ..asof_live::SnapshotOptions::default()
         };
         let chosen = connection.chooser();
         let recorder = asof_live::Recorder::create_snapshots(

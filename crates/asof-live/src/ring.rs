@@ -1,0 +1,398 @@
+//! What is kept for snapshots: in memory, or in a ring of files on the disk.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use asof_core::{Message, Query, Source, Stamp, TimeRange};
+use asof_formats::{Compression, McapFile, McapWriteError, McapWriter, McapWriterOptions};
+use asof_window::Recent;
+
+/// Messages that are kept until they are too old.
+pub(crate) enum Kept {
+    Memory(Recent),
+    Disk(Box<Ring>),
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct KeptStats {
+    pub messages: u64,
+    pub bytes: u64,
+    /// Messages that were let go before their time, for lack of bytes.
+    pub crowded_out: u64,
+}
+
+impl Kept {
+    pub fn push(&mut self, message: &Message) -> Result<(), McapWriteError> {
+        match self {
+            Kept::Memory(recent) => {
+                recent.push(message.clone());
+                Ok(())
+            }
+            Kept::Disk(ring) => ring.push(message),
+        }
+    }
+
+    /// The log time of the oldest message.
+    pub fn start(&self) -> Stamp {
+        match self {
+            Kept::Memory(recent) => recent.summary().range.start,
+            Kept::Disk(ring) => ring.start(),
+        }
+    }
+
+    /// Writes all messages of a range; how many they were.
+    pub fn copy<W: Write + Seek>(
+        &mut self,
+        range: TimeRange,
+        to: &mut McapWriter<W>,
+    ) -> Result<u64, McapWriteError> {
+        match self {
+            Kept::Memory(recent) => copy(recent, range, to),
+            Kept::Disk(ring) => ring.copy(range, to),
+        }
+    }
+
+    pub fn stats(&self) -> KeptStats {
+        match self {
+            Kept::Memory(recent) => {
+                let stats = recent.stats();
+                KeptStats {
+                    messages: stats.messages,
+                    bytes: stats.bytes,
+                    crowded_out: stats.crowded_out,
+                }
+            }
+            Kept::Disk(ring) => ring.stats(),
+        }
+    }
+}
+
+fn copy<W: Write + Seek>(
+    from: &dyn Source,
+    range: TimeRange,
+    to: &mut McapWriter<W>,
+) -> Result<u64, McapWriteError> {
+    let mut written = 0;
+    let batches = from.read(&Query::all().between(range));
+    for batch in batches.map_err(io::Error::other)? {
+        let batch = batch.map_err(io::Error::other)?;
+        for message in batch.iter() {
+            written += u64::from(wrote(to.write_ref(message))?);
+        }
+    }
+    Ok(written)
+}
+
+/// Whether a message was written; one that MCAP cannot hold is not, and was counted when it came.
+pub(crate) fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWriteError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(McapWriteError::BeforeEpoch { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A ring has about so many files: the oldest goes as a whole.
+const FILES: u32 = 8;
+/// More than that are left of a clock that went back, or of many snapshots: the oldest goes then, too.
+const MOST_FILES: usize = 64;
+/// No file of a ring is shorter than this.
+const SHORTEST: Duration = Duration::from_millis(250);
+
+/// Numbers for the rings of a process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Files in a folder of their own, the newest messages in the last one.
+///
+/// They are MCAP files: what a recorder leaves that was killed can be opened.
+pub(crate) struct Ring {
+    folder: PathBuf,
+    keep: Duration,
+    limit: u64,
+    options: McapWriterOptions,
+    open: Option<Open>,
+    closed: VecDeque<Closed>,
+    next: u64,
+    crowded_out: u64,
+}
+
+struct Open {
+    path: PathBuf,
+    writer: McapWriter<BufWriter<File>>,
+    range: TimeRange,
+}
+
+struct Closed {
+    path: PathBuf,
+    range: TimeRange,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Ring {
+    /// A ring in a new folder within one that is made where it is not there.
+    pub fn new(
+        within: &Path,
+        keep: Duration,
+        limit: u64,
+        options: &McapWriterOptions,
+    ) -> io::Result<Self> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = within.join(format!("asof-ring-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        Ok(Ring {
+            folder,
+            keep,
+            limit,
+            options: McapWriterOptions {
+                // Most of it is never looked at again.
+                compression: Compression::Lz4,
+                level: 0,
+                ..options.clone()
+            },
+            open: None,
+            closed: VecDeque::new(),
+            next: 0,
+            crowded_out: 0,
+        })
+    }
+
+    fn push(&mut self, message: &Message) -> Result<(), McapWriteError> {
+        let at = message.log_time;
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| self.is_full(open, at))
+        {
+            self.close()?;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.begin(at)?);
+        }
+        if let Some(open) = &mut self.open {
+            open.writer.write(message)?;
+            let (start, end) = (open.range.start.min(at), open.range.end.max(at));
+            open.range = TimeRange::new(start, end);
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, open: &Open, at: Stamp) -> bool {
+        let age = at.nanos().saturating_sub(open.range.start.nanos());
+        let longest = (self.keep / FILES).max(SHORTEST);
+        u128::try_from(age).is_ok_and(|age| age >= longest.as_nanos())
+            || open.writer.bytes() >= self.limit / u64::from(FILES)
+    }
+
+    fn begin(&mut self, at: Stamp) -> Result<Open, McapWriteError> {
+        let path = self.folder.join(format!("{}.mcap", self.next));
+        self.next += 1;
+        let file = BufWriter::with_capacity(1 << 17, File::create(&path)?);
+        Ok(Open {
+            path,
+            writer: McapWriter::new(file, self.options.clone())?,
+            range: TimeRange::new(at, at),
+        })
+    }
+
+    /// Finishes the file that is written, and lets go what is too old or too much.
+    fn close(&mut self) -> Result<(), McapWriteError> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let messages = open.writer.written();
+        open.writer.finish()?;
+        self.closed.push_back(Closed {
+            bytes: fs::metadata(&open.path)?.len(),
+            path: open.path,
+            range: open.range,
+            messages,
+        });
+        self.evict()
+    }
+
+    fn evict(&mut self) -> Result<(), McapWriteError> {
+        // By where the last two files begin: one log time far in the future costs nothing of what is kept.
+        let starts = self.closed.iter().rev().map(|file| file.range.start);
+        let newest = starts.take(2).min().unwrap_or(Stamp::MIN);
+        let keep = i64::try_from(self.keep.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = newest.nanos().saturating_sub(keep);
+        while let Some(file) = self.closed.front() {
+            let is_old = file.range.end.nanos() < oldest || self.closed.len() > MOST_FILES;
+            let bytes: u64 = self.closed.iter().map(|file| file.bytes).sum();
+            if !is_old && bytes <= self.limit {
+                return Ok(());
+            }
+            if !is_old {
+                self.crowded_out += file.messages;
+            }
+            fs::remove_file(&file.path)?;
+            self.closed.pop_front();
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Stamp {
+        let closed = self.closed.iter().map(|file| file.range.start);
+        let open = self.open.iter().map(|open| open.range.start);
+        closed.chain(open).min().unwrap_or(Stamp::MAX)
+    }
+
+    fn copy<W: Write + Seek>(
+        &mut self,
+        range: TimeRange,
+        to: &mut McapWriter<W>,
+    ) -> Result<u64, McapWriteError> {
+        self.close()?;
+        let mut written = 0;
+        for file in &self.closed {
+            if !file.range.intersect(range).is_empty() {
+                let file = McapFile::open(&file.path).map_err(io::Error::other)?;
+                written += copy(&file, range, to)?;
+            }
+        }
+        Ok(written)
+    }
+
+    fn stats(&self) -> KeptStats {
+        let open = self.open.as_ref().map(|open| &open.writer);
+        let mut stats = KeptStats {
+            messages: open.map_or(0, McapWriter::written),
+            bytes: open.map_or(0, McapWriter::bytes),
+            crowded_out: self.crowded_out,
+        };
+        for file in &self.closed {
+            stats.messages += file.messages;
+            stats.bytes += file.bytes;
+        }
+        stats
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.open = None;
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            tracing::warn!("{} stays behind: {error}", self.folder.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use asof_core::Channel;
+
+    use super::*;
+
+    fn message(seconds: i64, size: usize) -> Message {
+        Message {
+            channel: Arc::new(Channel {
+                topic: "/scan".to_owned(),
+                message_encoding: "cdr".to_owned(),
+                ..Channel::default()
+            }),
+            log_time: (seconds * 1_000_000_000).into(),
+            publish_time: (seconds * 1_000_000_000).into(),
+            sequence: 0,
+            // Bytes that do not compress.
+            payload: (0..size)
+                .scan(seconds as u64 + 1, |state, _| {
+                    *state = state.wrapping_mul(6_364_136_223_846_793_005) ^ (*state >> 29);
+                    Some((*state >> 40) as u8)
+                })
+                .collect::<Vec<u8>>()
+                .into(),
+        }
+    }
+
+    fn ring(folder: &Path, limit: u64) -> Ring {
+        let options = McapWriterOptions::default();
+        Ring::new(folder, Duration::from_secs(16), limit, &options).expect("a ring")
+    }
+
+    /// The seconds that a copy of a range has.
+    fn copied(ring: &mut Ring, from: i64) -> Vec<i64> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut writer =
+            McapWriter::new(file.reopen().expect("a file"), McapWriterOptions::default())
+                .expect("a writer");
+        let range = TimeRange::new((from * 1_000_000_000).into(), Stamp::MAX);
+        let count = ring.copy(range, &mut writer).expect("copied");
+        writer.finish().expect("finished");
+        let source = McapFile::open(file.path()).expect("a recording");
+        let mut seconds = Vec::new();
+        for batch in source.read(&Query::all()).expect("read") {
+            let batch = batch.expect("a batch");
+            seconds.extend(batch.iter().map(|one| one.log_time.nanos() / 1_000_000_000));
+        }
+        assert_eq!(count, seconds.len() as u64);
+        seconds
+    }
+
+    fn on_disk(folder: &Path) -> u64 {
+        let mut size = 0;
+        for ring in fs::read_dir(folder).expect("a folder") {
+            for file in fs::read_dir(ring.expect("a ring").path()).expect("files") {
+                size += file.expect("a file").metadata().expect("its size").len();
+            }
+        }
+        size
+    }
+
+    #[test]
+    fn a_ring_holds_what_is_young_and_lets_go_of_the_rest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut ring = ring(folder.path(), 1 << 30);
+        for second in 0..100 {
+            ring.push(&message(second, 10)).expect("kept");
+        }
+        assert_eq!(copied(&mut ring, 90), (90..100).collect::<Vec<_>>());
+        let all = copied(&mut ring, 0);
+        assert!(all.len() >= 16 && all.len() <= 21, "{all:?}");
+        // It goes on after a copy.
+        ring.push(&message(100, 10)).expect("kept");
+        assert_eq!(copied(&mut ring, 99), [99, 100]);
+        assert_eq!(ring.stats().crowded_out, 0);
+        drop(ring);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_ring_has_no_more_bytes_than_it_may_and_counts_what_that_costs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (limit, size) = (400_000, 20_000);
+        let mut ring = ring(folder.path(), limit);
+        for number in 0..200 {
+            let mut one = message(0, size);
+            one.log_time = (number * 10_000_000).into();
+            ring.push(&one).expect("kept");
+            let used = on_disk(folder.path());
+            assert!(used <= limit + limit / 4, "{used} bytes after {number}");
+        }
+        let stats = ring.stats();
+        assert_eq!(stats.messages + stats.crowded_out, 200, "{stats:?}");
+        assert!(stats.messages >= 10, "{stats:?}");
+    }
+
+    #[test]
+    fn one_time_far_in_the_future_costs_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut ring = ring(folder.path(), 1 << 30);
+        for second in 0..10 {
+            ring.push(&message(second, 10)).expect("kept");
+        }
+        ring.push(&message(4_000_000_000, 10)).expect("kept");
+        for second in 10..20 {
+            ring.push(&message(second, 10)).expect("kept");
+        }
+        let near: Vec<i64> = copied(&mut ring, 5);
+        assert!(near.starts_with(&(5..20).collect::<Vec<_>>()), "{near:?}");
+    }
+}
