@@ -170,11 +170,16 @@ impl Info {
             Report::of_messages(&name, &*file, &query)?
         };
         // A robot's are what it says now; those of a file are read with `cat --metadata`.
-        let mut sets = summary.metadata.iter();
-        if file.growth() == Growth::Growing
-            && let Some(entry) = sets.find(|entry| entry.name == "parameters")
-        {
-            report.parameters = file.metadata(entry)?;
+        if file.growth() == Growth::Growing {
+            for entry in &summary.metadata {
+                let told = match entry.name.as_str() {
+                    "parameters" => &mut report.parameters,
+                    "robot" => &mut report.robot,
+                    "publishers" => &mut report.publishers,
+                    _ => continue,
+                };
+                *told = file.metadata(entry)?;
+            }
         }
         Ok(report)
     }
@@ -230,8 +235,14 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     for entry in &report.metadata {
         line("metadata", entry.name.clone())?;
     }
+    for (name, value) in &report.robot {
+        line("robot", format!("{name}: {value}"))?;
+    }
     for (name, value) in &report.parameters {
         line("parameter", format!("{name} = {value}"))?;
+    }
+    for (topic, nodes) in &report.publishers {
+        line("publisher", format!("{topic} by {nodes}"))?;
     }
     if !report.topics.is_empty() {
         writeln!(out)?;

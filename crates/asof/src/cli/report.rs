@@ -28,6 +28,12 @@ pub struct Report {
     /// Parameters of a running robot, as JSON; left out where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
+    /// What a running robot says of itself.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub robot: BTreeMap<String, String>,
+    /// The nodes that publish each topic of a running robot.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub publishers: BTreeMap<String, String>,
     #[serde(serialize_with = "problems_as_json")]
     pub problems: Vec<Problem>,
     #[serde(skip)]
@@ -182,6 +188,8 @@ impl Report {
             attachments: attachments(summary),
             metadata: metadata(summary),
             parameters: BTreeMap::new(),
+            robot: BTreeMap::new(),
+            publishers: BTreeMap::new(),
             problems: summary.problems.clone(),
             library: summary.library.clone(),
             profile: summary.profile.clone(),
