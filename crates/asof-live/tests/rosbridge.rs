@@ -1,9 +1,9 @@
 //! A rosbridge server on 127.0.0.1, as rosbridge_suite answers: topics by rosapi, messages in every form.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -54,6 +54,9 @@ struct State {
     subscribed: Mutex<Vec<String>>,
     latched: Mutex<BTreeMap<String, Vec<u8>>>,
     outgoing: Mutex<Vec<Message>>,
+    /// Bytes that go out as they are, under the WebSocket.
+    under: Mutex<Vec<u8>>,
+    connections: AtomicUsize,
     compressions: Mutex<BTreeSet<String>>,
 }
 
@@ -72,6 +75,8 @@ impl Server {
             subscribed: Mutex::default(),
             latched: Mutex::default(),
             outgoing: Mutex::default(),
+            under: Mutex::default(),
+            connections: AtomicUsize::new(0),
             compressions: Mutex::default(),
         });
         let is_over = Arc::new(AtomicBool::new(false));
@@ -80,6 +85,7 @@ impl Server {
             while !end.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok((stream, _)) => {
+                        shared.connections.fetch_add(1, Ordering::Relaxed);
                         talk(stream, &shared, &end);
                         lock(&shared.subscribed).clear();
                     }
@@ -163,6 +169,10 @@ fn talk(stream: TcpStream, state: &State, is_over: &AtomicBool) {
                 if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => return,
         }
+        let under = std::mem::take(&mut *lock(&state.under));
+        if socket.get_mut().write_all(&under).is_err() {
+            return;
+        }
         for message in std::mem::take(&mut *lock(&state.outgoing)) {
             if socket.send(message).is_err() {
                 return;
@@ -215,13 +225,18 @@ fn obey(socket: &mut WebSocket<TcpStream>, state: &State, said: &Value) -> Resul
 
 /// A message as `cbor-raw` has it.
 fn raw(topic: &str, payload: &[u8]) -> Message {
+    raw_at(topic, (5, 7), payload)
+}
+
+/// The same, with the time that the server claims.
+fn raw_at(topic: &str, (secs, nsecs): (i64, i64), payload: &[u8]) -> Message {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes);
     let written = (|| {
         encoder.map(3)?.str("op")?.str("publish")?;
         encoder.str("topic")?.str(topic)?;
         encoder.str("msg")?.map(3)?;
-        encoder.str("secs")?.u32(5)?.str("nsecs")?.u32(7)?;
+        encoder.str("secs")?.i64(secs)?.str("nsecs")?.i64(nsecs)?;
         encoder.str("bytes")?.bytes(payload)?;
         Ok::<(), minicbor::encode::Error<std::convert::Infallible>>(())
     })();
@@ -425,4 +440,75 @@ fn what_is_malformed_is_counted_and_the_rest_goes_on() {
             .any(|one| one.to_string().contains(&expected)),
         "{problems:?}"
     );
+}
+
+#[test]
+fn an_oversized_message_ends_the_connection_and_not_the_robot() {
+    let server = Server::start(Skill::Full, &[STRING]);
+    let source = server.source();
+    server.until_subscribed("/chatter");
+    // Its header says that a terabyte follows.
+    lock(&server.state.under).extend([&[0x82, 127][..], &(1_u64 << 40).to_be_bytes()].concat());
+    eventually("a second connection", || {
+        server.state.connections.load(Ordering::Relaxed) == 2
+    });
+    server.until_subscribed("/chatter");
+    server.send(raw("/chatter", &cdr("hello")));
+    eventually("its message", || source.stats().messages == 1);
+    let problems = source.summary().problems.clone();
+    let is_told = |one: &asof_core::Problem| one.to_string().contains("larger than is taken");
+    assert!(problems.iter().any(is_told), "{problems:?}");
+}
+
+#[test]
+fn a_server_that_lies_about_types_and_times_costs_its_own_messages_alone() {
+    let liars = [
+        STRING,
+        ("/short", "std_msgs/msg/String", "float64[100] data\n"),
+        ("/huge", "std_msgs/msg/String", "float64[1000000000] data\n"),
+        ("/other", "std_msgs/msg/String", "this is not a definition"),
+        ("/deep", "ours/msg/Deep", "ours/Deep again\n"),
+        ("/none", "", ""),
+    ];
+    let server = Server::start(Skill::Full, &liars);
+    let source = server.source();
+    for topic in ["/chatter", "/short", "/huge", "/other", "/deep"] {
+        server.until_subscribed(topic);
+        server.send(raw(topic, &cdr("hello")));
+    }
+    let times = [
+        (0, -1),
+        (-1, 0),
+        (i64::MIN, 0),
+        (i64::MAX, i64::MAX),
+        (1 << 33, 0),
+    ];
+    for time in times {
+        server.send(raw_at("/chatter", time, &cdr("hello")));
+    }
+    let expected = 5 + times.len() as u64;
+    eventually("all messages", || source.stats().messages == expected);
+    let mut decoders = Decoders::default();
+    let mut decoded: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for batch in source.read(&Query::all()).expect("read") {
+        let batch = batch.expect("a batch");
+        for message in batch.iter() {
+            let counts = decoded.entry(message.channel.topic.clone()).or_default();
+            match decoders.write_json(message, &mut Vec::new()) {
+                Ok(()) => counts.0 += 1,
+                Err(_) => counts.1 += 1,
+            }
+        }
+    }
+    assert_eq!(
+        decoded["/chatter"],
+        (1 + times.len() as u64, 0),
+        "{decoded:?}"
+    );
+    assert_eq!(decoded["/short"], (0, 1), "{decoded:?}");
+    assert_eq!(decoded["/deep"], (0, 1), "{decoded:?}");
+    // What is not a definition, or one of gigabytes, is passed over for the one of that name.
+    assert_eq!(decoded["/other"], (1, 0), "{decoded:?}");
+    assert_eq!(decoded["/huge"], (1, 0), "{decoded:?}");
+    assert!(source.robot().is_connected());
 }
