@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, CacheOptions};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass, HeadOptions};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 use asof_formats::{Compression, McapFile, McapWriter, McapWriterOptions};
 

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use asof_blocks::{BlockCache, HeadClass, HeadOptions, CacheOptions};
+use asof_blocks::{BlockCache, CacheOptions, HeadClass, HeadOptions};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 
 use crate::harness::{Bench, Contender, contender};
@@ -333,11 +333,7 @@ fn many_blocks(bench: &Bench) {
             vec![per("asof", calls as u64, insert)],
         );
         assert!(cache.stats().evictions > before + 100_000);
-        assert!(
-            cache.stats().blocks >= 9_900,
-            "{}",
-            cache.stats().blocks
-        );
+        assert!(cache.stats().blocks >= 9_900, "{}", cache.stats().blocks);
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use asof_hot::shm::{Segment, remove};
-use asof_hot::{Ring, MonoStamp};
+use asof_hot::{MonoStamp, Ring};
 use iceoryx2::prelude::*;
 
 use super::cores::{on_one_core, take_core};

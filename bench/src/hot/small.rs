@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asof_hot::{LockOptions, MuxEnds, SourceOptions, MonoStamp};
+use asof_hot::{LockOptions, MonoStamp, MuxEnds, SourceOptions};
 
 use super::cores::on_one_core;
 use super::cpp;
@@ -33,7 +33,10 @@ pub fn run(bench: &Bench) {
 }
 
 pub fn four_levels() -> MuxEnds<Command, 4, 1> {
-    asof_hot::mux([SourceOptions::new(Duration::from_millis(500)); 4], [LockOptions::new(4)])
+    asof_hot::mux(
+        [SourceOptions::new(Duration::from_millis(500)); 4],
+        [LockOptions::new(4)],
+    )
 }
 
 fn mux_write() -> Vec<Contender<'static>> {
@@ -75,7 +78,8 @@ fn mux_read(level: usize) -> Vec<Contender<'static>> {
                 let mut out = ZERO;
                 let mut followed = 0;
                 for count in 0..COUNT {
-                    followed += u64::from(output.read_into(MonoStamp(1000 + count), &mut out).is_ok());
+                    followed +=
+                        u64::from(output.read_into(MonoStamp(1000 + count), &mut out).is_ok());
                     black_box(&mut out);
                 }
                 assert_eq!(followed, COUNT);

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use asof_hot::{MuxEnds, MonoStamp};
+use asof_hot::{MonoStamp, MuxEnds};
 
 use super::cores::{take_core, ticks, ticks_per_nano};
 use super::latest::{Odometry, ZERO};

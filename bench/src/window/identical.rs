@@ -2,7 +2,7 @@
 //! and a window must answer as its cache does.
 
 use asof_core::Stamp;
-use asof_window::sync::{ApproximateTime, DropReason, SyncEvent, ExactTime, Synchronizer};
+use asof_window::sync::{ApproximateTime, DropReason, ExactTime, SyncEvent, Synchronizer};
 use asof_window::{Bounds, Entry, MessageFiltersCache, Window};
 
 use super::Random;

@@ -24,7 +24,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::physical_plan::AsExecutionPlan as _;
 use datafusion_proto::protobuf::PhysicalPlanNode;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt, stream};
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
@@ -203,7 +203,7 @@ impl Cluster for ClusterClient {
             let address = fetched.clone();
             let parts = stream::iter(done.partition_location);
             let parts = parts.map(move |part| stream::once(fetch(address.clone(), part)));
-            parts.flat_map(|part| part.try_flatten())
+            parts.flat_map(TryStreamExt::try_flatten)
         });
         let rows = RecordBatchStreamAdapter::new(schema, rows.try_flatten());
         Ok(ClusterRows {

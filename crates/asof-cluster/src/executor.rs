@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use asof_sql::PlanCodec;
+use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
@@ -15,8 +16,9 @@ use crate::{ClusterError, Roots};
 
 /// A plan over 100,000 recordings is not larger.
 pub(crate) const MESSAGE_BYTES: u32 = 64 << 20;
-/// Seconds between signs of life.
-const HEARTBEAT: u64 = 3;
+/// Executors ask for work. A scheduler that hands it out keeps count of free cores, and those that an executor which died
+/// had taken part in stay taken: what it had to do would wait for ever.
+pub(crate) const SCHEDULING: TaskSchedulingPolicy = TaskSchedulingPolicy::PullStaged;
 /// Seconds that a scheduler is waited for, so that both can be started at once.
 const PATIENCE: u16 = 60;
 /// Seconds that rows for other executors are kept after their query.
@@ -27,7 +29,7 @@ const KEPT_ROWS: u64 = 3600;
 pub struct ExecutorOptions {
     /// The scheduler, as host and port.
     pub scheduler: String,
-    /// Where it hands out rows to other executors. It takes tasks at the next port.
+    /// Where it hands out rows to other executors.
     pub listen: SocketAddr,
     /// What others call its machine; the address that it connects from by default.
     pub external_host: Option<String>,
@@ -53,18 +55,10 @@ impl ClusterExecutor {
     pub fn run(options: ExecutorOptions) -> Result<(), ClusterError> {
         let (host, port) = host_and_port(&options.scheduler)?;
         let listen = options.listen;
-        let grpc_port = listen
-            .port()
-            .checked_add(1)
-            .ok_or_else(|| ClusterError::Listen {
-                address: listen,
-                cause: std::io::Error::other("it needs the next port too"),
-            })?;
-        for port in [listen.port(), grpc_port] {
-            let address = SocketAddr::new(listen.ip(), port);
-            std::net::TcpListener::bind(address)
-                .map_err(|cause| ClusterError::Listen { address, cause })?;
-        }
+        std::net::TcpListener::bind(listen).map_err(|cause| ClusterError::Listen {
+            address: listen,
+            cause,
+        })?;
         // Removed when this ends; what a crash leaves lies in the system's folder for such things.
         let folder = tempfile::Builder::new()
             .prefix("asof-executor-")
@@ -81,7 +75,6 @@ impl ClusterExecutor {
             bind_host: listen.ip().to_string(),
             external_host: options.external_host,
             port: listen.port(),
-            grpc_port,
             scheduler_host: host,
             scheduler_port: port,
             scheduler_connect_timeout_seconds: PATIENCE,
@@ -91,7 +84,7 @@ impl ClusterExecutor {
             job_data_clean_up_interval_seconds: KEPT_ROWS / 4,
             grpc_max_decoding_message_size: MESSAGE_BYTES,
             grpc_max_encoding_message_size: MESSAGE_BYTES,
-            executor_heartbeat_interval_seconds: HEARTBEAT,
+            task_scheduling_policy: SCHEDULING,
             memory_pool_size: options.memory,
             override_physical_codec: Some(Arc::new(codec)),
             override_function_registry: Some(Arc::new(functions())),

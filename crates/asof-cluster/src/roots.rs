@@ -23,7 +23,7 @@ const DEEPEST: usize = 8;
 /// The folders, buckets and servers that an executor reads recordings from. Whatever a plan says, nothing else is opened.
 #[derive(Debug)]
 pub struct Roots {
-    roots: Vec<Root>,
+    places: Vec<Root>,
     options: OpenOptions,
     open: Mutex<VecDeque<Kept>>,
 }
@@ -68,7 +68,7 @@ impl Roots {
             });
         }
         Ok(Roots {
-            roots,
+            places: roots,
             options: OpenOptions {
                 // Slices are read beside each other, each on a thread of its own.
                 threads: 1,
@@ -91,7 +91,7 @@ impl Roots {
                 }
                 Root::Folder(_) => false,
             };
-            return if is_plain && self.roots.iter().any(is_under) {
+            return if is_plain && self.places.iter().any(is_under) {
                 Ok(PathBuf::from(address))
             } else {
                 Err(self.refusal())
@@ -103,7 +103,7 @@ impl Roots {
             return Err(self.refusal());
         }
         let is_under = |path: &Path| {
-            let mut roots = self.roots.iter();
+            let mut roots = self.places.iter();
             roots.any(|root| matches!(root, Root::Folder(root) if path.starts_with(root)))
         };
         // Whether something is there is not said about what lies elsewhere.
@@ -135,7 +135,7 @@ impl Roots {
     }
 
     fn refusal(&self) -> String {
-        let roots = self.roots.iter().map(|root| match root {
+        let roots = self.places.iter().map(|root| match root {
             Root::Folder(path) => path.display().to_string(),
             Root::Address(address) => without_secrets(address),
         });

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::ClusterError;
 use crate::error::engine;
-use crate::executor::MESSAGE_BYTES;
+use crate::executor::{MESSAGE_BYTES, SCHEDULING};
 
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
@@ -100,6 +100,7 @@ fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
         external_host: address.ip().to_string(),
         bind_host: address.ip().to_string(),
         bind_port: address.port(),
+        scheduling_policy: SCHEDULING,
         // Recordings are read at once on all machines, not on the first that has room.
         task_distribution: TaskDistributionPolicy::RoundRobin,
         executor_timeout_seconds: timeout,

@@ -337,7 +337,7 @@ impl Database {
             .into_iter()
             .map(|(name, recording)| Opened::new(name, recording));
         let shared = Shared::new(opened.collect(), options);
-        Database::over(shared, |context| Ok(context))
+        Database::over(shared, Ok)
     }
 
     /// A database of recordings that a cluster reads. They are opened here to be planned with: only their summaries

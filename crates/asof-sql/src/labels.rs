@@ -102,9 +102,7 @@ pub(crate) fn names() -> [String; 3] {
 /// Whether a filter can be answered by names and labels alone, those of these names.
 pub(crate) fn is_about_recordings(filter: &Expr, labels: &[String]) -> bool {
     let columns = filter.column_refs();
-    let is_known = |column: &&Column| {
-        column.name == RECORDING || labels.iter().any(|label| *label == column.name)
-    };
+    let is_known = |column: &&Column| column.name == RECORDING || labels.contains(&column.name);
     let has_subquery = filter.exists(|expr| {
         Ok(matches!(
             expr,

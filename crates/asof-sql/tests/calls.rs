@@ -112,6 +112,7 @@ fn a_window_counts_for_the_memory_that_a_query_may_have() {
     let options = SqlOptions {
         memory: 2_000_000,
         threads: 1,
+        ..SqlOptions::default()
     };
     let database = Database::new(vec![("run".to_owned(), recording)], options).expect("a database");
     let sql = |from: &str| {

@@ -266,6 +266,7 @@ fn joined_rows_count_for_the_memory_that_a_query_may_have() {
     let options = SqlOptions {
         memory: 1_000_000,
         threads: 1,
+        ..SqlOptions::default()
     };
     let database = Database::new(vec![("run".to_owned(), recording)], options).expect("a database");
     let waits = "SELECT a.data, b.n FROM a ASOF JOIN b MATCH_CONDITION (a.log_time < b.log_time)";

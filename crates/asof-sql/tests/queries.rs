@@ -538,6 +538,7 @@ fn memory_is_bounded_and_said_when_it_is_spent() {
     let options = SqlOptions {
         memory: 100_000,
         threads: 2,
+        ..SqlOptions::default()
     };
     let database = Database::new(named, options).expect("a database");
     let sql =

@@ -77,7 +77,7 @@ impl PlanCodec {
         if let Some((_, known)) = kept.iter().find(|(key, _)| key == bytes) {
             return Ok(Arc::clone(known));
         }
-        let message = RecordingsMessage::decode(bytes).map_err(damaged)?;
+        let message = RecordingsMessage::decode(bytes).map_err(|error| damaged(&error))?;
         let recordings = message.recordings.into_iter().map(|one| {
             let address = RecordingAddress {
                 name: one.name.clone(),
@@ -112,7 +112,7 @@ impl PhysicalExtensionCodec for PlanCodec {
         let Some(bytes) = buf.strip_prefix(MARK) else {
             return self.others.try_decode(buf, inputs, context, converter);
         };
-        let message = PlanMessage::decode(bytes).map_err(damaged)?;
+        let message = PlanMessage::decode(bytes).map_err(|error| damaged(&error))?;
         let context = PhysicalPlanDecodeContext::new(context, self);
         let reader = Reader {
             context: &context,
@@ -159,10 +159,10 @@ impl PhysicalExtensionCodec for PlanCodec {
             return self.others.try_decode_udf(name, buf);
         };
         let transforms = self.transforms_of(bytes)?;
-        match function_named(name, &transforms) {
-            Some(function) => Ok(Arc::new(function)),
-            None => plan_err!("there is no function '{name}' over recordings"),
-        }
+        let Some(function) = function_named(name, &transforms) else {
+            return plan_err!("there is no function '{name}' over recordings");
+        };
+        Ok(Arc::new(function))
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
@@ -222,7 +222,7 @@ impl PhysicalExtensionCodec for PlanCodec {
     }
 }
 
-fn damaged(error: prost::DecodeError) -> DataFusionError {
+fn damaged(error: &prost::DecodeError) -> DataFusionError {
     DataFusionError::Plan(format!(
         "a plan over recordings is damaged, or of another version of asof: {error}"
     ))

@@ -10,6 +10,10 @@ pub(super) struct PlanMessage {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, while a plan is written or read"
+)]
 pub(super) enum PlanKind {
     #[prost(message, tag = "1")]
     Slices(SlicesMessage),

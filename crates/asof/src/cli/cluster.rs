@@ -58,7 +58,7 @@ struct Scheduler {
     listen: SocketAddr,
 
     /// Take an executor for lost when nothing was heard of it for so many seconds; its work is done elsewhere then
-    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(10..=3600))]
     executor_timeout: u64,
 }
 
@@ -76,7 +76,7 @@ struct Executor {
     #[arg(long, value_name = "PLACE", required = true)]
     root: Vec<PathBuf>,
 
-    /// Where to hand out rows to other executors; tasks are taken at the next port
+    /// Where to hand out rows to other executors
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50051")]
     listen: SocketAddr,
 
