@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use asof_core::{Query, Source, Stamp, Topics};
-use asof_formats::{Compression, Mapped, McapFile, McapOptions, McapWriter, McapWriterOptions};
+use asof_formats::{Compression, Mapped, McapFile, OpenOptions, McapWriter, McapWriterOptions, Recording};
 use mcap::sans_io::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
 
 use crate::harness::{Bench, Contender, contender};
@@ -86,7 +86,7 @@ fn make<I: Iterator<Item = asof_core::Message>>(
 }
 
 fn default_threads() -> usize {
-    McapOptions::default().threads
+    OpenOptions::default().threads
 }
 
 /// A mapped file, read by so many threads.
@@ -94,9 +94,9 @@ pub fn open(path: &Path, threads: usize) -> McapFile {
     let mapped = Mapped::open(path).expect("a file");
     McapFile::from_storage(
         Box::new(mapped),
-        McapOptions {
+        &OpenOptions {
             threads,
-            ..McapOptions::default()
+            ..OpenOptions::default()
         },
     )
     .expect("an MCAP file")
@@ -252,7 +252,7 @@ fn backfill(bench: &Bench, path: &Path) {
     let file = open(path, default_threads());
     let (end, topics) = (file.summary().range.end, file.summary().topics().len());
     file.backfill(&Topics::All, end).expect("reads");
-    let counters = file.counters();
+    let counters = file.counters().expect("counts");
     eprintln!(
         "backfill of {topics} topics at the end decompresses {} chunks",
         counters.decompressed_chunks

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use asof_formats::{Db3File, Definitions};
+use asof_formats::{Db3File, Definitions, OpenOptions};
 
 #[path = "../../crates/asof-formats/tests/common/mod.rs"]
 mod common;
@@ -12,7 +12,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Most inputs would be refused for their first bytes alone.
     let file = [&b"SQLite format 3\0"[..], bytes].concat();
     std::fs::write(&path, file).expect("a file to try");
-    if let Ok(recording) = Db3File::open(&path, &Definitions::default()) {
+    let options = OpenOptions {
+        definitions: Definitions::default(),
+        ..OpenOptions::default()
+    };
+    if let Ok(recording) = Db3File::open_with(&path, &options) {
         common::exercise_recording(&recording);
     }
 });

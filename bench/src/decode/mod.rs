@@ -15,7 +15,7 @@ use std::path::Path;
 
 use asof_core::Query;
 use asof_decode::{Layers, TableOptions, Tables};
-use asof_formats::{Mapped, McapFile, McapOptions};
+use asof_formats::{Mapped, McapFile, OpenOptions};
 
 use crate::harness::{Bench, Contender, contender};
 use files::Files;
@@ -117,11 +117,11 @@ fn semantic_over_reflection(bench: &Bench, path: &Path) {
 /// Everything decoded, batch by batch, on one thread.
 fn decode(path: &Path, query: &Query, layers: &Layers) -> usize {
     let mapped = Mapped::open(path).expect("a file");
-    let options = McapOptions {
+    let options = OpenOptions {
         threads: 1,
-        ..McapOptions::default()
+        ..OpenOptions::default()
     };
-    let file = McapFile::from_storage(Box::new(mapped), options).expect("an MCAP file");
+    let file = McapFile::from_storage(Box::new(mapped), &options).expect("an MCAP file");
     let options = TableOptions {
         layers: layers.clone(),
         threads: 1,

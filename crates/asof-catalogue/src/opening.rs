@@ -10,7 +10,7 @@ use asof_core::{
     ProblemKind, Query, Schema, Source, SourceError, Stamp, Summary, Topics,
 };
 use asof_formats::{
-    HiddenRecords, McapCounters, OpenOptions, Progress, Recording, SectionEntry, Store, StoredFile,
+    HiddenRecords, OpenOptions, Progress, ReadStats, Recording, SectionEntry, Store, StoredFile,
 };
 use bytes::Bytes;
 
@@ -249,7 +249,7 @@ impl Recording for CataloguedRecording {
         self.open()?.hidden(topics)
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.upgrade()?.counters()
     }

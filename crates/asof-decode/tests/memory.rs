@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use asof_core::{Query, Source};
 use asof_decode::{TableOptions, Tables};
-use asof_formats::{McapFile, McapOptions, McapWriter, McapWriterOptions, Plain};
+use asof_formats::{McapFile, McapWriter, McapWriterOptions, OpenOptions, Plain};
 use common::flavours::{Flavour, Types};
 use common::message;
 use common::types::ROS;
@@ -79,9 +79,9 @@ fn a_recording_of_any_size_is_decoded_in_bounded_memory() {
     let storage = Plain::open(&path).expect("a file");
     let file = McapFile::from_storage(
         Box::new(storage),
-        McapOptions {
+        &OpenOptions {
             threads: THREADS,
-            ..McapOptions::default()
+            ..OpenOptions::default()
         },
     )
     .expect("an MCAP file");

@@ -1,4 +1,4 @@
-//! Folders: a ROS 2 bag, or all recordings that lie in one.
+//! What lies in a folder: the parts of a ROS 2 bag, or all recordings. Nothing is opened here.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -7,146 +7,17 @@ use std::path::{Path, PathBuf};
 
 use asof_core::{Problem, ProblemKind, SourceError};
 
-use crate::open::{Kind, failed, kind_of, open_with};
-use crate::unpacked::kind_inside;
+use crate::kind::{Kind, kind_inside, kind_of};
+use crate::storage::failed;
 use crate::yaml::first_document;
-use crate::{Merged, OpenOptions, Recording};
 
 /// How deep the folders of a folder are searched.
-const DEEPEST: usize = 8;
+pub(crate) const DEEPEST: usize = 8;
 /// What a ROS 2 bag is described in.
 pub(crate) const METADATA: &str = "metadata.yaml";
 
-/// A ROS 2 bag, or all recordings in a folder and the folders in it.
-pub(crate) fn open_folder(
-    folder: &Path,
-    options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
-    let mut problems = Vec::new();
-    let files = match parts_by_metadata(&folder.join(METADATA))? {
-        Some(listed) => match existing(folder, listed, &mut problems) {
-            // Somebody gave the recording another name.
-            none if none.is_empty() => recordings_in(folder, 0, &mut problems)?,
-            found => found,
-        },
-        None => recordings_in(folder, DEEPEST, &mut problems)?,
-    };
-    let nothing = |problems: &[Problem]| SourceError::Unreadable {
-        place: folder.display().to_string(),
-        reason: match problems.first() {
-            Some(missing) => format!(
-                "there is no recording in this folder: {}; copy it here from where the bag was recorded",
-                missing.message
-            ),
-            None => "there is no recording in this folder".into(),
-        },
-    };
-    as_one(opened(files, options), problems, nothing)
-}
-
-/// The bag that a `metadata.yaml` belongs to, where that is what a path names: the folder that it lies in, or
-/// of a `run.metadata.yaml` the files beside it.
-pub(crate) fn open_described(
-    path: &Path,
-    options: &OpenOptions,
-) -> Option<Result<Box<dyn Recording>, SourceError>> {
-    let name = path.file_name()?.to_str()?;
-    let stem = match name.strip_suffix(METADATA)? {
-        "" => None,
-        stem => Some(stem.strip_suffix('.')?),
-    };
-    path.is_file()
-        .then(|| open_by_description(path, stem, options))
-}
-
-fn open_by_description(
-    path: &Path,
-    stem: Option<&str>,
-    options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
-    let unreadable = |reason: &str| SourceError::Unreadable {
-        place: path.display().to_string(),
-        reason: reason.to_owned(),
-    };
-    let Some(listed) = parts_by_metadata(path)? else {
-        let reason =
-            "this is not a recording, and no description of a ROS 2 bag; name the recording itself";
-        return Err(unreadable(reason));
-    };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Some(stem) = stem else {
-        return open_folder(folder, options);
-    };
-    let mut problems = Vec::new();
-    let mut files = existing(folder, listed, &mut problems);
-    if files.is_empty() {
-        // Whoever renamed the description renamed the recording with it.
-        problems.clear();
-        files = recordings_in(folder, 0, &mut Vec::new())?;
-        let start = format!("{stem}.");
-        files.retain(|file| {
-            let name = file.file_name().and_then(OsStr::to_str);
-            name.is_some_and(|name| name.starts_with(&start)) && file.is_file()
-        });
-    }
-    let nothing = |_: &[Problem]| {
-        unreadable(
-            "this describes a ROS 2 bag whose recordings are not beside it; name the recording itself",
-        )
-    };
-    as_one(opened(files, options), problems, nothing)
-}
-
-/// A file among others, and whether it could be opened.
-pub(crate) type Part = (PathBuf, Result<Box<dyn Recording>, SourceError>);
-
-fn opened(files: Vec<PathBuf>, options: &OpenOptions) -> impl Iterator<Item = Part> {
-    files.into_iter().filter_map(|file| {
-        let opened = open_with(&file, options);
-        let is_ours = !matches!(&opened, Err(error) if is_another_database(&file, error));
-        is_ours.then_some((file, opened))
-    })
-}
-
-/// All that could be opened, as one recording; what could not is a problem of it.
-pub(crate) fn as_one(
-    opened: impl IntoIterator<Item = Part>,
-    mut problems: Vec<Problem>,
-    nothing: impl FnOnce(&[Problem]) -> SourceError,
-) -> Result<Box<dyn Recording>, SourceError> {
-    let mut parts = Vec::new();
-    let mut last_error = None;
-    for (file, opened) in opened {
-        match opened {
-            Ok(recording) => parts.push((file.display().to_string(), recording)),
-            Err(error) => {
-                problems.push(Problem::whole(ProblemKind::Incomplete, error.to_string()));
-                last_error = Some(error);
-            }
-        }
-    }
-    if parts.is_empty() {
-        return Err(last_error.unwrap_or_else(|| nothing(&problems)));
-    }
-    if parts.len() == 1 && problems.is_empty() {
-        return Ok(parts.remove(0).1);
-    }
-    Ok(Box::new(Merged::with_problems(parts, problems)))
-}
-
-/// SQLite files are everywhere; one that is not a bag, and is not called one, is nobody's loss.
-fn is_another_database(file: &Path, error: &SourceError) -> bool {
-    let is_named_bag = file.extension().is_some_and(|extension| extension == "db3");
-    !is_named_bag
-        && matches!(error, SourceError::Unreadable { .. })
-        && kind_of(file).is_ok_and(|kind| kind == Kind::Sqlite)
-}
-
 /// The files that a ROS 2 bag's `metadata.yaml` lists; `None` where there is none that can be read.
-fn parts_by_metadata(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
+pub(crate) fn parts_by_metadata(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -176,7 +47,11 @@ pub(crate) fn names_of_part(listed: &str) -> Vec<String> {
 }
 
 /// Where the listed files really are.
-fn existing(folder: &Path, listed: Vec<String>, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+pub(crate) fn existing(
+    folder: &Path,
+    listed: Vec<String>,
+    problems: &mut Vec<Problem>,
+) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in listed {
         let names = names_of_part(&name).into_iter();
@@ -192,7 +67,7 @@ fn existing(folder: &Path, listed: Vec<String>, problems: &mut Vec<Problem>) -> 
 }
 
 /// The recordings and bags in a folder, each once, however many links lead to it.
-fn recordings_in(
+pub(crate) fn recordings_in(
     folder: &Path,
     depth: usize,
     problems: &mut Vec<Problem>,

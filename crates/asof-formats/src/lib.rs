@@ -38,12 +38,15 @@ mod cores;
 mod db3;
 mod decompress;
 mod definitions;
+mod file;
 mod filling;
 mod folder;
+mod kind;
 mod limits;
 mod mcap;
 mod merge;
 mod open;
+mod options;
 mod problems;
 mod recording;
 #[cfg(feature = "remote")]
@@ -61,14 +64,16 @@ pub use bag::BagFile;
 pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
 pub use db3::Db3File;
 pub use definitions::Definitions;
+pub use file::FormatFile;
 pub use limits::DecompressionLimits;
 pub use mcap::{
-    Attachment, Compression, Copied, CopyError, GrowingMcapFile, McapCounters, McapFile,
-    McapOptions, McapWriteError, McapWriter, McapWriterOptions,
+    Attachment, Compression, GrowingMcapFile, McapFile, McapWriteError, McapWriter,
+    McapWriterOptions,
 };
 pub use merge::Merged;
-pub use open::{Notices, OpenOptions, REMOTE_SCHEMES, open, open_all, open_with};
-pub use recording::{HiddenRecord, HiddenRecords, Progress, Recording, SectionEntry};
+pub use open::{REMOTE_SCHEMES, open, open_all, open_with};
+pub use options::{Notices, OpenOptions};
+pub use recording::{HiddenRecord, HiddenRecords, Progress, ReadStats, Recording, SectionEntry};
 #[cfg(feature = "remote")]
 pub use remote::{RemoteFile, version_at};
 pub use secrets::without_secrets;
@@ -76,11 +81,6 @@ pub use storage::{Mapped, Plain, Storage};
 pub use store::{Listing, Replaced, Store, Stored, StoredFile, StoredVersion};
 pub use ulog::UlogFile;
 pub use unpacked::remove_temporary_files;
-
-/// As many threads as there are cores, up to eight.
-pub(crate) fn default_threads() -> usize {
-    McapOptions::default().threads
-}
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

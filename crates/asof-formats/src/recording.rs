@@ -9,8 +9,6 @@ use asof_core::{
 };
 use bytes::Bytes;
 
-use crate::McapCounters;
-
 /// How far a long look has come: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
@@ -70,7 +68,7 @@ pub trait Recording: Source {
     }
 
     /// What reading has cost so far, for formats that count it.
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         None
     }
 
@@ -80,6 +78,17 @@ pub trait Recording: Source {
     fn sections(&self) -> Vec<SectionEntry> {
         Vec::new()
     }
+}
+
+/// What reading has cost so far, over all readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStats {
+    /// Chunks that were opened.
+    pub chunks: u64,
+    /// Chunks among them that had to be decompressed.
+    pub decompressed_chunks: u64,
+    /// Bytes that decompression made.
+    pub decompressed_bytes: u64,
 }
 
 /// A part of a file that is read as one: a chunk, or messages that follow each other outside of any.
@@ -153,7 +162,7 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
         (**self).hidden(topics)
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         (**self).counters()
     }
 

@@ -37,6 +37,10 @@ pub trait Storage: Send + Sync {
     }
 }
 
+/// Requests that are under way at once: of threads that load ahead, of a file that is fetched whole, and for recordings
+/// of a folder. They wait for the network rather than compute, so there are more of them than cores.
+pub(crate) const REQUESTS_IN_FLIGHT: usize = 4;
+
 impl dyn Storage + '_ {
     /// [`fetch`](Storage::fetch), with an error that says where it happened.
     pub(crate) fn get(&self, offset: u64, len: u64) -> Result<Bytes, SourceError> {
@@ -184,15 +188,26 @@ impl Walk<'_> {
     }
 }
 
-/// Maps a file as a storage, with an error that says which.
-pub(crate) fn map_file(path: &Path) -> Result<Box<dyn Storage>, SourceError> {
-    match Mapped::open(path) {
-        Ok(mapped) => Ok(Box::new(mapped)),
-        Err(cause) => Err(SourceError::Io {
-            place: path.display().to_string(),
-            offset: 0,
-            cause,
-        }),
+/// A file under a name, mapped or read piece by piece, with an error that says which.
+pub(crate) fn open_storage(
+    path: &Path,
+    name: String,
+    map: bool,
+) -> Result<Box<dyn Storage>, SourceError> {
+    let opened = if map {
+        Mapped::open(path).map(|mapped| Box::new(mapped.named(name)) as Box<dyn Storage>)
+    } else {
+        Plain::open(path).map(|plain| Box::new(plain.named(name)) as Box<dyn Storage>)
+    };
+    opened.map_err(|cause| failed(path, cause))
+}
+
+/// What an error of the system is about.
+pub(crate) fn failed(path: &Path, cause: io::Error) -> SourceError {
+    SourceError::Io {
+        place: path.display().to_string(),
+        offset: 0,
+        cause,
     }
 }
 

@@ -14,10 +14,8 @@ use asof_core::{
 use bytes::Bytes;
 use tempfile::TempPath;
 
-use crate::McapCounters;
 use crate::limits::{DecompressionLimits, LIFT};
-use crate::open::{Kind, kind_by_front};
-use crate::recording::{HiddenRecords, Progress, Recording};
+use crate::recording::{HiddenRecords, Progress, ReadStats, Recording};
 
 /// A recording in a temporary file, which goes with it.
 pub(crate) struct Unpacked {
@@ -133,15 +131,6 @@ pub(crate) fn unpack(
     Ok((temporary, problem))
 }
 
-/// What a zstd file holds, by the first bytes in it.
-pub(crate) fn kind_inside(path: &Path) -> Kind {
-    let mut front = Vec::new();
-    let read = File::open(path)
-        .and_then(zstd::Decoder::new)
-        .and_then(|reader| reader.take(16).read_to_end(&mut front));
-    read.map_or(Kind::Unknown, |_| kind_by_front(&front))
-}
-
 impl Unpacked {
     pub fn new(inner: Box<dyn Recording>, file: TemporaryFile, problem: Option<Problem>) -> Self {
         Unpacked {
@@ -203,7 +192,7 @@ impl Recording for Unpacked {
         self.inner.hidden(topics)
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         self.inner.counters()
     }
 }

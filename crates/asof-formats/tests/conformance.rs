@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use asof_core::{Query, Source};
-use asof_formats::McapFile;
+use asof_formats::{McapFile, Recording};
 use serde_json::Value;
 
 #[test]

@@ -7,7 +7,7 @@ use asof_core::testing::assert_source;
 use std::path::Path;
 
 use asof_core::{ProblemKind, Query, Source, Stamp, Topics};
-use asof_formats::{Db3File, Definitions, Recording};
+use asof_formats::{Db3File, Definitions, OpenOptions, Recording};
 use common::{Dice, messages, mutate};
 use rusqlite::Connection;
 
@@ -52,7 +52,7 @@ fn insert(database: &Connection, said: &[Said<'_>]) {
 }
 
 fn open(path: &Path) -> Db3File {
-    Db3File::open(path, &Definitions::standard()).expect("opens")
+    Db3File::open(path).expect("opens")
 }
 
 fn payloads(source: &dyn Source) -> Vec<String> {
@@ -102,7 +102,11 @@ fn standard_types_are_known_and_others_are_names_until_their_files_are_given() {
     std::fs::create_dir_all(&package).expect("creates");
     std::fs::write(package.join("Wheel.msg"), "float64 speed\n").expect("writes");
     let definitions = Definitions::with_folders([folder.path()]).expect("reads");
-    let bag = Db3File::open(&path, &definitions).expect("opens");
+    let options = OpenOptions {
+        definitions,
+        ..OpenOptions::default()
+    };
+    let bag = Db3File::open_with(&path, &options).expect("opens");
     assert_eq!(bag.summary().problems, []);
     let schema = bag.summary().channels[1]
         .channel
@@ -531,7 +535,7 @@ fn no_damage_makes_reading_a_db3_panic_or_hang() {
     let mut dice = Dice(3);
     for _ in 0..rounds {
         std::fs::write(&path, mutate(&bytes, &mut dice)).expect("writes");
-        let Ok(bag) = Db3File::open(&path, &Definitions::standard()) else {
+        let Ok(bag) = Db3File::open(&path) else {
             continue;
         };
         let Ok(batches) = bag.read(&Query::all()) else {

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use asof_core::{Follow, FollowEnd, Followed, Message, Query, Source};
-use asof_formats::{GrowingMcapFile, McapFile, McapOptions, Recording};
+use asof_formats::{GrowingMcapFile, McapFile, OpenOptions, Recording};
 use common::{demo_file, messages, small_chunks};
 
 fn open(path: &Path) -> GrowingMcapFile {
-    GrowingMcapFile::open(path, McapOptions::default()).expect("opens")
+    GrowingMcapFile::open(path, &OpenOptions::default()).expect("opens")
 }
 
 fn follow(file: &GrowingMcapFile) -> Box<dyn Follow> {
@@ -92,7 +92,7 @@ fn other_files_and_shrinking_ones_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.mcap");
     fs::write(&path, "no recording").expect("writes");
-    let refused = GrowingMcapFile::open(&path, McapOptions::default()).expect_err("is refused");
+    let refused = GrowingMcapFile::open(&path, &OpenOptions::default()).expect_err("is refused");
     assert!(
         refused.to_string().contains("only an MCAP file"),
         "{refused}"

@@ -6,9 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use asof_core::{ProblemKind, Query, Source, Topics};
-use asof_formats::{
-    BagFile, DecompressionLimits, Mapped, McapFile, McapOptions, OpenOptions, open, open_with,
-};
+use asof_formats::{BagFile, DecompressionLimits, Mapped, McapFile, OpenOptions, open, open_with};
 use common::bags::BagMaker;
 use common::messages;
 
@@ -76,12 +74,12 @@ fn bomb(kilobytes: usize, time: u64) -> Vec<u8> {
 }
 
 fn mcap(bytes: Vec<u8>, limits: DecompressionLimits) -> McapFile {
-    let options = McapOptions {
+    let options = OpenOptions {
         limits,
-        ..McapOptions::default()
+        ..OpenOptions::default()
     };
     let storage = Mapped::from_bytes("run.mcap", bytes.into());
-    McapFile::from_storage(Box::new(storage), options).expect("opens")
+    McapFile::from_storage(Box::new(storage), &options).expect("opens")
 }
 
 #[test]
@@ -136,7 +134,12 @@ fn a_bag_with_a_bomb_keeps_its_other_chunks() {
         maker.chunk(&[(0, (1, 0), &vec![0; 70 << 10])]);
         maker.chunk(&[(0, (2, 0), b"good")]);
         let storage = Mapped::from_bytes("run.bag", maker.finish().into());
-        let bag = BagFile::with_limits(Box::new(storage), 2, SMALL).expect("opens");
+        let options = OpenOptions {
+            threads: 2,
+            limits: SMALL,
+            ..OpenOptions::default()
+        };
+        let bag = BagFile::from_storage(Box::new(storage), &options).expect("opens");
         let found = messages(&bag, &Query::all());
         // LZ4 makes at most 255 bytes of one, which is not a bomb.
         let expected = if compression == "lz4" { 2 } else { 1 };

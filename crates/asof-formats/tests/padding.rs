@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use asof_core::{Followed, Query, Source, Stamp, Topics};
 use asof_formats::{
-    ConvertOptions, GrowingMcapFile, McapFile, McapOptions, McapWriter, McapWriterOptions,
+    ConvertOptions, GrowingMcapFile, McapFile, McapWriter, McapWriterOptions, OpenOptions,
     Recording, convert,
 };
 use common::messages;
@@ -229,7 +229,7 @@ fn what_follows_a_padded_chunk_while_it_is_written_misses_nothing() {
     for kind in kinds() {
         let bytes = file(kind);
         std::fs::write(&path, &bytes[..20]).expect("writes");
-        let growing = GrowingMcapFile::open(&path, McapOptions::default()).expect("opens");
+        let growing = GrowingMcapFile::open(&path, &OpenOptions::default()).expect("opens");
         let mut follower = growing.follow(&Query::all()).expect("follows");
         std::fs::write(&path, &bytes).expect("writes");
         let mut count = 0;

@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, SourceError, Stamp, Topics};
-use asof_formats::{Mapped, McapFile, McapOptions};
+use asof_formats::{Mapped, McapFile, OpenOptions, Recording};
 
 fn recordings() -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
@@ -73,9 +73,9 @@ fn every_message_is_the_one_that_the_mcap_crate_reads() {
             let storage = Box::new(Mapped::open(&path).expect("maps"));
             let file = McapFile::from_storage(
                 storage,
-                McapOptions {
+                &OpenOptions {
                     threads,
-                    ..McapOptions::default()
+                    ..OpenOptions::default()
                 },
             )
             .expect("opens");

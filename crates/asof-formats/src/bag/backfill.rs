@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use asof_core::{Batch, Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
-use super::{BagShared, Sections};
+use super::{Bag, Sections};
 use crate::sections::{Wanted, order_of};
 
 /// The best message found so far for a topic.
@@ -22,11 +22,11 @@ enum Place {
     Loaded { buffer: Bytes, row: Row },
 }
 
-impl BagShared {
+impl Bag {
     /// Index records are read from the last chunk backwards until no earlier chunk can hold a later message;
     /// only then are the chunks that hold the answers decompressed, each once. An index that turns out to
     /// point elsewhere is no longer believed, and the search starts over.
-    pub fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    pub(super) fn last_messages(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let mut distrusted = BTreeSet::new();
         loop {
             let best = self.search(topics, at, &distrusted)?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::connections::ConnectionTable;
 use super::record::{Fields, Frame, find_record, index_entries, message_of, name_of, op};
-use super::{BagShared, Contents, Section, SectionKind};
+use super::{Bag, Contents, Section, SectionKind};
 use crate::decompress::{Decompressed, decompress, decompress_bz2};
 use crate::sections::{Loaded, Wanted, order_of};
 
@@ -53,9 +53,13 @@ pub(crate) struct ChunkHead {
     pub size: u64,
 }
 
-impl BagShared {
+impl Bag {
     /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
-    pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    pub(super) fn load_section(
+        &self,
+        index: usize,
+        wanted: &Wanted,
+    ) -> Result<Loaded, SourceError> {
         let section = &self.sections[index];
         if !wanted.is_everything()
             && matches!(section.contents, Contents::Indexed(_))
@@ -71,7 +75,7 @@ impl BagShared {
     }
 
     /// Walks a section for what an index would say about it, and takes in the connections in it.
-    pub fn glance(&self, index: usize) -> Result<Glance, SourceError> {
+    pub(super) fn glance(&self, index: usize) -> Result<Glance, SourceError> {
         let mut glance = Glance {
             range: TimeRange::EMPTY,
             counts: BTreeMap::new(),
@@ -90,7 +94,7 @@ impl BagShared {
     }
 
     /// The messages at these places of a section's contents.
-    pub fn load_at(
+    pub(super) fn load_at(
         &self,
         index: usize,
         places: &[u64],
@@ -105,7 +109,7 @@ impl BagShared {
     }
 
     /// The index records behind a chunk; `None` where they are not all there.
-    pub fn chunk_index(&self, section: &Section) -> Result<Option<ChunkIndex>, SourceError> {
+    pub(super) fn chunk_index(&self, section: &Section) -> Result<Option<ChunkIndex>, SourceError> {
         let Contents::Indexed(counts) = &section.contents else {
             return Ok(None);
         };
@@ -214,6 +218,8 @@ impl BagShared {
                 )),
             },
         };
+        self.stats
+            .count_chunk(head.compression != "none", bytes.len());
         // That the file was cut here has been said already.
         if let Some((kind, message)) = fault.filter(|_| !is_cut) {
             let message = format!("chunk: {message}");
@@ -244,7 +250,7 @@ impl BagShared {
         Ok(Some((found, section.offset)))
     }
 
-    pub fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
+    pub(super) fn chunk_head(&self, section: &Section) -> Result<Option<ChunkHead>, SourceError> {
         let front = self.storage.get(section.offset, 4 + 256 + 4)?;
         let parsed = Frame::parse(section.offset, &front).and_then(|(frame, header)| {
             let fields = Fields::parse(header).filter(|fields| fields.op == Some(op::CHUNK))?;
@@ -259,7 +265,7 @@ impl BagShared {
 
     /// Holds the index records after every chunk against what the bag's index says, and against the messages in the
     /// chunk.
-    pub fn check_indexes(&self) -> Result<(), SourceError> {
+    pub(super) fn check_indexes(&self) -> Result<(), SourceError> {
         for (number, section) in self.sections.iter().enumerate() {
             let Contents::Indexed(counts) = &section.contents else {
                 continue;
@@ -323,7 +329,7 @@ fn row(frame: Frame, channel: u32, time: asof_core::Stamp, section: usize) -> Ro
 
 /// A walk over the records of one section.
 struct Walk<'a> {
-    bag: &'a BagShared,
+    bag: &'a Bag,
     section: usize,
     /// What to name as the place of a problem: the section's own place in the file.
     base: u64,
@@ -336,7 +342,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(bag: &'a BagShared, section: usize, base: u64, buffer: &'a Bytes) -> Self {
+    fn new(bag: &'a Bag, section: usize, base: u64, buffer: &'a Bytes) -> Self {
         Walk {
             bag,
             section,

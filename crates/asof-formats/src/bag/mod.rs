@@ -13,19 +13,17 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Portion, Problem, ProblemKind, Query,
-    Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    Batch, Channel, Portion, Problem, ProblemKind, SourceError, Stamp, Summary, TimeRange, Topics,
 };
-use bytes::Bytes;
 
 use crate::buffers::BufferPool;
+use crate::file::{Format, FormatFile, SharedStats, StoredFormat};
 use crate::limits::{DecompressionLimits, LIFT};
-use crate::recording::{
-    Progress, Recording, SectionEntry, check_by_reading, counted_channels, has_none,
-};
+use crate::options::OpenOptions;
+use crate::recording::{Progress, ReadStats, SectionEntry, check_by_reading, counted_channels};
 use crate::report::Report;
-use crate::sections::{self, Loaded, Sections, Wanted};
-use crate::storage::{Mapped, Storage, map_file};
+use crate::sections::{Loaded, Sections, Wanted};
+use crate::storage::Storage;
 use connections::{ConnectionTable, Connections};
 
 /// A ROS 1 bag as a [`Source`].
@@ -47,95 +45,38 @@ use connections::{ConnectionTable, Connections};
 /// }
 /// # Ok::<(), asof_core::SourceError>(())
 /// ```
-pub struct BagFile {
-    shared: Arc<BagShared>,
-}
+pub type BagFile = FormatFile<Bag>;
 
-impl BagFile {
-    /// Opens a file by mapping it into memory.
-    ///
-    /// # Errors
-    /// When it cannot be opened, is not a bag, or is one that cannot be read (encrypted, or of version 1).
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
+impl Format for Bag {
+    const NAME: &'static str = "BagFile";
+
+    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
+        Self::of_file(path, name, options)
     }
 
-    /// Opens bytes that are in memory already.
-    ///
-    /// # Errors
-    /// As [`BagFile::open`].
-    pub fn from_bytes(
-        name: impl Into<String>,
-        bytes: impl Into<Bytes>,
-    ) -> Result<Self, SourceError> {
-        let storage = Box::new(Mapped::from_bytes(name, bytes.into()));
-        Self::from_storage(storage, crate::default_threads())
-    }
-
-    /// Opens whatever can hand out ranges of bytes; `threads` decompress, the reader's own among them.
-    ///
-    /// # Errors
-    /// As [`BagFile::open`].
-    pub fn from_storage(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
-        Self::with_limits(storage, threads, DecompressionLimits::default())
-    }
-
-    /// As [`BagFile::from_storage`]; no chunk becomes more than `limits` allow.
-    ///
-    /// # Errors
-    /// As [`BagFile::open`].
-    pub fn with_limits(
-        storage: Box<dyn Storage>,
-        threads: usize,
-        limits: DecompressionLimits,
-    ) -> Result<Self, SourceError> {
-        let shared = Arc::new(BagShared::open(storage, threads, limits)?);
-        Ok(BagFile { shared })
-    }
-}
-
-impl Source for BagFile {
     fn summary(&self) -> Arc<Summary> {
-        self.shared.report.summary()
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read(&self.shared, query))
+        self.report.summary()
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.shared.backfill(topics, at)
+        self.last_messages(topics, at)
     }
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.shared.outline(grain)
-    }
-}
-
-impl Recording for BagFile {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        Err(has_none(self.shared.name(), "attachment", &entry.name))
+        self.indexed_portions(grain)
     }
 
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        Err(has_none(self.shared.name(), "metadata", &entry.name))
+    fn check(file: &BagFile, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        file.shared.check_indexes()?;
+        check_by_reading(file, progress)
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.shared.check_indexes()?;
-        check_by_reading(self, progress)
+    fn counters(&self) -> Option<ReadStats> {
+        Some(self.stats.snapshot())
     }
 
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read_in_file_order(&self.shared, query))
-    }
-
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        sections::bytes_held_by_order(&self.shared, query)
-    }
-
-    fn sections(&self) -> Vec<SectionEntry> {
-        let table = self.shared.table();
+    fn section_entries(&self) -> Vec<SectionEntry> {
+        let table = self.table();
         let channel = |conn: u32| {
             let index = table.index_of(conn)? as usize;
             table.channels.get(index).cloned()
@@ -153,18 +94,39 @@ impl Recording for BagFile {
                     .collect()
             }),
         };
-        self.shared.sections.iter().map(entry).collect()
+        self.sections.iter().map(entry).collect()
     }
 }
 
-impl std::fmt::Debug for BagFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BagFile({})", self.shared.name())
+impl StoredFormat for Bag {
+    fn of(storage: Box<dyn Storage>, options: &OpenOptions) -> Result<Self, SourceError> {
+        let open::Opened {
+            sections,
+            connections,
+            problems,
+        } = open::open(&*storage)?;
+        let mut bag = Bag {
+            threads: options.threads_for(&*storage),
+            sections,
+            connections: RwLock::new(connections),
+            report: Report::new(problems),
+            pool: Arc::default(),
+            stats: SharedStats::default(),
+            limits: options.limits,
+            refused_from: u64::MAX,
+            storage,
+        };
+        bag.look_at_heads()?;
+        bag.refuse_too_much();
+        bag.distrust_large_counts();
+        bag.complete()?;
+        bag.summarize();
+        Ok(bag)
     }
 }
 
-/// What all readers of a bag share.
-pub(crate) struct BagShared {
+/// ROS 1 bags: what all readers of a file share.
+pub struct Bag {
     storage: Box<dyn Storage>,
     threads: usize,
     /// In file order.
@@ -172,6 +134,7 @@ pub(crate) struct BagShared {
     connections: RwLock<Connections>,
     report: Report,
     pool: Arc<BufferPool>,
+    stats: SharedStats,
     limits: DecompressionLimits,
     /// From this place on chunks are not decompressed: they would become too much together.
     refused_from: u64,
@@ -223,7 +186,7 @@ impl Contents {
     }
 }
 
-impl Sections for BagShared {
+impl Sections for Bag {
     fn name(&self) -> &str {
         self.storage.name()
     }
@@ -274,35 +237,7 @@ impl Sections for BagShared {
     }
 }
 
-impl BagShared {
-    fn open(
-        storage: Box<dyn Storage>,
-        threads: usize,
-        limits: DecompressionLimits,
-    ) -> Result<Self, SourceError> {
-        let open::Opened {
-            sections,
-            connections,
-            problems,
-        } = open::open(&*storage)?;
-        let mut bag = BagShared {
-            storage,
-            threads,
-            sections,
-            connections: RwLock::new(connections),
-            report: Report::new(problems),
-            pool: Arc::default(),
-            limits,
-            refused_from: u64::MAX,
-        };
-        bag.look_at_heads()?;
-        bag.refuse_too_much();
-        bag.distrust_large_counts();
-        bag.complete()?;
-        bag.summarize();
-        Ok(bag)
-    }
-
+impl Bag {
     /// The index does not say how chunks are compressed, nor how large they become: their heads do.
     fn look_at_heads(&mut self) -> Result<(), SourceError> {
         // Where each look is a request, the first speaks for all: a recorder has one setting.

@@ -2,13 +2,13 @@
 
 use asof_core::{Portion, SourceError};
 
-use super::{BagShared, Contents};
+use super::{Bag, Contents};
 use crate::sections::Tally;
 
-impl BagShared {
+impl Bag {
     /// Counts come from the chunk infos at the bag's end; where a chunk is longer than `grain`, from the index records
     /// after it. `None` where a section has no index.
-    pub fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+    pub(super) fn indexed_portions(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         let table = self.table();
         let mut tally = Tally::new(grain);
         for section in &self.sections {

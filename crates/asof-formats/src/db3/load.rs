@@ -6,7 +6,7 @@ use std::ops::Range;
 use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use rusqlite::types::ValueRef;
 
-use super::Db3Shared;
+use super::Db3;
 use super::directory::{Found, Section, for_each};
 use super::mapped::{MappedMessages, Unusable};
 use super::pages::{PageRow, Payload};
@@ -20,9 +20,13 @@ const FINDINGS_TOLD: usize = 100;
 const FITTING: u64 = 4;
 const FITTING_AND: u64 = 1 << 20;
 
-impl Db3Shared {
+impl Db3 {
     /// Reads a section. What cannot be read is reported and left out.
-    pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    pub(super) fn load_section(
+        &self,
+        index: usize,
+        wanted: &Wanted,
+    ) -> Result<Loaded, SourceError> {
         if let Some(salvaged) = &self.salvaged {
             return self.load_salvaged(salvaged, index, wanted);
         }
@@ -200,7 +204,7 @@ impl Db3Shared {
     }
 
     /// Lets SQLite look over its own pages.
-    pub fn check_pages(&self) -> Result<(), SourceError> {
+    pub(super) fn check_pages(&self) -> Result<(), SourceError> {
         let found = self.database.with(|connection| {
             let mut statement = connection.prepare("PRAGMA quick_check(100)")?;
             let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -234,7 +238,7 @@ fn literal(stamp: Stamp) -> String {
 
 /// The wanted messages of a section's pages, as they are found.
 struct Gathered<'a> {
-    shared: &'a Db3Shared,
+    shared: &'a Db3,
     pages: &'a MappedMessages,
     section: &'a Section,
     index: usize,

@@ -12,18 +12,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Problem, ProblemKind, Query, Source,
-    SourceError, Stamp, Summary, TimeRange, Topics,
-};
-use bytes::Bytes;
+use asof_core::{Channel, MetadataEntry, Problem, ProblemKind, SourceError, Summary, TimeRange};
 
 use crate::buffers::BufferPool;
-use crate::definitions::Definitions;
+use crate::file::{Format, FormatFile};
 use crate::limits::DecompressionLimits;
-use crate::open::OpenOptions;
+use crate::options::OpenOptions;
 use crate::problems::Problems;
-use crate::recording::{Progress, Recording, check_by_reading, counted_channels, has_none};
+use crate::recording::{Progress, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use database::{Database, Topic};
@@ -51,99 +47,113 @@ use salvage::Salvaged;
 ///
 /// ```no_run
 /// use asof_core::{Query, Source};
-/// use asof_formats::{Db3File, Definitions};
+/// use asof_formats::{Db3File, Definitions, OpenOptions};
 ///
 /// let definitions = Definitions::with_folders(["/opt/ros/humble/share"])?;
-/// let bag = Db3File::open("run_0.db3", &definitions)?;
+/// let options = OpenOptions { definitions, ..OpenOptions::default() };
+/// let bag = Db3File::open_with("run_0.db3", &options)?;
 /// println!("{:?}", bag.summary().messages);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Db3File {
-    shared: Arc<Db3Shared>,
-}
+pub type Db3File = FormatFile<Db3>;
 
-impl Db3File {
-    /// Opens a file; `definitions` stand in where it has none of its own.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or is not a ROS 2 bag.
-    pub fn open(path: impl AsRef<Path>, definitions: &Definitions) -> Result<Self, SourceError> {
-        let path = path.as_ref();
-        let options = OpenOptions {
-            definitions: definitions.clone(),
-            ..OpenOptions::default()
+impl Format for Db3 {
+    const NAME: &'static str = "Db3File";
+
+    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
+        let &OpenOptions {
+            threads,
+            ref definitions,
+            map,
+            ..
+        } = options;
+        let database = Database::open(path, &name, map)?;
+        let layout = database.layout()?;
+        let mut problems = Problems::default();
+        let mut topics: Vec<Topic> = layout.topics;
+        topics.sort_by_key(|topic| topic.id);
+        let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
+        // Nothing is lost by that, so it is not a problem of the file: whoever decodes says so.
+        for (topic, kind) in undefined {
+            tracing::info!(
+                place = name,
+                topic,
+                kind,
+                "no definition of this type is known"
+            );
+        }
+        problems.extend(database.missing_end());
+        problems.extend(database.stale_view());
+        let text = layout.metadata.last().map(|(_, text)| text.as_str());
+        let declared = text.and_then(|text| database::declared_counts(text, &topics));
+        if let Some(fault) = layout.topics_fault {
+            let message = format!("not all topics can be read: SQLite: {fault}");
+            problems.push(Problem::whole(ProblemKind::BadRecord, message));
+        }
+        let Messages {
+            mapped,
+            salvaged,
+            directory,
+        } = Messages::find(&database, path, (&topics, declared), options, &mut problems)?;
+        if salvaged.is_some() {
+            let counts = &directory.counts;
+            let nameless = salvage::nameless_topics(&topics, counts, &mut problems);
+            topics.extend(nameless);
+            topics.sort_by_key(|topic| topic.id);
+        }
+        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
+        let kept = match &mapped {
+            Some(pages) if map => KeptPages::of(pages.map()),
+            Some(pages) => {
+                // Whoever maps nothing else counts every page.
+                pages.map().give_up_pages();
+                KeptPages::none()
+            }
+            None => KeptPages::none(),
         };
-        Self::open_as(path, path.display().to_string(), &options)
+        let shared = Db3 {
+            name,
+            threads,
+            topics: ids,
+            channels: topics
+                .into_iter()
+                .map(|topic| Arc::new(topic.channel))
+                .collect(),
+            directory,
+            mapped,
+            salvaged,
+            _kept: kept,
+            metadata: layout.metadata,
+            report: Report::new(problems),
+            pool: Arc::default(),
+            limits: options.limits,
+            database,
+        };
+        shared.summarize(layout.library);
+        Ok(shared)
     }
 
-    /// Opens a file under another name.
-    pub(crate) fn open_as(
-        path: &Path,
-        name: String,
-        options: &OpenOptions,
-    ) -> Result<Self, SourceError> {
-        let shared = Db3Shared::open(path, name, options)?;
-        Ok(Db3File {
-            shared: Arc::new(shared),
-        })
-    }
-}
-
-impl Source for Db3File {
     fn summary(&self) -> Arc<Summary> {
-        self.shared.report.summary()
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read(&self.shared, query))
-    }
-
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        sections::backfill(&*self.shared, topics, at)
-    }
-}
-
-impl Recording for Db3File {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        Err(has_none(&self.shared.name, "attachment", &entry.name))
+        self.report.summary()
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        let found = self
-            .shared
-            .metadata
-            .iter()
-            .find(|(id, _)| *id == entry.offset);
-        let (_, text) =
-            found.ok_or_else(|| has_none(&self.shared.name, "metadata", &entry.name))?;
+        let found = self.metadata.iter().find(|(id, _)| *id == entry.offset);
+        let (_, text) = found.ok_or_else(|| has_none(&self.name, "metadata", &entry.name))?;
         Ok([("serialized_metadata".to_owned(), text.clone())].into())
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.shared.check_pages()?;
-        check_by_reading(self, progress)
-    }
-
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read_in_file_order(&self.shared, query))
-    }
-
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        sections::bytes_held_by_order(&self.shared, query)
-    }
-}
-
-impl std::fmt::Debug for Db3File {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Db3File({})", self.shared.name)
+    fn check(file: &Db3File, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        file.shared.check_pages()?;
+        check_by_reading(file, progress)
     }
 }
 
 /// Mapped sections that may be loaded before they are asked for.
 const MAPPED_AHEAD: usize = 16;
 
-/// What all readers of a file share.
-pub(crate) struct Db3Shared {
+/// ROS 2's db3: what all readers of a file share.
+pub struct Db3 {
     name: String,
     threads: usize,
     database: Database,
@@ -164,7 +174,7 @@ pub(crate) struct Db3Shared {
     limits: DecompressionLimits,
 }
 
-impl Sections for Db3Shared {
+impl Sections for Db3 {
     fn name(&self) -> &str {
         &self.name
     }
@@ -280,80 +290,7 @@ impl Messages {
     }
 }
 
-impl Db3Shared {
-    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
-        let &OpenOptions {
-            threads,
-            ref definitions,
-            map,
-            ..
-        } = options;
-        let database = Database::open(path, &name, map)?;
-        let layout = database.layout()?;
-        let mut problems = Problems::default();
-        let mut topics: Vec<Topic> = layout.topics;
-        topics.sort_by_key(|topic| topic.id);
-        let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
-        // Nothing is lost by that, so it is not a problem of the file: whoever decodes says so.
-        for (topic, kind) in undefined {
-            tracing::info!(
-                place = name,
-                topic,
-                kind,
-                "no definition of this type is known"
-            );
-        }
-        problems.extend(database.missing_end());
-        problems.extend(database.stale_view());
-        let text = layout.metadata.last().map(|(_, text)| text.as_str());
-        let declared = text.and_then(|text| database::declared_counts(text, &topics));
-        if let Some(fault) = layout.topics_fault {
-            let message = format!("not all topics can be read: SQLite: {fault}");
-            problems.push(Problem::whole(ProblemKind::BadRecord, message));
-        }
-        let Messages {
-            mapped,
-            salvaged,
-            directory,
-        } = Messages::find(&database, path, (&topics, declared), options, &mut problems)?;
-        if salvaged.is_some() {
-            let counts = &directory.counts;
-            let nameless = salvage::nameless_topics(&topics, counts, &mut problems);
-            topics.extend(nameless);
-            topics.sort_by_key(|topic| topic.id);
-        }
-        let ids: Vec<i64> = topics.iter().map(|topic| topic.id).collect();
-        let kept = match &mapped {
-            Some(pages) if map => KeptPages::of(pages.map()),
-            Some(pages) => {
-                // Whoever maps nothing else counts every page.
-                pages.map().give_up_pages();
-                KeptPages::none()
-            }
-            None => KeptPages::none(),
-        };
-        let shared = Db3Shared {
-            name,
-            threads,
-            topics: ids,
-            channels: topics
-                .into_iter()
-                .map(|topic| Arc::new(topic.channel))
-                .collect(),
-            directory,
-            mapped,
-            salvaged,
-            _kept: kept,
-            metadata: layout.metadata,
-            report: Report::new(problems),
-            pool: Arc::default(),
-            limits: options.limits,
-            database,
-        };
-        shared.summarize(layout.library);
-        Ok(shared)
-    }
-
+impl Db3 {
     fn summarize(&self, library: String) {
         let mut summary = Summary::empty("db3");
         summary.profile = "ros2".into();
@@ -403,9 +340,12 @@ impl Db3Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use asof_core::{Batch, Query, Source as _, Stamp, Topics};
 
-    fn payloads(shared: &Arc<Db3Shared>, query: &Query) -> Vec<(Stamp, Vec<u8>)> {
+    use super::*;
+    use crate::recording::Recording as _;
+
+    fn payloads(shared: &Arc<Db3>, query: &Query) -> Vec<(Stamp, Vec<u8>)> {
         sections::read(shared, query)
             .flat_map(|batch| {
                 let batch = batch.expect("reads");
@@ -439,9 +379,8 @@ mod tests {
     }
 
     /// The same file, opened by its index of times.
-    fn by_index(path: &Path) -> Result<Arc<Db3Shared>, mapped::Unusable> {
-        let mut shared =
-            Db3Shared::open(path, "run".into(), &OpenOptions::default()).expect("opens");
+    fn by_index(path: &Path) -> Result<Arc<Db3>, mapped::Unusable> {
+        let mut shared = Db3::open(path, "run".into(), &OpenOptions::default()).expect("opens");
         let pages = shared.mapped.as_ref().expect("mapped");
         let counts = shared.directory.counts.clone();
         shared.directory = Directory::by_index(&shared.database, pages, counts, 2)?;
@@ -458,7 +397,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.db3");
         scattered(&path);
-        let open = || Db3Shared::open(&path, "run".into(), &OpenOptions::default()).expect("opens");
+        let open = || Db3::open(&path, "run".into(), &OpenOptions::default()).expect("opens");
         let scanned = Arc::new(open());
         assert!(scanned.mapped.is_some());
         let indexed = by_index(&path).expect("has an index");
@@ -477,7 +416,7 @@ mod tests {
             assert!(payloads(&indexed, &query) == wanted);
         }
         assert!(indexed.report.summary().problems.is_empty());
-        let last = |shared: &Db3Shared| {
+        let last = |shared: &Db3| {
             let found = sections::backfill(shared, &Topics::All, 4000.into()).expect("reads");
             let rows = found.iter().map(|m| (m.log_time, m.payload.to_vec()));
             rows.collect::<Vec<_>>()
@@ -496,7 +435,7 @@ mod tests {
                 map_pages,
                 ..OpenOptions::default()
             };
-            let opened = Db3Shared::open(&path, "run".into(), &options);
+            let opened = Db3::open(&path, "run".into(), &options);
             opened.expect("opens").mapped.is_some()
         };
         assert!(is_mapped(true, true));
@@ -540,9 +479,7 @@ mod tests {
   - {{topic_metadata: {{name: /b}}, message_count: {b}}}');"
             ),
         );
-        let shared = Db3Shared::open(path, "run".into(), &OpenOptions::default()).expect("opens");
-        let shared = Arc::new(shared);
-        Db3File { shared }
+        Db3File::open(path).expect("opens")
     }
 
     fn is_unseen(file: &Db3File) -> bool {
@@ -655,7 +592,7 @@ mod tests {
         let path = folder.path().join("run.db3");
         scattered(&path);
         let shared =
-            Arc::new(Db3Shared::open(&path, "run".into(), &OpenOptions::default()).expect("opens"));
+            Arc::new(Db3::open(&path, "run".into(), &OpenOptions::default()).expect("opens"));
         let map = shared
             .mapped
             .as_ref()

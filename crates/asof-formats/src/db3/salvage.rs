@@ -12,7 +12,7 @@ use std::path::Path;
 
 use asof_core::{Channel, Problem, ProblemKind, Row, SourceError, Stamp};
 
-use super::Db3Shared;
+use super::Db3;
 use super::database::{Database, Topic};
 use super::directory::Directory;
 use super::mapped::Place;
@@ -252,7 +252,7 @@ fn next_of(file: &File, table: &Table, page: u32) -> Option<u32> {
     Some(u32::from_be_bytes(next))
 }
 
-impl Db3Shared {
+impl Db3 {
     /// The wanted messages of a section of a damaged file.
     pub(super) fn load_salvaged(
         &self,

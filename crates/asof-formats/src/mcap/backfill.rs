@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asof_core::{Batch, Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
-use super::McapShared;
+use super::Mcap;
 use crate::sections::{Wanted, order_of};
 
 /// The best message found so far for a topic.
@@ -23,10 +23,10 @@ enum Place {
     Loaded { buffer: Bytes, row: Row },
 }
 
-impl McapShared {
+impl Mcap {
     /// Message indexes are read from the last chunk backwards until no earlier chunk can hold a later
     /// message; only then are the chunks that hold the answers decompressed, each once.
-    pub fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    pub(super) fn last_messages(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let mut best = BTreeMap::new();
         self.search_indexes(topics, at, &mut best)?;
         self.search_unindexed(topics, at, &mut best)?;

@@ -8,34 +8,36 @@ use mcap::records::Statistics;
 
 use super::directory::{Contents, Section, SectionKind, clamped_range};
 use super::scan::Scan;
-use super::{McapFile, McapShared, open};
+use super::{Mcap, open};
 use crate::recording::Progress;
 use crate::sections::{Loaded, PLACE_BITS, Prefetch, Sections, Wanted};
 
-impl McapFile {
+impl Mcap {
     /// Reads the whole file and holds every part of it against every other: records, checksums, chunks,
     /// indexes, statistics. Returns all problems, those of opening included.
     ///
     /// # Errors
     /// When the file cannot be read at all.
-    pub fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        let file = &self.shared;
-        for doubt in &file.directory.doubts {
-            file.report(doubt.clone());
+    pub(super) fn check_all(
+        self: &Arc<Self>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Problem>, SourceError> {
+        for doubt in &self.directory.doubts {
+            self.report(doubt.clone());
         }
-        file.check_framing(progress)?;
-        file.check_sections(progress)?;
-        for entry in &file.directory.attachments {
-            if let Err(SourceError::Unreadable { reason, .. }) = self.attachment(entry) {
-                file.report(Problem::at(ProblemKind::BadIndex, entry.offset, reason));
+        self.check_framing(progress)?;
+        self.check_sections(progress)?;
+        for entry in &self.directory.attachments {
+            if let Err(SourceError::Unreadable { reason, .. }) = self.read_attachment(entry) {
+                self.report(Problem::at(ProblemKind::BadIndex, entry.offset, reason));
             }
         }
-        for entry in &file.directory.metadata {
-            if let Err(SourceError::Unreadable { reason, .. }) = self.metadata(entry) {
-                file.report(Problem::at(ProblemKind::BadIndex, entry.offset, reason));
+        for entry in &self.directory.metadata {
+            if let Err(SourceError::Unreadable { reason, .. }) = self.read_metadata(entry) {
+                self.report(Problem::at(ProblemKind::BadIndex, entry.offset, reason));
             }
         }
-        Ok(file.summary().problems.clone())
+        Ok(self.report.summary().problems.clone())
     }
 }
 
@@ -47,7 +49,7 @@ struct Tally {
     range: Option<TimeRange>,
 }
 
-impl McapShared {
+impl Mcap {
     /// Every record follows the one before it, from the first to the last, and the data's checksum is right.
     /// This is the first half of the way; the sections are the second.
     fn check_framing(&self, progress: Progress<'_>) -> Result<(), SourceError> {

@@ -7,7 +7,7 @@ use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
 use mcap::records::{Record, op};
 
-use super::McapShared;
+use super::Mcap;
 use super::definitions::ChannelTable;
 use super::directory::{Contents, Origin, Section, SectionKind, clamped};
 use super::hidden::PRIVATE;
@@ -20,9 +20,13 @@ use crate::filling::{Filling, ZSTD};
 use crate::limits::DecompressionLimits;
 use crate::sections::{Loaded, Wanted, order_of};
 
-impl McapShared {
+impl Mcap {
     /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
-    pub fn load_section(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    pub(super) fn load_section(
+        &self,
+        index: usize,
+        wanted: &Wanted,
+    ) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
         let is_partial = section.kind == SectionKind::Chunk && !wanted.is_everything();
         // Of an uncompressed chunk, nothing but the wanted messages is touched.
@@ -60,13 +64,7 @@ impl McapShared {
         };
         let is_cut = (data.len() as u64) < header.compressed_size;
         let decompress = |compression: &str, declared| {
-            decompress(
-                compression,
-                &data,
-                declared,
-                &self.options.limits,
-                &self.pool,
-            )
+            decompress(compression, &data, declared, &self.limits, &self.pool)
         };
         let mut result = decompress(&header.compression, header.uncompressed_size);
         let told = (&section.compression, section.uncompressed_size);
@@ -80,8 +78,8 @@ impl McapShared {
                 result.bytes = again.bytes;
             }
         }
-        self.counters
-            .count_chunk(&header.compression, result.bytes.len());
+        self.stats
+            .count_chunk(!header.compression.is_empty(), result.bytes.len());
         let is_whole = result.fault.is_none();
         if let Some((kind, message)) = result.fault.filter(|_| !is_cut) {
             self.report(Problem::at(
@@ -102,7 +100,7 @@ impl McapShared {
     }
 
     /// The header and the compressed data of a chunk, cut where the file ends.
-    pub fn chunk_data(
+    pub(super) fn chunk_data(
         &self,
         section: &Section,
     ) -> Result<Option<(ChunkHeader, Bytes)>, SourceError> {
@@ -174,12 +172,9 @@ impl McapShared {
 
     /// Rows of one buffer, with the payloads that were compressed one by one decompressed into another.
     fn unpacked(&self, section: &Section, buffer: Bytes, rows: Vec<Row>) -> Loaded {
-        let (loaded, fault) = unpack_rows(
-            buffer,
-            rows,
-            (&self.pool, &self.options.limits),
-            |channel| self.is_cdr(channel),
-        );
+        let (loaded, fault) = unpack_rows(buffer, rows, (&self.pool, &self.limits), |channel| {
+            self.is_cdr(channel)
+        });
         if loaded.buffers.len() > 1 {
             self.has_packed.store(true, Ordering::Relaxed);
         }
@@ -237,14 +232,14 @@ impl McapShared {
     }
 
     /// All bytes of a section, decompressed; empty where there is none.
-    pub fn bytes_of(&self, index: usize) -> Result<Bytes, SourceError> {
+    pub(super) fn bytes_of(&self, index: usize) -> Result<Bytes, SourceError> {
         let contents = self.contents(&self.directory.sections[index])?;
         Ok(contents.map(|(bytes, _)| bytes).unwrap_or_default())
     }
 
     /// The messages at places of a section's contents, as message indexes give them, each with its buffer; `None` where
     /// there is none.
-    pub fn load_at(
+    pub(super) fn load_at(
         &self,
         index: usize,
         places: &[u64],
@@ -262,7 +257,7 @@ impl McapShared {
     }
 
     /// The message index of a channel at a place of the file; `None` if there is none.
-    pub fn message_index(
+    pub(super) fn message_index(
         &self,
         channel: u16,
         offset: u64,
@@ -299,9 +294,14 @@ impl MessageTimes {
     }
 }
 
-impl McapShared {
+impl Mcap {
     /// Whether a section may hold anything that is wanted.
-    pub fn holds_wanted(&self, section: usize, wanted: &Wanted, table: &ChannelTable) -> bool {
+    pub(super) fn holds_wanted(
+        &self,
+        section: usize,
+        wanted: &Wanted,
+        table: &ChannelTable,
+    ) -> bool {
         let section = &self.directory.sections[section];
         wanted.range.overlaps(section.range)
             && section.contents.may_hold(|id| {
@@ -341,7 +341,7 @@ pub(super) fn row_at(
 
 /// A walk over the records of one section.
 struct Walk<'a> {
-    file: &'a McapShared,
+    file: &'a Mcap,
     section: usize,
     /// What to name as the place of a problem: the section's own place in the file.
     base: u64,
@@ -366,7 +366,7 @@ struct Losses {
 }
 
 impl<'a> Walk<'a> {
-    fn new(file: &'a McapShared, section: usize, base: u64, buffer: &'a Bytes) -> Self {
+    fn new(file: &'a Mcap, section: usize, base: u64, buffer: &'a Bytes) -> Self {
         Walk {
             file,
             section,
@@ -467,7 +467,7 @@ impl<'a> Walk<'a> {
         id: u16,
         wanted: &Wanted,
     ) -> Result<Option<(u32, bool)>, SourceError> {
-        let find = |file: &McapShared| {
+        let find = |file: &Mcap| {
             let definitions = file.definitions();
             let (index, channel) = definitions.find(id)?;
             Some((index, wanted.topics.contains(&channel.topic)))
@@ -538,9 +538,9 @@ pub(crate) struct Glance {
     pub counts: std::collections::BTreeMap<u16, u64>,
 }
 
-impl McapShared {
+impl Mcap {
     /// Walks a section for what a message index would say about it, and defines what it defines.
-    pub fn glance(&self, index: usize) -> Result<Glance, SourceError> {
+    pub(super) fn glance(&self, index: usize) -> Result<Glance, SourceError> {
         let mut glance = Glance {
             range: TimeRange::EMPTY,
             counts: std::collections::BTreeMap::new(),

@@ -6,18 +6,17 @@ use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceErro
 use bytes::Bytes;
 use mcap::records::{Record, op};
 
-use super::McapFile;
+use super::Mcap;
 use super::record::{AttachmentHeader, HEADER_LEN, RecordHeader, parse};
 
-impl McapFile {
+impl Mcap {
     /// The contents of an attachment that the summary lists.
     ///
     /// A wrong checksum is added to the problems; the contents are returned as they are.
     ///
     /// # Errors
     /// When there is no attachment where the entry says.
-    pub fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        let file = &self.shared;
+    pub(super) fn read_attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         let missing = || self.nothing_there("attachment", &entry.name, entry.offset);
         let (header, body) = self
             .record(entry.offset)?
@@ -39,7 +38,7 @@ impl McapFile {
                 "the checksum of attachment '{}' is wrong; it may be damaged",
                 entry.name
             );
-            file.report(Problem::at(ProblemKind::BadChecksum, entry.offset, message));
+            self.report(Problem::at(ProblemKind::BadChecksum, entry.offset, message));
         }
         Ok(body.slice(data_start..data_end))
     }
@@ -48,7 +47,10 @@ impl McapFile {
     ///
     /// # Errors
     /// When there is no metadata where the entry says.
-    pub fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+    pub(super) fn read_metadata(
+        &self,
+        entry: &MetadataEntry,
+    ) -> Result<BTreeMap<String, String>, SourceError> {
         let missing = || self.nothing_there("metadata", &entry.name, entry.offset);
         let (_, body) = self
             .record(entry.offset)?
@@ -62,7 +64,7 @@ impl McapFile {
 
     /// The record that starts at `offset`, if it lies whole in the file.
     fn record(&self, offset: u64) -> Result<Option<(RecordHeader, Bytes)>, SourceError> {
-        let storage = self.shared.storage();
+        let storage = self.storage();
         let Some(header) = RecordHeader::parse(offset, &storage.get(offset, HEADER_LEN)?) else {
             return Ok(None);
         };
@@ -74,7 +76,7 @@ impl McapFile {
 
     fn nothing_there(&self, what: &str, name: &str, offset: u64) -> SourceError {
         SourceError::Unreadable {
-            place: self.shared.storage().name().to_owned(),
+            place: self.storage().name().to_owned(),
             reason: format!(
                 "there is no {what} '{name}' at byte {offset}, although an index says so; `asof doctor` tells more"
             ),

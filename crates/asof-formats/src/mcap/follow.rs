@@ -7,7 +7,7 @@ use asof_core::{Batch, Problem, ProblemKind, Row, SourceError};
 use bytes::Bytes;
 use mcap::records::{Record, op};
 
-use super::McapShared;
+use super::Mcap;
 use super::chunk::{row_at, unpack_rows};
 use super::definitions::Definitions;
 use super::open::MAGIC_LEN;
@@ -37,7 +37,7 @@ pub(super) struct McapFollower {
     pool: Arc<BufferPool>,
     limits: DecompressionLimits,
     /// The file up to where this one began, for channels that only its chunks define.
-    earlier: Option<Arc<McapShared>>,
+    earlier: Option<Arc<Mcap>>,
     is_finished: bool,
 }
 
@@ -58,7 +58,7 @@ impl McapFollower {
     pub fn from_place(
         path: &Path,
         at: u64,
-        earlier: Option<Arc<McapShared>>,
+        earlier: Option<Arc<Mcap>>,
         limits: DecompressionLimits,
     ) -> Result<Self, SourceError> {
         let storage = Plain::open(path).map_err(|cause| SourceError::Io {

@@ -17,11 +17,12 @@ use super::follow::{McapFollower, RUN_BYTES, whole_record};
 use super::open::MAGIC_LEN;
 use super::record::RecordHeader;
 use super::walked::Walked;
-use super::{McapCounters, McapFile, McapOptions, McapShared};
+use super::{Mcap, McapFile};
+use crate::file::FormatFile;
+use crate::options::OpenOptions;
 use crate::problems::Problems;
-use crate::recording::{HiddenRecords, Progress, Recording};
-use crate::sections;
-use crate::storage::{Plain, Storage};
+use crate::recording::{HiddenRecords, Progress, ReadStats, Recording, has_none};
+use crate::storage::{Plain, Storage, failed};
 
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
 ///
@@ -38,7 +39,7 @@ use crate::storage::{Plain, Storage};
 /// use asof_core::{Followed, Query, Source};
 /// use asof_formats::GrowingMcapFile;
 ///
-/// let file = GrowingMcapFile::open("recording.mcap", Default::default())?;
+/// let file = GrowingMcapFile::open("recording.mcap", &Default::default())?;
 /// let mut follower = file.follow(&Query::topics(["/odom"]))?;
 /// loop {
 ///     match follower.next(Instant::now() + Duration::from_secs(1))? {
@@ -51,7 +52,7 @@ use crate::storage::{Plain, Storage};
 /// ```
 pub struct GrowingMcapFile {
     path: PathBuf,
-    options: McapOptions,
+    options: OpenOptions,
     state: Mutex<State>,
     /// What those who follow it met: nobody else has read as far as they.
     problems: Arc<Mutex<Problems>>,
@@ -82,17 +83,12 @@ impl GrowingMcapFile {
     ///
     /// # Errors
     /// When it cannot be opened, or does not begin as an MCAP file does.
-    pub fn open(path: impl AsRef<Path>, options: McapOptions) -> Result<Self, SourceError> {
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, SourceError> {
         let path = path.as_ref();
-        let failed = |cause| SourceError::Io {
-            place: path.display().to_string(),
-            offset: 0,
-            cause,
-        };
-        let storage = Plain::open(path).map_err(failed)?;
+        let storage = Plain::open(path).map_err(|cause| failed(path, cause))?;
         let file = GrowingMcapFile {
             path: path.to_owned(),
-            options,
+            options: options.clone(),
             state: Mutex::new(State {
                 storage,
                 end: 0,
@@ -109,6 +105,16 @@ impl GrowingMcapFile {
         Ok(file)
     }
 
+    /// Whether a file may become an MCAP file, or is one without its end.
+    pub(crate) fn is_one(path: &Path) -> Result<bool, SourceError> {
+        let plain = Plain::open(path).map_err(|cause| failed(path, cause))?;
+        let storage: &dyn Storage = &plain;
+        let front = storage.get(0, MAGIC_LEN)?;
+        let back = storage.size().saturating_sub(MAGIC_LEN);
+        let has_end = back > 0 && storage.get(back, MAGIC_LEN)? == mcap::MAGIC;
+        Ok(mcap::MAGIC.starts_with(&front) && !has_end)
+    }
+
     /// The file as it is now; `None` before its first bytes are written.
     fn up_to_now(&self) -> Result<MutexGuard<'_, State>, SourceError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,12 +127,9 @@ impl GrowingMcapFile {
             state.end
         };
         if size > state.opened {
-            let front = state.storage.front(size).map_err(|cause| SourceError::Io {
-                place: self.path.display().to_string(),
-                offset: 0,
-                cause,
-            })?;
-            let (front, options) = (Box::new(front), self.options.clone());
+            let front = state.storage.front(size);
+            let front = front.map_err(|cause| failed(&self.path, cause))?;
+            let (front, options) = (Box::new(front), &self.options);
             let file = if state.is_finished {
                 McapFile::from_storage(front, options)?
             } else {
@@ -214,16 +217,13 @@ impl State {
     }
 
     /// The file up to `end`, of which only what is new is walked.
-    fn go_on(&mut self, front: Box<Plain>, options: McapOptions) -> Result<McapFile, SourceError> {
+    fn go_on(&mut self, front: Box<Plain>, options: &OpenOptions) -> Result<McapFile, SourceError> {
         if let Some(before) = &self.whole {
             // What reading has met since is not met again by a walk.
             self.walked
                 .keep_problems(before.summary().problems.iter().cloned());
         }
-        let shared = McapShared::open_grown(front, options, &mut self.walked, self.settled)?;
-        Ok(McapFile {
-            shared: Arc::new(shared),
-        })
+        Mcap::open_grown(front, options, &mut self.walked, self.settled).map(FormatFile::new)
     }
 
     /// Whether a problem is only that the rest was not written yet.
@@ -298,18 +298,14 @@ impl Recording for GrowingMcapFile {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         match self.whole()? {
             Some(whole) => whole.attachment(entry),
-            None => Err(crate::recording::has_none(
-                "mcap",
-                "attachment",
-                &entry.name,
-            )),
+            None => Err(has_none("mcap", "attachment", &entry.name)),
         }
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         match self.whole()? {
             Some(whole) => whole.metadata(entry),
-            None => Err(crate::recording::has_none("mcap", "metadata", &entry.name)),
+            None => Err(has_none("mcap", "metadata", &entry.name)),
         }
     }
 
@@ -326,28 +322,26 @@ impl Recording for GrowingMcapFile {
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         match self.whole()? {
-            Some(whole) => Ok(sections::read_in_file_order(&whole.shared, query)),
+            Some(whole) => whole.read_in_file_order(query),
             None => Ok(Box::new(std::iter::empty())),
         }
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         let whole = self.known().whole.clone();
-        whole.map_or(0, |whole| {
-            sections::bytes_held_by_order(&whole.shared, query)
-        })
+        whole.map_or(0, |whole| whole.bytes_held_by_order(query))
     }
 
     fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
         match self.whole()? {
-            Some(whole) => Ok(whole.hidden_records(topics)),
+            Some(whole) => whole.hidden(topics),
             None => Ok(Box::new(std::iter::empty())),
         }
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         let whole = self.known().whole.clone();
-        whole.and_then(|whole| Recording::counters(&*whole))
+        whole.and_then(|whole| whole.counters())
     }
 }
 
@@ -475,7 +469,7 @@ mod tests {
             })
         };
         let channels: Vec<_> = (0..20).map(channel).collect();
-        let file = GrowingMcapFile::open(&path, McapOptions::default()).expect("opens");
+        let file = GrowingMcapFile::open(&path, &OpenOptions::default()).expect("opens");
         let read = || file.state.lock().expect("no panic").storage.read_bytes();
         let mut looks = Vec::new();
         for second in 1..=200 {

@@ -7,8 +7,8 @@ use asof_core::{SourceError, Stamp, Topics};
 use bytes::Bytes;
 use mcap::records::op;
 
+use super::Mcap;
 use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader};
-use super::{McapFile, McapShared};
 use crate::recording::{HiddenRecord, HiddenRecords};
 
 /// Records of these kinds are private to whoever writes a file.
@@ -30,9 +30,9 @@ impl HiddenPlaces {
     }
 }
 
-impl McapFile {
-    pub(super) fn hidden_records(&self, topics: &Topics) -> HiddenRecords {
-        let shared = Arc::clone(&self.shared);
+impl Mcap {
+    pub(super) fn hidden_records(self: &Arc<Self>, topics: &Topics) -> HiddenRecords {
+        let shared = Arc::clone(self);
         let places = shared.directory.private.clone();
         let private = places.into_iter().filter_map({
             let shared = Arc::clone(&shared);
@@ -55,9 +55,7 @@ impl McapFile {
         });
         Box::new(private.chain(in_sections))
     }
-}
 
-impl McapShared {
     fn private_record(&self, offset: u64) -> Result<Option<HiddenRecord>, SourceError> {
         let head = self.storage().get(offset, HEADER_LEN)?;
         let header = RecordHeader::parse(offset, &head)

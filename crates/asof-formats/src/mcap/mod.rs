@@ -3,44 +3,40 @@
 mod backfill;
 mod check;
 mod chunk;
-mod copy;
 mod definitions;
 mod directory;
 mod extras;
 mod follow;
+mod format;
 mod growing;
 mod hidden;
 mod open;
 mod outline;
 mod record;
-mod recording;
 mod scan;
 mod walked;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use asof_core::{
-    Batch, Batches, Channel, ChannelSummary, Portion, Problem, ProblemKind, Query, Source,
-    SourceError, Stamp, Summary, TimeRange, Topics,
-};
+use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, SourceError, Summary, TimeRange};
 use bytes::Bytes;
 use mcap::records::Statistics;
 
 use crate::buffers::BufferPool;
+use crate::file::{FormatFile, SharedStats};
 use crate::limits::{DecompressionLimits, LIFT};
+use crate::options::OpenOptions;
 use crate::report::Report;
-use crate::sections::{self, Loaded, Sections, Wanted};
-use crate::storage::{Mapped, Storage, map_file};
+use crate::sections::{Loaded, Sections, Wanted};
+use crate::storage::Storage;
 use definitions::{ChannelTable, Definitions};
 use directory::{Contents, Directory, SectionKind};
 use hidden::HiddenPlaces;
 use walked::Walked;
 
-pub use copy::{Copied, CopyError};
 pub use growing::GrowingMcapFile;
 pub(crate) use writer::is_disk_full;
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
@@ -49,7 +45,7 @@ pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriter
 ///
 /// Opening reads the summary at the file's end and nothing else; a file without a good summary is walked.
 /// Reading touches only the chunks that the indexes say are needed. Chunks are decompressed ahead of the
-/// reader on threads of their own (see [`McapOptions::threads`]), a few at a time: what is in flight is
+/// reader on threads of their own (see [`OpenOptions::threads`]), a few at a time: what is in flight is
 /// bounded, whatever the file's size.
 ///
 /// A batch holds the messages of about one chunk. Messages come in order of log time, also where chunks
@@ -68,119 +64,20 @@ pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriter
 /// }
 /// # Ok::<(), asof_core::SourceError>(())
 /// ```
-pub struct McapFile {
-    shared: Arc<McapShared>,
-}
+pub type McapFile = FormatFile<Mcap>;
 
-/// How an MCAP file is read.
-#[derive(Debug, Clone)]
-pub struct McapOptions {
-    /// Threads that decompress, the reader's own among them; with more than 1, some do it ahead of the reader.
-    pub threads: usize,
-    /// How much its chunks may become.
-    pub limits: DecompressionLimits,
-}
-
-impl Default for McapOptions {
-    /// As many threads as there are cores, up to eight.
-    fn default() -> Self {
-        McapOptions {
-            threads: std::thread::available_parallelism()
-                .map_or(1, usize::from)
-                .min(8),
-            limits: DecompressionLimits::default(),
-        }
-    }
-}
-
-/// What reading has cost so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct McapCounters {
-    /// Chunks that were opened.
-    pub chunks: u64,
-    /// Chunks among them that had to be decompressed.
-    pub decompressed_chunks: u64,
-    /// Bytes that decompression made.
-    pub decompressed_bytes: u64,
-}
-
-impl McapFile {
-    /// Opens a file by mapping it into memory.
-    ///
-    /// # Errors
-    /// When it cannot be opened or is not an MCAP file. Damage is not an error: it is in the summary's problems.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        Self::from_storage(map_file(path.as_ref())?, McapOptions::default())
-    }
-
-    /// Opens bytes that are in memory already.
-    ///
-    /// # Errors
-    /// When they are not an MCAP file.
-    pub fn from_bytes(
-        name: impl Into<String>,
-        bytes: impl Into<Bytes>,
-    ) -> Result<Self, SourceError> {
-        Self::from_storage(
-            Box::new(Mapped::from_bytes(name, bytes.into())),
-            McapOptions::default(),
-        )
-    }
-
-    /// Opens whatever can hand out ranges of bytes.
-    ///
-    /// # Errors
-    /// When it cannot be read or is not an MCAP file.
-    pub fn from_storage(
-        storage: Box<dyn Storage>,
-        options: McapOptions,
-    ) -> Result<Self, SourceError> {
-        McapShared::open(storage, options).map(|shared| McapFile {
-            shared: Arc::new(shared),
-        })
-    }
-
-    /// What reading has cost so far, over all readers.
-    pub fn counters(&self) -> McapCounters {
-        self.shared.counters.snapshot()
-    }
-}
-
-impl Source for McapFile {
-    fn summary(&self) -> Arc<Summary> {
-        self.shared.summary()
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read(&self.shared, query))
-    }
-
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.shared.backfill(topics, at)
-    }
-
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.shared.outline(grain)
-    }
-}
-
-impl std::fmt::Debug for McapFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "McapFile({})", self.shared.storage.name())
-    }
-}
-
-/// What all readers of a file share.
-pub(crate) struct McapShared {
+/// MCAP: what all readers of a file share.
+pub struct Mcap {
     storage: Box<dyn Storage>,
-    options: McapOptions,
+    threads: usize,
+    limits: DecompressionLimits,
     directory: Directory,
     /// The file's own statistics, believed or not.
     statistics: Option<Statistics>,
     definitions: RwLock<Definitions>,
     report: Report,
     pool: Arc<BufferPool>,
-    counters: Counters,
+    stats: SharedStats,
     /// Messages in the section opened last, to guess how many the next one has.
     last_rows: AtomicUsize,
     /// Whether every section was searched for definitions.
@@ -195,39 +92,13 @@ pub(crate) struct McapShared {
 /// Messages by the file's channel numbers.
 type Counts = BTreeMap<u16, u64>;
 
-#[derive(Default)]
-struct Counters {
-    chunks: AtomicU64,
-    decompressed_chunks: AtomicU64,
-    decompressed_bytes: AtomicU64,
-}
-
-impl Counters {
-    fn count_chunk(&self, compression: &str, bytes: usize) {
-        self.chunks.fetch_add(1, Ordering::Relaxed);
-        if !compression.is_empty() {
-            self.decompressed_chunks.fetch_add(1, Ordering::Relaxed);
-            self.decompressed_bytes
-                .fetch_add(bytes as u64, Ordering::Relaxed);
-        }
-    }
-
-    fn snapshot(&self) -> McapCounters {
-        McapCounters {
-            chunks: self.chunks.load(Ordering::Relaxed),
-            decompressed_chunks: self.decompressed_chunks.load(Ordering::Relaxed),
-            decompressed_bytes: self.decompressed_bytes.load(Ordering::Relaxed),
-        }
-    }
-}
-
-impl Sections for McapShared {
+impl Sections for Mcap {
     fn name(&self) -> &str {
         self.storage.name()
     }
 
     fn threads(&self) -> usize {
-        self.options.threads
+        self.threads
     }
 
     fn range_of(&self, section: usize) -> TimeRange {
@@ -237,7 +108,7 @@ impl Sections for McapShared {
     fn expected_bytes(&self, section: usize) -> u64 {
         let section = &self.directory.sections[section];
         let stored = section.end.saturating_sub(section.offset);
-        let allowed = self.options.limits.of_chunk(stored);
+        let allowed = self.limits.of_chunk(stored);
         section.uncompressed_size.min(allowed).max(stored)
     }
 
@@ -277,51 +148,11 @@ impl Sections for McapShared {
     }
 }
 
-impl McapShared {
-    fn open(storage: Box<dyn Storage>, options: McapOptions) -> Result<Self, SourceError> {
-        let open::Opened {
-            scan,
-            statistics,
-            is_trusted,
-        } = open::open(&*storage)?;
-        let scan::Scan {
-            directory,
-            definitions,
-            problems,
-            counts,
-            ..
-        } = scan;
-        let walked = Walked {
-            at: storage.size(),
-            directory,
-            definitions,
-            problems,
-            counts,
-            searched: 0,
-        };
-        let (mut file, mut counts) = Self::of_walk(storage, options, walked, statistics);
-        let is_trusted = is_trusted && file.refused_from == u64::MAX;
-        if is_trusted {
-            file.distrust_partial_indexes();
-        } else {
-            for (channel, messages) in file
-                .look_into_untold()?
-                .into_iter()
-                .flat_map(|(_, all)| all)
-            {
-                *counts.entry(channel).or_default() += messages;
-            }
-        }
-        file.find_missing_channels(0)?;
-        file.settle();
-        file.summarize(is_trusted, &counts);
-        Ok(file)
-    }
-
+impl Mcap {
     /// A file by what a walk, or its own summary, has found; and the messages that were counted so far.
     fn of_walk(
         storage: Box<dyn Storage>,
-        options: McapOptions,
+        options: &OpenOptions,
         walked: Walked,
         statistics: Option<Statistics>,
     ) -> (Self, Counts) {
@@ -342,18 +173,19 @@ impl McapShared {
             );
             problems.push(Problem::at(ProblemKind::BadChunk, place, message));
         }
-        let file = McapShared {
+        let file = Mcap {
             directory,
             definitions: RwLock::new(definitions),
             report: Report::new(problems),
             pool: Arc::default(),
-            counters: Counters::default(),
+            stats: SharedStats::default(),
             last_rows: AtomicUsize::new(0),
             is_harvested: Mutex::new(false),
             hidden: HiddenPlaces::default(),
             has_packed: AtomicBool::new(false),
             refused_from: refused_from.unwrap_or(u64::MAX),
-            options,
+            threads: options.threads_for(&*storage),
+            limits: options.limits,
             statistics,
             storage,
         };
@@ -546,10 +378,6 @@ impl McapShared {
         summary.attachments.clone_from(&self.directory.attachments);
         summary.metadata.clone_from(&self.directory.metadata);
         self.report.set_summary(summary);
-    }
-
-    fn summary(&self) -> Arc<Summary> {
-        self.report.summary()
     }
 
     /// Takes note of something wrong.

@@ -2,7 +2,7 @@
 
 use asof_core::{Portion, SourceError, Stamp};
 
-use super::McapShared;
+use super::Mcap;
 use super::directory::{Contents, Section};
 use crate::sections::Tally;
 
@@ -11,10 +11,10 @@ const EMPTY_INDEX: u64 = 15;
 /// An entry of a message index: a time and a place.
 const ENTRY: u64 = 16;
 
-impl McapShared {
+impl Mcap {
     /// Counts come from the places of the message indexes, which the summary has; where a chunk is longer than
     /// `grain`, from the indexes themselves. `None` where a section has no index.
-    pub fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+    pub(super) fn indexed_portions(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         let table = self.table();
         let mut tally = Tally::new(grain);
         for section in &self.directory.sections {

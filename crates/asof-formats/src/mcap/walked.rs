@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use asof_core::{Problem, SourceError};
 
+use super::Mcap;
 use super::definitions::Definitions;
 use super::directory::Directory;
 use super::open::{MAGIC_LEN, no_footer};
 use super::scan::Scan;
-use super::{McapOptions, McapShared};
 use crate::Storage;
+use crate::options::OpenOptions;
 use crate::problems::Problems;
 
 /// What a walk has found up to a place: all that the next one needs to go on from there.
@@ -63,13 +64,13 @@ impl Walked {
     }
 }
 
-impl McapShared {
+impl Mcap {
     /// Opens a file that has grown since it was walked. What lies before `settled` will never be anything else: it is
     /// walked once, and `walked` is there afterwards. What lies after it, such as a chunk whose indexes are still to be
     /// written, is walked again when the file has grown again.
     pub(super) fn open_grown(
         storage: Box<dyn Storage>,
-        options: McapOptions,
+        options: &OpenOptions,
         walked: &mut Walked,
         settled: u64,
     ) -> Result<Self, SourceError> {
@@ -79,7 +80,7 @@ impl McapShared {
         scan.walk(settled, storage.size())?;
         let mut found = Walked::of(&scan, storage.size(), walked.searched);
         found.problems.push(no_footer(storage.size()));
-        let (mut file, mut counts) = McapShared::of_walk(storage, options, found, None);
+        let (mut file, mut counts) = Mcap::of_walk(storage, options, found, None);
         let settled_sections = walked.directory.sections.len();
         for (index, glanced) in file.look_into_untold()? {
             for (channel, messages) in glanced {
@@ -99,7 +100,7 @@ impl McapShared {
         walked.definitions = file.definitions().clone();
         file.settle();
         file.summarize(false, &counts);
-        walked.keep_problems(file.summary().problems.iter().cloned());
+        walked.keep_problems(file.report.summary().problems.iter().cloned());
         Ok(file)
     }
 }

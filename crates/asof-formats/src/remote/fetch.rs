@@ -6,7 +6,8 @@ use std::io::Write;
 use asof_core::SourceError;
 use bytes::Bytes;
 
-use super::{Pending, REQUESTS_IN_FLIGHT, RemoteFile, finish};
+use super::{Pending, RemoteFile, finish};
+use crate::storage::REQUESTS_IN_FLIGHT;
 use crate::unpacked::TemporaryFile;
 
 /// Bytes of a request.
@@ -14,7 +15,7 @@ const PIECE: u64 = 4 << 20;
 
 impl RemoteFile {
     /// All of the file, in a temporary one.
-    pub(super) fn fetch_whole(&self) -> Result<TemporaryFile, SourceError> {
+    pub(crate) fn fetch_whole(&self) -> Result<TemporaryFile, SourceError> {
         let (mut file, temporary) = TemporaryFile::create(&self.name)?;
         let mut coming: VecDeque<(u64, Pending<Bytes>)> = VecDeque::new();
         let mut asked = 0;

@@ -3,13 +3,11 @@
 mod blocks;
 mod faults;
 mod fetch;
-mod open;
 mod place;
 mod store;
-mod stored;
 mod version;
 
-pub(crate) use stored::{RemoteStore, RemoteVersion};
+pub(crate) use place::{Place, failed, in_time, too_many_than, wait};
 pub use version::version_at;
 
 use std::future::Future;
@@ -26,12 +24,9 @@ use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tokio::runtime::Runtime;
 
-use crate::REMOTE_SCHEMES;
 use crate::storage::Storage;
 use blocks::Blocks;
 use faults::{Fault, changed, silent, too_slow};
-pub(crate) use open::open;
-use place::Place;
 
 /// A file on a network as a [`Storage`]: `http(s)://`, `s3://`, `gs://`, `az://`.
 ///
@@ -59,26 +54,16 @@ struct Remote {
     modified: i64,
 }
 
-/// Requests that are under way at once: of threads that load ahead, of a file that is fetched whole, and for recordings
-/// of a folder. They wait for the network rather than compute, so there are more of them than cores.
-const REQUESTS_IN_FLIGHT: usize = 4;
 /// A server that sends nothing for so long has to be asked again.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A request that nobody answers is repeated for so long; then whoever waits is told.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// After that, an answer has so many bytes for each further second, or nobody waits for the rest of it.
 const SLOWEST: u64 = 1 << 10;
 /// How often a body that broke off is asked for again; the client repeats failed requests by itself.
 const ATTEMPTS: u32 = 5;
 /// The same where nobody answered at all: for a second or so.
 const ATTEMPTS_TO_REACH: u32 = 4;
-
-/// The part of a place before `://`, where it is an address that can be read.
-pub(crate) fn address(place: &std::path::Path) -> Option<&str> {
-    let text = place.to_str()?;
-    let (scheme, _) = text.split_once("://")?;
-    REMOTE_SCHEMES.contains(&scheme).then_some(text)
-}
 
 impl RemoteFile {
     /// Asks how large the file is; nothing is read yet.
@@ -91,18 +76,24 @@ impl RemoteFile {
         Ok(Self::found(&place, found))
     }
 
-    fn found(place: &Place, found: ObjectMeta) -> Self {
-        let remote = Arc::new(Remote {
+    pub(crate) fn found(place: &Place, found: ObjectMeta) -> Self {
+        let modified = found.last_modified.timestamp();
+        Self::known(place, found.size, found.e_tag, modified)
+    }
+
+    /// A file of a known size and version: nothing is asked.
+    pub(crate) fn known(place: &Place, size: u64, e_tag: Option<String>, modified: i64) -> Self {
+        let remote = Remote {
             store: Arc::clone(&place.store),
             path: place.path.clone(),
-            size: found.size,
-            e_tag: found.e_tag,
-            modified: found.last_modified.timestamp(),
-        });
+            size,
+            e_tag,
+            modified,
+        };
         RemoteFile {
             name: place.address.clone(),
-            blocks: Blocks::new(found.size),
-            remote,
+            blocks: Blocks::new(size),
+            remote: Arc::new(remote),
         }
     }
 }

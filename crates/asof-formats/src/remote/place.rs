@@ -19,7 +19,7 @@ use super::{PATIENCE, finish, start};
 use crate::without_secrets;
 
 /// An address, and the client that reads there.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The address as it may be shown.
     pub address: String,
     url: Url,
@@ -174,19 +174,19 @@ async fn look(store: &dyn ObjectStore, path: &ObjectPath) -> Result<ObjectMeta> 
     }
 }
 
-pub(super) fn wait<T: Send + 'static>(
+pub(crate) fn wait<T: Send + 'static>(
     request: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     finish(start(async move { Ok(request.await) })).map_err(failed)?
 }
 
 /// A server that answers drop by drop is not waited for without end.
-pub(super) async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
+pub(crate) async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
     let answered = tokio::time::timeout(limit, answer).await;
     answered.map_err(|_| failed(too_slow(limit)))
 }
 
-pub(super) fn failed(error: io::Error) -> Error {
+pub(crate) fn failed(error: io::Error) -> Error {
     Error::Generic {
         store: "network",
         source: Box::new(error),
@@ -196,7 +196,7 @@ pub(super) fn failed(error: io::Error) -> Error {
 /// A folder with more files than this is not opened as one recording.
 const LONGEST_LISTING: usize = 50_000;
 
-pub(super) fn too_many_than(most: usize) -> io::Error {
+pub(crate) fn too_many_than(most: usize) -> io::Error {
     io::Error::other(format!(
         "there are more than {most} files in this folder and those in it; name a folder further in, or a recording"
     ))

@@ -1,16 +1,18 @@
 //! A folder on disk or in a bucket, whose files are listed, opened, and written whole.
 
 mod local;
+#[cfg(feature = "remote")]
+mod remote;
 
 use std::path::Path;
 
 use asof_core::{SourceError, Stamp};
 use bytes::Bytes;
 
-#[cfg(feature = "remote")]
-use crate::remote::{RemoteStore, RemoteVersion};
 use crate::{OpenOptions, REMOTE_SCHEMES, Recording, Storage, without_secrets};
 use local::LocalStore;
+#[cfg(feature = "remote")]
+use remote::{RemoteStore, RemoteVersion};
 
 /// A folder on disk, in a bucket, or on a web server: what many recordings lie in, and what is kept beside them.
 ///

@@ -11,17 +11,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind,
-    Query, Row, Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Row, SourceError, Summary,
+    TimeRange,
 };
-use bytes::Bytes;
 
-use crate::recording::{
-    Progress, Recording, SectionEntry, check_by_reading, counted_channels, has_none,
-};
+use crate::file::{Format, FormatFile, StoredFormat};
+use crate::options::OpenOptions;
+use crate::recording::{Progress, SectionEntry, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
-use crate::sections::{self, Loaded, Sections, Wanted, order_of};
-use crate::storage::{Mapped, Storage, map_file};
+use crate::sections::{Loaded, Sections, Wanted, order_of};
+use crate::storage::Storage;
 use record::{Fields, Head, Pair, kind};
 use scan::{Section, ends_definitions, stamp_of};
 use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
@@ -42,71 +41,30 @@ use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
 /// println!("{} topics", log.summary().channels.len());
 /// # Ok::<(), asof_core::SourceError>(())
 /// ```
-pub struct UlogFile {
-    shared: Arc<UlogShared>,
-}
+pub type UlogFile = FormatFile<Ulog>;
 
-impl UlogFile {
-    /// Opens a file by mapping it into memory.
-    ///
-    /// # Errors
-    /// When it cannot be opened, is not a ULog, or one that cannot be read (encrypted, or of a later version).
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        Self::from_storage(map_file(path.as_ref())?, crate::default_threads())
+impl Format for Ulog {
+    const NAME: &'static str = "UlogFile";
+
+    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
+        Self::of_file(path, name, options)
     }
 
-    /// Opens bytes that are in memory already.
-    ///
-    /// # Errors
-    /// As [`UlogFile::open`].
-    pub fn from_bytes(
-        name: impl Into<String>,
-        bytes: impl Into<Bytes>,
-    ) -> Result<Self, SourceError> {
-        let storage = Box::new(Mapped::from_bytes(name, bytes.into()));
-        Self::from_storage(storage, crate::default_threads())
-    }
-
-    /// Opens whatever can hand out ranges of bytes; `threads` read, the reader's own among them.
-    ///
-    /// # Errors
-    /// As [`UlogFile::open`].
-    pub fn from_storage(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
-        let shared = Arc::new(UlogShared::open(storage, threads)?);
-        Ok(UlogFile { shared })
-    }
-}
-
-impl Source for UlogFile {
     fn summary(&self) -> Arc<Summary> {
-        self.shared.report.summary()
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read(&self.shared, query))
-    }
-
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        sections::backfill(&*self.shared, topics, at)
-    }
-}
-
-impl Recording for UlogFile {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        Err(has_none(self.shared.name(), "attachment", &entry.name))
+        self.report.summary()
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        if entry.name != INFORMATION || self.shared.info.is_empty() {
-            return Err(has_none(self.shared.name(), "metadata", &entry.name));
+        if entry.name != INFORMATION || self.info.is_empty() {
+            return Err(has_none(self.name(), "metadata", &entry.name));
         }
-        Ok(self.shared.info.clone())
+        Ok(self.info.clone())
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        let mut problems = check_by_reading(self, progress)?;
+    fn check(file: &UlogFile, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        let mut problems = check_by_reading(file, progress)?;
         // Nothing in the file is damaged by these, so only the doctor counts them among the problems.
-        let (count, milliseconds) = self.shared.dropouts;
+        let (count, milliseconds) = file.shared.dropouts;
         if count > 0 {
             let message = format!(
                 "the logger could not keep up {count} times and dropped {:.3} s in all; /dropouts has them",
@@ -117,16 +75,8 @@ impl Recording for UlogFile {
         Ok(problems)
     }
 
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(sections::read_in_file_order(&self.shared, query))
-    }
-
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        sections::bytes_held_by_order(&self.shared, query)
-    }
-
-    fn sections(&self) -> Vec<SectionEntry> {
-        let channel = |number: u32| self.shared.channels.get(number as usize).cloned();
+    fn section_entries(&self) -> Vec<SectionEntry> {
+        let channel = |number: u32| self.channels.get(number as usize).cloned();
         let entry = |section: &Section| SectionEntry {
             offset: section.offset,
             length: section.end.saturating_sub(section.offset),
@@ -141,21 +91,34 @@ impl Recording for UlogFile {
                     .collect(),
             ),
         };
-        self.shared.sections.iter().map(entry).collect()
+        self.sections.iter().map(entry).collect()
     }
 }
 
-impl std::fmt::Debug for UlogFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "UlogFile({})", self.shared.name())
+impl StoredFormat for Ulog {
+    fn of(storage: Box<dyn Storage>, options: &OpenOptions) -> Result<Self, SourceError> {
+        let scan = scan::scan(&*storage)?;
+        let shared = Ulog {
+            threads: options.threads_for(&*storage),
+            sections: scan.sections,
+            channels: scan.streams.channels.clone().into(),
+            streams: scan.streams,
+            beside: scan.beside,
+            info: scan.info,
+            dropouts: scan.dropouts,
+            report: Report::new(scan.problems),
+            storage,
+        };
+        shared.summarize();
+        Ok(shared)
     }
 }
 
 /// The name of what the logger wrote about the vehicle.
 const INFORMATION: &str = "information";
 
-/// What all readers of a file share.
-struct UlogShared {
+/// PX4's ULog: what all readers of a file share.
+pub struct Ulog {
     storage: Box<dyn Storage>,
     threads: usize,
     sections: Vec<Section>,
@@ -167,7 +130,7 @@ struct UlogShared {
     report: Report,
 }
 
-impl Sections for UlogShared {
+impl Sections for Ulog {
     fn name(&self) -> &str {
         self.storage.name()
     }
@@ -227,24 +190,7 @@ impl Sections for UlogShared {
     }
 }
 
-impl UlogShared {
-    fn open(storage: Box<dyn Storage>, threads: usize) -> Result<Self, SourceError> {
-        let scan = scan::scan(&*storage)?;
-        let shared = UlogShared {
-            threads,
-            sections: scan.sections,
-            channels: scan.streams.channels.clone().into(),
-            streams: scan.streams,
-            beside: scan.beside,
-            info: scan.info,
-            dropouts: scan.dropouts,
-            report: Report::new(scan.problems),
-            storage,
-        };
-        shared.summarize();
-        Ok(shared)
-    }
-
+impl Ulog {
     fn summarize(&self) {
         let mut summary = Summary::empty("ulog");
         let said = |key: &str| self.info.get(key).map(String::as_str);
@@ -281,7 +227,7 @@ impl UlogShared {
 
 /// A section that is being loaded.
 struct Loading<'a> {
-    file: &'a UlogShared,
+    file: &'a Ulog,
     wanted: &'a Wanted,
     section: usize,
     /// The latest time so far, in microseconds: that of messages which have none of their own.

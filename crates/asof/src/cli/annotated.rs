@@ -8,7 +8,7 @@ use asof_core::{
     AttachmentEntry, Batch, Batches, Follow, Growth, MetadataEntry, Portion, Problem, Query,
     Source, SourceError, Stamp, Summary, Topics,
 };
-use asof_formats::{HiddenRecords, McapCounters, Progress, Recording};
+use asof_formats::{HiddenRecords, Progress, ReadStats, Recording};
 use asof_serve::Annotations;
 use bytes::Bytes;
 
@@ -115,7 +115,7 @@ impl Recording for Annotated {
         self.recording.hidden(topics)
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         self.recording.counters()
     }
 }

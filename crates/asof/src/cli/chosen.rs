@@ -8,7 +8,7 @@ use asof_core::{
     AttachmentEntry, Batch, Batches, Follow, Followed, Growth, MetadataEntry, Problem, Query,
     Source, SourceError, Stamp, Summary, Topics,
 };
-use asof_formats::{HiddenRecords, McapCounters, Progress, Recording};
+use asof_formats::{HiddenRecords, Progress, ReadStats, Recording};
 use bytes::Bytes;
 
 use super::place::Wanted;
@@ -104,7 +104,7 @@ impl Recording for Chosen {
         self.recording.hidden(&self.wanted(topics))
     }
 
-    fn counters(&self) -> Option<McapCounters> {
+    fn counters(&self) -> Option<ReadStats> {
         self.recording.counters()
     }
 }

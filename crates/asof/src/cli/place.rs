@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use asof_core::{Channel, SourceError, Stamp, When};
 use asof_formats::{
-    DecompressionLimits, Definitions, Merged, Notices, OpenOptions, Recording, without_secrets,
+    DecompressionLimits, Definitions, Notices, OpenOptions, Recording, without_secrets,
 };
 use clap::Args;
 
@@ -409,19 +409,8 @@ impl FileOpening {
         if places.iter().any(|place| may_be_unpacked(place)) {
             clean_up_on_interrupt();
         }
-        let open = |place: &PathBuf| {
-            let recording = open_one(place, &options)?;
-            Ok((shown_place(place), recording))
-        };
-        let mut parts = places
-            .iter()
-            .map(open)
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let recording = if parts.len() == 1 {
-            parts.remove(0).1
-        } else {
-            Box::new(Merged::new(parts))
-        };
+        places.iter().try_for_each(|place| openable(place))?;
+        let recording = asof_formats::open_all(places, &options).map_err(explained)?;
         if !self.msg_path.is_empty() {
             note_missing(&*recording, &options.definitions, screen);
         }
@@ -528,6 +517,12 @@ pub fn open_unmapped(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 
 /// Opens a place, with an error that a person can act upon.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
+    openable(place)?;
+    asof_formats::open_with(place, options).map_err(explained)
+}
+
+/// Says of a place that cannot be opened, whatever is there, why that is so.
+fn openable(place: &Path) -> anyhow::Result<()> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
         let place = shown_place(place);
         if is_remote(scheme) {
@@ -553,10 +548,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
             "cannot open {place}: it is not an ordinary file; save what comes out of it to a file first"
         ));
     }
-    match asof_formats::open_with(place, options) {
-        Ok(file) => Ok(file),
-        Err(error) => Err(explained(place, error)),
-    }
+    Ok(())
 }
 
 /// Whether files at such addresses are read in place, which takes the feature `remote`.
@@ -568,11 +560,11 @@ fn is_remote(scheme: &str) -> bool {
     asof_formats::REMOTE_SCHEMES.contains(&scheme)
 }
 
-fn explained(place: &Path, error: SourceError) -> anyhow::Error {
-    let SourceError::Io { cause, .. } = &error else {
+fn explained(error: SourceError) -> anyhow::Error {
+    let SourceError::Io { place, cause, .. } = &error else {
         return error.into();
     };
-    let place = shown_place(place);
+    let place = without_secrets(place);
     let line = match cause.kind() {
         ErrorKind::NotFound => {
             format!("cannot open {place}: there is no such file; check the path")

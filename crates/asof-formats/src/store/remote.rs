@@ -10,11 +10,10 @@ use object_store::{
     Error, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 
-use super::open::open_recording;
-use super::place::{Place, failed, in_time, too_many_than, wait};
-use super::{Blocks, PATIENCE, Remote, RemoteFile};
+use super::{Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
-use crate::store::{Listing, Replaced, StoredFile};
+use crate::open::open_remote_file;
+use crate::remote::{PATIENCE, Place, RemoteFile, failed, in_time, too_many_than, wait};
 use crate::{OpenOptions, Recording, Storage};
 
 /// A folder of a bucket or a web server.
@@ -78,7 +77,7 @@ impl RemoteStore {
         file: &StoredFile,
         options: &OpenOptions,
     ) -> Result<Box<dyn Recording>, SourceError> {
-        open_recording(self.file(file), options)
+        open_remote_file(self.file(file), options)
     }
 
     pub fn storage(&self, path: &str, size: u64) -> Box<dyn Storage> {
@@ -165,18 +164,13 @@ impl RemoteStore {
 
     /// A file of a known size and version: nothing is asked.
     fn file(&self, file: &StoredFile) -> RemoteFile {
-        let remote = Remote {
-            store: Arc::clone(&self.place.store),
-            path: self.object(&file.path),
-            size: file.size,
-            e_tag: file.e_tag.clone(),
-            modified: file.modified.map_or(0, |at| at.nanos() / 1_000_000_000),
-        };
-        RemoteFile {
-            name: self.inside(&file.path).address,
-            blocks: Blocks::new(file.size),
-            remote: Arc::new(remote),
-        }
+        let modified = file.modified.map_or(0, |at| at.nanos() / 1_000_000_000);
+        RemoteFile::known(
+            &self.inside(&file.path),
+            file.size,
+            file.e_tag.clone(),
+            modified,
+        )
     }
 
     fn object(&self, path: &str) -> ObjectPath {

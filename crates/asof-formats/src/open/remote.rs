@@ -7,21 +7,18 @@ use std::sync::{Mutex, PoisonError};
 use asof_core::{Problem, ProblemKind, SourceError};
 use object_store::Error;
 
-use super::place::Place;
-use super::{REQUESTS_IN_FLIGHT, RemoteFile};
-use crate::folder::{
-    METADATA, Part, as_one, is_hidden_name, is_named_recording, listed_in, names_of_part,
-};
-use crate::open::{Kind, kind_by_front, of_unknown_kind, open_file, worth_telling};
-use crate::storage::Storage;
-use crate::unpacked::Unpacked;
-use crate::{BagFile, McapFile, McapOptions, OpenOptions, Recording, UlogFile, without_secrets};
+use super::file::{Location, open_at};
+use super::folder::{Part, as_one};
+use crate::folder::{METADATA, is_hidden_name, is_named_recording, listed_in, names_of_part};
+use crate::remote::{Place, RemoteFile};
+use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
+use crate::{OpenOptions, Recording, without_secrets};
 
 /// No description of a bag is larger.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
 
 /// Opens what is at an address.
-pub(crate) fn open(
+pub(super) fn open(
     address: &str,
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
@@ -45,65 +42,16 @@ pub(crate) fn open(
     if is_description && let Some(listed) = description(&file)? {
         return open_described(&place, &listed, |name| place.address_beside(name), options);
     }
-    open_recording(file, options)
+    open_remote_file(file, options)
 }
 
-/// A file, read in place where its format allows that.
-pub(super) fn open_recording(
+/// A file on a server, read in place where its format allows that.
+pub(crate) fn open_remote_file(
     file: RemoteFile,
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
-    let threads = options.threads.max(REQUESTS_IN_FLIGHT);
     let name = file.name().to_owned();
-    let front = (&file as &dyn Storage).get(0, 16)?;
-    match kind_by_front(&front) {
-        Kind::Bag => Ok(Box::new(BagFile::with_limits(
-            Box::new(file),
-            threads,
-            options.limits,
-        )?)),
-        kind @ (Kind::Mcap | Kind::Unknown) => {
-            let is_empty = file.size() == 0;
-            let opened = McapFile::from_storage(
-                Box::new(file),
-                McapOptions {
-                    threads,
-                    ..options.for_mcap()
-                },
-            );
-            let opened = opened.map(|file| Box::new(file) as Box<dyn Recording>);
-            opened.map_err(|error| match kind {
-                Kind::Unknown if !is_empty => {
-                    let path = name.split(['?', '#']).next().unwrap_or_default();
-                    of_unknown_kind(Path::new(path), error)
-                }
-                _ => error,
-            })
-        }
-        // It has no index, so all of it comes over the network, once; each reading after that fetches its part.
-        Kind::Ulog => Ok(Box::new(UlogFile::from_storage(Box::new(file), threads)?)),
-        Kind::Sqlite => open_fetched(file, "an SQLite file", options),
-        Kind::Zstd => open_fetched(file, "a file that was compressed as a whole", options),
-    }
-}
-
-/// What cannot be read in place is brought here.
-fn open_fetched(
-    file: RemoteFile,
-    what: &str,
-    options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
-    let name = file.name().to_owned();
-    if worth_telling(file.size()) {
-        let megabytes = file.size() / 1_000_000;
-        options.notices.tell(&format!(
-            "fetching all of {name} ({megabytes} MB) into a temporary file: {what} cannot be read in place"
-        ));
-    }
-    let fetched = file.fetch_whole()?;
-    drop(file);
-    let inner = open_file(fetched.path(), name, options)?;
-    Ok(Box::new(Unpacked::new(inner, fetched, None)))
+    open_at(Location::Server(file), name, options)
 }
 
 /// The files that a description of a bag lists, if it is one.
@@ -174,7 +122,7 @@ fn open_listed_part(
         .map(|name| address_of(&name));
     for address in addresses {
         let opened = Place::of(&address).and_then(|place| match place.look() {
-            Ok(found) => open_recording(RemoteFile::found(&place, found), options).map(Some),
+            Ok(found) => open_remote_file(RemoteFile::found(&place, found), options).map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(place.unreadable(&error)),
         });

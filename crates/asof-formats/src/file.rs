@@ -1,0 +1,230 @@
+//! One shell for all formats: how a file of one is opened, and what readers see of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use asof_core::{
+    AttachmentEntry, Batch, Batches, MetadataEntry, Portion, Problem, Query, Source, SourceError,
+    Stamp, Summary, Topics,
+};
+use bytes::Bytes;
+
+use crate::options::OpenOptions;
+use crate::recording::{
+    HiddenRecords, Progress, ReadStats, Recording, SectionEntry, check_by_reading, has_none,
+};
+use crate::sections::{self, Sections};
+use crate::storage::{Mapped, Storage, open_storage};
+
+/// A file of one format as a [`Source`] and a [`Recording`]: [`McapFile`](crate::McapFile),
+/// [`BagFile`](crate::BagFile), [`Db3File`](crate::Db3File), [`UlogFile`](crate::UlogFile).
+///
+/// [`open`](crate::open) tells the formats apart; this is for programs that know which one they have.
+pub struct FormatFile<F> {
+    pub(crate) shared: Arc<F>,
+}
+
+/// What tells a format from all others; its sections say the rest.
+#[expect(
+    private_bounds,
+    reason = "no other crate names it, or has a format of its own"
+)]
+pub trait Format: Sections + Sized + 'static {
+    /// What files of it are called in this crate.
+    const NAME: &'static str;
+
+    /// Opens a file under a name.
+    fn open(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError>;
+
+    fn summary(&self) -> Arc<Summary>;
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        sections::backfill(self, topics, at)
+    }
+
+    fn outline(&self, _grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        Ok(None)
+    }
+
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(has_none(self.name(), "attachment", &entry.name))
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        Err(has_none(self.name(), "metadata", &entry.name))
+    }
+
+    fn check(file: &FormatFile<Self>, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        check_by_reading(file, progress)
+    }
+
+    fn hidden(self: &Arc<Self>, _topics: &Topics) -> HiddenRecords {
+        Box::new(std::iter::empty())
+    }
+
+    fn counters(&self) -> Option<ReadStats> {
+        None
+    }
+
+    fn section_entries(&self) -> Vec<SectionEntry> {
+        Vec::new()
+    }
+}
+
+/// A format that is read from whatever can hand out ranges of bytes.
+pub trait StoredFormat: Format {
+    fn of(storage: Box<dyn Storage>, options: &OpenOptions) -> Result<Self, SourceError>;
+
+    /// [`Format::open`], for all of them.
+    fn of_file(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
+        Self::of(open_storage(path, name, options.map)?, options)
+    }
+}
+
+impl<F: Format> FormatFile<F> {
+    /// Opens a file with the default options.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is not of this format, or is one that cannot be read, such as an encrypted one. Damage
+    /// is not an error: it is in the summary's problems.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// [`FormatFile::open`], with options.
+    ///
+    /// # Errors
+    /// As [`FormatFile::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, SourceError> {
+        let path = path.as_ref();
+        Self::open_as(path, path.display().to_string(), options)
+    }
+
+    /// Opens a file under another name.
+    pub(crate) fn open_as(
+        path: &Path,
+        name: String,
+        options: &OpenOptions,
+    ) -> Result<Self, SourceError> {
+        F::open(path, name, options).map(Self::new)
+    }
+
+    pub(crate) fn new(format: F) -> Self {
+        FormatFile {
+            shared: Arc::new(format),
+        }
+    }
+}
+
+impl<F: StoredFormat> FormatFile<F> {
+    /// Opens bytes that are in memory already.
+    ///
+    /// # Errors
+    /// As [`FormatFile::open`].
+    pub fn from_bytes(
+        name: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Self, SourceError> {
+        let storage = Mapped::from_bytes(name, bytes.into());
+        Self::from_storage(Box::new(storage), &OpenOptions::default())
+    }
+
+    /// Opens whatever can hand out ranges of bytes.
+    ///
+    /// # Errors
+    /// As [`FormatFile::open`].
+    pub fn from_storage(
+        storage: Box<dyn Storage>,
+        options: &OpenOptions,
+    ) -> Result<Self, SourceError> {
+        F::of(storage, options).map(Self::new)
+    }
+}
+
+impl<F: Format> Source for FormatFile<F> {
+    fn summary(&self) -> Arc<Summary> {
+        self.shared.summary()
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(sections::read(&self.shared, query))
+    }
+
+    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.shared.backfill(topics, at)
+    }
+
+    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.shared.outline(grain)
+    }
+}
+
+impl<F: Format> Recording for FormatFile<F> {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        self.shared.attachment(entry)
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        self.shared.metadata(entry)
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        F::check(self, progress)
+    }
+
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        Ok(sections::read_in_file_order(&self.shared, query))
+    }
+
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
+        sections::bytes_held_by_order(&self.shared, query)
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        Ok(self.shared.hidden(topics))
+    }
+
+    fn counters(&self) -> Option<ReadStats> {
+        self.shared.counters()
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        self.shared.section_entries()
+    }
+}
+
+impl<F: Format> std::fmt::Debug for FormatFile<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}({})", F::NAME, self.shared.name())
+    }
+}
+
+/// [`ReadStats`] that all readers of a file add to.
+#[derive(Default)]
+pub(crate) struct SharedStats {
+    chunks: AtomicU64,
+    decompressed_chunks: AtomicU64,
+    decompressed_bytes: AtomicU64,
+}
+
+impl SharedStats {
+    /// Counts a chunk that became `bytes`, unpacked where it was compressed.
+    pub fn count_chunk(&self, is_compressed: bool, bytes: usize) {
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        if is_compressed {
+            self.decompressed_chunks.fetch_add(1, Ordering::Relaxed);
+            self.decompressed_bytes
+                .fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub fn snapshot(&self) -> ReadStats {
+        ReadStats {
+            chunks: self.chunks.load(Ordering::Relaxed),
+            decompressed_chunks: self.decompressed_chunks.load(Ordering::Relaxed),
+            decompressed_bytes: self.decompressed_bytes.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Opening one file, by what its first bytes say it is.
+
+use std::path::Path;
+
+use asof_core::SourceError;
+
+use crate::file::{Format, FormatFile};
+use crate::kind::{Kind, kind_by_front, kind_of, of_unknown_kind};
+use crate::options::worth_telling;
+#[cfg(feature = "remote")]
+use crate::remote::RemoteFile;
+use crate::storage::{Storage, open_storage};
+use crate::unpacked::{Unpacked, unpack};
+use crate::{BagFile, Db3File, GrowingMcapFile, McapFile, OpenOptions, Recording, UlogFile};
+
+type Opened = Result<Box<dyn Recording>, SourceError>;
+
+/// Where a file lies.
+pub(super) enum Location<'a> {
+    Disk(&'a Path),
+    #[cfg(feature = "remote")]
+    Server(RemoteFile),
+}
+
+/// Opens a file on disk under a name.
+pub(super) fn open_file(path: &Path, name: String, options: &OpenOptions) -> Opened {
+    if options.growing && GrowingMcapFile::is_one(path)? {
+        return Ok(Box::new(GrowingMcapFile::open(path, options)?));
+    }
+    open_at(Location::Disk(path), name, options)
+}
+
+/// Opens a file as what it is; read in place where its format allows that.
+pub(super) fn open_at(location: Location<'_>, name: String, options: &OpenOptions) -> Opened {
+    match (location.kind()?, location) {
+        (Kind::Mcap, at) => opened(McapFile::from_storage(at.storage(name, options)?, options)),
+        (Kind::Bag, at) => opened(BagFile::from_storage(at.storage(name, options)?, options)),
+        // It has no index, so over a network all of it comes once; each reading after that fetches its part.
+        (Kind::Ulog, at) => opened(UlogFile::from_storage(at.storage(name, options)?, options)),
+        (Kind::Sqlite, Location::Disk(path)) => opened(Db3File::open_as(path, name, options)),
+        (Kind::Zstd, Location::Disk(path)) => open_packed(path, name, options),
+        #[cfg(feature = "remote")]
+        (kind @ (Kind::Sqlite | Kind::Zstd), Location::Server(file)) => {
+            open_fetched(file, kind, options)
+        }
+        // What starts like nothing known may still be a damaged MCAP file.
+        (Kind::Unknown, at) => {
+            let storage = at.storage(name.clone(), options)?;
+            let is_empty = storage.size() == 0;
+            opened(McapFile::from_storage(storage, options)).map_err(|error| {
+                if is_empty {
+                    error
+                } else {
+                    of_unknown_kind(&name, error)
+                }
+            })
+        }
+    }
+}
+
+impl Location<'_> {
+    fn kind(&self) -> Result<Kind, SourceError> {
+        match self {
+            Location::Disk(path) => kind_of(path),
+            #[cfg(feature = "remote")]
+            Location::Server(file) => Ok(kind_by_front(&(file as &dyn Storage).get(0, 16)?)),
+        }
+    }
+
+    fn storage(self, name: String, options: &OpenOptions) -> Result<Box<dyn Storage>, SourceError> {
+        match self {
+            Location::Disk(path) => open_storage(path, name, options.map),
+            #[cfg(feature = "remote")]
+            Location::Server(file) => Ok(Box::new(file)),
+        }
+    }
+}
+
+fn opened<F: Format>(file: Result<FormatFile<F>, SourceError>) -> Opened {
+    Ok(Box::new(file?))
+}
+
+/// A file that was compressed as a whole.
+fn open_packed(path: &Path, name: String, options: &OpenOptions) -> Opened {
+    let size = std::fs::metadata(path).map_or(0, |found| found.len());
+    if worth_telling(size) {
+        options
+            .notices
+            .tell(&format!("unpacking {name} into a temporary file"));
+    }
+    let (file, problem) = unpack(path, &name, &options.limits)?;
+    if kind_of(file.path())? == Kind::Zstd {
+        return Err(SourceError::Unreadable {
+            place: name,
+            reason: "this file was compressed twice; decompress it first".into(),
+        });
+    }
+    let inner = open_file(file.path(), name, options)?;
+    Ok(Box::new(Unpacked::new(inner, file, problem)))
+}
+
+/// What cannot be read in place is brought here.
+#[cfg(feature = "remote")]
+fn open_fetched(file: RemoteFile, kind: Kind, options: &OpenOptions) -> Opened {
+    let name = file.name().to_owned();
+    if worth_telling(file.size()) {
+        let what = if kind == Kind::Sqlite {
+            "an SQLite file"
+        } else {
+            "a file that was compressed as a whole"
+        };
+        let megabytes = file.size() / 1_000_000;
+        options.notices.tell(&format!(
+            "fetching all of {name} ({megabytes} MB) into a temporary file: {what} cannot be read in place"
+        ));
+    }
+    let fetched = file.fetch_whole()?;
+    drop(file);
+    let inner = open_file(fetched.path(), name, options)?;
+    Ok(Box::new(Unpacked::new(inner, fetched, None)))
+}

@@ -1,0 +1,88 @@
+//! Opening a place as what it is: a file, a folder, or several; on this machine, on a web server or in a bucket.
+
+mod file;
+mod folder;
+#[cfg(feature = "remote")]
+mod remote;
+
+use std::path::Path;
+
+use asof_core::SourceError;
+
+use crate::{Merged, OpenOptions, Recording, without_secrets};
+#[cfg(feature = "remote")]
+pub(crate) use remote::open_remote_file;
+
+/// Schemes of files on web servers and in buckets; they are read with the feature `remote`.
+pub const REMOTE_SCHEMES: [&str; 9] = [
+    "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
+];
+
+/// Opens a recording, whatever its name: the first bytes decide.
+///
+/// A folder is a ROS 2 bag where it has a `metadata.yaml`, and otherwise all recordings in it as one; a
+/// `metadata.yaml` stands for the bag that it describes.
+///
+/// # Errors
+/// When it cannot be read, or is nothing that asof can read; the error says what it is.
+pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
+    open_with(place, &OpenOptions::default())
+}
+
+/// [`open`], with options.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    place: impl AsRef<Path>,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    let path = place.as_ref();
+    #[cfg(feature = "remote")]
+    if let Some(address) = remote_address(path) {
+        return remote::open(address, options);
+    }
+    if path.is_dir() {
+        return folder::open_folder(path, options);
+    }
+    if let Some(opened) = folder::open_described(path, options) {
+        return opened;
+    }
+    file::open_file(path, path.display().to_string(), options)
+}
+
+/// Opens several places as one recording, merged by time.
+///
+/// # Errors
+/// When one of them cannot be opened, or none is given.
+pub fn open_all<P: AsRef<Path>>(
+    places: &[P],
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
+    match places {
+        [] => Err(SourceError::Unreadable {
+            place: "(nothing)".into(),
+            reason: "name at least one recording".into(),
+        }),
+        [place] => open_with(place, options),
+        places => {
+            let open = |place: &P| {
+                let name = without_secrets(&place.as_ref().display().to_string());
+                Ok((name, open_with(place, options)?))
+            };
+            let parts = places
+                .iter()
+                .map(open)
+                .collect::<Result<_, SourceError>>()?;
+            Ok(Box::new(Merged::new(parts)))
+        }
+    }
+}
+
+/// A place as text, where it is an address that can be read.
+#[cfg(feature = "remote")]
+fn remote_address(place: &Path) -> Option<&str> {
+    let text = place.to_str()?;
+    let (scheme, _) = text.split_once("://")?;
+    REMOTE_SCHEMES.contains(&scheme).then_some(text)
+}
