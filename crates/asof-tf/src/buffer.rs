@@ -104,13 +104,7 @@ impl TransformBuffer {
         stamp: Stamp,
         isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
-        let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
-        if let Some((edge, above)) = self.existing(parent, child)
-            && let Some(stored) = self.insert(edge, above, stamp, &pose)
-        {
-            return stored;
-        }
-        self.store(parent, child, Sample::at(stamp, &pose))
+        self.store_at((parent, child), stamp, &isometry, |sample| sample)
     }
 
     /// Stores the pose of `child` in `parent` for all times.
@@ -175,13 +169,27 @@ impl TransformBuffer {
         stamp: Stamp,
         isometry: Isometry3<f64>,
     ) -> Result<(), UpdateError> {
-        let pose = Pose::checked(&isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
+        self.store_at((parent, child), stamp, &isometry, |sample| {
+            sample.reparenting()
+        })
+    }
+
+    /// Stores a pose at a time; `how` says what it is where it is not just another of its edge.
+    #[inline]
+    fn store_at<P: FrameRef, C: FrameRef>(
+        &self,
+        (parent, child): (P, C),
+        stamp: Stamp,
+        isometry: &Isometry3<f64>,
+        how: impl for<'a> FnOnce(Sample<'a>) -> Sample<'a>,
+    ) -> Result<(), UpdateError> {
+        let pose = Pose::checked(isometry).map_err(|bad| self.bad_pose(parent, child, bad))?;
         if let Some((edge, above)) = self.existing(parent, child)
             && let Some(stored) = self.insert(edge, above, stamp, &pose)
         {
             return stored;
         }
-        self.store(parent, child, Sample::at(stamp, &pose).reparenting())
+        self.store(parent, child, how(Sample::at(stamp, &pose)))
     }
 
     /// Moves `child`, whose edge is static, under another parent, for all times.

@@ -53,33 +53,6 @@ impl fmt::Debug for FrameId {
     }
 }
 
-impl Resolve for &str {
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // On the way of every lookup.
-    fn get(self, graph: &Graph) -> Option<&Frame> {
-        graph.find(self)
-    }
-
-    #[cold]
-    fn why(self) -> LookupError {
-        unknown(self)
-    }
-
-    fn intern<'a>(self, graph: &'a Graph, change: &mut Change<'_>) -> Result<&'a Frame, NameError> {
-        graph.intern(change, self)
-    }
-
-    fn vet(self) -> Result<FrameName, NameError> {
-        FrameName::new(self).map_err(NameError::Bad)
-    }
-
-    fn text(&self, _graph: &Graph) -> Cow<'_, str> {
-        Cow::Borrowed(strip(self))
-    }
-}
-
-impl FrameRef for &str {}
-
 #[cold]
 fn unknown(name: &str) -> LookupError {
     LookupError::UnknownFrame {
@@ -90,7 +63,8 @@ fn unknown(name: &str) -> LookupError {
 macro_rules! resolve_as_str {
     ($($type:ty),*) => {$(
         impl Resolve for $type {
-            #[inline]
+            #[inline(always)]
+            #[allow(clippy::inline_always)] // On the way of every lookup.
             fn get(self, graph: &Graph) -> Option<&Frame> {
                 graph.find(self)
             }
@@ -117,7 +91,7 @@ macro_rules! resolve_as_str {
     )*};
 }
 
-resolve_as_str!(&String, &FrameName, &&str);
+resolve_as_str!(&str, &String, &FrameName, &&str);
 
 impl Resolve for FrameId {
     #[inline]

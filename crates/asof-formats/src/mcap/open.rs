@@ -292,19 +292,17 @@ fn by_summary(
         known.push((section.offset, end));
         sections.push(section);
     }
+    let mut extra = |what, opcode, name: &str, (offset, end): (u64, u64)| {
+        if offset < start || end > summary.start {
+            return Err(Setback::Scan(bad_pointer(summary.start, what, name)));
+        }
+        known.push((offset, scan.end_of_extra(offset, end, opcode)?));
+        Ok(())
+    };
     let mut attachments = Vec::new();
     for (index, end) in summary.attachments {
-        if index.offset < start || end > summary.start {
-            return Err(Setback::Scan(bad_pointer(
-                summary.start,
-                "attachment",
-                &index.name,
-            )));
-        }
-        known.push((
-            index.offset,
-            scan.end_of_extra(index.offset, end, op::ATTACHMENT)?,
-        ));
+        let place = (index.offset, end);
+        extra("attachment", op::ATTACHMENT, &index.name, place)?;
         attachments.push(AttachmentEntry {
             name: index.name,
             media_type: index.media_type,
@@ -316,18 +314,8 @@ fn by_summary(
     }
     let mut metadata = Vec::new();
     for index in summary.metadata {
-        let end = index.offset.saturating_add(index.length);
-        if index.offset < start || end > summary.start {
-            return Err(Setback::Scan(bad_pointer(
-                summary.start,
-                "metadata",
-                &index.name,
-            )));
-        }
-        known.push((
-            index.offset,
-            scan.end_of_extra(index.offset, end, op::METADATA)?,
-        ));
+        let place = (index.offset, index.offset.saturating_add(index.length));
+        extra("metadata", op::METADATA, &index.name, place)?;
         metadata.push(MetadataEntry {
             name: index.name,
             offset: index.offset,

@@ -123,26 +123,17 @@ impl Lines {
         write!(self.line, "{at:.9}  {topic}  {}", shortened(&data))?;
         for (side, found) in self.sides.iter_mut().zip(&row.matches) {
             let topic = shown(&side.topic);
-            let one = match found {
-                Match::Missing(_) => {
+            let one = match Shown::of(found, at, &mut self.fields) {
+                Shown::Nothing => {
                     write!(self.line, "  |  {topic}  -")?;
                     continue;
                 }
-                Match::Found(message) => message,
-                Match::Between {
-                    before,
-                    after,
-                    fraction,
-                } => {
-                    let mut data = Vec::new();
-                    let pair = (&*before.value, &*after.value);
-                    if self.fields.json_between(pair, *fraction, &mut data) {
-                        let data = shortened(&data);
-                        write!(self.line, "  |  {topic}  between  {data}")?;
-                        continue;
-                    }
-                    nearer(before, after, at)
+                Shown::Between(data) => {
+                    let data = shortened(&data);
+                    write!(self.line, "  |  {topic}  between  {data}")?;
+                    continue;
                 }
+                Shown::One(message) => message,
             };
             let text = match &mut side.last {
                 Some((item, text)) if Arc::ptr_eq(item, &one.value) => text,
@@ -178,6 +169,37 @@ impl Sink for Lines {
     fn finish(self: Box<Self>, screen: &Screen) -> anyhow::Result<bool> {
         self.out.close()?;
         Ok(self.fields.tell(screen))
+    }
+}
+
+/// What a row shows of a topic.
+pub(super) enum Shown<'a> {
+    Nothing,
+    One(&'a Stamped<Item>),
+    /// What lies between two messages, as JSON.
+    Between(Vec<u8>),
+}
+
+impl<'a> Shown<'a> {
+    /// Where there is nothing between two messages, the nearer one.
+    pub(super) fn of(found: &'a Match<Item>, at: Stamp, fields: &mut Fields) -> Self {
+        match found {
+            Match::Missing(_) => Shown::Nothing,
+            Match::Found(message) => Shown::One(message),
+            Match::Between {
+                before,
+                after,
+                fraction,
+            } => {
+                let mut data = Vec::new();
+                let pair = (&*before.value, &*after.value);
+                if fields.json_between(pair, *fraction, &mut data) {
+                    Shown::Between(data)
+                } else {
+                    Shown::One(nearer(before, after, at))
+                }
+            }
+        }
     }
 }
 

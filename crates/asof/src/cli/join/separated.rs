@@ -4,11 +4,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use asof_core::Source;
-use asof_window::sync::{AlignedRow, Match};
+use asof_window::sync::AlignedRow;
 use serde_json::Value;
 
 use super::fields::{Fields, sample};
-use super::lines::nearer;
+use super::lines::Shown;
 use super::table::Text;
 use super::{Item, Join, Sink, offset};
 use crate::cli::numbers::{counted, shown};
@@ -97,30 +97,21 @@ impl Sink for Separated {
         self.put_message(0, &row.anchor.value);
         for (number, found) in row.matches.iter().enumerate() {
             let number = number + 1;
-            let one = match found {
-                Match::Missing(_) => {
+            let one = match Shown::of(found, at, &mut self.fields) {
+                Shown::Nothing => {
                     let cells = self.sides[number].names.len() + 1;
                     self.line.extend(std::iter::repeat_n(b',', cells));
                     continue;
                 }
-                Match::Found(message) => message,
-                Match::Between {
-                    before,
-                    after,
-                    fraction,
-                } => {
-                    let mut data = Vec::new();
-                    let pair = (&*before.value, &*after.value);
-                    if self.fields.json_between(pair, *fraction, &mut data) {
-                        let data: Value = serde_json::from_slice(&data)?;
-                        self.line.extend_from_slice(b",0");
-                        for name in &self.sides[number].names {
-                            put_value(&data, name, &mut self.line);
-                        }
-                        continue;
+                Shown::Between(data) => {
+                    let data: Value = serde_json::from_slice(&data)?;
+                    self.line.extend_from_slice(b",0");
+                    for name in &self.sides[number].names {
+                        put_value(&data, name, &mut self.line);
                     }
-                    nearer(before, after, at)
+                    continue;
                 }
+                Shown::One(message) => message,
             };
             write!(self.line, ",{}", offset(one.stamp, at))?;
             self.put_message(number, &one.value);
