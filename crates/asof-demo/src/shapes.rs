@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use asof_core::{Channel, Message, Stamp};
+use asof_ros::CdrWriter;
 use bytes::Bytes;
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::DemoOptions;
 use crate::random::Random;
 use crate::readings::{Imu, Odometry, Quaternion, frame};
-use crate::ros2::{self, cdr::CdrWriter};
+use crate::ros2;
 
 /// Messages of one shape, in the order of their log times, until there are enough bytes.
 #[derive(Debug)]

@@ -37,7 +37,6 @@ mod convert;
 mod cores;
 mod db3;
 mod decompress;
-mod definitions;
 mod file;
 mod filling;
 mod folder;
@@ -60,10 +59,10 @@ mod ulog;
 mod unpacked;
 mod yaml;
 
+pub use asof_ros::Definitions;
 pub use bag::BagFile;
 pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
 pub use db3::Db3File;
-pub use definitions::Definitions;
 pub use file::FormatFile;
 pub use limits::DecompressionLimits;
 pub use mcap::{

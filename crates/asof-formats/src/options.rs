@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::definitions::Definitions;
+use asof_ros::Definitions;
+
 use crate::limits::DecompressionLimits;
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
 

@@ -438,10 +438,10 @@ fn of_a_file_that_was_cut_no_message_is_saved_that_is_not_whole() {
         let cut = bytes.len() * part / 40 / 512 * 512 + part % 3;
         std::fs::write(&path, &bytes[..cut]).expect("writes");
         for map in [true, false] {
-            let options = asof_formats::OpenOptions {
+            let options = OpenOptions {
                 map,
                 map_pages: map,
-                ..asof_formats::OpenOptions::default()
+                ..OpenOptions::default()
             };
             let bag = asof_formats::open_with(&path, &options).expect("opens");
             let found = messages(&*bag, &Query::all());

@@ -178,6 +178,15 @@ fn a_split_bag_with_a_part_that_is_no_recording_opens_and_says_which() {
 }
 
 #[test]
+fn a_bag_that_lists_its_own_description_opens_without_it() {
+    let folder = folder_with_a_run();
+    list_files(folder.path(), &["run.mcap", "metadata.yaml"]);
+    let found = open(folder.path()).expect("opens");
+    assert_eq!(found.summary().problems.len(), 1);
+    assert!(!payloads(&found).is_empty());
+}
+
+#[test]
 fn a_recording_that_was_renamed_is_found_in_its_folder() {
     let folder = tempfile::tempdir().expect("a folder");
     list_files(folder.path(), &["rosbag2_2024_0.mcap"]);

@@ -8,7 +8,8 @@ use asof_core::{Channel, Schema};
 use asof_formats::Definitions;
 use parking_lot::Mutex;
 
-use crate::ros::{differs, starts_with_header};
+use asof_ros::differs;
+use asof_ros::msg::starts_with_header;
 
 /// So long a node may take to describe a type; recordings wait for it before they write the type without a schema.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);

@@ -291,7 +291,7 @@ mod tests {
             channel: Arc::default(),
             described: None,
             has_header: definition
-                .is_some_and(|text| crate::ros::starts_with_header("a/msg/B", text)),
+                .is_some_and(|text| asof_ros::msg::starts_with_header("a/msg/B", text)),
             transport: None,
             source: None,
             received: 1.into(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use asof_core::{Batch, Message, Stamp};
-use asof_formats::Definitions;
+use asof_ros::{CdrWriter, Definitions};
 use asof_tf::ros::StampedTransform;
 use asof_tf::{LoaderOptions, TransformBuffer, TransformLoader, feeds_transforms};
 use parking_lot::Mutex;
@@ -370,51 +370,19 @@ fn voice(robot: &Robot, node: &str, topic: &str) -> Result<TopicPublisher, LiveE
 
 /// `tf2_msgs/msg/TFMessage` as CDR, little endian.
 fn encoded(transforms: &[StampedTransform]) -> Vec<u8> {
-    let mut cdr = Cdr(vec![0, 1, 0, 0]);
-    cdr.u32(transforms.len() as u32);
+    let mut cdr = CdrWriter::with_capacity(transforms.len() * 120);
+    cdr.length(transforms.len());
     for one in transforms {
         let (sec, nanosec) = one.stamp.to_ros2().unwrap_or((0, 0));
-        cdr.u32(sec as u32);
-        cdr.u32(nanosec);
-        cdr.text(&one.parent);
-        cdr.text(&one.child);
+        cdr.int32(sec).uint32(nanosec);
+        cdr.string(&one.parent).string(&one.child);
         let (t, q) = (
             one.isometry.translation.vector,
             one.isometry.rotation.coords,
         );
-        for number in [t.x, t.y, t.z, q.x, q.y, q.z, q.w] {
-            cdr.f64(number);
-        }
+        cdr.float64s(&[t.x, t.y, t.z, q.x, q.y, q.z, q.w]);
     }
-    cdr.0
-}
-
-/// Numbers and texts, each aligned from the end of the four bytes of header.
-struct Cdr(Vec<u8>);
-
-impl Cdr {
-    fn align(&mut self, to: usize) {
-        let past = (self.0.len() - 4) % to;
-        if past > 0 {
-            self.0.resize(self.0.len() + to - past, 0);
-        }
-    }
-
-    fn u32(&mut self, number: u32) {
-        self.align(4);
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn f64(&mut self, number: f64) {
-        self.align(8);
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.u32(text.len() as u32 + 1);
-        self.0.extend(text.bytes());
-        self.0.push(0);
-    }
+    cdr.finish()
 }
 
 #[cfg(test)]
@@ -526,25 +494,21 @@ mod tests {
             <joint name="fixed" type="fixed"><parent link="base"/><child link="mast"/><origin xyz="0 0 1"/></joint>
             <joint name="turn" type="prismatic"><parent link="mast"/><child link="head"/><axis xyz="1 0 0"/>
             <limit lower="-9" upper="9" effort="1" velocity="1"/></joint></robot>"#;
-        let mut text = Cdr(vec![0, 1, 0, 0]);
-        text.text(urdf);
-        listener.fill(message("/robot_description", "std_msgs/msg/String", text.0));
-        let mut state = Cdr(vec![0, 1, 0, 0]);
-        for number in [5, 0] {
-            state.u32(number);
-        }
-        state.text("");
-        state.u32(1);
-        state.text("turn");
-        state.u32(1);
-        state.f64(2.5);
-        for _ in ["velocity", "effort"] {
-            state.u32(0);
-        }
+        let mut text = CdrWriter::with_capacity(urdf.len());
+        text.string(urdf);
+        listener.fill(message(
+            "/robot_description",
+            "std_msgs/msg/String",
+            text.finish(),
+        ));
+        let mut state = CdrWriter::with_capacity(64);
+        state.int32(5).uint32(0).string("");
+        state.length(1).string("turn");
+        state.float64_sequence(&[2.5]).length(0).length(0);
         listener.fill(message(
             "/joint_states",
             "sensor_msgs/msg/JointState",
-            state.0,
+            state.finish(),
         ));
         let at = Stamp::from_nanos(5_000_000_000);
         let pose = listener.buffer.lookup("base", "head", at).expect("a pose");

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use asof_ros::msg::{self, Count, FieldType, Line, Section, constant_value, package_and_name};
+
 use crate::error::SchemaError;
 use crate::model::{Constant, Field, Kind, MessageType, Scalar, Struct};
 
@@ -28,15 +30,6 @@ const WELL_KNOWN_ROS2: &str = "MSG: builtin_interfaces/Time\nint32 sec\nuint32 n
     MSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n===\n\
     MSG: service_msgs/ServiceEventInfo\nuint8 event_type\nbuiltin_interfaces/Time stamp\nuint8[16] client_gid\n\
     int64 sequence_number\n";
-
-/// A message definition before its references are resolved.
-struct Section<'a> {
-    package: String,
-    name: String,
-    /// The number of its first line.
-    line: usize,
-    lines: Vec<&'a str>,
-}
 
 /// Reads the definition of `name`, with those that follow it.
 pub(crate) fn parse(name: &str, text: &str, dialect: Dialect) -> Result<MessageType, SchemaError> {
@@ -74,47 +67,11 @@ pub(crate) fn parse(name: &str, text: &str, dialect: Dialect) -> Result<MessageT
 }
 
 fn split<'a>(name: &str, text: &'a str, dialect: Dialect) -> Result<Vec<Section<'a>>, SchemaError> {
-    let (package, base) = package_and_name(name);
-    let mut sections = vec![Section {
-        package,
-        name: base,
-        line: 1,
-        lines: Vec::new(),
-    }];
-    let mut is_new = name.is_empty();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim_end_matches('\r');
-        let trimmed = line.trim();
-        if trimmed.len() >= 3 && trimmed.bytes().all(|byte| byte == b'=') {
-            is_new = true;
-            continue;
-        }
-        if is_new {
-            if trimmed.is_empty() {
-                continue;
-            }
-            let Some(name) = trimmed.strip_prefix("MSG:") else {
-                return Err(SchemaError::Syntax {
-                    language: dialect.name(),
-                    line: index + 1,
-                    reason: format!("expected 'MSG: package/Type' after ===, found '{trimmed}'"),
-                });
-            };
-            let (package, name) = package_and_name(name.trim());
-            sections.push(Section {
-                package,
-                name,
-                line: index + 2,
-                lines: Vec::new(),
-            });
-            is_new = false;
-            continue;
-        }
-        if let Some(section) = sections.last_mut() {
-            section.lines.push(line);
-        }
-    }
-    Ok(sections)
+    msg::sections(name, text).map_err(|error| SchemaError::Syntax {
+        language: dialect.name(),
+        line: error.line,
+        reason: error.reason,
+    })
 }
 
 /// The definition of a service has a request and a response, with a line `---` between them. Of its event,
@@ -156,21 +113,6 @@ fn split_service(sections: &mut Vec<Section<'_>>) {
     }
 }
 
-/// `a/pkg/msg/Type`, `pkg/msg/Type` and `pkg/Type` are all the type `Type` of `pkg`.
-fn package_and_name(full: &str) -> (String, String) {
-    let mut parts: Vec<&str> = full.split('/').filter(|part| !part.is_empty()).collect();
-    let name = parts.pop().unwrap_or_default();
-    if parts.len() > 1
-        && parts
-            .last()
-            .is_some_and(|p| matches!(*p, "msg" | "srv" | "action"))
-    {
-        parts.pop();
-    }
-    let package = parts.pop().unwrap_or_default();
-    (package.to_owned(), name.to_owned())
-}
-
 fn parse_section(
     section: &Section<'_>,
     places: &HashMap<(&str, &str), usize>,
@@ -195,34 +137,18 @@ fn parse_section(
             line: section.line + index,
             reason,
         };
-        let bare = line.split('#').next().unwrap_or_default().trim();
-        if bare.is_empty() {
-            continue;
-        }
-        let line = line.trim();
-        let (kind, rest) = split_type(line)
-            .ok_or_else(|| syntax(format!("expected a type and a name, found '{line}'")))?;
-        let name_len = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(rest.len());
-        let (name, rest) = rest.split_at(name_len);
-        let is_name = name
-            .bytes()
-            .next()
-            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-        if !is_name {
-            return Err(syntax(format!("expected a field's name in '{line}'")));
-        }
-        if let Some(value) = rest.trim_start().strip_prefix('=') {
-            result.constants.push(Constant {
-                name: name.to_owned(),
-                kind: kind.to_owned(),
-                value: constant_value(kind, value),
-            });
-            continue;
-        }
-        let default = rest.trim();
-        let default = without_comment(default).trim();
+        let declared = match msg::parse_line(line).map_err(syntax)? {
+            Line::Nothing => continue,
+            Line::Constant { kind, name, value } => {
+                result.constants.push(Constant {
+                    name: name.to_owned(),
+                    kind: kind.to_owned(),
+                    value: constant_value(kind, value).to_owned(),
+                });
+                continue;
+            }
+            Line::Field(declared) => declared,
+        };
         let resolve = |base: &str| {
             resolve(base, &section.package, places, times, dialect).ok_or_else(|| {
                 SchemaError::UnknownType {
@@ -231,116 +157,35 @@ fn parse_section(
                 }
             })
         };
-        let (kind, bound) = parse_type(kind, &resolve).map_err(|error| match error {
-            TypeError::Schema(error) => error,
-            TypeError::Syntax(reason) => syntax(reason),
-        })?;
-        let mut field = Field::new(name, kind).numbered(result.fields.len() as u32);
+        let (kind, bound) = kind_of(declared.kind, resolve(declared.kind.base)?);
+        let mut field = Field::new(declared.name, kind).numbered(result.fields.len() as u32);
         field.bound = bound;
-        field.default = (!default.is_empty()).then(|| default.to_owned());
+        field.default = (!declared.default.is_empty()).then(|| declared.default.to_owned());
         result.fields.push(field);
     }
     Ok(result)
 }
 
-/// A type ends at the first space that is outside of its brackets.
-fn split_type(line: &str) -> Option<(&str, &str)> {
-    let mut depth = 0;
-    for (at, c) in line.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            c if c.is_whitespace() && depth <= 0 => {
-                let rest = line[at..].trim_start();
-                return (!rest.is_empty()).then_some((&line[..at], rest));
-            }
-            _ => {}
+/// What a field is, and its bound, by what one of its values is.
+fn kind_of(declared: FieldType<'_>, item: Kind) -> (Kind, Option<u64>) {
+    let is_bytes = matches!(declared.base, "uint8" | "byte" | "char");
+    match declared.count {
+        Count::One => (item, declared.text_bound),
+        Count::Fixed(len) if is_bytes => (Kind::FixedBlob(len), declared.text_bound),
+        Count::Fixed(len) => (Kind::Array(Box::new(item), len), declared.text_bound),
+        Count::Any | Count::AtMost(_) => {
+            let bound = match declared.count {
+                Count::AtMost(most) => Some(most),
+                _ => declared.text_bound,
+            };
+            let kind = if is_bytes {
+                Kind::Blob
+            } else {
+                Kind::List(Box::new(item))
+            };
+            (kind, bound)
         }
     }
-    None
-}
-
-fn constant_value(kind: &str, value: &str) -> String {
-    // A string's value is the rest of its line, number signs and all.
-    if kind.starts_with("string") || kind.starts_with("wstring") {
-        let value = value.trim();
-        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-        if let Some(quote) = quote
-            && let Some(end) = value[1..].find(quote)
-        {
-            return value[1..=end].to_owned();
-        }
-        return value.to_owned();
-    }
-    without_comment(value).trim().to_owned()
-}
-
-/// What is before a `#` that is not in quotes.
-fn without_comment(text: &str) -> &str {
-    let mut quote = None;
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (None, '#') => return &text[..at],
-            (None, '"' | '\'') => quote = Some(c),
-            (Some(open), c) if c == open => quote = None,
-            _ => {}
-        }
-    }
-    text
-}
-
-enum TypeError {
-    Schema(SchemaError),
-    Syntax(String),
-}
-
-fn parse_type(
-    text: &str,
-    resolve: &impl Fn(&str) -> Result<Kind, SchemaError>,
-) -> Result<(Kind, Option<u64>), TypeError> {
-    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let bad = |what: &str| TypeError::Syntax(format!("cannot read the type '{what}'"));
-    let (element, brackets) = match text.find('[') {
-        Some(at) => (&text[..at], Some(&text[at..])),
-        None => (text.as_str(), None),
-    };
-    let (base, text_bound) = match element.split_once("<=") {
-        Some((base, bound)) => (base, Some(bound.parse().map_err(|_| bad(&text))?)),
-        None => (element, None),
-    };
-    let is_bytes = matches!(base, "uint8" | "byte" | "char");
-    let item = resolve(base).map_err(TypeError::Schema)?;
-    let Some(brackets) = brackets else {
-        return Ok((item, text_bound));
-    };
-    let inside = brackets
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .ok_or_else(|| bad(&text))?;
-    if inside.is_empty() {
-        let kind = if is_bytes {
-            Kind::Blob
-        } else {
-            Kind::List(Box::new(item))
-        };
-        return Ok((kind, text_bound));
-    }
-    if let Some(bound) = inside.strip_prefix("<=") {
-        let bound = bound.parse().map_err(|_| bad(&text))?;
-        let kind = if is_bytes {
-            Kind::Blob
-        } else {
-            Kind::List(Box::new(item))
-        };
-        return Ok((kind, Some(bound)));
-    }
-    let len: u32 = inside.parse().map_err(|_| bad(&text))?;
-    let kind = if is_bytes {
-        Kind::FixedBlob(len)
-    } else {
-        Kind::Array(Box::new(item), len)
-    };
-    Ok((kind, text_bound))
 }
 
 fn resolve(

@@ -1,6 +1,5 @@
 //! The robot's messages as ROS 2 has them: CDR with `ros2msg` schemas.
 
-pub(crate) mod cdr;
 pub(crate) mod schemas;
 
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use crate::readings::{
     Imu, Joints, Level, Log, Map, Odometry, Quaternion, Reading, Scan, Status, Topic, Transform,
     Vector, frame, rounded, yaw,
 };
-use cdr::CdrWriter;
+use asof_ros::CdrWriter;
 
 /// The channel of a topic of the robot.
 pub(crate) fn channel(topic: Topic) -> Channel {

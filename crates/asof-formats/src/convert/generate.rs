@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
-use super::ros2::short;
-use crate::Definitions;
+use asof_ros::Definitions;
+use asof_ros::msg::{self, Count, Line, is_primitive, parse_line, referred, sections, short_name};
 
 /// The definition of a type, with all that it needs. Types that ROS 2 has are taken as it has them; of the others, each
 /// field is written as ROS 2 would.
@@ -13,8 +13,8 @@ pub(super) fn generated(
     ros1: &str,
     definitions: &Definitions,
 ) -> Result<String, String> {
-    let theirs = blocks(name, ros1);
-    let root = short(name);
+    let theirs = bodies_of(name, ros1)?;
+    let root = short_name(name);
     let mut bodies: BTreeMap<String, String> = BTreeMap::new();
     let mut waiting = VecDeque::from([root.clone()]);
     while let Some(next) = waiting.pop_front() {
@@ -24,7 +24,7 @@ pub(super) fn generated(
         if next != root
             && let Some(full) = definitions.full_text(&next)
         {
-            bodies.extend(blocks(&next, &full));
+            bodies.extend(bodies_of(&next, &full)?);
             continue;
         }
         let text = theirs
@@ -41,99 +41,69 @@ pub(super) fn generated(
     Ok(full)
 }
 
-/// The definitions in a text, by their short names: the first, then those after lines of `=`.
-fn blocks(name: &str, text: &str) -> BTreeMap<String, String> {
+/// The definitions in a text, by their short names.
+fn bodies_of(name: &str, text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut found = BTreeMap::new();
-    let mut current = short(name);
-    let mut body = String::new();
-    for line in text.lines() {
-        let trimmed = line.trim();
-        if trimmed.len() >= 3 && trimmed.bytes().all(|byte| byte == b'=') {
-            found.entry(current).or_insert(body);
-            (current, body) = (String::new(), String::new());
-        } else if let (true, Some(name)) = (current.is_empty(), trimmed.strip_prefix("MSG:")) {
-            current = short(name.trim());
-        } else {
-            body.push_str(line);
-            body.push('\n');
-        }
+    for section in sections(name, text).map_err(|error| error.to_string())? {
+        let body = section.lines.iter().map(|line| format!("{line}\n"));
+        found
+            .entry(section.short_name())
+            .or_insert_with(|| body.collect());
     }
-    found.entry(current).or_insert(body);
-    found
+    Ok(found)
 }
 
 /// A definition of ROS 1 in ROS 2's words, and the types that it names.
 fn rewritten(name: &str, text: &str) -> (String, Vec<String>) {
     let package = name.split('/').next().unwrap_or_default();
-    let names: Vec<String> = text.lines().filter_map(field_name).collect();
+    let names: Vec<&str> = msg::fields(text.lines()).map(|field| field.name).collect();
     let small: BTreeSet<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
     // Two names that differ in capitals alone stay as they are.
     let is_unique = small.len() == names.len();
     let (mut body, mut needed) = (String::new(), Vec::new());
     for line in text.lines() {
-        let trimmed = line.trim();
-        let Some((kind, rest)) = trimmed.split_once(char::is_whitespace) else {
-            body.push_str(if trimmed.starts_with('#') {
-                trimmed
-            } else {
-                ""
-            });
-            body.push('\n');
-            continue;
-        };
-        if trimmed.starts_with('#') {
-            let _ = writeln!(body, "{trimmed}");
-        } else if let Some((name, value)) = constant(kind, rest) {
-            let _ = writeln!(body, "{} {name}={value}", plain(kind));
-        } else {
-            let (field, comment) = rest.split_once('#').unwrap_or((rest, ""));
-            let field = field.trim();
-            let field = if is_unique {
-                field.to_ascii_lowercase()
-            } else {
-                field.to_owned()
-            };
-            let (base, count) = kind.split_once('[').unwrap_or((kind, ""));
-            let base = named(package, plain(base));
-            let count = if count.is_empty() {
-                String::new()
-            } else {
-                format!("[{count}")
-            };
-            let comment = if comment.is_empty() {
-                String::new()
-            } else {
-                format!(" #{comment}")
-            };
-            let _ = writeln!(body, "{base}{count} {field}{comment}");
-            needed.extend(base.contains('/').then_some(base));
+        match parse_line(line) {
+            Ok(Line::Nothing) => body.push_str(line.trim()),
+            Ok(Line::Constant { kind, name, value }) => {
+                let (name, value) = (name.to_ascii_uppercase(), constant(kind, value));
+                let _ = write!(body, "{} {name}={value}", plain(kind));
+            }
+            Ok(Line::Field(field)) => {
+                let base = plain(field.kind.base);
+                let base = if is_primitive(base) {
+                    base.to_owned()
+                } else {
+                    needed.push(referred(base, package));
+                    referred(base, package)
+                };
+                let name = if is_unique {
+                    field.name.to_ascii_lowercase()
+                } else {
+                    field.name.to_owned()
+                };
+                let count = match field.kind.count {
+                    Count::One => String::new(),
+                    Count::Fixed(len) => format!("[{len}]"),
+                    Count::Any | Count::AtMost(_) => "[]".to_owned(),
+                };
+                let space = if field.comment.is_empty() { "" } else { " " };
+                let _ = write!(body, "{base}{count} {name}{space}{}", field.comment);
+            }
+            Err(_) => {}
         }
+        body.push('\n');
     }
     (body, needed)
 }
 
-fn field_name(line: &str) -> Option<String> {
-    let (kind, rest) = line.trim().split_once(char::is_whitespace)?;
-    let is_field = !kind.starts_with('#') && constant(kind, rest).is_none();
-    is_field.then(|| rest.split('#').next().unwrap_or_default().trim().to_owned())
-}
-
-/// The name and the value of a constant. A text is quoted in ROS 2, and in ROS 1 it is all that follows.
-fn constant(kind: &str, rest: &str) -> Option<(String, String)> {
-    let (name, value) = rest.split_once('=')?;
-    if name.contains('#') {
-        return None;
-    }
-    let name = name.trim().to_ascii_uppercase();
-    let value = if kind == "string" {
-        format!(
-            "\"{}\"",
-            value.trim().replace('\\', "\\\\").replace('"', "\\\"")
-        )
+/// The value of a constant. A text is quoted in ROS 2, and in ROS 1 it is all that follows.
+fn constant(kind: &str, value: &str) -> String {
+    let value = value.trim();
+    if kind == "string" {
+        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
     } else {
-        value.trim().to_owned()
-    };
-    Some((name, value))
+        value.to_owned()
+    }
 }
 
 /// The types of ROS 1 that have other names in ROS 2, or mean something else there.
@@ -145,21 +115,6 @@ fn plain(kind: &str) -> &str {
         "byte" => "int8",
         "char" => "uint8",
         kind => kind,
-    }
-}
-
-/// A type with its package, where it is not one of the language's own.
-fn named(package: &str, kind: &str) -> String {
-    const OWN: [&str; 12] = [
-        "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
-        "float32", "float64", "string",
-    ];
-    if OWN.contains(&kind) {
-        kind.to_owned()
-    } else if kind.contains('/') {
-        short(kind)
-    } else {
-        format!("{package}/{kind}")
     }
 }
 

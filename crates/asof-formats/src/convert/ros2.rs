@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use asof_core::{Channel, Schema};
+use asof_ros::msg::{self, referred, sections, short_name};
+use asof_ros::{CdrWriter, Definitions};
 use bytes::Bytes;
 
 use super::generate::generated;
-use crate::Definitions;
 
 /// How the messages of a ROS 1 channel become those of a ROS 2 channel.
 #[derive(Debug)]
@@ -47,20 +48,20 @@ impl Transcoder {
     pub fn new(channel: &Channel, definitions: &Definitions) -> Result<Self, String> {
         let schema = channel.schema.as_deref().ok_or("it has no definition")?;
         let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is not text")?;
-        let theirs = Types::of_ros1(&schema.name, text);
+        let theirs = Types::of_ros1(&schema.name, text)?;
         let name = renamed(&schema.name);
         // A type of the robot's own is defined as ROS 2 would define it.
         let full = match definitions.full_text(&name) {
             Some(full) => full,
             None => generated(&name, text, definitions)?,
         };
-        let ours = Types::of_ros2(&name, &full);
+        let ours = Types::parse(&name, &full)?;
         let mut compiler = Compiler {
             theirs: &theirs,
             ours: &ours,
             steps: 0,
         };
-        let program = compiler.group(&short(&schema.name), &name, 0)?;
+        let program = compiler.group(&short_name(&schema.name), &name, 0)?;
         Ok(Transcoder {
             channel: Arc::new(as_ros2(channel, &name, full)),
             program,
@@ -70,10 +71,8 @@ impl Transcoder {
     /// Writes a payload of ROS 1 as CDR into `out`, which is emptied first.
     pub fn transcode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
-        out.extend_from_slice(&[0, 1, 0, 0]);
         let mut input = payload;
-        run(&self.program, &mut input, out)?;
-        Ok(())
+        run(&self.program, &mut input, &mut CdrWriter::new(out))
     }
 }
 
@@ -81,14 +80,7 @@ impl Transcoder {
 fn renamed(name: &str) -> String {
     match name {
         "tf/tfMessage" => "tf2_msgs/TFMessage".to_owned(),
-        name => short(name),
-    }
-}
-
-pub(super) fn short(name: &str) -> String {
-    match *name.split('/').collect::<Vec<_>>() {
-        [package, "msg", kind] => format!("{package}/{kind}"),
-        _ => name.to_owned(),
+        name => short_name(name),
     }
 }
 
@@ -156,45 +148,25 @@ enum Count {
 }
 
 impl Types {
-    fn of_ros1(name: &str, text: &str) -> Self {
-        let mut types = Self::parse(name, text);
-        let header = "std_msgs/Header".to_owned();
+    fn of_ros1(name: &str, text: &str) -> Result<Self, String> {
+        let mut types = Self::parse(name, text)?;
+        let header = ["uint32 seq", "time stamp", "string frame_id"];
         types
             .0
-            .entry(header)
-            .or_insert_with(|| fields_of("std_msgs", "uint32 seq\ntime stamp\nstring frame_id"));
-        types
+            .entry("std_msgs/Header".to_owned())
+            .or_insert_with(|| fields_of("std_msgs", header));
+        Ok(types)
     }
 
-    fn of_ros2(name: &str, text: &str) -> Self {
-        Self::parse(name, text)
-    }
-
-    /// A definition, then those that it needs, each behind a line of `=`.
-    fn parse(name: &str, text: &str) -> Self {
+    /// A definition, then those that it needs.
+    fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut types = HashMap::new();
-        let mut current = short(name);
-        let mut lines = String::new();
-        let mut add = |name: &str, lines: &str| {
-            let package = name.split('/').next().unwrap_or_default();
+        for section in sections(name, text).map_err(|error| error.to_string())? {
             types
-                .entry(name.to_owned())
-                .or_insert_with(|| fields_of(package, lines));
-        };
-        for line in text.lines() {
-            let trimmed = line.trim();
-            if trimmed.len() >= 3 && trimmed.bytes().all(|byte| byte == b'=') {
-                add(&current, &lines);
-                (current, lines) = (String::new(), String::new());
-            } else if let (true, Some(name)) = (current.is_empty(), trimmed.strip_prefix("MSG:")) {
-                current = short(name.trim());
-            } else {
-                lines.push_str(line);
-                lines.push('\n');
-            }
+                .entry(section.short_name())
+                .or_insert_with(|| fields_of(&section.package, section.lines));
         }
-        add(&current, &lines);
-        Types(types)
+        Ok(Types(types))
     }
 
     fn get(&self, name: &str) -> Result<&[Field], String> {
@@ -203,29 +175,22 @@ impl Types {
     }
 }
 
-fn fields_of(package: &str, text: &str) -> Vec<Field> {
-    text.lines()
-        .filter_map(|line| field_of(package, line))
+fn fields_of<'a>(package: &str, lines: impl IntoIterator<Item = &'a str>) -> Vec<Field> {
+    msg::fields(lines)
+        .map(|field| Field {
+            kind: kind_of(field.kind.base, package),
+            count: match field.kind.count {
+                msg::Count::One => Count::One,
+                msg::Count::Fixed(count) => Count::Fixed(count as usize),
+                msg::Count::Any | msg::Count::AtMost(_) => Count::Any,
+            },
+            name: field.name.to_owned(),
+        })
         .collect()
 }
 
-fn field_of(package: &str, line: &str) -> Option<Field> {
-    let line = line.split('#').next()?.trim();
-    let (kind, rest) = line.split_once(char::is_whitespace)?;
-    let name = rest.split_whitespace().next()?;
-    // A constant takes no room.
-    if rest.contains('=') {
-        return None;
-    }
-    let (kind, count) = match kind.split_once('[') {
-        Some((kind, count)) => match count.trim_end_matches(']').parse() {
-            Ok(count) => (kind, Count::Fixed(count)),
-            // `[]`, or with a bound: `[<=3]`.
-            Err(_) => (kind, Count::Any),
-        },
-        None => (kind, Count::One),
-    };
-    let kind = match kind.split('<').next()? {
+fn kind_of(base: &str, package: &str) -> Kind {
+    match base {
         "bool" | "int8" | "uint8" | "byte" | "char" => Kind::Number(1, false),
         "int16" | "uint16" => Kind::Number(2, false),
         "int32" | "uint32" => Kind::Number(4, false),
@@ -234,12 +199,8 @@ fn field_of(package: &str, line: &str) -> Option<Field> {
         "float64" => Kind::Number(8, true),
         "string" => Kind::Text,
         "time" | "duration" => Kind::Time,
-        "Header" => Kind::Named("std_msgs/Header".into()),
-        other if other.contains('/') => Kind::Named(short(other)),
-        other => Kind::Named(format!("{package}/{other}")),
-    };
-    let name = name.to_owned();
-    Some(Field { kind, count, name })
+        other => Kind::Named(referred(other, package)),
+    }
 }
 
 struct Compiler<'a> {
@@ -383,31 +344,27 @@ fn least_input(program: &[Step]) -> usize {
     program.iter().map(step).sum()
 }
 
-fn run(program: &[Step], input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn run(
+    program: &[Step],
+    input: &mut &[u8],
+    out: &mut CdrWriter<&mut Vec<u8>>,
+) -> Result<(), Malformed> {
     for step in program {
         match step {
             Step::Copy(width, count) => {
-                align(out, *width);
-                out.extend_from_slice(take(input, width * count)?);
+                out.align(*width).raw(take(input, width * count)?);
             }
             Step::Drop(len) => drop(take(input, *len)?),
             Step::Text => {
-                let text = {
-                    let len = length(input)?;
-                    take(input, len)?
-                };
-                align(out, 4);
-                out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-                out.extend_from_slice(text);
-                out.push(0);
+                let len = length(input)?;
+                out.string(take(input, len)?);
             }
             Step::Words(width) => {
                 let count = length(input)?;
                 let words = take(input, count.checked_mul(*width).ok_or(Malformed)?)?;
-                put_count(out, count);
+                out.length(count);
                 if count > 0 {
-                    align(out, *width);
-                    out.extend_from_slice(words);
+                    out.align(*width).raw(words);
                 }
             }
             Step::Each(element, least) => {
@@ -416,7 +373,7 @@ fn run(program: &[Step], input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Mal
                 if count.saturating_mul((*least).max(1)) > input.len() {
                     return Err(Malformed);
                 }
-                put_count(out, count);
+                out.length(count);
                 for _ in 0..count {
                     run(element, input, out)?;
                 }
@@ -427,14 +384,14 @@ fn run(program: &[Step], input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Mal
                 }
             }
             Step::Zeros(width, count) => {
-                align(out, *width);
-                out.resize(out.len() + width * count, 0);
+                out.align(*width).zeros(width * count);
             }
             Step::EmptyText => {
-                put_count(out, 1);
-                out.push(0);
+                out.string("");
             }
-            Step::Nothing => out.push(0),
+            Step::Nothing => {
+                out.byte(0);
+            }
         }
     }
     Ok(())
@@ -449,17 +406,6 @@ fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], Malformed> {
 fn length(input: &mut &[u8]) -> Result<usize, Malformed> {
     let word = take(input, 4)?.try_into().map_err(|_| Malformed)?;
     Ok(u32::from_le_bytes(word) as usize)
-}
-
-fn put_count(out: &mut Vec<u8>, count: usize) {
-    align(out, 4);
-    out.extend_from_slice(&(count as u32).to_le_bytes());
-}
-
-/// CDR counts from behind its head of four bytes.
-fn align(out: &mut Vec<u8>, width: usize) {
-    let len = out.len() - 4;
-    out.resize(4 + len.next_multiple_of(width), 0);
 }
 
 #[cfg(test)]

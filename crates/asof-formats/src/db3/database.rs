@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use asof_core::{Channel, Problem, ProblemKind, Schema, SourceError};
+use asof_ros::{Definitions, Era};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::definitions::{Definitions, Era};
 use crate::yaml::first_document;
 
 /// A file that any number of threads may read, each on a connection of its own.

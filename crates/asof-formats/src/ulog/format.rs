@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use asof_ros::CdrWriter;
+
 /// Formats by their names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Formats {
@@ -237,9 +239,6 @@ enum Step {
     Zero,
 }
 
-/// The head of a CDR payload: little-endian, plain.
-pub(crate) const CDR_HEAD: [u8; 4] = [0, 1, 0, 0];
-
 impl Layout {
     /// The microseconds that a message gives as its time.
     pub fn time_of(&self, data: &[u8]) -> Option<u64> {
@@ -254,20 +253,20 @@ impl Layout {
         if data.len() < self.needed {
             return false;
         }
-        out.extend_from_slice(&CDR_HEAD);
-        let base = out.len();
+        let mut out = CdrWriter::new(out);
         for step in &self.steps {
             match *step {
                 Step::Copy { width, from, len } => {
-                    align(out, base, width);
-                    out.extend_from_slice(&data[from..from + len]);
+                    out.align(width).raw(&data[from..from + len]);
                 }
                 Step::Text { from, len } => {
                     let text = &data[from..from + len];
                     let end = memchr::memchr(0, text).unwrap_or(len);
-                    put_text(out, base, &text[..end]);
+                    out.string(&text[..end]);
                 }
-                Step::Zero => out.push(0),
+                Step::Zero => {
+                    out.byte(0);
+                }
             }
         }
         true
@@ -277,20 +276,6 @@ impl Layout {
     pub fn fits(&self, len: usize) -> bool {
         len >= self.needed
     }
-}
-
-/// Fills up to a multiple of `width` behind `base`.
-pub(crate) fn align(out: &mut Vec<u8>, base: usize, width: usize) {
-    let len = out.len() - base;
-    out.resize(base + len.next_multiple_of(width.max(1)), 0);
-}
-
-/// Text in CDR: its length with the zero behind it, then both.
-pub(crate) fn put_text(out: &mut Vec<u8>, base: usize, text: &[u8]) {
-    align(out, base, 4);
-    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-    out.extend_from_slice(text);
-    out.push(0);
 }
 
 struct Compiler<'a> {

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use asof_core::{Channel, Schema};
+use asof_ros::CdrWriter;
 
-use super::format::{CDR_HEAD, Formats, Layout, align, put_text};
+use super::format::{Formats, Layout};
 use super::record::Pair;
 
 /// The channels of a file, and the ids under which its messages come.
@@ -145,13 +146,13 @@ pub(crate) fn put_parameter(out: &mut Vec<u8>, time: u64, pair: &Pair<'_>, origi
         Origin::Changed => ("changed", 0),
         Origin::Default(types) => ("default", types),
     };
-    let base = start(out, time);
-    put_text(out, base, pair.key.as_bytes());
-    put_text(out, base, pair.kind.as_bytes());
-    align(out, base, 8);
-    out.extend_from_slice(&value.to_le_bytes());
-    put_text(out, base, source.as_bytes());
-    out.push(types);
+    CdrWriter::new(out)
+        .uint64(time)
+        .string(pair.key)
+        .string(pair.kind)
+        .float64(value)
+        .string(source)
+        .byte(types);
     true
 }
 
@@ -173,25 +174,17 @@ pub(crate) fn put_logged(out: &mut Vec<u8>, time: u64, level: u8, tag: Option<u1
         .get(usize::from(level))
         .copied()
         .unwrap_or("unknown");
-    let base = start(out, time);
-    out.push(level);
-    put_text(out, base, severity.as_bytes());
-    out.push(tag.is_some().into());
-    align(out, base, 2);
-    out.extend_from_slice(&tag.unwrap_or(0).to_le_bytes());
     let end = memchr::memchr(0, text).unwrap_or(text.len());
-    put_text(out, base, &text[..end]);
+    CdrWriter::new(out)
+        .uint64(time)
+        .byte(level)
+        .string(severity)
+        .boolean(tag.is_some())
+        .uint16(tag.unwrap_or(0))
+        .string(&text[..end]);
 }
 
 /// A dropout as CDR.
 pub(crate) fn put_dropout(out: &mut Vec<u8>, time: u64, milliseconds: u16) {
-    start(out, time);
-    out.extend_from_slice(&milliseconds.to_le_bytes());
-}
-
-fn start(out: &mut Vec<u8>, time: u64) -> usize {
-    out.extend_from_slice(&CDR_HEAD);
-    let base = out.len();
-    out.extend_from_slice(&time.to_le_bytes());
-    base
+    CdrWriter::new(out).uint64(time).uint16(milliseconds);
 }

@@ -7,9 +7,8 @@ use std::fmt::Write as _;
 
 use asof_core::{Channel, Schema};
 use asof_decode::{Decoder, Projection};
+use asof_ros::{CdrWriter, differs};
 use serde::Deserialize;
-
-use super::differs;
 
 /// The service's type, as DDS spells it.
 pub const GET_TYPE_DESCRIPTION: &str =
@@ -55,17 +54,10 @@ pub enum DescriptionError {
 
 /// The request for a type such as `sensor_msgs/msg/Imu`, encoded.
 pub fn description_request(type_name: &str, type_hash: &str) -> Vec<u8> {
-    let mut cdr = vec![0, 1, 0, 0];
-    for text in [type_name, type_hash] {
-        // Lengths are aligned to four bytes, counted from behind the head.
-        cdr.resize(cdr.len().next_multiple_of(4), 0);
-        cdr.extend((text.len() as u32 + 1).to_le_bytes());
-        cdr.extend(text.bytes());
-        cdr.push(0);
-    }
+    let mut cdr = CdrWriter::with_capacity(type_name.len() + type_hash.len() + 16);
     // With the sources, which have the constants and the comments.
-    cdr.push(1);
-    cdr
+    cdr.string(type_name).string(type_hash).boolean(true);
+    cdr.finish()
 }
 
 /// The schema that a response describes.

@@ -7,12 +7,12 @@ mod attachment;
 mod bridge;
 mod dds;
 mod description;
-mod hash;
 mod key;
 mod qos;
 mod service;
 mod token;
 
+pub use asof_ros::type_hash;
 pub use attachment::{Attachment, AttachmentError};
 pub use bridge::{BRIDGE_TOKENS, BridgeToken};
 pub use dds::{
@@ -21,8 +21,6 @@ pub use dds::{
 pub use description::{
     DescriptionError, GET_TYPE_DESCRIPTION, described_as, described_schema, description_request,
 };
-pub use hash::type_hash;
-pub(crate) use hash::{differs, starts_with_header};
 pub use key::{TopicKey, dds_type_name, ros_type_name};
 pub use qos::{Durability, History, QosError, QosOverride, QosProfile, Reliability, is_latched};
 pub use service::{

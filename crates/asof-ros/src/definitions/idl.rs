@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::{Definitions, Era, RULE, long_name, read, short_name};
+use super::{Definitions, Era, RULE, read, short_name};
+use crate::msg::{self, Count, Field, FieldType, is_primitive, long_name, referred};
 
 impl Definitions {
     /// The definition of a type and of all that it needs, as MCAP's `ros2idl` wants it. What it needs may be defined by a
@@ -51,55 +52,37 @@ fn included_by(text: &str) -> Vec<String> {
 fn from_message(text: &str, name: &str) -> String {
     let (package, kind) = name.split_once('/').unwrap_or(("", name));
     let mut fields = String::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let (Some(of), Some(field)) = (words.next(), words.next()) else {
-            continue;
-        };
-        let is_constant =
-            field.contains('=') || words.next().is_some_and(|word| word.starts_with('='));
-        if !is_constant {
-            let _ = writeln!(fields, "  {};", declared(of, field, package));
-        }
+    for field in msg::fields(text.lines()) {
+        let _ = writeln!(fields, "  {};", declared(&field, package));
     }
     format!("module {package} {{ module msg {{ struct {kind} {{\n{fields}}}; }}; }};\n")
 }
 
 /// `float64[9] covariance` as `double covariance[9]`.
-fn declared(of: &str, field: &str, package: &str) -> String {
-    let (element, array) = match of.split_once('[') {
-        Some((element, length)) => (element, Some(length.trim_end_matches(']'))),
-        None => (of, None),
-    };
-    let (element, bound) = match element.split_once("<=") {
-        Some((element, bound)) => (element, Some(bound)),
-        None => (element, None),
-    };
-    let mut element = match element {
+fn declared(field: &Field<'_>, package: &str) -> String {
+    let FieldType {
+        base,
+        text_bound,
+        count,
+    } = field.kind;
+    let mut element = match base {
         "bool" => "boolean".to_owned(),
         "byte" => "octet".to_owned(),
         "char" => "uint8".to_owned(),
         "float32" => "float".to_owned(),
         "float64" => "double".to_owned(),
-        "int8" | "uint8" | "int16" | "uint16" | "int32" | "uint32" | "int64" | "uint64"
-        | "string" | "wstring" => element.to_owned(),
-        "Header" => "std_msgs::msg::Header".to_owned(),
-        other => match short_name(other) {
-            Some(name) => long_name(&name).replace('/', "::"),
-            None => format!("{package}::msg::{other}"),
-        },
+        own if is_primitive(own) => own.to_owned(),
+        other => long_name(&referred(other, package)).replace('/', "::"),
     };
-    if let Some(bound) = bound {
+    if let Some(bound) = text_bound {
         let _ = write!(element, "<{bound}>");
     }
-    match array {
-        None => format!("{element} {field}"),
-        Some("") => format!("sequence<{element}> {field}"),
-        Some(length) => match length.strip_prefix("<=") {
-            Some(most) => format!("sequence<{element}, {most}> {field}"),
-            None => format!("{element} {field}[{length}]"),
-        },
+    let name = field.name;
+    match count {
+        Count::One => format!("{element} {name}"),
+        Count::Any => format!("sequence<{element}> {name}"),
+        Count::AtMost(most) => format!("sequence<{element}, {most}> {name}"),
+        Count::Fixed(len) => format!("{element} {name}[{len}]"),
     }
 }
 

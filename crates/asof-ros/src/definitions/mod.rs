@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use crate::msg::{self, is_primitive, long_name};
+
 /// Where definitions of types are looked up.
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
@@ -24,17 +26,19 @@ pub struct Definitions {
 
 /// A definition of a type and of all that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FullDefinition {
+pub struct FullDefinition {
     /// `ros2msg` or `ros2idl`, as MCAP calls them.
     pub encoding: &'static str,
+    /// The definition, then those of all that it needs.
     pub text: String,
 }
 
 /// Which of the standard types' layouts is meant: three of them changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Era {
+pub enum Era {
     /// Dashing to Galactic.
     BeforeHumble,
+    /// From Humble on.
     #[default]
     Humble,
 }
@@ -110,7 +114,7 @@ impl Definitions {
     /// # let folder = tempfile::tempdir()?;
     /// std::fs::create_dir(folder.path().join("my_robot"))?;
     /// std::fs::write(folder.path().join("my_robot/Base.msg"), "Wheel[4] wheels")?;
-    /// let definitions = asof_formats::Definitions::with_folders([folder.path()])?;
+    /// let definitions = asof_ros::Definitions::with_folders([folder.path()])?;
     /// let missing = definitions.missing_for("my_robot/msg/Base");
     /// assert_eq!(missing.as_deref(), Some("my_robot/msg/Wheel"));
     /// # Ok::<(), std::io::Error>(())
@@ -119,8 +123,11 @@ impl Definitions {
         self.definition_of(name, Era::Humble).err()
     }
 
-    /// A definition in either language; the error is the type that is not known.
-    pub(crate) fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, String> {
+    /// A definition in either language.
+    ///
+    /// # Errors
+    /// The type that is not known.
+    pub fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, String> {
         let in_messages = self.full_text_of(name, era).map(|text| FullDefinition {
             encoding: "ros2msg",
             text,
@@ -266,34 +273,13 @@ fn short_name(name: &str) -> Option<String> {
     }
 }
 
-fn long_name(name: &str) -> String {
-    match name.split_once('/') {
-        Some((package, kind)) => format!("{package}/msg/{kind}"),
-        None => name.to_owned(),
-    }
-}
-
 /// The types that a definition's fields are of, in order, without those that are built into the language.
 fn needed_by(text: &str, name: &str) -> Vec<String> {
     let package = name.split('/').next().unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let line = line.split('#').next()?.trim();
-            let token = line.split_whitespace().next()?;
-            let kind = token.split(['[', '<']).next()?;
-            match kind {
-                "bool" | "byte" | "char" | "int8" | "uint8" | "int16" | "uint16" | "int32"
-                | "uint32" | "int64" | "uint64" | "float32" | "float64" | "string" | "wstring" => {
-                    None
-                }
-                "Header" => Some("std_msgs/Header".to_owned()),
-                "time" | "Time" if package == "builtin_interfaces" => {
-                    Some("builtin_interfaces/Time".to_owned())
-                }
-                other if other.contains('/') => short_name(other),
-                other => Some(format!("{package}/{other}")),
-            }
-        })
+    msg::fields(text.lines())
+        .map(|field| field.kind.base)
+        .filter(|base| !is_primitive(base))
+        .map(|base| msg::referred(base, package))
         .collect()
 }
 

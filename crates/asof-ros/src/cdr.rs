@@ -1,0 +1,170 @@
+//! ROS 2's wire format: CDR, little endian (XCDR1).
+
+use std::borrow::BorrowMut;
+
+/// Writes one message, into a buffer of its own or behind what is in another. Numbers are aligned to their own size,
+/// counted from after the four bytes of the encapsulation header.
+///
+/// ```
+/// let mut out = vec![9];
+/// asof_ros::CdrWriter::new(&mut out).byte(7).uint32(8);
+/// assert_eq!(out, [9, 0, 1, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0]);
+/// ```
+#[derive(Debug)]
+pub struct CdrWriter<B = Vec<u8>> {
+    bytes: B,
+    /// Where alignment counts from.
+    base: usize,
+}
+
+/// The encapsulation header: plain CDR, little endian, no options.
+const HEADER: [u8; 4] = [0, 1, 0, 0];
+
+impl CdrWriter {
+    /// A writer with room for a message of this size.
+    pub fn with_capacity(capacity: usize) -> Self {
+        CdrWriter::new(Vec::with_capacity(capacity + HEADER.len()))
+    }
+}
+
+impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
+    /// Begins a message behind what a buffer holds.
+    pub fn new(mut bytes: B) -> Self {
+        bytes.borrow_mut().extend_from_slice(&HEADER);
+        let base = bytes.borrow_mut().len();
+        CdrWriter { bytes, base }
+    }
+
+    /// The buffer with the message in it.
+    pub fn finish(self) -> B {
+        self.bytes
+    }
+
+    /// Fills up to a multiple of `width` bytes.
+    pub fn align(&mut self, width: usize) -> &mut Self {
+        let bytes = self.bytes.borrow_mut();
+        let body = bytes.len() - self.base;
+        bytes.resize(self.base + body.next_multiple_of(width.max(1)), 0);
+        self
+    }
+
+    /// Bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.borrow_mut().extend_from_slice(bytes);
+        self
+    }
+
+    /// So many zero bytes.
+    pub fn zeros(&mut self, len: usize) -> &mut Self {
+        let bytes = self.bytes.borrow_mut();
+        bytes.resize(bytes.len() + len, 0);
+        self
+    }
+
+    /// A truth value.
+    pub fn boolean(&mut self, value: bool) -> &mut Self {
+        self.byte(u8::from(value))
+    }
+
+    /// A byte.
+    pub fn byte(&mut self, value: u8) -> &mut Self {
+        self.bytes.borrow_mut().push(value);
+        self
+    }
+
+    /// A number.
+    pub fn uint16(&mut self, value: u16) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn int32(&mut self, value: i32) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn uint32(&mut self, value: u32) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn uint64(&mut self, value: u64) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn float32(&mut self, value: f32) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn float64(&mut self, value: f64) -> &mut Self {
+        self.aligned(&value.to_le_bytes())
+    }
+
+    /// An array of a length that the schema knows.
+    pub fn float64s(&mut self, values: &[f64]) -> &mut Self {
+        for &value in values {
+            self.float64(value);
+        }
+        self
+    }
+
+    /// A sequence: its length, then its elements.
+    pub fn float64_sequence(&mut self, values: &[f64]) -> &mut Self {
+        self.length(values.len()).float64s(values)
+    }
+
+    /// A sequence: its length, then its elements.
+    pub fn float32_sequence(&mut self, values: &[f32]) -> &mut Self {
+        self.length(values.len());
+        for &value in values {
+            self.float32(value);
+        }
+        self
+    }
+
+    /// A sequence of bytes.
+    pub fn blob(&mut self, value: &[u8]) -> &mut Self {
+        self.length(value.len()).raw(value)
+    }
+
+    /// A string: its length with the closing zero, its bytes, the zero.
+    pub fn string(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
+        let value = value.as_ref();
+        self.length(value.len() + 1).raw(value).byte(0)
+    }
+
+    /// The length of a sequence.
+    pub fn length(&mut self, length: usize) -> &mut Self {
+        self.uint32(length as u32)
+    }
+
+    fn aligned<const N: usize>(&mut self, value: &[u8; N]) -> &mut Self {
+        self.align(N).raw(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_aligned_from_after_the_header() {
+        let mut cdr = CdrWriter::with_capacity(32);
+        cdr.byte(7).float64(1.0).byte(8).uint32(9);
+        let bytes = cdr.finish();
+        assert_eq!(bytes.len(), 4 + 8 + 8 + 4 + 4);
+        assert_eq!(bytes[4], 7);
+        assert_eq!(bytes[12..20], 1.0_f64.to_le_bytes());
+        assert_eq!(bytes[20], 8);
+        assert_eq!(bytes[24..28], 9_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn a_string_ends_with_a_zero_that_is_counted() {
+        let mut cdr = CdrWriter::with_capacity(16);
+        cdr.string("odom");
+        assert_eq!(cdr.finish(), b"\0\x01\0\0\x05\0\0\0odom\0");
+    }
+}
