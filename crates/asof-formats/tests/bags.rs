@@ -185,7 +185,7 @@ fn other_versions_and_encrypted_bags_are_refused_by_name() {
     assert!(refused(b"#ROSBAG V1.2\nrest".to_vec()).contains("old version ('#ROSBAG V1.2')"));
     assert!(refused(b"#ROSRECORD V1.1\nrest".to_vec()).contains("old version ('#ROSRECORD V1.1')"));
     assert!(refused(encrypted()).contains("encrypted ('rosbag/AesCbcEncryptor')"));
-    assert!(refused(b"hello".to_vec()).contains("no ROS 1 bag"));
+    assert!(refused(b"hello".to_vec()).contains("not a ROS 1 bag"));
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn what_is_no_mcap_file_is_refused_in_a_sentence() {
     for (bytes, word) in [
         (&b""[..], "empty"),
         (b"\x89MCA", "first 8"),
-        (b"hello, world, here I am", "no MCAP"),
+        (b"hello, world, here I am", "not an MCAP"),
     ] {
         let error = McapFile::from_bytes("x.mcap", bytes.to_vec())
             .expect_err("refused")

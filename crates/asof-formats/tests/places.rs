@@ -274,10 +274,10 @@ fn a_pipe_in_a_folder_is_not_waited_for() {
 fn what_is_named_like_a_recording_and_is_none_is_a_problem_of_its_folder() {
     for (name, contents, reason) in [
         ("empty.bag", "", "the file is empty"),
-        ("text.bag", "hello, hello, hello", "no ROS 1 bag"),
-        ("text.db3", "hello, hello, hello", "no ROS 2 bag"),
-        ("text.ulg", "hello, hello, hello", "no PX4 log"),
-        ("text.mcap", "hello, hello, hello", "no MCAP file"),
+        ("text.bag", "hello, hello, hello", "not a ROS 1 bag"),
+        ("text.db3", "hello, hello, hello", "not a ROS 2 bag"),
+        ("text.ulg", "hello, hello, hello", "not a PX4 log"),
+        ("text.mcap", "hello, hello, hello", "not an MCAP file"),
     ] {
         let folder = folder_with_a_run();
         std::fs::write(folder.path().join(name), contents).expect("writes");

@@ -165,7 +165,7 @@ fn garbage_costs_only_what_it_hit() {
         log.summary()
             .problems
             .iter()
-            .any(|p| p.message.contains("no message"))
+            .any(|p| p.message.contains("not a message"))
     );
 }
 
@@ -186,7 +186,7 @@ fn encrypted_newer_and_other_files_are_refused_by_name() {
         error.expect_err("is refused").to_string()
     };
     assert!(refused(b"ULogEnc\x01aaaaaaaaaaaaaaaa".to_vec()).contains("encrypted"));
-    assert!(refused(b"hello".to_vec()).contains("no ULog"));
+    assert!(refused(b"hello".to_vec()).contains("not a ULog"));
     let mut newer = UlogMaker::new(0).bytes;
     newer[16 + 3 + 8] = 2;
     assert!(refused(newer).contains("newer than this reader"));
