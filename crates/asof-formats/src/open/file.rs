@@ -19,7 +19,7 @@ type Opened = Result<Box<dyn Recording>, SourceError>;
 pub(super) enum Location<'a> {
     Disk(&'a Path),
     #[cfg(feature = "remote")]
-    Server(RemoteFile),
+    Server(Box<RemoteFile>),
 }
 
 /// Opens a file on disk under a name.
@@ -41,7 +41,7 @@ pub(super) fn open_at(location: Location<'_>, name: String, options: &OpenOption
         (Kind::Zstd, Location::Disk(path)) => open_packed(path, name, options),
         #[cfg(feature = "remote")]
         (kind @ (Kind::Sqlite | Kind::Zstd), Location::Server(file)) => {
-            open_fetched(file, kind, options)
+            open_fetched(*file, kind, options)
         }
         // What starts like nothing known may still be a damaged MCAP file.
         (Kind::Unknown, at) => {
@@ -63,7 +63,7 @@ impl Location<'_> {
         match self {
             Location::Disk(path) => kind_of(path),
             #[cfg(feature = "remote")]
-            Location::Server(file) => Ok(kind_by_front(&(file as &dyn Storage).get(0, 16)?)),
+            Location::Server(file) => Ok(kind_by_front(&(&**file as &dyn Storage).get(0, 16)?)),
         }
     }
 
@@ -71,7 +71,7 @@ impl Location<'_> {
         match self {
             Location::Disk(path) => open_storage(path, name, options.map),
             #[cfg(feature = "remote")]
-            Location::Server(file) => Ok(Box::new(file)),
+            Location::Server(file) => Ok(file),
         }
     }
 }

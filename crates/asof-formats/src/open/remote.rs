@@ -51,7 +51,7 @@ pub(crate) fn open_remote_file(
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
     let name = file.name().to_owned();
-    open_at(Location::Server(file), name, options)
+    open_at(Location::Server(Box::new(file)), name, options)
 }
 
 /// The files that a description of a bag lists, if it is one.
