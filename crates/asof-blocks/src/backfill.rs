@@ -192,7 +192,7 @@ fn look_up_in_flight(
 }
 
 /// The first look back is over this long, where nothing says how dense a topic is.
-const FIRST_LOOK: i64 = 100_000_000;
+const FIRST_SPAN_NANOS: i64 = 100_000_000;
 /// However rare a topic is said to be: from here on a gap is leapt over.
 const LONGEST_FIRST_LOOK: i64 = 60_000_000_000;
 
@@ -279,7 +279,7 @@ fn first_look(shared: &Shared, topic: &str, count: usize) -> i64 {
         .filter(|entry| entry.channel.topic == topic);
     let messages: u64 = of_topic.filter_map(|entry| entry.messages).sum();
     if messages == 0 {
-        return FIRST_LOOK;
+        return FIRST_SPAN_NANOS;
     }
     let apart = summary.range.duration_nanos() as u128 / u128::from(messages);
     let look = apart * (count as u128 + 1);

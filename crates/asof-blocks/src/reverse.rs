@@ -30,9 +30,9 @@ pub struct Reverse {
 }
 
 /// The first look, where nothing says how dense the messages are.
-const FIRST_LOOK: i64 = 50_000_000;
+const FIRST_SPAN_NANOS: i64 = 50_000_000;
 /// A look that brought fewer messages than this is followed by a longer one.
-const FEW: usize = 1024;
+const MIN_MESSAGES: usize = 1024;
 /// What a look may hold.
 const LOOK_BYTES: u64 = 8 << 20;
 /// However small the budget is.
@@ -46,7 +46,7 @@ impl Reverse {
             head,
             query: query.clone(),
             end: (!range.is_empty()).then_some(range.end),
-            step: FIRST_LOOK,
+            step: FIRST_SPAN_NANOS,
             ready: Vec::new(),
         }
     }
@@ -83,7 +83,7 @@ impl Reverse {
             self.end = before(start).filter(|&end| end >= self.query.range.start);
             if count == 0 {
                 self.leap()?;
-            } else if count < FEW
+            } else if count < MIN_MESSAGES
                 && self.ready.iter().map(Batch::held_bytes).sum::<u64>() < most / 4
             {
                 self.step = self.step.saturating_mul(2);

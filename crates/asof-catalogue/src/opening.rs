@@ -40,7 +40,7 @@ struct Opened {
 }
 
 /// So many recordings stay open for those who read them again: each may hold some of its file in memory.
-const MOST_OPEN: usize = 16;
+const MAX_OPEN_RECORDINGS: usize = 16;
 /// The columns of topics that a summary is made of.
 const COLUMNS: [&str; 5] = ["recording", "topic", "schema_hash", "encoding", "messages"];
 
@@ -197,7 +197,7 @@ impl CataloguedRecording {
         *opened = Arc::downgrade(&recording);
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.push_back(Arc::clone(&recording));
-        let closed = (newest.len() > MOST_OPEN).then(|| newest.pop_front());
+        let closed = (newest.len() > MAX_OPEN_RECORDINGS).then(|| newest.pop_front());
         drop(newest);
         drop(closed);
         Ok(recording)

@@ -113,7 +113,7 @@ const COLUMNS: [(&str, Column); 14] = [
 ];
 
 /// Deeper conditions than this are not read.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 impl Predicate {
     /// Whether a recording fulfils it. What is not known does not.
@@ -310,7 +310,7 @@ impl Parser<'_> {
     }
 
     fn not(&mut self, depth: usize) -> Result<Condition, PredicateError> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(self.error("it is nested too deeply"));
         }
         if self.word("NOT") {

@@ -1,7 +1,7 @@
 //! What a person who mistyped a name may have meant.
 
 /// Names are compared up to here.
-const LONGEST: usize = 64;
+const MAX_COMPARED_CHARS: usize = 64;
 
 /// The known name that is nearest to one that is not known, if it is near enough to be a slip of the finger.
 ///
@@ -26,7 +26,7 @@ pub fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| {
         text.to_lowercase()
             .chars()
-            .take(LONGEST)
+            .take(MAX_COMPARED_CHARS)
             .collect::<Vec<_>>()
     };
     let (a, b) = (lower(a), lower(b));

@@ -39,7 +39,7 @@ struct Placed {
 }
 
 /// How long a growing source is waited for before it is called silent.
-const PATIENCE: Duration = Duration::from_mins(1);
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// A topic that no recording has.
 const UNKNOWN: &str = "/asof/testing/there is no such topic";
 
@@ -486,7 +486,7 @@ struct Came {
 
 /// Takes what is there; waits with patience until `at_least` messages have come.
 fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::SourceError> {
-    let patience = Instant::now() + PATIENCE;
+    let patience = Instant::now() + SILENCE_TIMEOUT;
     let mut messages = Vec::new();
     loop {
         let deadline = if messages.len() < at_least {

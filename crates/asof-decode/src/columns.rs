@@ -90,7 +90,7 @@ pub(crate) struct Backing<'a> {
 }
 
 /// A shorter field is copied: it would keep much more alive than itself.
-const WORTH_SHARING: usize = 16 << 10;
+const MIN_SHARED_BYTES: usize = 16 << 10;
 /// A field is kept in its buffer if it is at least this part of it.
 const SHARE_OF_BUFFER: usize = 8;
 
@@ -106,7 +106,7 @@ impl Blobs {
             self.views.push(u128::from_le_bytes(view));
             return;
         }
-        if len >= WORTH_SHARING
+        if len >= MIN_SHARED_BYTES
             && let Some((owner, start)) = place.owner
             && len * SHARE_OF_BUFFER >= owner.len()
             && u32::try_from(start + at).is_ok()

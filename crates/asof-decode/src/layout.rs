@@ -157,7 +157,7 @@ pub(crate) enum Recursion {
 /// More columns than this in one message are refused.
 const COLUMNS_AT_MOST: usize = 20_000;
 /// What is nested deeper is refused: whoever walks it later, here or in another program, has a stack of some size.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// More elements than this in an array of fixed length are refused.
 const ARRAY_AT_MOST: u64 = 1 << 24;
 
@@ -269,9 +269,9 @@ impl Builder<'_> {
         is_optional: bool,
         path: &str,
     ) -> Result<Node, SchemaError> {
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return Err(SchemaError::TooLarge {
-                reason: format!("more than {DEEPEST} types in each other"),
+                reason: format!("more than {MAX_DEPTH} types in each other"),
             });
         }
         self.depth += 1;

@@ -87,7 +87,7 @@ pub enum PathError {
 /// Longer paths than this are refused: no message is nested so deeply.
 const MOST_PARTS: usize = 64;
 /// Fields that an error names.
-const NAMED: usize = 12;
+const NAMED_FIELDS: usize = 12;
 
 impl FromStr for FieldPath {
     type Err = PathError;
@@ -316,10 +316,10 @@ impl FieldPath {
     fn no_such(&self, name: &str, fields: &Fields) -> PathError {
         let mut known: Vec<&str> = fields
             .iter()
-            .take(NAMED)
+            .take(NAMED_FIELDS)
             .map(|f| f.name().as_str())
             .collect();
-        if fields.len() > NAMED {
+        if fields.len() > NAMED_FIELDS {
             known.push("…");
         }
         PathError::NoSuchField {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// What may lie unused, in bytes, over all columns of the process: a batch of the usual size.
 const KEPT_BYTES: usize = 9 << 20;
 /// Less than this is had from the allocator as quickly.
-const WORTH_KEEPING: usize = 16 << 10;
+const MIN_RECYCLED_BYTES: usize = 16 << 10;
 
 /// The vectors of one type that nobody uses.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ fn shelf() -> MutexGuard<'static, FreeLists> {
 
 /// An empty vector with room for about as many values as were needed last time.
 pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
-    if len * size_of::<T>() < WORTH_KEEPING {
+    if len * size_of::<T>() < MIN_RECYCLED_BYTES {
         return Vec::with_capacity(len);
     }
     let mut shelf = shelf();
@@ -89,7 +89,7 @@ pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
 
 /// An Arrow buffer whose memory comes back when nobody holds it any more.
 pub(crate) fn buffer_of<T: Word>(words: Vec<T>) -> Buffer {
-    if words.capacity() * size_of::<T>() < WORTH_KEEPING {
+    if words.capacity() * size_of::<T>() < MIN_RECYCLED_BYTES {
         return Buffer::from_vec(words);
     }
     Buffer::from(Bytes::from_owner(Owned(words)))

@@ -79,8 +79,8 @@ pub enum RowsError {
 impl RowsError {
     /// There is no such topic; some that there are.
     pub(crate) fn no_such_topic(topic: impl Into<String>, topics: &[&str]) -> Self {
-        let mut known = topics[..topics.len().min(NAMED)].join(", ");
-        if topics.len() > NAMED {
+        let mut known = topics[..topics.len().min(NAMED_TOPICS)].join(", ");
+        if topics.len() > NAMED_TOPICS {
             known.push_str(", …");
         }
         if topics.is_empty() {
@@ -94,7 +94,7 @@ impl RowsError {
 }
 
 /// Topics that an error names.
-const NAMED: usize = 12;
+const NAMED_TOPICS: usize = 12;
 
 impl Rows {
     /// Decodes all messages of a topic.

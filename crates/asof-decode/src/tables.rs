@@ -102,7 +102,7 @@ const BYTES_AT_LEAST: usize = 256 << 10;
 /// Rows that tell how large a whole batch will be.
 const ROWS_TO_JUDGE_BY: usize = 16;
 /// Less than this is not worth a thread.
-const WORTH_A_THREAD: u64 = 256 << 10;
+const MIN_BYTES_FOR_THREAD: u64 = 256 << 10;
 
 /// Why decoding cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -268,7 +268,7 @@ impl Tables {
                 .min((self.options.bytes + self.options.bytes / 2) / self.states.len().max(1))
                 .max(BYTES_AT_LEAST),
         };
-        let threads = if payload_bytes < WORTH_A_THREAD {
+        let threads = if payload_bytes < MIN_BYTES_FOR_THREAD {
             1
         } else {
             self.options.threads.min(runs.len()).max(1)

@@ -12,7 +12,7 @@ use crate::storage::failed;
 use crate::yaml::first_document;
 
 /// How deep the folders of a folder are searched.
-pub(crate) const DEEPEST: usize = 8;
+pub(crate) const MAX_FOLDER_DEPTH: usize = 8;
 /// What a ROS 2 bag is described in.
 pub(crate) const METADATA: &str = "metadata.yaml";
 

@@ -93,11 +93,11 @@ const A_LARGE_SLICE: usize = 16 << 10;
 /// What large slices may leave behind while others are in use.
 const LEFT_BEHIND: usize = 8 << 20;
 /// Pieces from this size on are read into buffers that are used again.
-const WORTH_POOLING: usize = 512 << 10;
+const MIN_POOLED_BYTES: usize = 512 << 10;
 /// The system maps pages around one that is looked at, up to so many bytes.
-const STRETCH: usize = 64 << 10;
+const MAPPED_AROUND_BYTES: usize = 64 << 10;
 /// Pages so near to a large slice are given up with it.
-pub(crate) const GOES_WITH_ITS_NEIGHBOUR: usize = STRETCH;
+pub(crate) const PAGE_CLUSTER_BYTES: usize = MAPPED_AROUND_BYTES;
 /// What small slices may keep resident.
 const KEPT_BYTES: usize = 16 << 20;
 
@@ -137,7 +137,7 @@ impl Mapped {
             file: map(file)?,
             last_stretch: AtomicUsize::new(usize::MAX),
             stretches: AtomicUsize::new(0),
-            many: kept_bytes / STRETCH,
+            many: kept_bytes / MAPPED_AROUND_BYTES,
             leaving: Mutex::default(),
         });
         Ok(Mapped {
@@ -178,7 +178,7 @@ pub(crate) struct Walk<'a> {
 impl Walk<'_> {
     /// Something small at `offset` was looked at.
     pub fn look_at(&mut self, offset: usize) {
-        let stretch = offset / STRETCH;
+        let stretch = offset / MAPPED_AROUND_BYTES;
         if stretch != self.last_stretch {
             self.last_stretch = stretch;
             if let Some(map) = self.map {
@@ -214,7 +214,7 @@ pub(crate) fn failed(path: &Path, cause: io::Error) -> SourceError {
 impl Map {
     /// A small slice begins at `offset`.
     fn count(&self, offset: usize) {
-        let stretch = offset / STRETCH;
+        let stretch = offset / MAPPED_AROUND_BYTES;
         if self.last_stretch.swap(stretch, Relaxed) != stretch {
             self.count_stretch();
         }
@@ -250,7 +250,7 @@ impl Map {
         drop(leaving);
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup_by(|next, range| {
-            let are_neighbours = next.start <= range.end.saturating_add(GOES_WITH_ITS_NEIGHBOUR);
+            let are_neighbours = next.start <= range.end.saturating_add(PAGE_CLUSTER_BYTES);
             if are_neighbours {
                 range.end = range.end.max(next.end);
             }
@@ -273,8 +273,11 @@ impl Map {
     )]
     fn release(&self, range: &Range<usize>) {
         use memmap2::UncheckedAdvice::DontNeed;
-        let start = range.start.saturating_sub(STRETCH);
-        let end = range.end.saturating_add(STRETCH).min(self.file.len());
+        let start = range.start.saturating_sub(MAPPED_AROUND_BYTES);
+        let end = range
+            .end
+            .saturating_add(MAPPED_AROUND_BYTES)
+            .min(self.file.len());
         // SAFETY: the map is of a file and read-only: whoever looks at a page again gets it from the file again.
         let released = unsafe {
             self.file
@@ -447,7 +450,7 @@ impl Storage for Plain {
         let start = offset.min(self.size);
         let len = len.min(self.size - start);
         let len = len as usize;
-        let is_large = len >= WORTH_POOLING;
+        let is_large = len >= MIN_POOLED_BYTES;
         let mut bytes = if is_large {
             self.pool.take(len)
         } else {

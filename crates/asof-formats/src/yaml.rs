@@ -4,7 +4,7 @@ use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// What is nested deeper describes no bag, and would take the stack of whoever loads it.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// So many values are far more than a bag of thousands of topics has. A few aliases of aliases stand for more than any
 /// memory holds.
 const MOST_VALUES: u64 = 1 << 20;
@@ -30,7 +30,7 @@ fn is_reasonable(text: &str) -> Option<bool> {
             Event::StreamEnd => return Some(true),
             Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _) => {
                 open.push((anchor, 1));
-                if open.len() > DEEPEST {
+                if open.len() > MAX_DEPTH {
                     return Some(false);
                 }
                 continue;
@@ -85,7 +85,7 @@ mod tests {
         ] {
             assert!(first_document(&text).is_none());
         }
-        let usual = "- ".repeat(DEEPEST) + "x";
+        let usual = "- ".repeat(MAX_DEPTH) + "x";
         assert!(first_document(&usual).is_some());
     }
 

@@ -17,7 +17,7 @@ use crate::sync::{AtomicCounter, AtomicMark, Ordering, Padded, Word};
 /// The heart was never heard.
 const NEVER: u64 = u64::MAX;
 /// How many events are kept one by one.
-const KEPT: usize = 16;
+const MAX_KEPT_EVENTS: usize = 16;
 
 plain! {
     /// One event, and what the trigger knew of those before it that were not acknowledged.
@@ -33,7 +33,7 @@ plain! {
 #[repr(C)]
 pub struct EventLatch {
     /// The generation is the count of events.
-    events: Latest<Event, KEPT>,
+    events: Latest<Event, MAX_KEPT_EVENTS>,
     /// The count of events that were acknowledged.
     acknowledged: Padded<AtomicMark>,
     heart: Padded<StampCell>,

@@ -196,7 +196,7 @@ struct Pace {
 
 impl Pace {
     /// Reads of one generation after which it is taken to be settled; in a model, at once.
-    const PATIENCE: u32 = if cfg!(loom) { 0 } else { 256 };
+    const SETTLED_AFTER_READS: u32 = if cfg!(loom) { 0 } else { 256 };
 
     fn new() -> Self {
         Pace {
@@ -217,7 +217,7 @@ impl Pace {
             self.fetch_from.set(reads - reads / 4);
             self.settled.set(Settled::NOTHING);
         }
-        if self.reads_of_newest.get() >= Self::PATIENCE {
+        if self.reads_of_newest.get() >= Self::SETTLED_AFTER_READS {
             self.settled.set(Settled::new::<T, N>(meta));
         }
     }

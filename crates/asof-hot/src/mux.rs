@@ -20,7 +20,7 @@ use crate::sync::{AtomicWord, Ordering, Padded, Word};
 /// The end of a command's life, on a source that has not commanded or has given way: further ahead than any can be.
 pub(crate) const SILENT: u64 = u64::MAX;
 /// The longest timeout, 73 years: a quarter of the time that can be told from its end.
-const LONGEST: u64 = 1 << 61;
+const MAX_TIMEOUT_NANOS: u64 = 1 << 61;
 /// Slots of each level's command.
 pub(crate) const SLOTS: usize = 4;
 
@@ -50,7 +50,11 @@ impl SourceOptions {
 /// A timeout in nanoseconds, no longer than can be judged.
 const fn longest(timeout: Duration) -> u64 {
     let timeout = nanos(timeout);
-    if timeout > LONGEST { LONGEST } else { timeout }
+    if timeout > MAX_TIMEOUT_NANOS {
+        MAX_TIMEOUT_NANOS
+    } else {
+        timeout
+    }
 }
 
 /// How a lock is judged.

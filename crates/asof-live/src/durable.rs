@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 /// The disk is asked this often at most: it has to write, too.
-const REST: Duration = Duration::from_millis(100);
+const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A file that a thread of its own brings to the disk, again and again, while others write on.
 ///
@@ -104,7 +104,7 @@ impl Shared {
             if is_closed {
                 return;
             }
-            let until = began + REST;
+            let until = began + MIN_SYNC_INTERVAL;
             while !state.is_closed && !self.changed.wait_until(&mut state, until).timed_out() {}
         }
     }

@@ -20,7 +20,7 @@ const MOST_PREFIXED: usize = 65_536;
 /// Notes that may wait to be written.
 const MOST_NOTES: usize = 10_000;
 /// An open chunk is looked at this often.
-const TICK: Duration = Duration::from_millis(200);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
 /// A slow disk is complained about this often.
 const COMPLAINT: Duration = Duration::from_secs(1);
 /// The writer takes this part of the queue at once: what it has taken cannot be dropped for something else.
@@ -329,7 +329,7 @@ impl Queue {
         let mut state = self.state.lock();
         let is_idle = state.notes.is_empty() && state.triggers.is_empty();
         if state.samples.is_empty() && !state.is_closed && is_idle {
-            self.arrived.wait_for(&mut state, TICK);
+            self.arrived.wait_for(&mut state, FLUSH_INTERVAL);
         }
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < (self.limit / SHARE).max(1)

@@ -87,7 +87,7 @@ pub enum RosbridgeError {
 }
 
 /// Messages within messages that are looked into: a PNG may hold a fragment, and the other way round.
-const DEEPEST: usize = 4;
+const MAX_NESTING: usize = 4;
 /// The most bytes that a picture may become.
 const MOST_PNG: usize = 256 << 20;
 
@@ -170,7 +170,7 @@ impl Incoming {
                 total,
             },
             Text::Png { data } => {
-                if depth >= DEEPEST {
+                if depth >= MAX_NESTING {
                     return Err(RosbridgeError::Png("it is within too many others".into()));
                 }
                 return Self::parse_within(&text_in_png(&data)?, depth + 1);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn pictures_within_pictures_end() {
         let mut text = r#"{"op":"status"}"#.to_owned();
-        for _ in 0..=DEEPEST {
+        for _ in 0..=MAX_NESTING {
             let data = in_png(&text, 1);
             text = json!({ "op": "png", "data": data }).to_string();
         }

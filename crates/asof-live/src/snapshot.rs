@@ -383,7 +383,7 @@ fn earlier(at: Stamp, by: Duration) -> Stamp {
 mod tests {
     use super::*;
     use asof_core::{Channel, Query, Source};
-    use asof_formats::McapFile;
+    use asof_formats::{McapFile, Recording};
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -153,9 +153,9 @@ struct Inner {
 }
 
 /// How often it is looked whether the robot is there, while somebody asks.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a type that is on its way is looked for.
-const GLANCE: Duration = Duration::from_millis(5);
+const TYPE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// When no topic has come for so long, those that are there are known.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -198,7 +198,7 @@ impl LiveSource {
             if is_settled && is_quiet || Instant::now() >= deadline {
                 return count > 0;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(TYPE_POLL_INTERVAL);
         }
     }
 
@@ -214,7 +214,7 @@ impl LiveSource {
             if Instant::now() >= deadline {
                 return false;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(TYPE_POLL_INTERVAL);
         }
     }
 
@@ -224,7 +224,7 @@ impl LiveSource {
         let Some(mut looked) = self.looked.try_lock() else {
             return;
         };
-        if looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
+        if looked.is_none_or(|last| last.elapsed() >= POLL_INTERVAL) {
             self.inner.recent.set_connected(self.robot.is_connected());
             *looked = Some(Instant::now());
         }
@@ -452,7 +452,7 @@ impl Follow for LiveFollow {
                 }
                 Err(batch) => batch,
             };
-            thread::sleep(GLANCE);
+            thread::sleep(TYPE_POLL_INTERVAL);
         }
     }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::{LiveError, LiveWindow, Robot, Sample};
 
 /// So long a topic that is not there yet is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
 /// Messages that a window of structs keeps.
 const CAPACITY: usize = 1_000;
 
@@ -81,8 +81,8 @@ impl Robot {
 
     /// The channel of a topic, with the definition of its type.
     fn described_topic(&self, topic: &str) -> Result<Arc<Channel>, LiveError> {
-        let deadline = Instant::now() + PATIENCE;
-        let found = self.wait_for_topic(topic, PATIENCE);
+        let deadline = Instant::now() + TOPIC_TIMEOUT;
+        let found = self.wait_for_topic(topic, TOPIC_TIMEOUT);
         let Some(publisher) = found.and_then(|topic| topic.publishers.first().cloned()) else {
             let known = self.topics().into_iter().map(|topic| topic.name);
             return Err(LiveError::NoSuchTopic {

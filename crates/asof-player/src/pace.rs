@@ -12,9 +12,9 @@ pub(crate) struct Pace {
 /// Read ahead for this much of playing, at the least.
 const LEAST: Duration = Duration::from_secs(1);
 /// Read ahead for this much of playing where the source is just fast enough.
-const USUAL: Duration = Duration::from_secs(4);
+const USUAL_READ_AHEAD: Duration = Duration::from_secs(4);
 /// However slow the source is, no more than this.
-const MOST: Duration = Duration::from_mins(1);
+const MAX_READ_AHEAD: Duration = Duration::from_mins(1);
 
 impl Pace {
     /// Takes in that so much of the recording took so long to read.
@@ -37,8 +37,8 @@ impl Pace {
         } else {
             f64::INFINITY
         };
-        let seconds =
-            (USUAL.as_secs_f64() * margin * 4.0).clamp(LEAST.as_secs_f64(), MOST.as_secs_f64());
+        let seconds = (USUAL_READ_AHEAD.as_secs_f64() * margin * 4.0)
+            .clamp(LEAST.as_secs_f64(), MAX_READ_AHEAD.as_secs_f64());
         (seconds * speed * 1e9) as i64
     }
 }

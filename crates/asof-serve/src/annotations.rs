@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// So many notes a recording can have,
-const MOST: usize = 10_000;
+const MAX_ANNOTATIONS: usize = 10_000;
 /// each with so many bytes of text,
 const MOST_TEXT: usize = 4096;
 /// in a file of so many bytes.
@@ -73,7 +73,7 @@ pub enum AnnotationError {
         reason: String,
     },
     /// There is more than is kept.
-    #[error("a recording has {MOST} annotations at most, of {MOST_TEXT} bytes each")]
+    #[error("a recording has {MAX_ANNOTATIONS} annotations at most, of {MOST_TEXT} bytes each")]
     TooMuch,
     /// A note without a text says nothing.
     #[error("an annotation needs a text")]
@@ -169,7 +169,7 @@ impl Annotations {
         if text.is_empty() {
             return Err(AnnotationError::Empty);
         }
-        if text.len() > MOST_TEXT || self.all.len() >= MOST {
+        if text.len() > MOST_TEXT || self.all.len() >= MAX_ANNOTATIONS {
             return Err(AnnotationError::TooMuch);
         }
         let id = self

@@ -29,7 +29,7 @@ pub(crate) trait Client: Send + 'static {
 }
 
 /// Commands that come one right after the other are obeyed before anything is looked at, for no longer than this.
-const TOGETHER: Duration = Duration::from_millis(16);
+const COALESCE_TIME: Duration = Duration::from_millis(16);
 /// How often one is looked at that takes nothing.
 const STALLED_PAUSE: Duration = Duration::from_millis(25);
 
@@ -75,7 +75,7 @@ pub(crate) async fn serve<C: Client>(
                     }
                     Incoming::Gone => break,
                 }
-                if obeyed.get_or_insert_with(Instant::now).elapsed() < TOGETHER {
+                if obeyed.get_or_insert_with(Instant::now).elapsed() < COALESCE_TIME {
                     continue;
                 }
             }

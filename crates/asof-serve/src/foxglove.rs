@@ -74,9 +74,9 @@ enum Told<'a> {
 }
 
 /// So long a robot's node may take to describe a type, before it is advertised without.
-const PATIENCE: Duration = Duration::from_secs(3);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often one looks for new channels.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// So many topics are named in one status.
 const MOST_NAMED: usize = 10;
 
@@ -164,7 +164,7 @@ impl Client for Session {
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.app.is_live && now.duration_since(self.looked) >= LOOK_EVERY {
+        if self.app.is_live && now.duration_since(self.looked) >= POLL_INTERVAL {
             self.looked = now;
             self.advertise();
         }
@@ -232,7 +232,7 @@ impl Session {
                 .zip(&self.seen_channels)
                 .all(|(one, other)| Arc::ptr_eq(one, other));
         if !is_known {
-            self.look_again = Some(now + PATIENCE);
+            self.look_again = Some(now + DESCRIBE_TIMEOUT);
         } else if self.look_again.is_some_and(|again| now >= again) {
             self.look_again = None;
         } else if self.has_advertised {

@@ -85,11 +85,11 @@ pub(crate) struct EdgeAt {
 }
 
 /// Up to so many messages are read at once and kept,
-const SMALL: u64 = 50_000;
+const MAX_WHOLE_MESSAGES: u64 = 50_000;
 /// of a recording of up to so many bytes.
 const SMALL_BYTES: u64 = 32 << 20;
 /// A buffer is for this long, in nanoseconds,
-const STRETCH: i64 = 10_000_000_000;
+const BUFFER_SPAN_NANOS: i64 = 10_000_000_000;
 /// with this much before,
 const BEFORE: i64 = 10_000_000_000;
 /// and this much behind it, so that there is something to interpolate with.
@@ -221,7 +221,7 @@ impl RobotFrames {
             robot,
             cache: cache.clone(),
             // Transforms lie all over a recording: to read those of all of it is to read all of it.
-            is_small: messages.is_some_and(|messages| messages <= SMALL)
+            is_small: messages.is_some_and(|messages| messages <= MAX_WHOLE_MESSAGES)
                 && summary.size <= SMALL_BYTES,
             buffers: Mutex::default(),
             live: cache.growth().is_growing().then(live),
@@ -271,7 +271,7 @@ impl RobotFrames {
         let (buffer, behind) = self.buffer(logged);
         let logged = logged.plus_nanos(-behind);
         // A clock that is far off says nothing about the recording's time.
-        let is_near = stamp.since(logged).unsigned_abs() < STRETCH as u64;
+        let is_near = stamp.since(logged).unsigned_abs() < BUFFER_SPAN_NANOS as u64;
         let stamp = if is_near { stamp } else { logged };
         let mut root = frame.to_owned();
         for _ in 0..256 {
@@ -302,7 +302,7 @@ impl RobotFrames {
         let key = if self.is_small {
             0
         } else {
-            at.nanos().div_euclid(STRETCH)
+            at.nanos().div_euclid(BUFFER_SPAN_NANOS)
         };
         // One at a time: who comes second finds what the first has read.
         let mut buffers = lock(&self.buffers);
@@ -315,10 +315,10 @@ impl RobotFrames {
         let range = if self.is_small {
             TimeRange::ALL
         } else {
-            let start = Stamp::from_nanos(key.saturating_mul(STRETCH));
+            let start = Stamp::from_nanos(key.saturating_mul(BUFFER_SPAN_NANOS));
             TimeRange::new(
                 start.plus_nanos(-BEFORE),
-                start.plus_nanos(STRETCH + BEHIND),
+                start.plus_nanos(BUFFER_SPAN_NANOS + BEHIND),
             )
         };
         let buffer = Arc::new(self.read(range));

@@ -70,7 +70,7 @@ struct Known {
 
 /// A page has no more pixels than this.
 pub(crate) const MOST_COLUMNS: usize = 4096;
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_SERIES: usize = 2;
 /// More looks than this are not kept, however small they are.
 const MOST_KEPT: usize = 1024;
 
@@ -79,7 +79,7 @@ impl Looks {
         Looks {
             cache: cache.clone(),
             known: Mutex::default(),
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            turns: Arc::new(Semaphore::new(MAX_CONCURRENT_SERIES)),
             most_bytes,
             held: Arc::default(),
             is_live,

@@ -60,7 +60,7 @@ pub(crate) struct Reservation {
 }
 
 /// How often one looks whether there is room again: memory is freed a little after a connection has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Waiting {
     pub fn new(most: usize, stalled_after: Duration) -> Arc<Self> {
@@ -216,7 +216,7 @@ impl Connection {
                 self.waiting.refused.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
-            drop(tokio::time::timeout(LOOK_AGAIN, freed).await);
+            drop(tokio::time::timeout(POLL_INTERVAL, freed).await);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::topic::STAMP;
 
 /// Recordings up to this size are looked through before a join by stamp relies on their order. Of larger ones it is
 /// taken for granted until a join finds otherwise: looking would take as long as the query.
-const LOOKED_THROUGH: u64 = 32 << 20;
+const MAX_SURVEYED_BYTES: u64 = 32 << 20;
 
 /// What is known about the order of stamps, by recording and topic.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Shared {
             return true;
         }
         let size = self.recordings[recording].recording.summary().size;
-        if size > LOOKED_THROUGH {
+        if size > MAX_SURVEYED_BYTES {
             return true;
         }
         // What cannot be read is told by the query itself.

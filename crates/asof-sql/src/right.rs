@@ -17,7 +17,7 @@ use crate::pushdown::Wanted;
 
 /// How much later than others a message may be logged until a join by stamp no longer waits for it, in nanoseconds.
 /// One that is even later is noticed.
-const PATIENCE: i64 = 1_000_000_000;
+const MAX_LATENESS_NANOS: i64 = 1_000_000_000;
 
 /// The stamps of a topic go back, so a join by them needs a sort.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -176,7 +176,7 @@ impl RightSide {
 
     /// Loads what is before the first candidate, where a row at `time` needs it.
     pub fn look_back(&mut self, recording: &dyn Recording, time: i64) -> Result<()> {
-        let mut step = PATIENCE;
+        let mut step = MAX_LATENESS_NANOS;
         while self.has_earlier {
             let Some(first) = self.rows.front().copied() else {
                 return Ok(());
@@ -292,7 +292,7 @@ impl RightSide {
         let patience = if self.spec.is_by_log_time {
             0
         } else {
-            PATIENCE
+            MAX_LATENESS_NANOS
         };
         match (self.spec.direction, self.spec.tolerance) {
             (Direction::Backward { .. }, _) => beyond > patience,

@@ -74,7 +74,7 @@ pub enum CloudError {
 }
 
 /// Points that are taken over at once.
-const TOGETHER: usize = 4096;
+const POINTS_AT_ONCE: usize = 4096;
 
 /// Seconds of a year: times beyond are since the epoch.
 const YEAR: f64 = 365.0 * 86_400.0;
@@ -96,8 +96,8 @@ impl TransformBuffer {
         layout.check(data.len())?;
         let mut path = self.path(target, source)?;
         let mut stats = CloudStats::default();
-        let mut points: Vec<(Stamp, Point3<f64>)> = Vec::with_capacity(TOGETHER);
-        for part in data.chunks_mut(layout.point_step * TOGETHER) {
+        let mut points: Vec<(Stamp, Point3<f64>)> = Vec::with_capacity(POINTS_AT_ONCE);
+        for part in data.chunks_mut(layout.point_step * POINTS_AT_ONCE) {
             points.clear();
             points.extend(
                 part.chunks_exact(layout.point_step)

@@ -45,7 +45,7 @@ pub enum TreeFormat {
 }
 
 /// How deep the text of a tree goes, and how many children of a frame it shows.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 const MOST_CHILDREN: usize = 1_000;
 
 impl EdgeFacts {
@@ -225,7 +225,7 @@ fn branches(
     let enter =
         |open: &mut Vec<(Result<_, usize>, usize, bool)>, name: &FrameName, depth: usize| {
             let list = below(name);
-            let shown = if depth > DEEPEST {
+            let shown = if depth > MAX_DEPTH {
                 0
             } else {
                 list.len().min(MOST_CHILDREN)

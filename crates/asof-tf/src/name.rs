@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Bytes that a name may have.
-const LONGEST: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 /// Bytes that fit without an allocation.
 const INLINE: usize = 30;
 
@@ -35,7 +35,7 @@ impl FrameName {
             "it is empty"
         } else if bare.starts_with('/') {
             "it starts with more than one slash"
-        } else if bare.len() > LONGEST {
+        } else if bare.len() > MAX_NAME_BYTES {
             "it is longer than 1024 bytes"
         } else if bare.chars().any(char::is_control) {
             "it has control characters"

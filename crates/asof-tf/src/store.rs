@@ -489,7 +489,7 @@ struct Gathered {
 }
 
 /// Samples that are gathered before they are looked through.
-const LOOKED_THROUGH: usize = 4096;
+const GATHERED_SAMPLES: usize = 4096;
 
 impl Gathered {
     fn new(bounds: Bounds, newest: Option<i64>) -> Self {
@@ -498,7 +498,7 @@ impl Gathered {
             bounds,
             newest: newest.unwrap_or(i64::MIN),
             pruned: 0,
-            most: LOOKED_THROUGH,
+            most: GATHERED_SAMPLES,
         }
     }
 
@@ -507,7 +507,7 @@ impl Gathered {
         self.words.push(words);
         if self.words.len() == self.most {
             self.prune();
-            self.most = (self.words.len() * 2).max(LOOKED_THROUGH);
+            self.most = (self.words.len() * 2).max(GATHERED_SAMPLES);
         }
     }
 
@@ -522,7 +522,8 @@ impl Gathered {
             self.words.drain(..excess);
         }
         self.pruned += (before - self.words.len()) as u64;
-        self.words.shrink_to(self.words.len() * 2 + LOOKED_THROUGH);
+        self.words
+            .shrink_to(self.words.len() * 2 + GATHERED_SAMPLES);
     }
 
     /// All that is left, by growing stamps, and how many are not.

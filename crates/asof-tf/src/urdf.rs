@@ -31,7 +31,7 @@ pub enum UrdfError {
 }
 
 /// Elements that may be in each other. A robot has a handful; some thousands would take the parser's stack.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 impl RobotModel {
     /// Reads a URDF.
@@ -54,8 +54,8 @@ impl RobotModel {
     /// # Errors
     /// When the text is not a URDF.
     pub fn from_urdf(text: &str) -> Result<Self, UrdfError> {
-        if depth(text) > DEEPEST {
-            let reason = format!("more than {DEEPEST} elements are in each other");
+        if depth(text) > MAX_DEPTH {
+            let reason = format!("more than {MAX_DEPTH} elements are in each other");
             return Err(UrdfError::Unreadable(reason));
         }
         let robot = urdf_rs::read_from_string(text)

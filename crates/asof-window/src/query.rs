@@ -9,7 +9,7 @@ use crate::runs::{At, Runs};
 use crate::{Bracket, Entry, Interpolate, View, Window};
 
 /// Up to this many messages are handed out one by one; more are borrowed as a whole and taken out behind the lock.
-const FEW: usize = 16;
+const MAX_COPIED: usize = 16;
 
 impl<T> Window<T> {
     /// The messages from `a` to `b`, both included, as handles in order. Empty when `a > b`.
@@ -111,7 +111,7 @@ impl<T> Window<T> {
 
     /// The newest `count` messages, oldest of them first.
     pub fn latest(&self, count: usize) -> Vec<Entry<T>> {
-        if count <= FEW {
+        if count <= MAX_COPIED {
             let state = self.lock();
             let mut at = state.runs.last(count);
             let mut entries = Vec::with_capacity(count);

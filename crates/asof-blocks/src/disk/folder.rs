@@ -21,7 +21,7 @@ const LOCK: &str = "asof-blocks.lock";
 
 /// How often the lock is tried for, and how long apart. A process that was stopped while it held the lock
 /// must not stop the others: they go on without writing.
-const TRIES: u32 = 100;
+const MAX_TRIES: u32 = 100;
 const APART: Duration = Duration::from_millis(5);
 
 /// Where a tier's blocks lie: a folder for each source, below one that all sources share.
@@ -148,7 +148,7 @@ impl Folder {
             tries += 1;
             match refused {
                 TryLockError::Error(error) => return Err(error),
-                TryLockError::WouldBlock if tries >= TRIES => {
+                TryLockError::WouldBlock if tries >= MAX_TRIES => {
                     let text = "another process holds the folder's lock";
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
                 }

@@ -191,7 +191,7 @@ impl DiskTier {
 /// # Errors
 /// When the file cannot be read.
 pub fn fingerprint_of_file(path: impl AsRef<Path>) -> io::Result<String> {
-    const LOOK: u64 = 64 << 10;
+    const FINGERPRINT_BYTES: u64 = 64 << 10;
     let mut file = fs::File::open(path)?;
     let metadata = file.metadata()?;
     let size = metadata.len();
@@ -201,10 +201,12 @@ pub fn fingerprint_of_file(path: impl AsRef<Path>) -> io::Result<String> {
         .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
         .map_or(0, |since| since.as_nanos());
     let mut head = Vec::new();
-    file.by_ref().take(LOOK).read_to_end(&mut head)?;
-    file.seek(SeekFrom::Start(size.saturating_sub(LOOK)))?;
+    file.by_ref()
+        .take(FINGERPRINT_BYTES)
+        .read_to_end(&mut head)?;
+    file.seek(SeekFrom::Start(size.saturating_sub(FINGERPRINT_BYTES)))?;
     let mut tail = Vec::new();
-    file.take(LOOK).read_to_end(&mut tail)?;
+    file.take(FINGERPRINT_BYTES).read_to_end(&mut tail)?;
     let (head, tail) = (crc32fast::hash(&head), crc32fast::hash(&tail));
     Ok(format!("{size}-{modified}-{head:08x}-{tail:08x}"))
 }

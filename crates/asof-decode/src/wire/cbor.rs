@@ -4,7 +4,7 @@ use crate::error::PayloadError;
 use crate::print::{print_blob, print_float64, print_text};
 
 /// Values within values that are followed.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The payload as JSON text: byte strings in base64, tags left aside, undefined as null.
 pub(crate) fn to_json(payload: &[u8]) -> Result<Vec<u8>, PayloadError> {
@@ -32,10 +32,10 @@ const BREAK: u8 = 0xff;
 
 impl<'a> Reader<'a> {
     fn value(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), PayloadError> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(PayloadError::TooDeep {
                 at: self.pos,
-                limit: DEEPEST,
+                limit: MAX_DEPTH,
             });
         }
         let at = self.pos;

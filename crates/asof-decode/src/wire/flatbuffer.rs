@@ -19,7 +19,7 @@ pub(crate) struct FlatbufferDecoder {
 }
 
 /// Tables within tables that are followed.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 impl FlatbufferDecoder {
     pub fn new(types: FlatTypes, projection: &Projection) -> Result<Self, SchemaError> {
@@ -107,10 +107,10 @@ impl<'a> Walk<'a> {
         columns: &mut Columns,
     ) -> Result<(), Fault> {
         self.spend(1 + group.fields.len(), table.pos)?;
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err(Box::new(PayloadError::TooDeep {
                 at: table.pos,
-                limit: DEEPEST,
+                limit: MAX_DEPTH,
             }));
         }
         self.depth += 1;
@@ -231,10 +231,10 @@ impl<'a> Walk<'a> {
 
     fn structure(&mut self, group: &Group, pos: usize, columns: &mut Columns) -> Result<(), Fault> {
         self.spend(1 + group.fields.len(), pos)?;
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err(Box::new(PayloadError::TooDeep {
                 at: pos,
-                limit: DEEPEST,
+                limit: MAX_DEPTH,
             }));
         }
         self.depth += 1;

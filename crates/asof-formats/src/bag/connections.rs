@@ -33,7 +33,7 @@ struct ById {
 }
 
 const NONE: u32 = u32::MAX;
-const SMALL: u32 = 1 << 16;
+const MAX_DIRECT_IDS: u32 = 1 << 16;
 
 impl ById {
     #[inline]
@@ -45,7 +45,7 @@ impl ById {
     }
 
     fn set(&mut self, id: u32, index: u32) {
-        if id < SMALL {
+        if id < MAX_DIRECT_IDS {
             if self.small.len() <= id as usize {
                 self.small.resize(id as usize + 1, NONE);
             }

@@ -210,7 +210,7 @@ struct Compiler<'a> {
 }
 
 /// Types nest no deeper than this, and have no more fields.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 const MOST_STEPS: usize = 10_000;
 
 impl Compiler<'_> {
@@ -218,7 +218,7 @@ impl Compiler<'_> {
     fn group(&mut self, from: &str, to: &str, depth: usize) -> Result<Vec<Step>, String> {
         let (theirs, ours) = (self.theirs.get(from)?, self.ours.get(to)?);
         self.steps += 1 + ours.len();
-        if depth > DEEPEST || self.steps > MOST_STEPS {
+        if depth > MAX_DEPTH || self.steps > MOST_STEPS {
             return Err(format!("{from} is too large"));
         }
         let mut program = Vec::new();
@@ -314,7 +314,7 @@ impl Compiler<'_> {
             Kind::Time => vec![Step::Zeros(4, 2)],
             Kind::Named(name) => {
                 self.steps += 1;
-                if depth > DEEPEST || self.steps > MOST_STEPS {
+                if depth > MAX_DEPTH || self.steps > MOST_STEPS {
                     return Err(format!("{name} is too large"));
                 }
                 let mut element = Vec::new();

@@ -72,7 +72,7 @@ const BYTES_WORTH_A_THREAD: usize = 32 << 20;
 const MESSAGES_WORTH_A_THREAD: u64 = 500_000;
 /// Files from this size on are opened by their index of times, where that is enough; a smaller one is looked
 /// through as fast, and more is known of it then.
-const WORTH_AN_INDEX: usize = 16 << 20;
+const MIN_INDEXED_BYTES: usize = 16 << 20;
 
 impl Directory {
     /// The messages of a file. `declared` is how many there are by topic, if the file says so.
@@ -88,7 +88,7 @@ impl Directory {
     ) -> Result<Scanned, SourceError> {
         let large = mapped
             .as_ref()
-            .filter(|pages| pages.map().bytes().len() >= WORTH_AN_INDEX);
+            .filter(|pages| pages.map().bytes().len() >= MIN_INDEXED_BYTES);
         if let (Some(pages), Some(counts)) = (large, declared) {
             match Self::by_index(database, pages, counts, threads) {
                 Ok(directory) => return Ok(Scanned::whole(directory)),

@@ -7,7 +7,7 @@ use crate::storage::Mapped;
 
 /// Opening a file looks at its pages, and reading looks at them again soon, so they stay. Of a folder of a day's
 /// files, all of which are opened before the first is read, only so much may.
-const TOGETHER: usize = 128 << 20;
+const MAX_KEPT_BYTES: usize = 128 << 20;
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
@@ -23,8 +23,8 @@ impl KeptPages {
 
     /// Keeps what was looked at of a file, or gives it up where the others have kept too much already.
     pub fn of(map: &Mapped) -> Self {
-        let bytes = map.bytes().len().min(TOGETHER);
-        if KEPT.fetch_add(bytes, Relaxed) + bytes <= TOGETHER {
+        let bytes = map.bytes().len().min(MAX_KEPT_BYTES);
+        if KEPT.fetch_add(bytes, Relaxed) + bytes <= MAX_KEPT_BYTES {
             return KeptPages(bytes);
         }
         KEPT.fetch_sub(bytes, Relaxed);

@@ -12,7 +12,7 @@ use super::mapped::{MappedMessages, Unusable};
 use super::pages::{PageRow, Payload};
 use crate::filling::{Filling, ZSTD};
 use crate::sections::{Loaded, Wanted, order_of};
-use crate::storage::{GOES_WITH_ITS_NEIGHBOUR, Storage};
+use crate::storage::{PAGE_CLUSTER_BYTES, Storage};
 
 /// More of what SQLite finds wrong with its pages says nothing new.
 const FINDINGS_TOLD: usize = 100;
@@ -371,7 +371,7 @@ impl Gathered<'_> {
             self.touched.start..self.stretch.start,
             self.stretch.end..self.touched.end,
         ] {
-            if self.stretch.is_empty() || around.len() > GOES_WITH_ITS_NEIGHBOUR {
+            if self.stretch.is_empty() || around.len() > PAGE_CLUSTER_BYTES {
                 drop(fetch(&around));
             }
         }

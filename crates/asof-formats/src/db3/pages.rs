@@ -96,7 +96,7 @@ pub(crate) struct PageError {
 const LEAF: u8 = 0x0d;
 const INTERIOR: u8 = 0x05;
 /// SQLite's own limit.
-const DEEPEST: usize = 20;
+const MAX_TREE_DEPTH: usize = 20;
 
 impl Table {
     /// Looks at the header of a file, whose schema says where the table's first page is.
@@ -539,7 +539,7 @@ impl Rows<'_> {
         loop {
             self.looked_at += 1;
             let refused = |what| PageError { page: number, what };
-            if self.looked_at > self.table.pages || self.path.len() > DEEPEST {
+            if self.looked_at > self.table.pages || self.path.len() > MAX_TREE_DEPTH {
                 return Err(refused("the tree has circles"));
             }
             let page = self.table.page(self.file, number)?;

@@ -9,7 +9,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 /// Data up to this size is handed over byte by byte; of more, as many bytes at once as make as many steps.
 const STEPS: usize = 4 << 20;
 /// What a decoder is given to write to: at least a block of zstd's.
-const ROOM: usize = 256 << 10;
+const OUTPUT_BYTES: usize = 256 << 10;
 
 /// The blocks of zstd data before the damaged one, up to about `limit` bytes.
 pub(crate) fn of_zstd(data: &[u8], limit: usize) -> Vec<u8> {
@@ -17,7 +17,7 @@ pub(crate) fn of_zstd(data: &[u8], limit: usize) -> Vec<u8> {
     let Ok(mut decoder) = Decoder::new() else {
         return contents;
     };
-    let mut room = vec![0; ROOM];
+    let mut room = vec![0; OUTPUT_BYTES];
     for step in steps(data) {
         let mut input = InBuffer::around(step);
         loop {
@@ -27,7 +27,7 @@ pub(crate) fn of_zstd(data: &[u8], limit: usize) -> Vec<u8> {
             }
             let written = output.pos();
             contents.extend_from_slice(&room[..written]);
-            if contents.len() >= limit || (written < ROOM && input.pos() == step.len()) {
+            if contents.len() >= limit || (written < OUTPUT_BYTES && input.pos() == step.len()) {
                 break;
             }
         }
@@ -43,7 +43,7 @@ pub(crate) fn of_zstd(data: &[u8], limit: usize) -> Vec<u8> {
 pub(crate) fn of_bz2(data: &[u8], limit: usize) -> Vec<u8> {
     let mut contents = Vec::new();
     let mut decoder = Decompress::new(false);
-    let mut room = vec![0; ROOM];
+    let mut room = vec![0; OUTPUT_BYTES];
     for mut step in steps(data) {
         let good = contents.len();
         loop {
@@ -54,12 +54,12 @@ pub(crate) fn of_bz2(data: &[u8], limit: usize) -> Vec<u8> {
             };
             let taken = (decoder.total_in() - taken) as usize;
             let given = (decoder.total_out() - given) as usize;
-            contents.extend_from_slice(&room[..given.min(ROOM)]);
+            contents.extend_from_slice(&room[..given.min(OUTPUT_BYTES)]);
             step = step.get(taken..).unwrap_or_default();
             if matches!(status, Status::StreamEnd) {
                 decoder = Decompress::new(false);
             }
-            if contents.len() >= limit || (given < ROOM && step.is_empty()) {
+            if contents.len() >= limit || (given < OUTPUT_BYTES && step.is_empty()) {
                 break;
             }
         }
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn no_more_than_the_limit_is_kept() {
         let packed = zstd::bulk::compress(&vec![0; 50 << 20], 3).expect("compresses");
-        assert!(of_zstd(&packed, 1 << 20).len() <= (1 << 20) + ROOM);
+        assert!(of_zstd(&packed, 1 << 20).len() <= (1 << 20) + OUTPUT_BYTES);
         let packed = bz2_of(&vec![0; 50 << 20]);
-        assert!(of_bz2(&packed, 1 << 20).len() <= (1 << 20) + ROOM);
+        assert!(of_bz2(&packed, 1 << 20).len() <= (1 << 20) + OUTPUT_BYTES);
     }
 }

@@ -76,7 +76,7 @@ struct State {
 }
 
 /// How long a follower sleeps before it looks again.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl GrowingMcapFile {
     /// Opens a file, which may be empty still.
@@ -418,7 +418,7 @@ impl Follow for FollowGrowing {
             if left.is_zero() {
                 return Ok(Followed::CaughtUp);
             }
-            std::thread::sleep(left.min(PAUSE));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

@@ -28,7 +28,7 @@ struct FollowedPart {
 }
 
 /// How long one part is waited for before the others have their turn.
-const TURN: Duration = Duration::from_millis(20);
+const PART_WAIT: Duration = Duration::from_millis(20);
 
 impl MergedFollow {
     pub fn new(shared: &Arc<Shared>, query: &Query) -> Result<Self, SourceError> {
@@ -70,7 +70,7 @@ impl MergedFollow {
                 let until = if has_waited {
                     now
                 } else {
-                    deadline.min(now + TURN)
+                    deadline.min(now + PART_WAIT)
                 };
                 has_waited = true;
                 match self.parts[place].next(until)? {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use asof_core::{Problem, ProblemKind, SourceError};
 
 use super::file::open_file;
-use crate::folder::{DEEPEST, METADATA, existing, parts_by_metadata, recordings_in};
+use crate::folder::{MAX_FOLDER_DEPTH, METADATA, existing, parts_by_metadata, recordings_in};
 use crate::kind::{Kind, kind_of};
 use crate::{Merged, OpenOptions, Recording};
 
@@ -22,7 +22,7 @@ pub(super) fn open_folder(
             none if none.is_empty() => recordings_in(folder, 0, &mut problems)?,
             found => found,
         },
-        None => recordings_in(folder, DEEPEST, &mut problems)?,
+        None => recordings_in(folder, MAX_FOLDER_DEPTH, &mut problems)?,
     };
     let nothing = |problems: &[Problem]| SourceError::Unreadable {
         place: folder.display().to_string(),

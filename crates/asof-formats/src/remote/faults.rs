@@ -7,7 +7,7 @@ use std::time::Duration;
 use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::SILENCE;
+use super::SILENCE_TIMEOUT;
 use crate::without_secrets;
 
 /// Why a request failed.
@@ -53,7 +53,10 @@ pub(super) fn changed() -> io::Error {
 
 /// Nothing came for longer than a server takes to find what it has.
 pub(super) fn silent() -> io::Error {
-    let message = format!("the server sent nothing for {} seconds", SILENCE.as_secs());
+    let message = format!(
+        "the server sent nothing for {} seconds",
+        SILENCE_TIMEOUT.as_secs()
+    );
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 

@@ -11,7 +11,7 @@ use crate::storage::REQUESTS_IN_FLIGHT;
 use crate::unpacked::TemporaryFile;
 
 /// Bytes of a request.
-const PIECE: u64 = 4 << 20;
+const REQUEST_BYTES: u64 = 4 << 20;
 
 impl RemoteFile {
     /// All of the file, in a temporary one.
@@ -21,7 +21,7 @@ impl RemoteFile {
         let mut asked = 0;
         loop {
             while asked < self.remote.size && coming.len() < REQUESTS_IN_FLIGHT {
-                let end = self.remote.size.min(asked + PIECE);
+                let end = self.remote.size.min(asked + REQUEST_BYTES);
                 coming.push_back((asked, self.remote.ask(asked..end)));
                 asked = end;
             }

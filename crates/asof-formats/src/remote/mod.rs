@@ -55,9 +55,9 @@ struct Remote {
 }
 
 /// A server that sends nothing for so long has to be asked again.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request that nobody answers is repeated for so long; then whoever waits is told.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const RETRY_TIME: Duration = Duration::from_secs(30);
 /// After that, an answer has so many bytes for each further second, or nobody waits for the rest of it.
 const SLOWEST: u64 = 1 << 10;
 /// How often a body that broke off is asked for again; the client repeats failed requests by itself.
@@ -209,11 +209,11 @@ async fn all_of(
     let start = Instant::now();
     let mut bytes = BytesMut::with_capacity(wanted as usize);
     loop {
-        let due = start.elapsed().saturating_sub(PATIENCE).as_secs() * SLOWEST;
+        let due = start.elapsed().saturating_sub(RETRY_TIME).as_secs() * SLOWEST;
         if (bytes.len() as u64) < due {
             return Err(Fault::Final(too_slow(start.elapsed())));
         }
-        let Ok(next) = tokio::time::timeout(SILENCE, answer.next()).await else {
+        let Ok(next) = tokio::time::timeout(SILENCE_TIMEOUT, answer.next()).await else {
             return Err(Fault::Passing(silent()));
         };
         match next {

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::faults::{explained, is_denied, is_refusal, too_slow};
 use super::store::{Provider, store_of};
-use super::{PATIENCE, finish, start};
+use super::{RETRY_TIME, finish, start};
 use crate::without_secrets;
 
 /// An address, and the client that reads there.
@@ -128,7 +128,7 @@ impl Place {
     /// How large a file is, and which version of it this is.
     pub fn look(&self) -> Result<ObjectMeta> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
-        wait(async move { in_time(2 * PATIENCE, look(&*store, &path)).await? })
+        wait(async move { in_time(2 * RETRY_TIME, look(&*store, &path)).await? })
     }
 
     /// The paths of everything in this folder and the folders in it, from here, in order.
@@ -137,7 +137,7 @@ impl Place {
         let found: Vec<ObjectMeta> = wait(async move {
             let mut listing = store.list(Some(&path));
             let mut found = Vec::new();
-            while let Some(next) = in_time(PATIENCE, listing.next()).await? {
+            while let Some(next) = in_time(RETRY_TIME, listing.next()).await? {
                 if found.len() >= LONGEST_LISTING {
                     return Err(failed(too_many_than(LONGEST_LISTING)));
                 }

@@ -20,7 +20,7 @@ use object_store::{ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::{Position, Url};
 
 use super::faults::silent;
-use super::{PATIENCE, SILENCE};
+use super::{RETRY_TIME, SILENCE_TIMEOUT};
 
 /// The client for an address, and the path in it.
 pub(super) fn store_of(
@@ -75,7 +75,7 @@ fn client_options() -> ClientOptions {
 
 fn retries() -> RetryConfig {
     RetryConfig {
-        retry_timeout: PATIENCE,
+        retry_timeout: RETRY_TIME,
         ..RetryConfig::default()
     }
 }
@@ -226,7 +226,7 @@ impl HttpService for PromptClient {
             }
         };
         Box::pin(async move {
-            match tokio::time::timeout(SILENCE, self.0.execute(request)).await {
+            match tokio::time::timeout(SILENCE_TIMEOUT, self.0.execute(request)).await {
                 Ok(answer) => answer.map_err(told),
                 Err(_) => Err(HttpError::new(HttpErrorKind::Timeout, silent())),
             }

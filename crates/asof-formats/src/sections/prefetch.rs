@@ -31,7 +31,7 @@ pub(crate) struct Prefetch {
 const BYTES_AHEAD: u64 = 8 << 20;
 const BYTES_AHEAD_AT_MOST: u64 = 64 << 20;
 /// Plans shorter than this are not worth a thread.
-const WORTH_A_THREAD: usize = 3;
+const MIN_PLAN_FOR_THREAD: usize = 3;
 
 struct Shared {
     file: Arc<dyn Sections>,
@@ -64,7 +64,7 @@ struct State {
 
 impl Prefetch {
     pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, plan: Vec<usize>) -> Self {
-        let threads = if plan.len() < WORTH_A_THREAD {
+        let threads = if plan.len() < MIN_PLAN_FOR_THREAD {
             1
         } else {
             file.threads().min(plan.len())

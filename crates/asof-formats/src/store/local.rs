@@ -18,7 +18,7 @@ pub(super) struct LocalStore {
 }
 
 /// How deep folders are looked through.
-const DEEPEST: usize = 32;
+const MAX_FOLDER_DEPTH: usize = 32;
 /// What is written to before it has its name.
 const UNFINISHED: &str = ".asof-";
 
@@ -181,7 +181,7 @@ impl Walk {
             return;
         };
         if found.is_dir() {
-            if depth >= DEEPEST {
+            if depth >= MAX_FOLDER_DEPTH {
                 self.problem(path, "it lies too deep");
                 return;
             }

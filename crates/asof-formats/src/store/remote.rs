@@ -13,7 +13,7 @@ use object_store::{
 use super::{Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
 use crate::open::open_remote_file;
-use crate::remote::{PATIENCE, Place, RemoteFile, failed, in_time, too_many_than, wait};
+use crate::remote::{Place, RETRY_TIME, RemoteFile, failed, in_time, too_many_than, wait};
 use crate::{OpenOptions, Recording, Storage};
 
 /// A folder of a bucket or a web server.
@@ -100,7 +100,7 @@ impl RemoteStore {
                 };
                 Ok((found.bytes().await?, RemoteVersion(version)))
             };
-            in_time(2 * PATIENCE, read).await?
+            in_time(2 * RETRY_TIME, read).await?
         });
         match found {
             Ok(found) => Ok(Some(found)),
@@ -144,7 +144,7 @@ impl RemoteStore {
             ..PutOptions::default()
         };
         let put = wait(async move {
-            in_time(2 * PATIENCE, store.put_opts(&object, payload, options)).await?
+            in_time(2 * RETRY_TIME, store.put_opts(&object, payload, options)).await?
         });
         match put {
             Ok(_) => Ok(Replaced::Done),
@@ -155,7 +155,7 @@ impl RemoteStore {
 
     pub fn remove(&self, path: &str) -> Result<(), SourceError> {
         let (store, object) = (Arc::clone(&self.place.store), self.object(path));
-        let removed = wait(async move { in_time(2 * PATIENCE, store.delete(&object)).await? });
+        let removed = wait(async move { in_time(2 * RETRY_TIME, store.delete(&object)).await? });
         match removed {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.inside(path).unreadable(&error)),
@@ -228,7 +228,7 @@ impl Place {
         wait(async move {
             let mut listing = store.list(Some(&root));
             let mut found = Vec::new();
-            while let Some(next) = in_time(PATIENCE, listing.next()).await? {
+            while let Some(next) = in_time(RETRY_TIME, listing.next()).await? {
                 let next = next?;
                 let Some(path) = path_from(&root, &next.location) else {
                     continue;

@@ -38,7 +38,7 @@ const MOST_STEPS: usize = 20_000;
 /// So are layouts that have more fields than this together: no file needs them, and memory is bounded.
 const MOST_STEPS_IN_ALL: usize = 1_000_000;
 /// How deep formats may nest.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Between the parts of a definition.
 const RULE: &str =
     "================================================================================";
@@ -292,7 +292,7 @@ impl Compiler<'_> {
     fn group(&mut self, name: &str, depth: usize) -> Result<(), String> {
         let fields = self.formats.by_name.get(name);
         let fields = fields.ok_or_else(|| format!("there is no format '{name}'"))?;
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(format!("'{name}' is nested too deep"));
         }
         self.count_one()?;

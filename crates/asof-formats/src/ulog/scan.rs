@@ -15,7 +15,7 @@ use crate::storage::Storage;
 /// A section ends with the first message that reaches beyond this.
 const SECTION_BYTES: u64 = 1 << 20;
 /// The longest message.
-const LONGEST: u64 = 3 + 0xffff;
+const MAX_MESSAGE_BYTES: u64 = 3 + 0xffff;
 
 /// Some of the messages of a file, which follow each other.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub(crate) struct Section {
 impl Section {
     /// Its bytes, and as many behind them as a message may reach into.
     pub fn fetch(&self, storage: &dyn Storage) -> Result<Bytes, SourceError> {
-        let len = (SECTION_BYTES + LONGEST).min(self.stretch_end - self.offset);
+        let len = (SECTION_BYTES + MAX_MESSAGE_BYTES).min(self.stretch_end - self.offset);
         storage.get(self.offset, len)
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Body, Incoming, RosbridgeError};
 
 /// Values within values that are followed.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 type Read<T> = Result<T, minicbor::decode::Error>;
 
@@ -107,7 +107,7 @@ fn is_integer(kind: Type) -> bool {
 }
 
 fn value(decoder: &mut Decoder<'_>, depth: usize) -> Read<Value> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(minicbor::decode::Error::message("it is nested too deeply"));
     }
     let kind = decoder.datatype()?;

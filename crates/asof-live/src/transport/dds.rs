@@ -41,12 +41,12 @@ use crate::{DdsAddress, LiveError, Publisher, RobotInfo};
 pub(crate) use self::directory::DdsTopic;
 
 /// What was discovered is looked at this often, even if nothing was heard of it: events may be lost.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Every reader is looked at this often, even if nothing was heard of it.
 const GLANCE_EVERY: Duration = Duration::from_secs(1);
 /// Discovery drops what is announced faster than it can say; so readers are made in groups, with a pause after each.
 const READERS_AT_ONCE: usize = 25;
-const PAUSE: Duration = Duration::from_millis(10);
+const READER_PAUSE: Duration = Duration::from_millis(10);
 /// A reader that cannot be made is tried again for this long.
 const GIVE_UP: Duration = Duration::from_secs(30);
 /// Four handles of the system for each reader, and then some.
@@ -314,7 +314,7 @@ impl Worker {
         let mut events = Events::with_capacity(1024);
         loop {
             let is_idle = self.waiting.is_empty() && !self.is_news && !self.descriptions.is_busy();
-            let timeout = if is_idle { LOOK_EVERY } else { PAUSE };
+            let timeout = if is_idle { POLL_INTERVAL } else { READER_PAUSE };
             if let Err(cause) = self.poll.poll(&mut events, Some(timeout))
                 && cause.kind() != io::ErrorKind::Interrupted
             {
@@ -335,9 +335,9 @@ impl Worker {
             }
             self.make_readers();
             self.glance();
-            let is_due = self.looked.elapsed() >= LOOK_EVERY;
+            let is_due = self.looked.elapsed() >= POLL_INTERVAL;
             // News come in bursts: once for each burst is enough.
-            if is_due || (self.is_news && self.looked.elapsed() >= PAUSE) {
+            if is_due || (self.is_news && self.looked.elapsed() >= READER_PAUSE) {
                 self.look();
             }
             self.describe();

@@ -27,9 +27,9 @@ const MOST_TOPICS: usize = 20_000;
 const MOST_STATUSES: usize = 20;
 const LONGEST_STATUS: usize = 500;
 /// There is no event for a new topic, so it is looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const TOPIC_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// An answer that has not come by then will not.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOPICS: &str = "/rosapi/topics";
 const DEFINED: &str = "/rosapi/topics_and_raw_types";
@@ -267,7 +267,7 @@ impl Client {
     /// Asks for topics, now and then.
     fn look(&mut self, now: Instant, out: &mut Vec<Message>) {
         if let Some((_, service, since)) = &self.asked {
-            if now.duration_since(*since) < PATIENCE {
+            if now.duration_since(*since) < ANSWER_TIMEOUT {
                 return;
             }
             let service = *service;
@@ -276,7 +276,7 @@ impl Client {
         }
         let is_due = self
             .looked
-            .is_none_or(|last| now.duration_since(last) >= LOOK_EVERY);
+            .is_none_or(|last| now.duration_since(last) >= TOPIC_POLL_INTERVAL);
         if is_due {
             self.looked = Some(now);
             // What is new is asked for with its definitions; whether there is, without.

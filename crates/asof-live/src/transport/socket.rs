@@ -83,10 +83,10 @@ const MOST_UNSENT: usize = 16 << 20;
 /// So long is waited for a connection and its greeting.
 const CONNECT: Duration = Duration::from_secs(3);
 /// How often there is a look at what should be said.
-const TICK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A silent peer is asked for a sign of life after so long, and given up after the second.
-const SILENCE: Duration = Duration::from_secs(5);
-const GIVEN_UP: Duration = Duration::from_secs(15);
+const PING_AFTER: Duration = Duration::from_secs(5);
+const LOST_AFTER: Duration = Duration::from_secs(15);
 /// The time between two tries grows from the first to the second.
 const RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
@@ -136,7 +136,7 @@ fn keep_calling<C: Conversation>(address: &SocketAddress, mut conversation: C, l
         }
         let until = Instant::now() + pause;
         while Instant::now() < until && !line.is_over() {
-            thread::sleep(TICK.min(pause));
+            thread::sleep(POLL_INTERVAL.min(pause));
         }
         pause = (pause * 2).min(LONGEST_RETRY);
     }
@@ -189,7 +189,7 @@ fn converse<C: Conversation>(
     conversation: &mut C,
     line: &Line,
 ) -> String {
-    if let Err(cause) = socket.get_ref().set_read_timeout(Some(TICK)) {
+    if let Err(cause) = socket.get_ref().set_read_timeout(Some(POLL_INTERVAL)) {
         return cause.to_string();
     }
     let mut out = Vec::new();
@@ -227,14 +227,14 @@ fn converse<C: Conversation>(
             tracing::warn!("a message is not of the protocol; it is left out, as others will be");
         }
         let now = Instant::now();
-        if now.duration_since(ticked) >= TICK {
+        if now.duration_since(ticked) >= POLL_INTERVAL {
             ticked = now;
             conversation.tick(now, &mut out);
         }
-        if now.duration_since(heard) > GIVEN_UP {
+        if now.duration_since(heard) > LOST_AFTER {
             return "it does not answer any more".to_owned();
         }
-        if now.duration_since(heard) > SILENCE && now.duration_since(asked) > SILENCE {
+        if now.duration_since(heard) > PING_AFTER && now.duration_since(asked) > PING_AFTER {
             asked = now;
             out.push(Message::Ping(Bytes::new()));
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Shown;
 
 /// Columns within columns: a type that goes deeper is left out from there on.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// The columns in the head, with where each lies in the body:
 ///
@@ -49,7 +49,7 @@ struct Columns {
 impl Columns {
     /// `above`: where the structs that lead here are missing, so is this.
     fn add(&mut self, path: &str, array: &ArrayRef, above: Option<&NullBuffer>, depth: usize) {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return self.left_out.push(path.to_owned());
         }
         let nulls = NullBuffer::union(above, array.nulls());

@@ -22,7 +22,7 @@ use crate::database::{Database, Waited};
 use crate::error::SqlError;
 
 /// How often a query that runs is looked at, to see whether its client is still there.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Messages for a client.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
@@ -86,7 +86,7 @@ impl Handing {
             return;
         }
         loop {
-            let rows = match rows.wait(LOOK) {
+            let rows = match rows.wait(POLL_INTERVAL) {
                 Waited::End => return,
                 Waited::Nothing if self.sender.is_closed() => return,
                 Waited::Nothing => continue,

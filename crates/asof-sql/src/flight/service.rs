@@ -40,7 +40,7 @@ use crate::database::{Database, Described};
 use crate::error::SqlError;
 
 /// Queries that run at once; others wait for their turn.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_QUERIES: usize = 4;
 /// Queries that are planned at once.
 const PLANNED_AT_ONCE: usize = 4;
 /// Bytes of statements that clients have prepared and not closed.
@@ -62,7 +62,7 @@ impl Queries {
             database,
             guard,
             stalled_after,
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            turns: Arc::new(Semaphore::new(MAX_CONCURRENT_QUERIES)),
             plans: Semaphore::new(PLANNED_AT_ONCE),
             statements: Statements::new(PREPARED),
         }

@@ -24,7 +24,7 @@ use crate::wait::Waiters;
 const QUICK: usize = 256;
 
 /// Frames and edges that an empty buffer has room for.
-const ROOM: usize = 8;
+const INITIAL_CAPACITY: usize = 8;
 
 /// The depth of a frame that was removed: only its name is left.
 const REMOVED: u32 = u32::MAX;
@@ -109,12 +109,12 @@ impl Graph {
         let tables = Shelf::with_places(4);
         Graph {
             id,
-            frames: Shelf::with_places(ROOM),
-            edges: Shelf::with_places(ROOM),
+            frames: Shelf::with_places(INITIAL_CAPACITY),
+            edges: Shelf::with_places(INITIAL_CAPACITY),
             pool: Pool::new(budget),
             quick: std::array::from_fn(|_| Link::empty()),
-            names: Link::holding(tables.put(Table::new(4 * ROOM))),
-            numbers: Link::holding(tables.put(Table::new(ROOM))),
+            names: Link::holding(tables.put(Table::new(4 * INITIAL_CAPACITY))),
+            numbers: Link::holding(tables.put(Table::new(INITIAL_CAPACITY))),
             tables,
             hand: AtomicUsize::new(0),
             epoch: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! One sample that is replaced as a whole.
 
-use super::{History, Slot, TRIES, Words};
+use super::{History, MAX_READ_TRIES, Slot, Words};
 use crate::sync::{AtomicU64, Held, Ordering, fence, pause};
 
 /// One sample that is replaced as a whole: the pose of a static edge, under a seqlock. It stands wherever
@@ -29,7 +29,7 @@ impl<'a> Fixed<'a> {
     /// Reads through `attempt`; whatever it makes of a torn sample is thrown away.
     #[inline]
     pub(crate) fn read<R, B, W>(&self, latch: &History<B, W>, attempt: impl Fn(&Slot) -> R) -> R {
-        for tries in 0..TRIES {
+        for tries in 0..MAX_READ_TRIES {
             let seq = self.seq.load(Ordering::Acquire);
             let answer = attempt(self.slot);
             fence(Ordering::Acquire);

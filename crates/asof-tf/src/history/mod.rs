@@ -35,7 +35,7 @@
 //! ([`Parents`]), written and read by the same rules as the sample. Once all samples with another parent
 //! have left, it is plain again.
 //!
-//! A reader tries [`TRIES`] times and then takes the writer's latch for one read, so neither a fast
+//! A reader tries [`MAX_READ_TRIES`] times and then takes the writer's latch for one read, so neither a fast
 //! writer nor a long merge can hold it up for ever. Every search loop is bounded by `tail` and `head`
 //! as they were read once, so torn stamps cannot make it run on.
 
@@ -67,7 +67,7 @@ pub(crate) const CHUNK: u64 = 64;
 pub(crate) const CHUNK: u64 = 1;
 
 /// Optimistic tries of a reader before it takes the latch.
-const TRIES: u32 = if cfg!(loom) { 1 } else { 64 };
+const MAX_READ_TRIES: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The first index: far from zero, so that samples can be put in front of the oldest one.
 const ORIGIN: u64 = 1 << 40;
@@ -329,7 +329,7 @@ impl<B, W> History<B, W> {
         pool: &'a Pool,
         attempt: impl Fn(&View<'a>) -> Option<(R, u64)>,
     ) -> Option<R> {
-        for tries in 0..TRIES {
+        for tries in 0..MAX_READ_TRIES {
             let seq = self.seq.load(Ordering::Acquire);
             if seq & 1 == 0 {
                 // No table means that nothing was ever written.

@@ -11,7 +11,7 @@ use crate::sync::{Held, Ordering, fence};
 pub(super) const KEPT: u64 = 2;
 
 /// Late samples that are put in one by one; more are merged.
-const FEW: usize = if cfg!(loom) { 1 } else { 8 };
+const MAX_SINGLE_INSERTS: usize = if cfg!(loom) { 1 } else { 8 };
 
 impl<B, W> History<B, W> {
     /// Puts a sample in its place. `parent` counts in a mixed history only. `room` is called when another
@@ -75,7 +75,7 @@ impl<B, W> History<B, W> {
         let is_late = |words: &Words| !is_empty && words[0] as i64 <= newest;
         let (late, fresh) = kept.split_at(kept.partition_point(is_late));
         let mut too_old = start as u64;
-        if late.len() > FEW {
+        if late.len() > MAX_SINGLE_INSERTS {
             too_old += self.rewrite(pool, bounds, (late, parent), room, stored);
         } else {
             for words in late {

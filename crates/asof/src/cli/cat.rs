@@ -163,7 +163,7 @@ impl Cat {
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
-            match follow.next(Instant::now() + PATIENCE)? {
+            match follow.next(Instant::now() + FLUSH_INTERVAL)? {
                 Followed::Batch(batch) => {
                     for message in batch
                         .iter()
@@ -396,7 +396,7 @@ impl<W: Write> CsvRows<W> {
 }
 
 /// So long lines that are printed may wait for others.
-const PATIENCE: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// As many as fit below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 

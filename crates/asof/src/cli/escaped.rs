@@ -25,7 +25,7 @@ pub struct Escaped<W> {
 }
 
 /// The longest character that is escaped.
-const LONGEST: usize = 3;
+const MAX_CHAR_BYTES: usize = 3;
 
 impl<W: Write> Escaped<W> {
     pub fn new(out: W, escapes: Escapes) -> Self {
@@ -33,7 +33,7 @@ impl<W: Write> Escaped<W> {
             out,
             escapes,
             is_by_lines: false,
-            begun: Vec::with_capacity(LONGEST),
+            begun: Vec::with_capacity(MAX_CHAR_BYTES),
         }
     }
 

@@ -49,7 +49,7 @@ impl FieldChoice {
 }
 
 /// More topics than this are not named one by one.
-const NAMED: usize = 5;
+const NAMED_TOPICS: usize = 5;
 
 /// Narrows a query to the topics that have any of the fields, and says which have none. A field that no topic has is
 /// an error.
@@ -86,8 +86,12 @@ pub fn narrow(
         return Err(Usage::error(message));
     }
     if !left_out.is_empty() {
-        let names = left_out[..left_out.len().min(NAMED)].join(", ");
-        let more = if left_out.len() > NAMED { ", …" } else { "" };
+        let names = left_out[..left_out.len().min(NAMED_TOPICS)].join(", ");
+        let more = if left_out.len() > NAMED_TOPICS {
+            ", …"
+        } else {
+            ""
+        };
         screen.note(format_args!(
             "{} without any of these fields left out: {names}{more}",
             counted(left_out.len() as u64, "topic"),

@@ -61,7 +61,7 @@ struct Moment {
 }
 
 /// How deep folders are looked through.
-const DEEPEST: usize = 16;
+const MAX_FOLDER_DEPTH: usize = 16;
 
 impl Find {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
@@ -220,7 +220,7 @@ fn recordings_in(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::
     for path in inside {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let is_link = path.is_symlink();
-        if path.is_dir() && !is_link && depth < DEEPEST {
+        if path.is_dir() && !is_link && depth < MAX_FOLDER_DEPTH {
             recordings_in(&path, depth + 1, files)?;
         } else if matches!(extension, Some("mcap" | "bag" | "db3" | "ulg")) && path.is_file() {
             files.push(path);

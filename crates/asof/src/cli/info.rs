@@ -270,7 +270,7 @@ fn format_of(report: &Report) -> String {
 }
 
 /// A column is no wider, for whatever a name is: what is longer sticks out of its line alone.
-const WIDEST: usize = 120;
+const MAX_COLUMN_WIDTH: usize = 120;
 
 fn print_topics(
     out: &mut impl Write,
@@ -292,7 +292,7 @@ fn print_topics(
     let mut widths = [0; 5];
     for row in rows.iter().chain([&head]) {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count()).min(WIDEST);
+            *width = (*width).max(cell.chars().count()).min(MAX_COLUMN_WIDTH);
         }
     }
     let [w0, w1, w2, w3, w4] = widths;

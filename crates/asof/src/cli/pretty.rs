@@ -17,14 +17,14 @@ struct Reader<'a> {
 }
 
 /// Deeper than this nothing is indented any further.
-const DEEPEST: usize = 64;
+const MAX_INDENT: usize = 64;
 
 impl<'a> Reader<'a> {
     /// A value and the end of its line; what is in it stands on lines of its own.
     fn value(&mut self, depth: usize, out: &mut Vec<u8>) -> Option<()> {
         match self.peek()? {
-            b'{' if depth < DEEPEST => self.object(depth, out),
-            b'[' if depth < DEEPEST => self.list(depth, out),
+            b'{' if depth < MAX_INDENT => self.object(depth, out),
+            b'[' if depth < MAX_INDENT => self.list(depth, out),
             _ => {
                 let scalar = self.skip()?;
                 out.push(b' ');

@@ -356,7 +356,11 @@ impl Serving {
                 drop((server, flying));
                 return Ok(Outcome::Done);
             }
-            let wait = if is_growing { LOOK_EVERY } else { KEEP_EVERY };
+            let wait = if is_growing {
+                POLL_INTERVAL
+            } else {
+                KEEP_EVERY
+            };
             match interrupt.wait(wait) {
                 Some(code) => break code,
                 None if is_growing => {}
@@ -492,7 +496,7 @@ fn shown_name(place: &Path) -> String {
 const KEEP_EVERY: Duration = Duration::from_secs(20);
 
 /// A robot is asked so often whether it is time to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The end of what is listened to: Ctrl-C, or the time of `--for`. A file that its writer has closed is still shown.
 struct End(Option<Box<dyn Follow>>);

@@ -15,7 +15,7 @@ use super::numbers::{hertz, shown};
 use super::screen::{Screen, output};
 
 /// So long a look at what comes may take.
-const PATIENCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Stamps that go back by more than this are those of a clock that was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -116,7 +116,7 @@ impl Coming<'_> {
         let mut loader = TransformLoader::with_options(TransformBuffer::new(), options);
         let mut follow: Box<dyn Follow> = self.source.follow(&self.query(is_growing))?;
         loop {
-            match follow.next(Instant::now() + PATIENCE)? {
+            match follow.next(Instant::now() + POLL_INTERVAL)? {
                 Followed::Batch(batch) => {
                     for message in batch.iter() {
                         let absorbed = loader.absorb(&alone(message));

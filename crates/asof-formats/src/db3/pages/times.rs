@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{
-    DEEPEST, INTERIOR, LEAF, PageError, Table, be16, child_of, integer, key, size_of, varint,
+    INTERIOR, LEAF, MAX_TREE_DEPTH, PageError, Table, be16, child_of, integer, key, size_of, varint,
 };
 
 const INDEX_LEAF: u8 = 0x0a;
@@ -66,7 +66,7 @@ impl Table {
     /// How many pages lie above each leaf.
     fn depth(&self, file: &[u8]) -> Result<usize, PageError> {
         let mut number = self.root;
-        for depth in 0..=DEEPEST {
+        for depth in 0..=MAX_TREE_DEPTH {
             let page = self.page(file, number)?;
             let refused = |what| PageError { page: number, what };
             match page[0] {

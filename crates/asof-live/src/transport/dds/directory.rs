@@ -23,7 +23,7 @@ use crate::ros::{
 /// Writers that are followed; more than any robot has.
 const MOST_WRITERS: usize = 20_000;
 /// What was discovered is not looked at again before this.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Nodes of a process that are asked for a type of which nobody says whose it is.
 const MOST_ASKED: usize = 16;
 /// Mismatches that are told.
@@ -142,7 +142,9 @@ impl Directory {
     /// Looks for a writer that was heard before it was looked at; not for each of its messages, since it may be one that is
     /// left out.
     pub fn look_for(&mut self, writer: &Guid, participant: &DomainParticipant, shared: &Shared) {
-        let is_due = self.looked.is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
+        let is_due = self
+            .looked
+            .is_none_or(|last| last.elapsed() >= MIN_POLL_INTERVAL);
         if is_due && !self.is_known(writer) {
             self.look(participant, shared);
         }

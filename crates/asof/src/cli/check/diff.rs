@@ -47,7 +47,7 @@ pub struct Diff {
 }
 
 /// Differences that text shows without `--all`, if they are as large as this.
-const SHOWN: usize = 30;
+const SHOWN_DIFFERENCES: usize = 30;
 const NOTABLE: f64 = 0.1;
 /// What is there and was not, or is of another type: larger than any number.
 const WHOLE: f64 = 1e9;
@@ -82,7 +82,7 @@ impl Diff {
         let most = if self.all || self.json {
             usize::MAX
         } else {
-            SHOWN
+            SHOWN_DIFFERENCES
         };
         let mut out = output();
         for one in differences.iter().filter(notable).take(most) {

@@ -21,7 +21,7 @@ pub struct Report {
 }
 
 /// Failures that text shows of each expectation.
-const SHOWN: usize = 3;
+const SHOWN_FAILURES: usize = 3;
 
 impl Report {
     pub fn new(path: String, expectations: Vec<Verdict>) -> Self {
@@ -55,7 +55,7 @@ impl Report {
             };
             let line = format!("{} {}: {}", verdict.subject, verdict.kind, verdict.message);
             writeln!(out, "  {style}{word}{style:#} {}", shown(&line))?;
-            for broken in verdict.failures.iter().take(SHOWN) {
+            for broken in verdict.failures.iter().take(SHOWN_FAILURES) {
                 if let Some(at) = broken.log_time {
                     let at = Stamp::from_nanos(at);
                     writeln!(out, "      {at}  {}", shown(&broken.message))?;
@@ -63,7 +63,7 @@ impl Report {
                     writeln!(out, "      {}", shown(&broken.message))?;
                 }
             }
-            let hidden = verdict.count.saturating_sub(SHOWN as u64);
+            let hidden = verdict.count.saturating_sub(SHOWN_FAILURES as u64);
             if hidden > 0 {
                 writeln!(out, "      and {} more", counted(hidden, "time"))?;
             }

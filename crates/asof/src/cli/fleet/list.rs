@@ -16,7 +16,7 @@ use super::search::parse_names;
 use crate::cli::place::open_unmapped;
 
 /// So many recordings are open at once; the oldest is closed for another.
-const MOST_OPEN: usize = 4;
+const MAX_OPEN_RECORDINGS: usize = 4;
 
 /// The recordings of a catalogue; each that is opened has a server of its own, on this machine alone.
 pub struct FleetList {
@@ -119,7 +119,7 @@ impl RecordingList for FleetList {
         let address = server.url();
         let mut open = lock();
         open.push_back((recording.to_owned(), server));
-        let closed = (open.len() > MOST_OPEN).then(|| open.pop_front());
+        let closed = (open.len() > MAX_OPEN_RECORDINGS).then(|| open.pop_front());
         // Closing waits for the server's threads, and nobody else has to.
         drop(open);
         drop(closed);

@@ -28,7 +28,7 @@ const LATENESS: Duration = Duration::from_secs(1);
 /// So long a row of a running robot waits for something nearer.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 /// How often what was written is handed on while nothing comes.
-const TICK: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads a source, and hands rows on as they settle.
 pub(super) struct Reading<'a> {
@@ -134,7 +134,7 @@ impl<'a> Reading<'a> {
         };
         let mut follow = file.follow(&query)?;
         loop {
-            match follow.next(Instant::now() + TICK)? {
+            match follow.next(Instant::now() + FLUSH_INTERVAL)? {
                 Followed::Batch(batch) => {
                     if self.take(&batch, file, sink)? {
                         break;

@@ -22,7 +22,7 @@ use crate::cli::place::{Opening, Wanted};
 use crate::cli::screen::{Screen, show_at_once};
 
 /// A robot that is looked at is listened to for so long.
-const LOOK: Duration = Duration::from_secs(2);
+const LISTEN_TIME: Duration = Duration::from_secs(2);
 /// A bit more than it takes to know that no further topic comes.
 const GLIMPSE: Duration = Duration::from_millis(300);
 
@@ -169,7 +169,7 @@ impl Listening {
 
     /// The same after some time: what was heard, and nothing more.
     pub fn listened(self) -> Self {
-        let until = Instant::now() + self.shared.limit().unwrap_or(LOOK);
+        let until = Instant::now() + self.shared.limit().unwrap_or(LISTEN_TIME);
         self.shared.wait(until);
         self.over()
     }
@@ -200,7 +200,7 @@ impl Listening {
     /// Listens for as long as it takes to know what was there at a time: without one, now.
     pub fn listen_until(&self, time: Option<When>) -> Stamp {
         let shared = &self.shared;
-        let patience = Instant::now() + shared.limit().unwrap_or(LOOK);
+        let patience = Instant::now() + shared.limit().unwrap_or(LISTEN_TIME);
         match time {
             None => {
                 shared.hear_all(patience);

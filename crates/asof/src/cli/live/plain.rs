@@ -12,7 +12,7 @@ use crate::cli::screen::Palette;
 pub const HEAD: [&str; 7] = ["topic", "type", "Hz", "bandwidth", "jitter", "age", "drops"];
 
 /// No column is wider: one topic with a very long name must not push the numbers of all others out of sight.
-pub const WIDEST: usize = 60;
+pub const MAX_COLUMN_WIDTH: usize = 60;
 
 /// The cells of a topic, in the order of [`HEAD`].
 pub fn cells(rate: &TopicRate, now: Stamp) -> [String; 7] {
@@ -77,7 +77,7 @@ impl Plain {
         let rows: Vec<_> = rates.iter().map(|rate| cells(rate, now)).collect();
         for row in &rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count().min(WIDEST));
+                *width = (*width).max(cell.chars().count().min(MAX_COLUMN_WIDTH));
             }
         }
         let names: Vec<_> = rates.iter().map(|rate| rate.topic.clone()).collect();

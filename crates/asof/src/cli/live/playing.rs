@@ -29,7 +29,7 @@ const PACE: Duration = Duration::from_millis(1);
 /// So long subscribers are waited for before the first message.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Messages of a latched topic that are kept for those who come late: a recording has all publishers in one.
-const KEPT: usize = 100;
+const MAX_LATCHED_MESSAGES: usize = 100;
 const CLOCK: &str = "/clock";
 const NODE: &str = "asof_play";
 
@@ -318,7 +318,7 @@ impl<'a> Stage<'a> {
 
 fn options(topic: &str, type_name: &str, definition: String, is_latched: bool) -> PublisherOptions {
     let (durability, depth) = if is_latched {
-        (Durability::TransientLocal, KEPT)
+        (Durability::TransientLocal, MAX_LATCHED_MESSAGES)
     } else {
         (Durability::Volatile, 10)
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
 /// Longer lines are cut.
-const LONGEST: usize = 10_000;
+const MAX_LINE_BYTES: usize = 10_000;
 
 /// What was said.
 pub enum Prompt {
@@ -56,7 +56,7 @@ impl Prompts {
         Some(if line.is_empty() {
             Prompt::Now
         } else {
-            Prompt::Line(line.chars().take(LONGEST).collect())
+            Prompt::Line(line.chars().take(MAX_LINE_BYTES).collect())
         })
     }
 }

@@ -12,7 +12,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Row, Table, TableState};
 
-use super::plain::{HEAD, WIDEST, cells};
+use super::plain::{HEAD, MAX_COLUMN_WIDTH, cells};
 use super::robot::{Session, TICK, now};
 
 /// What is on the screen.
@@ -147,7 +147,7 @@ impl View {
         let mut widths = HEAD.map(str::len);
         for (row, _) in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count().min(WIDEST));
+                *width = (*width).max(cell.chars().count().min(MAX_COLUMN_WIDTH));
             }
         }
         let line = |cells: [String; 7]| {

@@ -23,7 +23,7 @@ use crate::cli::screen::Screen;
 /// What the queries of a page may hold; the server has its own budget beside it.
 const MEMORY: usize = 256 << 20;
 /// How often a query that runs is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A database over the places that are served, opened when it is first asked.
 pub struct PageQueries {
@@ -83,7 +83,7 @@ impl QueryEngine for PageQueries {
         };
         let mut bytes = 0;
         loop {
-            match coming.wait(LOOK) {
+            match coming.wait(POLL_INTERVAL) {
                 Waited::End => break,
                 Waited::Nothing => {}
                 Waited::Rows(batch) => {

@@ -25,7 +25,7 @@ use crate::cli::signals;
 use crate::cli::table_file::Container;
 
 /// How often a query that runs is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Sql {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
@@ -275,7 +275,7 @@ impl Session<'_> {
         let before = self.database.messages_read();
         let mut answer = Answer::start(form, &rows.schema())?;
         loop {
-            match rows.wait(LOOK) {
+            match rows.wait(POLL_INTERVAL) {
                 Waited::Rows(batch) => {
                     let batch = batch.map_err(|error| self.explained(error, sql))?;
                     progress.suspend(|| answer.write(batch))?;
