@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use asof_core::{Query, Source, Stamp, Topics};
-use asof_formats::{Compression, Mapped, McapFile, OpenOptions, McapWriter, McapWriterOptions, Recording};
+use asof_formats::{
+    Compression, Mapped, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
+};
 use mcap::sans_io::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
 
 use crate::harness::{Bench, Contender, contender};

@@ -5,4 +5,7 @@
 #[path = "../../crates/asof-decode/tests/common/mod.rs"]
 mod common;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| common::fuzz::any_schema(&["ros1msg", "ros2msg"], bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| common::fuzz::any_schema(
+    &["ros1msg", "ros2msg"],
+    bytes
+));
