@@ -62,8 +62,9 @@ fn show_all(served: &Served, name: &str) {
         if role.is_string() && is_decoded && form != "json" {
             assert_eq!(answer.status, 200, "{name} {topic}");
             let text = String::from_utf8_lossy(&answer.body);
+            // A map of somebody's test whose cells have no size cannot be drawn, and that is said.
             assert!(
-                !text.contains("\"error\""),
+                !text.contains("\"error\"") || text.contains("its resolution is 0"),
                 "{name} {topic}: {}",
                 &text[..text.len().min(300)]
             );
