@@ -26,7 +26,7 @@ use crate::sections::{Loaded, Sections, Wanted};
 use crate::storage::Storage;
 use connections::{ConnectionTable, Connections};
 
-/// A ROS 1 bag as a [`Source`].
+/// A ROS 1 bag as a [`Source`](asof_core::Source).
 ///
 /// Opening reads the index at the file's end. A bag without one (`.bag.active`, or one whose recorder was
 /// killed) is walked, and its index rebuilt in memory. Chunks are decompressed ahead of the reader on

@@ -28,7 +28,7 @@ use kept::KeptPages;
 use mapped::MappedMessages;
 use salvage::Salvaged;
 
-/// A `.db3` file as a [`Source`].
+/// A `.db3` file as a [`Source`](asof_core::Source).
 ///
 /// SQLite holds the messages in the order of their ids, and opening divides them into sections. Of a large file
 /// that says how many messages each topic has, it looks at the index of times only; of others at each message's

@@ -41,7 +41,7 @@ pub use growing::GrowingMcapFile;
 pub(crate) use writer::is_disk_full;
 pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriterOptions};
 
-/// An MCAP file as a [`Source`].
+/// An MCAP file as a [`Source`](asof_core::Source).
 ///
 /// Opening reads the summary at the file's end and nothing else; a file without a good summary is walked.
 /// Reading touches only the chunks that the indexes say are needed. Chunks are decompressed ahead of the

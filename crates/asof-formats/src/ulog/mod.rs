@@ -25,7 +25,7 @@ use record::{Fields, Head, Pair, kind};
 use scan::{Section, ends_definitions, stamp_of};
 use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
 
-/// A PX4 flight log as a [`Source`].
+/// A PX4 flight log as a [`Source`](asof_core::Source).
 ///
 /// A topic of the log is a topic here, `/vehicle_attitude`; further instances have their number behind it,
 /// `/sensor_accel/1`. Parameters (initial, changed, defaults), logged strings and dropouts are the topics
