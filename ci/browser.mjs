@@ -46,7 +46,7 @@ async function open(url, options = {}) {
   for (const file of process.env.ASOF_PAGE ? ["app.js", "scene.js", "meshes.js", "app.css"] : [])
     await context.route(`**/${file}`, (route) => route.fulfill({ path: path.join(process.env.ASOF_PAGE, file) }));
   const page = await context.newPage();
-  page.setDefaultTimeout(45000);
+  page.setDefaultTimeout(90000);
   const complaints = [];
   page.on("console", (message) => {
     // Software rendering is slow, and says so.
@@ -72,7 +72,7 @@ async function step(name, work) {
 }
 
 /** Waits until it holds. */
-async function until(what, test, timeout = 45000) {
+async function until(what, test, timeout = 90000) {
   const end = performance.now() + timeout;
   while (performance.now() < end) {
     if (await test()) return;
