@@ -24,7 +24,7 @@ mod sync;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::history::{Bounds, Fixed, History, Inserted, Place, Slot, Words};
+use crate::history::{Bounds, Fixed, History, Inserted, Neighbours, Slot, Words};
 use crate::pool::Pool;
 use crate::sync::AtomicU64;
 
@@ -84,8 +84,8 @@ fn around(shared: &(Pool, History), t: i64) -> Vec<Words> {
     let found = history.read(pool, |view| {
         let (place, lowest) = view.place(t)?;
         let words = match place {
-            Place::At(slot) => vec![slot.words()],
-            Place::Between(a, b) => vec![a.words(), b.words()],
+            Neighbours::At(slot) => vec![slot.words()],
+            Neighbours::Between(a, b) => vec![a.words(), b.words()],
             _ => Vec::new(),
         };
         Some((words, lowest))
@@ -262,7 +262,7 @@ fn with_parent(shared: &(Pool, History), t: i64) -> Option<(Words, Option<u32>)>
         .read(pool, |view| {
             let (place, lowest) = view.place(t)?;
             let words = match place {
-                Place::At(slot) | Place::Between(slot, _) => slot.words(),
+                Neighbours::At(slot) | Neighbours::Between(slot, _) => slot.words(),
                 _ => return Some((None, lowest)),
             };
             let parent = if history.is_mixed() {
