@@ -26,8 +26,8 @@ session = zenoh.open(config)
 STRING, CUSTOM = "std_msgs::msg::dds_::String_", "my_msgs::msg::dds_::Reading_"
 DESCRIBE = "type_description_interfaces::srv::dds_::GetTypeDescription_"
 IMU, STATIC = "sensor_msgs::msg::dds_::Imu_", "tf2_msgs::msg::dds_::TFMessage_"
-# Of the standard types, the hashes that they have; of what only this robot knows, any.
-HASH = "RIHS01_" + "ab" * 32
+# The hashes that the types have: what a node says of a type must have the hash that was announced.
+HASH = "RIHS01_d26379cd9bb85920847c2444821abfd8eae470c09745abe5c8da16b4fd7a38e4"
 HASHES = {
     STRING: "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18",
     IMU: "RIHS01_7d9a00ff131080897a5ec7e26e315954b8eae3353c3f995c55faf71574000b5b",
