@@ -789,6 +789,32 @@ fn broadcast_always_has_room_beside_its_readers() {
 }
 
 #[test]
+fn broadcast_always_has_room_beside_a_reader_of_the_latest() {
+    model(2, || {
+        let (mut producer, [mut reader]) = broadcast::<[u64; 2], 1, 1>(|| whole(0));
+        for value in 1..=2 {
+            producer.push(whole(value), MonoStamp(value)).unwrap();
+        }
+        let thread = thread::spawn(move || {
+            for value in 3..=5 {
+                let pushed = producer.push(whole(value), MonoStamp(value));
+                assert!(pushed.is_ok(), "a reader holds one at a time");
+            }
+        });
+        if let Some(guard) = reader.try_latest() {
+            assert_whole(*guard);
+            assert!(guard[0] >= 2, "what was the newest before is not older now");
+            assert_eq!(guard[0], guard.missed() + 1);
+        }
+        thread.join().unwrap();
+        if let Some(guard) = reader.try_latest() {
+            assert_eq!(*guard, whole(5));
+        }
+        assert!(!reader.has_new());
+    });
+}
+
+#[test]
 fn broadcast_lossless_is_missed_by_nobody() {
     model(2, || {
         let (mut producer, [mut reader]) = broadcast::<[u64; 2], 1, 1>(|| whole(0));

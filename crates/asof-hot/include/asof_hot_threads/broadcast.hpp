@@ -208,16 +208,8 @@ class BroadcastReader : detail::MoveOnly {
     std::optional<Held> try_latest() {
         Shared& self = reading();
         const Word expected = self.position;
-        auto slot = claim(self);
+        const auto slot = claim_newest(self);
         if (slot == Ring::slot_count) return std::nullopt;
-        while (waiting() > 0) {
-            const Word position = self.position - 1;
-            const auto next = claim(self);
-            if (next == Ring::slot_count) break;
-            unpin(self, slot, position);
-            ++self.missed;
-            slot = next;
-        }
         return Held(shared_, slot, self.position - 1, self.position - 1 - expected);
     }
     // How many samples were written that this reader has not read; more than N if it has missed some.
@@ -261,19 +253,38 @@ class BroadcastReader : detail::MoveOnly {
         if (take(self, next, self.position)) return next;
         for (std::size_t tries = 0; tries <= Ring::slot_count; ++tries) {
             if (waiting() == 0) break;
-            std::size_t best = Ring::slot_count;
-            Word oldest = 0;
-            for (std::size_t slot = 0; slot < Ring::slot_count; ++slot) {
-                const Word mark = self.ring->slots[slot].mark.load(std::memory_order_acquire);
-                const Word position = mark >> Ring::shift;
-                if ((mark & Ring::is_ready) && position >= self.position && (best == Ring::slot_count || position < oldest)) {
-                    best = slot;
-                    oldest = position;
-                }
-            }
-            if (best != Ring::slot_count && take(self, best, oldest)) return best;
+            const auto oldest = [](Word best, Word position) { return position < best; };
+            const auto slot = claim_best(self, self.position, oldest);
+            if (slot != Ring::slot_count) return slot;
         }
         return Ring::slot_count;
+    }
+    // As above, the newest. Never two at once, not even on the way: there is one slot to spare for each reader, not two.
+    std::size_t claim_newest(Shared& self) const {
+        for (std::size_t tries = 0; tries <= Ring::slot_count; ++tries) {
+            const Word head = self.ring->head.word.load(std::memory_order_acquire);
+            if (head <= self.position) return claim(self);  // one at most is waiting
+            const auto newest = [](Word best, Word position) { return position > best; };
+            const auto slot = claim_best(self, head, newest);
+            if (slot != Ring::slot_count) return slot;
+        }
+        return Ring::slot_count;
+    }
+    // Looks through all slots for the best sample from a position on, and takes it, if it is still there.
+    template <typename IsBetter>
+    static std::size_t claim_best(Shared& self, Word start, IsBetter is_better) {
+        std::size_t best = Ring::slot_count;
+        Word best_position = 0;
+        for (std::size_t slot = 0; slot < Ring::slot_count; ++slot) {
+            const Word mark = self.ring->slots[slot].mark.load(std::memory_order_acquire);
+            const Word position = mark >> Ring::shift;
+            if (!(mark & Ring::is_ready) || position < start) continue;
+            if (best == Ring::slot_count || is_better(best_position, position)) {
+                best = slot;
+                best_position = position;
+            }
+        }
+        return best != Ring::slot_count && take(self, best, best_position) ? best : Ring::slot_count;
     }
     std::shared_ptr<Shared> shared_;
 };

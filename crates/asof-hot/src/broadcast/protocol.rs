@@ -238,39 +238,54 @@ impl ReaderState {
             if self.waiting(memory) == 0 {
                 return None;
             }
-            let mut oldest: Option<(usize, Word)> = None;
-            for slot in 0..memory.slots() {
-                let mark = memory.mark(slot).load(order::broadcast_scan_load());
-                let position = mark >> POSITION;
-                if mark & READY != 0
-                    && is_from(position, self.position)
-                    && oldest.is_none_or(|(_, best)| is_from(best, position))
-                {
-                    oldest = Some((slot, position));
-                }
-            }
-            if let Some((slot, position)) = oldest
-                && self.pin(memory, slot, position)
-            {
-                return Some(self.took(memory, slot, position));
+            let oldest = |best, position| is_from(best, position);
+            if let Some(claim) = self.claim_best(memory, self.position, oldest) {
+                return Some(claim);
             }
         }
         None
     }
 
     /// Takes the newest sample, and goes past older ones; those count as missed.
+    ///
+    /// It never has two at once, not even on the way: there is one slot to spare for each reader, not two.
     pub(crate) fn claim_newest<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
-        let mut newest = self.claim(memory)?;
-        while self.waiting(memory) > 0 {
-            let Some(next) = self.claim(memory) else {
-                break;
-            };
-            self.release(memory, newest);
-            self.missed_in_all += 1;
-            let missed = next.missed.wrapping_add(newest.missed).wrapping_add(1);
-            newest = Claim { missed, ..next };
+        // As in `claim`: a round that fails means that the producer has gone on.
+        for _ in 0..=memory.slots() {
+            let head = memory.head().load(order::broadcast_head_load());
+            if !is_from(head, self.position.wrapping_add(1)) {
+                // One at most is waiting.
+                return self.claim(memory);
+            }
+            let newest = |best, position| is_from(position, best);
+            if let Some(claim) = self.claim_best(memory, head, newest) {
+                return Some(claim);
+            }
         }
-        Some(newest)
+        None
+    }
+
+    /// Looks through all slots for the best sample from a position on, and takes it, if it is still there.
+    fn claim_best<M: Memory>(
+        &mut self,
+        memory: &M,
+        start: Word,
+        is_better: impl Fn(Word, Word) -> bool,
+    ) -> Option<Claim> {
+        let mut best: Option<(usize, Word)> = None;
+        for slot in 0..memory.slots() {
+            let mark = memory.mark(slot).load(order::broadcast_scan_load());
+            let position = mark >> POSITION;
+            if mark & READY != 0
+                && is_from(position, start)
+                && best.is_none_or(|(_, best)| is_better(best, position))
+            {
+                best = Some((slot, position));
+            }
+        }
+        let (slot, position) = best?;
+        self.pin(memory, slot, position)
+            .then(|| self.took(memory, slot, position))
     }
 
     /// Says that this reader reads a sample, if it is there.
