@@ -48,6 +48,7 @@
 // Under loom there is nothing: tests/models.rs builds the concurrent core by itself.
 #![cfg(not(loom))]
 
+mod answers;
 mod authority;
 mod buffer;
 mod callback;
@@ -90,6 +91,7 @@ pub use urdf::{RobotModel, UrdfError};
 #[cfg(feature = "glam")]
 pub use with_glam::{ToGlam, from_glam};
 pub use {
+    answers::{ChainLink, LatestTransform, Newest, Twist},
     authority::{Rivals, TransformWriter},
     buffer::TransformBuffer,
     callback::WaitCallback,
@@ -102,7 +104,6 @@ pub use {
         Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
         transform_topics,
     },
-    lookup::{ChainLink, LatestTransform, Newest, Twist},
     monitor::{EdgeStats, TransformMonitor},
     name::{BadFrameName, FrameName},
     observe::{Observer, Update},

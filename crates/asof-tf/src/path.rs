@@ -3,11 +3,11 @@
 use asof_core::{Stamp, TimeRange};
 use nalgebra::{Isometry3, Point3};
 
+use crate::answers::{LatestTransform, Newest};
 use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Frame, Miss, Stop};
-use crate::lookup::{LatestTransform, Newest};
 use crate::many::{Bracket, Folded, Motion, Tell};
 use crate::pose::Pose;
 use crate::shelf::Spot;

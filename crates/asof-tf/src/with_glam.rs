@@ -3,7 +3,7 @@
 use glam::{DAffine3, DQuat, DVec3};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
-use crate::lookup::{LatestTransform, Newest};
+use crate::answers::{LatestTransform, Newest};
 
 /// A transform in glam's types.
 pub trait ToGlam {

@@ -5,7 +5,7 @@ use asof_core::Stamp;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lookup::LatestTransform;
+use crate::answers::LatestTransform;
 use crate::name::FrameName;
 use crate::observe::Update;
 

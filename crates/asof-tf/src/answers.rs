@@ -1,0 +1,75 @@
+//! What a buffer answers where a transform alone does not say it all.
+
+use asof_core::{Stamp, TimeRange};
+use nalgebra::{Isometry3, Vector3};
+
+#[cfg(doc)]
+use crate::buffer::TransformBuffer;
+use crate::name::FrameName;
+
+/// The latest transform at a time that every edge on the way knows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatestTransform {
+    /// The time; `None` where every edge on the way is static, so that any time is as good.
+    pub stamp: Option<Stamp>,
+    /// Takes a point given in the source frame into the target frame.
+    pub isometry: Isometry3<f64>,
+}
+
+/// The newest sample of every edge on the way, whatever their ages, put together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Newest {
+    /// The stamps of the oldest and the newest of those samples; `None` where every edge is static.
+    pub stamps: Option<TimeRange>,
+    /// Takes a point given in the source frame into the target frame.
+    pub isometry: Isometry3<f64>,
+}
+
+/// One edge of a [`chain`](TransformBuffer::chain).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink {
+    /// The parent frame.
+    pub parent: FrameName,
+    /// The child frame.
+    pub child: FrameName,
+    /// Whether it holds for all times.
+    pub is_static: bool,
+    /// Whether the way from source to target goes down this edge, from parent to child.
+    pub is_inverse: bool,
+    /// The times of its samples; `None` for a static edge, or one without samples.
+    pub range: Option<TimeRange>,
+}
+
+/// A velocity: how a frame moves in another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Twist {
+    /// Of the moving frame's origin, in metres per second, along the axes of the observing frame.
+    pub linear: Vector3<f64>,
+    /// In radians per second, about the axes of the observing frame.
+    pub angular: Vector3<f64>,
+    /// The stretch of time that it is the mean over.
+    pub over: TimeRange,
+}
+
+impl Twist {
+    /// The same motion along the axes of another frame; `rotation` takes directions of the observing
+    /// frame into that frame.
+    #[must_use]
+    pub fn along(&self, rotation: &nalgebra::UnitQuaternion<f64>) -> Twist {
+        Twist {
+            linear: rotation * self.linear,
+            angular: rotation * self.angular,
+            ..*self
+        }
+    }
+
+    /// The motion of a point that is fixed to the moving body, `offset` away from the moving frame's
+    /// origin, along the axes that this twist is given in.
+    #[must_use]
+    pub fn at_offset(&self, offset: &Vector3<f64>) -> Twist {
+        Twist {
+            linear: self.linear + self.angular.cross(offset),
+            ..*self
+        }
+    }
+}
