@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::errors::{Failure, Result};
 
 /// How often it is looked whether Ctrl-C was pressed, while something is waited for.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// Whether this thread let go of Python, and may have it back for a moment. Any other thread might wait for it in vain:
@@ -51,7 +51,7 @@ pub fn awaited<T: Send + 'static>(
     let mut done = done;
     loop {
         let (back, waited) = py.detach(move || {
-            let waited = done.recv_timeout(GLANCE);
+            let waited = done.recv_timeout(SIGNAL_POLL_INTERVAL);
             (done, waited)
         });
         done = back;

@@ -2,16 +2,14 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asof::lerobot::{Exported, LerobotError, Map};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::Failure;
-
-/// How often it is looked whether Ctrl-C was pressed.
-const GLANCE: Duration = Duration::from_millis(50);
+use crate::interrupt::SIGNAL_POLL_INTERVAL;
 
 impl From<LerobotError> for Failure {
     fn from(error: LerobotError) -> Self {
@@ -44,7 +42,7 @@ pub fn export_lerobot<'py>(
     let made = py.detach(|| {
         let mut last = Instant::now();
         asof::lerobot::export(&recordings, &folder, &map, &mut |_| {
-            if last.elapsed() < GLANCE {
+            if last.elapsed() < SIGNAL_POLL_INTERVAL {
                 return ControlFlow::Continue(());
             }
             last = Instant::now();

@@ -13,6 +13,7 @@ use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
+use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::message::{Message, SharedDecoders};
 use crate::source::Source;
 use crate::tf::{Filled, TransformBuffer};
@@ -28,8 +29,6 @@ impl From<LiveError> for Failure {
     }
 }
 
-/// How often it is looked whether Ctrl-C was pressed, while something is waited for.
-const GLANCE: Duration = Duration::from_millis(50);
 /// What a window holds at most, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
 /// Sets that wait for whoever asks for them.
@@ -87,7 +86,7 @@ impl Robot {
             py.check_signals()?;
             let rest = deadline
                 .saturating_duration_since(Instant::now())
-                .min(GLANCE);
+                .min(SIGNAL_POLL_INTERVAL);
             if py.detach(|| session.wait_for_topic(topic, rest)).is_some() {
                 return Ok(true);
             }
@@ -240,8 +239,9 @@ impl Window {
         let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
         loop {
             py.check_signals()?;
-            let rest = deadline.map_or(GLANCE, |end| {
-                end.saturating_duration_since(Instant::now()).min(GLANCE)
+            let rest = deadline.map_or(SIGNAL_POLL_INTERVAL, |end| {
+                end.saturating_duration_since(Instant::now())
+                    .min(SIGNAL_POLL_INTERVAL)
             });
             match py.detach(|| self.kept.wait_for(after, rest)) {
                 Ok(entry) => return Ok(self.message(&entry)),
@@ -377,7 +377,7 @@ impl Synchronized {
             py.check_signals()?;
             let found = py.detach(|| {
                 let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-                sets.recv_timeout(GLANCE)
+                sets.recv_timeout(SIGNAL_POLL_INTERVAL)
             });
             match found {
                 Ok(set) => {

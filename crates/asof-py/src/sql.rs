@@ -5,6 +5,8 @@ use std::sync::Arc;
 use asof::Recording;
 
 use crate::errors::{Failure, Result};
+#[cfg(feature = "sql")]
+use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::table::Table;
 
 /// The rows of a query over recordings.
@@ -23,10 +25,6 @@ pub fn query(recording: &Arc<dyn Recording>, name: String, sql: &str) -> Result<
         Ok(Box::new(rows))
     }))
 }
-
-/// How often it is looked whether Ctrl-C was pressed.
-#[cfg(feature = "sql")]
-const GLANCE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The rows of a query, from a thread that has the database: a query borrows it.
 #[cfg(feature = "sql")]
@@ -57,7 +55,7 @@ impl Rows {
                 Err(error) => return drop(sender.send(Err(wrong(error)))),
             };
             while is_wanted.strong_count() > 0 {
-                let rows = match found.wait(GLANCE) {
+                let rows = match found.wait(SIGNAL_POLL_INTERVAL) {
                     Waited::Rows(rows) => rows.map_err(wrong),
                     Waited::Nothing => continue,
                     Waited::End => break,
@@ -86,7 +84,7 @@ impl Iterator for Rows {
     fn next(&mut self) -> Option<Self::Item> {
         use std::sync::mpsc::RecvTimeoutError;
         loop {
-            match self.coming.recv_timeout(GLANCE) {
+            match self.coming.recv_timeout(SIGNAL_POLL_INTERVAL) {
                 Ok(batch) => return Some(batch),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}

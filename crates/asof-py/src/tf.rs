@@ -13,6 +13,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArra
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
+use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::time::{Length, Time};
 
 impl From<LookupError> for Failure {
@@ -184,10 +185,10 @@ impl TransformBuffer {
         loop {
             py.check_signals()?;
             let rest = timeout.saturating_sub(started.elapsed());
-            let moment = rest.min(GLANCE);
+            let moment = rest.min(SIGNAL_POLL_INTERVAL);
             let found = py.detach(|| self.buffer.wait_for(target, source, stamp, moment));
             match found {
-                Err(TransformWaitError::TimedOut { .. }) if rest > GLANCE => {}
+                Err(TransformWaitError::TimedOut { .. }) if rest > SIGNAL_POLL_INTERVAL => {}
                 Err(TransformWaitError::TimedOut { missing, .. }) => {
                     let waited = timeout;
                     return Ok(Err(TransformWaitError::TimedOut { waited, missing }));
@@ -522,8 +523,6 @@ impl TransformBuffer {
     }
 }
 
-/// How often it is looked whether Ctrl-C was pressed, while something is waited for.
-const GLANCE: Duration = Duration::from_millis(50);
 /// Times that one answer may have.
 const MOST_TIMES: i64 = 50_000_000;
 
