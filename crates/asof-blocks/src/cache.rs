@@ -91,7 +91,7 @@ impl BlockCache {
     /// # Errors
     /// When the source cannot be read.
     pub fn last_n(&self, topic: &str, at: Stamp, count: usize) -> Result<Batch, SourceError> {
-        crate::backfill::last_n(&self.shared, topic, at, count)
+        crate::last_n::last_n(&self.shared, topic, at, count)
     }
 
     /// Reads backwards from the end of the query's range.
@@ -153,7 +153,6 @@ impl BlockCache {
     /// What is held and has been done.
     pub fn stats(&self) -> CacheStats {
         let state = self.shared.state();
-        let counters = &state.counters;
         let disk = self.shared.disk.as_ref().map(DiskTier::size);
         let disk = disk.unwrap_or_default();
         let by_topic = state.topics.iter().enumerate();
@@ -162,10 +161,6 @@ impl BlockCache {
             accounted: self.shared.budget.used(),
             peak: self.shared.budget.peak(),
             blocks: state.block_count(),
-            bytes_by_class: HeadClass::ALL
-                .into_iter()
-                .map(|class| (class, counters.bytes_of(class)))
-                .collect(),
             payload_by_topic: by_topic
                 .filter(|(_, index)| index.payload_bytes > 0)
                 .map(|(id, index)| (state.names.name(id as u32).to_string(), index.payload_bytes))
@@ -174,20 +169,7 @@ impl BlockCache {
             disk_blocks: disk.blocks,
             disk_failures: disk.failures,
             fact_bytes: state.measured_facts(),
-            hits: counters.hits,
-            misses: counters.misses,
-            backfill_hits: counters.backfill_hits,
-            backfill_misses: counters.backfill_misses,
-            evictions: counters.evictions,
-            trims: counters.trims,
-            passed_through: counters.passed_through,
-            source_reads: counters.source_reads,
-            source_backfills: counters.source_backfills,
-            source_messages: counters.source_messages,
-            disk_reads: counters.disk_reads,
-            stalls: counters.stalls,
-            stalled: counters.stalled,
-            disorders: counters.disorders,
+            ..state.counters.clone()
         }
     }
 

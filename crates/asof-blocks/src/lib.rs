@@ -47,6 +47,7 @@ mod disk;
 mod evict;
 mod fetch;
 mod head;
+mod last_n;
 mod loaded;
 mod names;
 mod options;

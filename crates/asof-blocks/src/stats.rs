@@ -63,46 +63,30 @@ pub struct CacheStats {
     pub disorders: u64,
 }
 
-/// The running counts behind [`CacheStats`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub hits: u64,
-    pub misses: u64,
-    pub backfill_hits: u64,
-    pub backfill_misses: u64,
-    pub evictions: u64,
-    pub trims: u64,
-    pub passed_through: u64,
-    pub source_reads: u64,
-    pub source_backfills: u64,
-    pub source_messages: u64,
-    pub disk_reads: u64,
-    pub stalls: u64,
-    pub stalled: Duration,
-    pub disorders: u64,
-    bytes_by_class: [u64; HeadClass::ALL.len()],
-}
-
 /// A source that takes longer than this for a batch has made its reader wait.
 const A_STALL: Duration = Duration::from_millis(1);
 
-impl Counters {
+impl CacheStats {
+    /// Nothing yet, of any class.
+    pub(crate) fn nothing_yet() -> Self {
+        CacheStats {
+            bytes_by_class: HeadClass::ALL.map(|class| (class, 0)).into(),
+            ..CacheStats::default()
+        }
+    }
+
     /// Counts a wait for the source's next batch, and whether reading began with it.
-    pub fn add_wait(&mut self, is_new: bool, waited: Duration) {
+    pub(crate) fn add_wait(&mut self, is_new: bool, waited: Duration) {
         self.source_reads += u64::from(is_new);
         self.stalled += waited;
         self.stalls += u64::from(waited >= A_STALL);
     }
 
-    pub fn add_block(&mut self, class: HeadClass, bytes: u64) {
-        self.bytes_by_class[class as usize] += bytes;
+    pub(crate) fn add_block(&mut self, class: HeadClass, bytes: u64) {
+        *self.bytes_by_class.entry(class).or_default() += bytes;
     }
 
-    pub fn remove_block(&mut self, class: HeadClass, bytes: u64) {
-        self.bytes_by_class[class as usize] -= bytes;
-    }
-
-    pub fn bytes_of(&self, class: HeadClass) -> u64 {
-        self.bytes_by_class[class as usize]
+    pub(crate) fn remove_block(&mut self, class: HeadClass, bytes: u64) {
+        *self.bytes_by_class.entry(class).or_default() -= bytes;
     }
 }

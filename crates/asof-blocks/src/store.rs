@@ -14,7 +14,7 @@ use crate::fetch::Fetch;
 use crate::head::{Head, HeadClass, HeadOptions};
 use crate::loaded::Loaded;
 use crate::names::{Names, TopicId, TopicSet};
-use crate::stats::Counters;
+use crate::stats::CacheStats;
 use crate::wanted::Listing;
 
 /// The store behind the lock.
@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub fetches: Vec<Flight>,
     pub heads: Vec<Head>,
     pub budget: Arc<Budget>,
-    pub counters: Counters,
+    pub counters: CacheStats,
     /// Counts the changes of what is covered.
     pub version: u64,
     /// Evicted blocks for the disk tier, where there is one.
@@ -140,7 +140,7 @@ impl State {
             fetches: Vec::new(),
             heads: Vec::new(),
             budget,
-            counters: Counters::default(),
+            counters: CacheStats::nothing_yet(),
             version: 0,
             evicted: spills.then(Vec::new),
             listing: None,
