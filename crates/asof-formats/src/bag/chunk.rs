@@ -1,16 +1,15 @@
 //! One section of a bag, opened: its messages in order, with the buffer that holds them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use asof_core::{Problem, ProblemKind, Row, SourceError, TimeRange};
 use bytes::Bytes;
 
-use super::connections::ConnectionTable;
 use super::record::{Fields, Frame, find_record, index_entries, message_of, name_of, op};
 use super::{Bag, Contents, Section, SectionKind};
 use crate::decompress::{Decompressed, decompress, decompress_bz2};
-use crate::sections::{Loaded, Wanted, order_of};
+use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
 
 /// The head of a chunk record is shorter than this.
 const LONGEST_HEAD: usize = 256;
@@ -306,7 +305,7 @@ impl Bag {
 }
 
 /// The message record at `place`, if there is one and its connection is known.
-fn row_at(buffer: &[u8], place: u64, section: usize, table: &ConnectionTable) -> Option<Row> {
+fn row_at(buffer: &[u8], place: u64, section: usize, table: &ChannelTable<u32>) -> Option<Row> {
     let record = buffer.get(usize::try_from(place).ok()?..)?;
     let (frame, header) = Frame::parse(place, record)?;
     let (conn, time) = message_of(header)?;
@@ -336,7 +335,7 @@ struct Walk<'a> {
     buffer: &'a Bytes,
     at: usize,
     /// Lacks what this walk itself has met; see [`Walk::channel`].
-    table: Arc<ConnectionTable>,
+    table: Arc<ChannelTable<u32>>,
     /// How often it was asked for a connection that it lacks.
     misses: usize,
 }
@@ -430,7 +429,12 @@ impl<'a> Walk<'a> {
             (fields.op, fields.conn, fields.topic)
         {
             let data = &self.buffer[frame.data() as usize..frame.end() as usize];
-            let problem = self.bag.connections_mut().add(self.base, id, topic, data);
+            let problem = self
+                .bag
+                .connections
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(self.base, id, topic, data);
             if let Some(problem) = problem {
                 self.bag.report(problem);
             }

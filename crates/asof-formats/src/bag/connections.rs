@@ -1,90 +1,31 @@
 //! The connections of a bag: who sent what on which topic.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use asof_core::{Channel, Problem, ProblemKind, Schema};
 use bytes::Bytes;
 
 use super::record::fields;
-
-/// The connections of a file, in the order in which they became known. Only ever grows.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionTable {
-    pub channels: Arc<[Arc<Channel>]>,
-    /// The file's number of each connection, beside it.
-    pub ids: Vec<u32>,
-    by_id: ById,
-}
-
-impl ConnectionTable {
-    /// The index of the channel of connection `id`.
-    #[inline]
-    pub fn index_of(&self, id: u32) -> Option<u32> {
-        self.by_id.get(id)
-    }
-}
-
-/// Indexes by the file's numbers: of the small ones, which is all of them in practice, by place.
-#[derive(Debug, Clone, Default)]
-struct ById {
-    small: Vec<u32>,
-    large: BTreeMap<u32, u32>,
-}
-
-const NONE: u32 = u32::MAX;
-const MAX_DIRECT_IDS: u32 = 1 << 16;
-
-impl ById {
-    #[inline]
-    fn get(&self, id: u32) -> Option<u32> {
-        match self.small.get(id as usize) {
-            Some(&index) => (index != NONE).then_some(index),
-            None => self.large.get(&id).copied(),
-        }
-    }
-
-    fn set(&mut self, id: u32, index: u32) {
-        if id < MAX_DIRECT_IDS {
-            if self.small.len() <= id as usize {
-                self.small.resize(id as usize + 1, NONE);
-            }
-            self.small[id as usize] = index;
-        } else {
-            self.large.insert(id, index);
-        }
-    }
-}
+use crate::sections::{ChannelList, ChannelTable};
 
 /// Collects connections as they are met, in chunks and in the index, as often as they are repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    channels: Vec<Arc<Channel>>,
-    ids: Vec<u32>,
-    by_id: ById,
-    /// Made when it is asked for: a bag may have very many connections, and each makes the last copy old.
-    table: OnceLock<Arc<ConnectionTable>>,
+    list: ChannelList<u32>,
     /// Definitions are long and many connections share one.
     schemas: HashMap<(String, Bytes), Arc<Schema>>,
 }
 
 impl Connections {
     /// All connections by now.
-    pub fn table(&self) -> Arc<ConnectionTable> {
-        let table = self.table.get_or_init(|| {
-            Arc::new(ConnectionTable {
-                channels: self.channels.clone().into(),
-                ids: self.ids.clone(),
-                by_id: self.by_id.clone(),
-            })
-        });
-        Arc::clone(table)
+    pub fn table(&self) -> Arc<ChannelTable<u32>> {
+        self.list.table()
     }
 
     /// The channel of connection `id`, and its index.
     pub fn find(&self, id: u32) -> Option<(u32, &Arc<Channel>)> {
-        let index = self.by_id.get(id)?;
-        Some((index, &self.channels[index as usize]))
+        self.list.find(id)
     }
 
     /// Takes in a connection record: its number and topic, and the data that describes the rest.
@@ -116,10 +57,7 @@ impl Connections {
             });
         }
         let topic = channel.topic.clone();
-        self.by_id.set(id, self.channels.len() as u32);
-        self.channels.push(Arc::new(channel));
-        self.ids.push(id);
-        self.table = OnceLock::new();
+        self.list.insert(id, Arc::new(channel));
         is_damaged.then(|| {
             let message = "the description of a connection is damaged; its type may be missing";
             Problem::at(ProblemKind::BadRecord, offset, message).on_topic(topic)

@@ -10,7 +10,7 @@ mod scan;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use asof_core::{
     Batch, Channel, Portion, Problem, ProblemKind, SourceError, Stamp, Summary, TimeRange, Topics,
@@ -22,9 +22,9 @@ use crate::limits::{DecompressionLimits, LIFT};
 use crate::options::OpenOptions;
 use crate::recording::{Progress, ReadStats, SectionEntry, check_by_reading, counted_channels};
 use crate::report::Report;
-use crate::sections::{Loaded, Sections, Wanted};
+use crate::sections::{ChannelTable, Loaded, Sections, Wanted};
 use crate::storage::Storage;
-use connections::{ConnectionTable, Connections};
+use connections::Connections;
 
 /// A ROS 1 bag as a [`Source`](asof_core::Source).
 ///
@@ -77,10 +77,7 @@ impl Format for Bag {
 
     fn section_entries(&self) -> Vec<SectionEntry> {
         let table = self.table();
-        let channel = |conn: u32| {
-            let index = table.index_of(conn)? as usize;
-            table.channels.get(index).cloned()
-        };
+        let channel = |conn: u32| table.get(conn).cloned();
         let entry = |section: &Section| SectionEntry {
             offset: section.offset,
             length: section.end.saturating_sub(section.offset),
@@ -100,7 +97,7 @@ impl Format for Bag {
 
 impl StoredFormat for Bag {
     fn of(storage: Box<dyn Storage>, options: &OpenOptions) -> Result<Self, SourceError> {
-        let open::Opened {
+        let scan::Opened {
             sections,
             connections,
             problems,
@@ -366,19 +363,13 @@ impl Bag {
         self.report.add(self.storage.name(), problem);
     }
 
-    fn table(&self) -> Arc<ConnectionTable> {
+    fn table(&self) -> Arc<ChannelTable<u32>> {
         self.connections().table()
     }
 
     fn connections(&self) -> RwLockReadGuard<'_, Connections> {
         self.connections
             .read()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn connections_mut(&self) -> RwLockWriteGuard<'_, Connections> {
-        self.connections
-            .write()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }

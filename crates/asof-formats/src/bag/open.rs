@@ -4,17 +4,10 @@ use asof_core::{Problem, ProblemKind, SourceError, TimeRange};
 
 use super::connections::Connections;
 use super::record::{Fields, Frame, LONGEST_HEADER, MAGIC, op};
-use super::scan::Scan;
+use super::scan::{Opened, Scan};
 use super::{Contents, Section, SectionKind};
 use crate::problems::Problems;
 use crate::storage::Storage;
-
-/// What the index of a bag, or a walk over it, says.
-pub(crate) struct Opened {
-    pub sections: Vec<Section>,
-    pub connections: Connections,
-    pub problems: Problems,
-}
 
 pub(crate) fn open(storage: &dyn Storage) -> Result<Opened, SourceError> {
     refuse_other_versions(storage)?;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use asof_core::{Problem, ProblemKind, SourceError, TimeRange};
 
 use super::connections::Connections;
-use super::open::Opened;
 use super::record::{
     Fields, Frame, INDEX_ENTRY_LEN, LONGEST_HEADER, LOOK_BACK, find_record, index_entries, name_of,
     op,
@@ -14,17 +13,24 @@ use super::{Contents, Section, SectionKind};
 use crate::problems::Problems;
 use crate::storage::Storage;
 
-/// Bytes that are searched at a time for the next record behind damage.
+/// Bytes that are searched at a time for the next record after damage.
 const SEARCH_WINDOW: u64 = 1 << 20;
 /// A run of bare messages is closed at about this size, so that it is loaded in parts.
 const BARE_RUN_BYTES: u64 = 1 << 20;
+
+/// What the index of a bag, or a walk over it, says.
+pub(crate) struct Opened {
+    pub sections: Vec<Section>,
+    pub connections: Connections,
+    pub problems: Problems,
+}
 
 pub(crate) struct Scan<'a> {
     storage: &'a dyn Storage,
     sections: Vec<Section>,
     connections: Connections,
     problems: Problems,
-    /// The index records behind the last chunk, as far as they have come.
+    /// The index records after the last chunk, as far as they have come.
     indexes: Option<Indexes>,
     bare: Option<(u64, u64)>,
 }
@@ -198,7 +204,7 @@ impl<'a> Scan<'a> {
             Some(next) => (
                 ProblemKind::BadRecord,
                 format!(
-                    "{what} says that it is {} bytes long, but another record starts {} bytes behind it; it is left out",
+                    "{what} says that it is {} bytes long, but another record starts {} bytes after it; it is left out",
                     frame.data_len,
                     next - frame.at
                 ),

@@ -7,6 +7,7 @@ use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics
 use mcap::records::Statistics;
 
 use super::directory::{Contents, Section, SectionKind, clamped_range};
+use super::record::MAGIC_LEN;
 use super::scan::Scan;
 use super::{Mcap, open};
 use crate::recording::Progress;
@@ -56,7 +57,7 @@ impl Mcap {
         let storage = self.storage();
         let total = storage.size();
         let mut scan = Scan::new(storage);
-        scan.walk(open::MAGIC_LEN, open::records_end(storage)?)?;
+        scan.walk(MAGIC_LEN, open::records_end(storage)?)?;
         for problem in scan.problems.to_vec() {
             self.report(problem);
         }

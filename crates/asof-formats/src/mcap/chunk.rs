@@ -8,7 +8,6 @@ use bytes::Bytes;
 use mcap::records::{Record, op};
 
 use super::Mcap;
-use super::definitions::ChannelTable;
 use super::directory::{Contents, Origin, Section, SectionKind, clamped};
 use super::hidden::PRIVATE;
 use super::record::{
@@ -18,7 +17,7 @@ use crate::buffers::BufferPool;
 use crate::decompress::decompress;
 use crate::filling::{Filling, ZSTD};
 use crate::limits::DecompressionLimits;
-use crate::sections::{Loaded, Wanted, order_of};
+use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
 
 impl Mcap {
     /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
@@ -300,7 +299,7 @@ impl Mcap {
         &self,
         section: usize,
         wanted: &Wanted,
-        table: &ChannelTable,
+        table: &ChannelTable<u16>,
     ) -> bool {
         let section = &self.directory.sections[section];
         wanted.range.overlaps(section.range)
@@ -347,7 +346,7 @@ struct Walk<'a> {
     base: u64,
     buffer: &'a Bytes,
     /// Lacks what this walk itself has met; see [`Walk::channel`].
-    table: Arc<ChannelTable>,
+    table: Arc<ChannelTable<u16>>,
     /// How often it was asked for a channel that it lacks.
     misses: usize,
     losses: Losses,

@@ -1,51 +1,13 @@
 //! Channels and schemas, under the numbers that the file gives them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use asof_core::{Channel, Problem, ProblemKind, Schema};
 use bytes::Bytes;
 use mcap::records;
 
-/// The channels of a file, in the order in which they became known. Only ever grows, so that an index into
-/// an older copy is an index into every newer one.
-#[derive(Debug, Default)]
-pub(crate) struct ChannelTable {
-    pub channels: Arc<[Arc<Channel>]>,
-    /// The file's number of each channel, beside it.
-    pub ids: Vec<u16>,
-    by_id: ById,
-}
-
-impl ChannelTable {
-    /// The index of the channel that the file calls `id`.
-    #[inline]
-    pub fn index_of(&self, id: u16) -> Option<u32> {
-        self.by_id.get(id)
-    }
-}
-
-/// Indexes by the file's numbers; `NONE` where there is no such channel.
-#[derive(Debug, Clone, Default)]
-struct ById(Vec<u32>);
-
-const NONE: u32 = u32::MAX;
-
-impl ById {
-    #[inline]
-    fn get(&self, id: u16) -> Option<u32> {
-        let index = self.0.get(usize::from(id)).copied();
-        index.filter(|&index| index != NONE)
-    }
-
-    fn set(&mut self, id: u16, index: u32) {
-        let slot = usize::from(id);
-        if self.0.len() <= slot {
-            self.0.resize(slot + 1, NONE);
-        }
-        self.0[slot] = index;
-    }
-}
+use crate::sections::{ChannelList, ChannelTable};
 
 /// Collects definitions as they are met, anywhere in the file, as often as they are repeated.
 ///
@@ -53,11 +15,7 @@ impl ById {
 /// problem, and is passed over.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Definitions {
-    channels: Vec<Arc<Channel>>,
-    ids: Vec<u16>,
-    by_id: ById,
-    /// Made when it is asked for: a file may have 65,535 channels, and each makes the last copy old.
-    table: OnceLock<Arc<ChannelTable>>,
+    list: ChannelList<u16>,
     schemas: BTreeMap<u16, Arc<Schema>>,
     /// Channels whose schema has not been seen yet, by schema: it may still come.
     waiting: BTreeMap<u16, Vec<(u64, records::Channel)>>,
@@ -66,15 +24,8 @@ pub(crate) struct Definitions {
 
 impl Definitions {
     /// All channels by now.
-    pub fn table(&self) -> Arc<ChannelTable> {
-        let table = self.table.get_or_init(|| {
-            Arc::new(ChannelTable {
-                channels: self.channels.clone().into(),
-                ids: self.ids.clone(),
-                by_id: self.by_id.clone(),
-            })
-        });
-        Arc::clone(table)
+    pub fn table(&self) -> Arc<ChannelTable<u16>> {
+        self.list.table()
     }
 
     /// Takes in what others have found, under numbers that mean nothing here yet.
@@ -84,22 +35,21 @@ impl Definitions {
                 .entry(*id)
                 .or_insert_with(|| Arc::clone(schema));
         }
-        for (&id, channel) in others.ids.iter().zip(&others.channels) {
+        for (id, channel) in others.list.iter() {
             if self.find(id).is_none() {
-                self.insert(id, Arc::clone(channel));
+                self.list.insert(id, Arc::clone(channel));
             }
         }
     }
 
     /// How many channels are known.
     pub fn len(&self) -> usize {
-        self.channels.len()
+        self.list.len()
     }
 
     /// The channel that the file calls `id`, and its index.
     pub fn find(&self, id: u16) -> Option<(u32, &Arc<Channel>)> {
-        let index = self.by_id.get(id)?;
-        Some((index, &self.channels[index as usize]))
+        self.list.find(id)
     }
 
     pub fn add_schema(
@@ -206,14 +156,7 @@ impl Definitions {
             schema: self.schemas.get(&record.schema_id).cloned(),
             metadata: record.metadata,
         };
-        self.insert(record.id, Arc::new(channel));
-    }
-
-    fn insert(&mut self, id: u16, channel: Arc<Channel>) {
-        self.by_id.set(id, self.channels.len() as u32);
-        self.channels.push(channel);
-        self.ids.push(id);
-        self.table = OnceLock::new();
+        self.list.insert(record.id, Arc::new(channel));
     }
 }
 

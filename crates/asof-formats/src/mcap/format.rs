@@ -58,10 +58,7 @@ impl Format for Mcap {
 
     fn section_entries(&self) -> Vec<SectionEntry> {
         let table = self.table();
-        let channel = |id: u16| {
-            let index = table.index_of(id)? as usize;
-            table.channels.get(index).cloned()
-        };
+        let channel = |id: u16| table.get(id).cloned();
         let sections = self.directory.sections.iter();
         let entry = |section: &Section| SectionEntry {
             offset: section.offset,

@@ -14,8 +14,7 @@ use bytes::Bytes;
 use mcap::records::op;
 
 use super::follow::{McapFollower, RUN_BYTES, whole_record};
-use super::open::MAGIC_LEN;
-use super::record::RecordHeader;
+use super::record::{MAGIC_LEN, RecordHeader};
 use super::walked::Walked;
 use super::{Mcap, McapFile};
 use crate::file::FormatFile;

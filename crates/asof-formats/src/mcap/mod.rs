@@ -30,9 +30,9 @@ use crate::file::{FormatFile, SharedStats};
 use crate::limits::{DecompressionLimits, LIFT};
 use crate::options::OpenOptions;
 use crate::report::Report;
-use crate::sections::{Loaded, Sections, Wanted};
+use crate::sections::{ChannelTable, Loaded, Sections, Wanted};
 use crate::storage::Storage;
-use definitions::{ChannelTable, Definitions};
+use definitions::Definitions;
 use directory::{Contents, Directory, SectionKind};
 use hidden::HiddenPlaces;
 use walked::Walked;
@@ -390,7 +390,7 @@ impl Mcap {
     }
 
     /// The channels known by now.
-    fn table(&self) -> Arc<ChannelTable> {
+    fn table(&self) -> Arc<ChannelTable<u16>> {
         self.definitions().table()
     }
 

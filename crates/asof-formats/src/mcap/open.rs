@@ -4,11 +4,10 @@ use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceErro
 use mcap::records::{self, Record, op};
 
 use super::directory::{Contents, Origin, Section, SectionKind, clamped_range};
-use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, RecordHeader, parse};
-use super::scan::Scan;
+use super::record::{HEADER_LEN, MAGIC_LEN, MESSAGE_HEADER_LEN, RecordHeader, parse};
+use super::scan::{Scan, no_footer};
 use crate::Storage;
 
-pub(crate) const MAGIC_LEN: u64 = 8;
 const FOOTER_LEN: u64 = 20;
 
 /// What a file's own words, or a walk over it, say about it.
@@ -151,15 +150,6 @@ fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
         }
     }
     parse_summary(footer.summary_start, &section).map(Some)
-}
-
-/// What is wrong with a file of this size that nobody has closed.
-pub(super) fn no_footer(size: u64) -> Problem {
-    Problem::at(
-        ProblemKind::Truncated,
-        size,
-        "the file has no footer at its end: it was cut, or never closed; the file was walked instead",
-    )
 }
 
 fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {

@@ -9,6 +9,8 @@ use mcap::records::{Record, op};
 
 use super::directory::Section;
 
+/// What a file starts and ends with.
+pub(crate) const MAGIC_LEN: u64 = mcap::MAGIC.len() as u64;
 /// Opcode and length.
 pub(crate) const HEADER_LEN: u64 = 9;
 /// Channel, sequence and two times, before a message's payload.

@@ -17,7 +17,6 @@ use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
     RecordHeader, name_of, parse,
 };
-use super::walked::Walked;
 use crate::Storage;
 use crate::problems::Problems;
 
@@ -62,6 +61,15 @@ const PRIVATE_AT_MOST: usize = 1 << 20;
 /// A small record (a schema, a channel, metadata) longer than this is taken for damage.
 const LARGEST_SMALL_RECORD: u64 = 256 << 20;
 
+/// What is wrong with a file of this size that nobody has closed.
+pub(super) fn no_footer(size: u64) -> Problem {
+    Problem::at(
+        ProblemKind::Truncated,
+        size,
+        "the file has no footer at its end: it was cut, or never closed; the file was walked instead",
+    )
+}
+
 impl<'a> Scan<'a> {
     pub fn new(storage: &'a dyn Storage) -> Self {
         Scan {
@@ -74,17 +82,6 @@ impl<'a> Scan<'a> {
             indexes: None,
             data_end: None,
             saw_footer: false,
-        }
-    }
-
-    /// Goes on after what another walk has found.
-    pub fn after(storage: &'a dyn Storage, walked: &Walked) -> Self {
-        Scan {
-            directory: walked.directory.copy(),
-            definitions: walked.definitions.clone(),
-            problems: walked.problems.clone(),
-            counts: walked.counts.clone(),
-            ..Scan::new(storage)
         }
     }
 
@@ -371,47 +368,40 @@ impl<'a> Scan<'a> {
     }
 
     /// A record that says it reaches past the end: either the file was cut in the middle of it, or the
-    /// length is a lie and there is more to find behind.
+    /// length is a lie and there is more to find after it.
     fn meet_overlong(&mut self, header: RecordHeader, end: u64) -> Result<u64, SourceError> {
         let next = self.find_record(header.offset + 1, end)?;
-        if let Some(next) = next {
-            self.close_bare();
-            self.close_indexes(false);
-            let salvaged = header.opcode == op::CHUNK && self.meet_chunk(header, next)?;
-            self.close_indexes(false);
-            let what = if salvaged {
-                "what is readable of it is kept"
-            } else {
-                "it is left out"
-            };
-            let message = format!(
-                "{} says that it is {} bytes long, but another record starts {} bytes behind it; {what}",
-                name_of(header.opcode),
-                header.len,
-                next - header.offset
-            );
-            self.problems
-                .push(Problem::at(ProblemKind::BadRecord, header.offset, message));
-            return Ok(next);
-        }
+        let reach = next.unwrap_or(end);
         self.close_bare();
         self.close_indexes(false);
-        let salvaged = header.opcode == op::CHUNK && self.meet_chunk(header, end)?;
+        let salvaged = header.opcode == op::CHUNK && self.meet_chunk(header, reach)?;
         self.close_indexes(false);
-        let what = if salvaged {
-            "its readable front is kept"
+        let (name, len) = (name_of(header.opcode), header.len);
+        let (kind, message, kept) = if let Some(next) = next {
+            let message = format!(
+                "{name} says that it is {len} bytes long, but another record starts {} bytes after it",
+                next - header.offset
+            );
+            (
+                ProblemKind::BadRecord,
+                message,
+                "what is readable of it is kept",
+            )
         } else {
-            "it is left out"
+            let there = end.saturating_sub(header.body());
+            let message = format!(
+                "the file ends in the middle of {name} of {len} bytes, of which {there} are there"
+            );
+            (
+                ProblemKind::Truncated,
+                message,
+                "its readable front is kept",
+            )
         };
-        let message = format!(
-            "the file ends in the middle of {} of {} bytes, of which {} are there; {what}",
-            name_of(header.opcode),
-            header.len,
-            end.saturating_sub(header.body())
-        );
-        self.problems
-            .push(Problem::at(ProblemKind::Truncated, header.offset, message));
-        Ok(end)
+        let what = if salvaged { kept } else { "it is left out" };
+        let problem = Problem::at(kind, header.offset, format!("{message}; {what}"));
+        self.problems.push(problem);
+        Ok(reach)
     }
 
     /// Goes on at the next thing that is a record for certain, from `doubt` on.

@@ -7,8 +7,8 @@ use asof_core::{Problem, SourceError};
 use super::Mcap;
 use super::definitions::Definitions;
 use super::directory::Directory;
-use super::open::{MAGIC_LEN, no_footer};
-use super::scan::Scan;
+use super::record::MAGIC_LEN;
+use super::scan::{Scan, no_footer};
 use crate::Storage;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
@@ -51,6 +51,16 @@ impl Walked {
         }
     }
 
+    /// A walk that goes on from here.
+    fn resume<'a>(&self, storage: &'a dyn Storage) -> Scan<'a> {
+        let mut scan = Scan::new(storage);
+        scan.directory = self.directory.copy();
+        scan.definitions = self.definitions.clone();
+        scan.problems = self.problems.clone();
+        scan.counts = self.counts.clone();
+        scan
+    }
+
     /// Keeps what is wrong with the part that is not walked again; that the file ended somewhere in it is not wrong any
     /// more.
     pub fn keep_problems(&mut self, problems: impl IntoIterator<Item = Problem>) {
@@ -74,7 +84,7 @@ impl Mcap {
         walked: &mut Walked,
         settled: u64,
     ) -> Result<Self, SourceError> {
-        let mut scan = Scan::after(&*storage, walked);
+        let mut scan = walked.resume(&*storage);
         scan.walk(walked.at, settled)?;
         *walked = Walked::of(&scan, settled, walked.searched);
         scan.walk(settled, storage.size())?;

@@ -1,11 +1,12 @@
 //! What was known as of a time: the last message of each topic, found from the back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use asof_core::{Batch, Row, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Batch, Channel, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
-use super::{Sections, Wanted};
+use super::{Loaded, Sections, Wanted, order_of};
 
 /// Sections are read from the last backwards, as long as an earlier one can hold a later message of a topic.
 pub(super) fn backfill(
@@ -18,32 +19,122 @@ pub(super) fn backfill(
     let everything = Wanted::new(topics.clone(), range, &channels);
     let mut by_end = file.needed(&everything);
     by_end.sort_by_key(|&section| std::cmp::Reverse(file.range_of(section).end));
-    let mut best: BTreeMap<&str, (Bytes, Row)> = BTreeMap::new();
+    let mut last = LastMessages::default();
     for section in by_end {
         let end = file.range_of(section).end;
         let lacking = channels.iter().map(|channel| channel.topic.as_str());
-        let lacking = lacking.filter(|topic| {
-            let may_be_later = best.get(topic).is_none_or(|(_, row)| row.log_time <= end);
-            topics.contains(topic) && may_be_later
-        });
+        let lacking =
+            lacking.filter(|topic| topics.contains(topic) && last.may_be_later(topic, end));
         let wanted = Wanted::new(Topics::named(lacking), range, &channels);
-        if !file.may_hold(section, &wanted) {
-            continue;
-        }
-        let loaded = file.load(section, &wanted)?;
-        for row in loaded.rows {
-            let topic = channels[row.channel as usize].topic.as_str();
-            let is_better = best
-                .get(topic)
-                .is_none_or(|(_, known)| (known.log_time, known.order) < (row.log_time, row.order));
-            if is_better {
-                best.insert(topic, (loaded.buffers[row.buffer as usize].clone(), row));
-            }
+        if file.may_hold(section, &wanted) {
+            last.add_loaded(&file.load(section, &wanted)?, &channels);
         }
     }
-    let (buffers, mut rows): (Vec<Bytes>, Vec<Row>) = best.into_values().unzip();
+    let (found, _) = last.into_found();
+    Ok(batch_of(channels, found))
+}
+
+/// The last message of each topic, as far as the search has come.
+#[derive(Default)]
+pub(crate) struct LastMessages(BTreeMap<String, Last>);
+
+struct Last {
+    log_time: Stamp,
+    order: u64,
+    place: Place,
+}
+
+enum Place {
+    /// By an index: in this section, at this byte of its contents.
+    Indexed { section: usize, offset: u64 },
+    /// In hand already.
+    Loaded { buffer: Bytes, row: Row },
+}
+
+/// A message that an index promises.
+pub(crate) struct Indexed {
+    pub topic: String,
+    pub log_time: Stamp,
+    pub offset: u64,
+}
+
+/// The messages that indexes promise, by section.
+type ToLoad = BTreeMap<usize, Vec<Indexed>>;
+
+impl LastMessages {
+    /// Whether a section that ends then may hold a later message of a topic than was found.
+    pub fn may_be_later(&self, topic: &str, end: Stamp) -> bool {
+        let last = self.0.get(topic);
+        last.is_none_or(|last| last.log_time <= end)
+    }
+
+    /// Takes in what an index says of a topic: a message at this byte of a section's contents.
+    pub fn add_indexed(&mut self, topic: &str, section: usize, log_time: Stamp, offset: u64) {
+        let place = Place::Indexed { section, offset };
+        self.consider(topic, log_time, order_of(section, offset), place);
+    }
+
+    /// Takes in the messages of a section.
+    pub fn add_loaded(&mut self, loaded: &Loaded, channels: &[Arc<Channel>]) {
+        for &row in &loaded.rows {
+            let buffer = loaded.buffers[row.buffer as usize].clone();
+            let topic = &channels[row.channel as usize].topic;
+            let place = Place::Loaded { buffer, row };
+            self.consider(topic, row.log_time, row.order, place);
+        }
+    }
+
+    /// The messages in hand, and those that are still to be loaded, by section.
+    pub fn into_found(self) -> (Vec<(Bytes, Row)>, ToLoad) {
+        let mut found = Vec::new();
+        let mut to_load = ToLoad::new();
+        for (
+            topic,
+            Last {
+                log_time, place, ..
+            },
+        ) in self.0
+        {
+            match place {
+                Place::Loaded { buffer, row } => found.push((buffer, row)),
+                Place::Indexed { section, offset } => {
+                    to_load.entry(section).or_default().push(Indexed {
+                        topic,
+                        log_time,
+                        offset,
+                    });
+                }
+            }
+        }
+        (found, to_load)
+    }
+
+    fn consider(&mut self, topic: &str, log_time: Stamp, order: u64, place: Place) {
+        let last = Last {
+            log_time,
+            order,
+            place,
+        };
+        match self.0.get_mut(topic) {
+            Some(known) if (known.log_time, known.order) >= (log_time, order) => {}
+            Some(known) => *known = last,
+            None => drop(self.0.insert(topic.to_owned(), last)),
+        }
+    }
+}
+
+impl Indexed {
+    /// Whether a message that was read where the index says is the promised one.
+    pub fn is(&self, row: &Row, channels: &[Arc<Channel>]) -> bool {
+        row.log_time == self.log_time && channels[row.channel as usize].topic == self.topic
+    }
+}
+
+/// Messages out of different buffers as a batch.
+pub(crate) fn batch_of(channels: Arc<[Arc<Channel>]>, messages: Vec<(Bytes, Row)>) -> Batch {
+    let (buffers, mut rows): (Vec<Bytes>, Vec<Row>) = messages.into_iter().unzip();
     for (index, row) in rows.iter_mut().enumerate() {
         row.buffer = index as u32;
     }
-    Ok(Batch::new(channels, buffers, rows))
+    Batch::new(channels, buffers, rows)
 }

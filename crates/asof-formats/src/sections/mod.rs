@@ -4,6 +4,7 @@
 //! load it. A format says how in [`Sections`]; the order of reading, the threads and the merging are here.
 
 mod backfill;
+mod channels;
 mod prefetch;
 mod read;
 mod tally;
@@ -14,6 +15,8 @@ use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRan
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
+pub(crate) use backfill::{LastMessages, batch_of};
+pub(crate) use channels::{ChannelList, ChannelTable};
 pub(crate) use prefetch::Prefetch;
 pub(crate) use read::deepest_overlap;
 use read::{InFileOrder, Reader};

@@ -137,45 +137,25 @@ impl<'a> Pair<'a> {
 
     /// The value as text, for people.
     pub fn text(&self) -> String {
+        macro_rules! number {
+            ($kind:ty) => {
+                self.value
+                    .first_chunk()
+                    .map(|bytes| <$kind>::from_le_bytes(*bytes).to_string())
+            };
+        }
         let scalar = match self.kind {
             "bool" => self.value.first().map(|value| (*value != 0).to_string()),
-            "uint8_t" => self.value.first().map(u8::to_string),
-            "int8_t" => self
-                .value
-                .first()
-                .map(|value| value.cast_signed().to_string()),
-            "uint16_t" => self
-                .value
-                .first_chunk()
-                .map(|v| u16::from_le_bytes(*v).to_string()),
-            "int16_t" => self
-                .value
-                .first_chunk()
-                .map(|v| i16::from_le_bytes(*v).to_string()),
-            "uint32_t" => self
-                .value
-                .first_chunk()
-                .map(|v| u32::from_le_bytes(*v).to_string()),
-            "int32_t" => self
-                .value
-                .first_chunk()
-                .map(|v| i32::from_le_bytes(*v).to_string()),
-            "uint64_t" => self
-                .value
-                .first_chunk()
-                .map(|v| u64::from_le_bytes(*v).to_string()),
-            "int64_t" => self
-                .value
-                .first_chunk()
-                .map(|v| i64::from_le_bytes(*v).to_string()),
-            "float" => self
-                .value
-                .first_chunk()
-                .map(|v| f32::from_le_bytes(*v).to_string()),
-            "double" => self
-                .value
-                .first_chunk()
-                .map(|v| f64::from_le_bytes(*v).to_string()),
+            "uint8_t" => number!(u8),
+            "int8_t" => number!(i8),
+            "uint16_t" => number!(u16),
+            "int16_t" => number!(i16),
+            "uint32_t" => number!(u32),
+            "int32_t" => number!(i32),
+            "uint64_t" => number!(u64),
+            "int64_t" => number!(i64),
+            "float" => number!(f32),
+            "double" => number!(f64),
             _ => None,
         };
         scalar.unwrap_or_else(|| {
