@@ -1,6 +1,7 @@
 //! JSON values back into the bytes of ROS messages, by their schema.
 
 use asof_core::Channel;
+use asof_ros::CdrWriter;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -79,31 +80,31 @@ impl Encoder {
     pub fn encode(&self, value: &Value) -> Result<Vec<u8>, EncodeError> {
         let mut writer = Writer {
             types: &self.types,
-            is_cdr: self.dialect == Dialect::Ros2,
-            bytes: Vec::new(),
+            dialect: self.dialect,
+            out: match self.dialect {
+                Dialect::Ros1 => CdrWriter::ros1(Vec::new()),
+                Dialect::Ros2 => CdrWriter::new(Vec::new()),
+            },
             field: Vec::new(),
         };
-        if writer.is_cdr {
-            writer.bytes.extend([0, 1, 0, 0]);
-        }
         writer.structure(self.types.root(), value)?;
-        Ok(writer.bytes)
+        Ok(writer.out.finish())
     }
 }
 
 struct Writer<'a> {
     types: &'a MessageType,
-    is_cdr: bool,
-    bytes: Vec<u8>,
+    dialect: Dialect,
+    out: CdrWriter,
     /// Where it is.
     field: Vec<&'a str>,
 }
 
 impl<'a> Writer<'a> {
     fn structure(&mut self, kind: &'a Struct, value: &Value) -> Result<(), EncodeError> {
-        if kind.fields.is_empty() && self.is_cdr {
+        if kind.fields.is_empty() && self.dialect == Dialect::Ros2 {
             // What ROS 2 gives to types without fields.
-            self.bytes.push(0);
+            self.out.byte(0);
         }
         if !(value.is_object() || value.is_null()) {
             return Err(self.misfit(value, &kind.name));
@@ -125,25 +126,20 @@ impl<'a> Writer<'a> {
             Kind::Enum(names) => self.scalar(names.scalar(), value),
             Kind::Text => {
                 let text = self.text(value)?;
-                self.length(text.len() + usize::from(self.is_cdr));
-                self.bytes.extend(text.as_bytes());
-                if self.is_cdr {
-                    self.bytes.push(0);
-                }
+                self.out.string(text);
                 Ok(())
             }
             Kind::WideText => {
                 let units: Vec<u16> = self.text(value)?.encode_utf16().collect();
-                self.length(units.len());
+                self.out.length(units.len());
                 for unit in units {
-                    self.bytes.extend(unit.to_le_bytes());
+                    self.out.raw(&unit.to_le_bytes());
                 }
                 Ok(())
             }
             Kind::Blob => {
                 let blob = self.blob(value)?;
-                self.length(blob.len());
-                self.bytes.extend(blob);
+                self.out.blob(&blob);
                 Ok(())
             }
             Kind::FixedBlob(len) => {
@@ -154,7 +150,7 @@ impl<'a> Writer<'a> {
                 if blob.len() != *len as usize {
                     return Err(self.misfit(value, &format!("{len} bytes")));
                 }
-                self.bytes.extend(blob);
+                self.out.raw(&blob);
                 Ok(())
             }
             Kind::Struct(place) => {
@@ -163,7 +159,7 @@ impl<'a> Writer<'a> {
             }
             Kind::List(element) => {
                 let elements = self.elements(value)?;
-                self.length(elements.len());
+                self.out.length(elements.len());
                 elements.iter().try_for_each(|one| self.value(element, one))
             }
             Kind::Array(element, len) => {
@@ -181,7 +177,6 @@ impl<'a> Writer<'a> {
     }
 
     fn scalar(&mut self, scalar: Scalar, value: &Value) -> Result<(), EncodeError> {
-        self.align(scalar.width());
         // Zero, as it is left out; and what JSON has no number for is not one.
         let zero = Value::from(0);
         let is_float = matches!(scalar, Scalar::Float32 | Scalar::Float64);
@@ -194,7 +189,7 @@ impl<'a> Writer<'a> {
             Scalar::Bool => {
                 let flag = value.as_bool().or_else(|| value.as_i64().map(|n| n != 0));
                 let flag = flag.ok_or_else(|| self.misfit(value, "true or false"))?;
-                self.bytes.push(u8::from(flag));
+                self.out.boolean(flag);
             }
             Scalar::Float32 | Scalar::Float64 => {
                 let number = match value {
@@ -204,16 +199,16 @@ impl<'a> Writer<'a> {
                 };
                 let number = number.ok_or_else(|| self.misfit(value, "a number"))?;
                 if scalar == Scalar::Float32 {
-                    self.bytes.extend((number as f32).to_le_bytes());
+                    self.out.float32(number as f32);
                 } else {
-                    self.bytes.extend(number.to_le_bytes());
+                    self.out.float64(number);
                 }
             }
             _ => {
                 let width = scalar.width();
                 let number = integer(value).filter(|number| fits(scalar, *number));
                 let number = number.ok_or_else(|| self.misfit(value, &format!("{scalar:?}")))?;
-                self.bytes.extend(&number.to_le_bytes()[..width]);
+                self.out.align(width).raw(&number.to_le_bytes()[..width]);
             }
         }
         Ok(())
@@ -252,18 +247,6 @@ impl<'a> Writer<'a> {
             Value::Null => Ok(&[]),
             Value::Array(all) => Ok(all),
             other => Err(self.misfit(other, "a list")),
-        }
-    }
-
-    fn length(&mut self, len: usize) {
-        self.align(4);
-        self.bytes.extend((len as u32).to_le_bytes());
-    }
-
-    /// CDR aligns from behind its four bytes of encapsulation; ROS 1 does not.
-    fn align(&mut self, width: usize) {
-        while self.is_cdr && !(self.bytes.len() - 4).is_multiple_of(width) {
-            self.bytes.push(0);
         }
     }
 

@@ -1,8 +1,8 @@
-//! ROS 2's wire format: CDR, little endian (XCDR1).
+//! ROS 2's wire format: CDR, little endian (XCDR1); and ROS 1's, which is that without its padding.
 
 use std::borrow::BorrowMut;
 
-/// Writes one message, into a buffer of its own or behind what is in another. Numbers are aligned to their own size,
+/// Writes one message, into a buffer of its own or after what is in another. Numbers are aligned to their own size,
 /// counted from after the four bytes of the encapsulation header.
 ///
 /// ```
@@ -15,6 +15,7 @@ pub struct CdrWriter<B = Vec<u8>> {
     bytes: B,
     /// Where alignment counts from.
     base: usize,
+    is_ros1: bool,
 }
 
 /// The encapsulation header: plain CDR, little endian, no options.
@@ -28,11 +29,30 @@ impl CdrWriter {
 }
 
 impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
-    /// Begins a message behind what a buffer holds.
+    /// Begins a message after what a buffer holds.
     pub fn new(mut bytes: B) -> Self {
         bytes.borrow_mut().extend_from_slice(&HEADER);
         let base = bytes.borrow_mut().len();
-        CdrWriter { bytes, base }
+        CdrWriter {
+            bytes,
+            base,
+            is_ros1: false,
+        }
+    }
+
+    /// The same in ROS 1's serialization: nothing is aligned, and there are neither a header nor closing zeros.
+    ///
+    /// ```
+    /// let mut out = asof_ros::CdrWriter::ros1(Vec::new());
+    /// out.byte(7).uint32(8).string("a");
+    /// assert_eq!(out.finish(), [7, 8, 0, 0, 0, 1, 0, 0, 0, b'a']);
+    /// ```
+    pub fn ros1(bytes: B) -> Self {
+        CdrWriter {
+            bytes,
+            base: 0,
+            is_ros1: true,
+        }
     }
 
     /// The buffer with the message in it.
@@ -42,6 +62,9 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
 
     /// Fills up to a multiple of `width` bytes.
     pub fn align(&mut self, width: usize) -> &mut Self {
+        if self.is_ros1 {
+            return self;
+        }
         let bytes = self.bytes.borrow_mut();
         let body = bytes.len() - self.base;
         bytes.resize(self.base + body.next_multiple_of(width.max(1)), 0);
@@ -131,8 +154,8 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
 
     /// A string: its length with the closing zero, its bytes, the zero.
     pub fn string(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
-        let value = value.as_ref();
-        self.length(value.len() + 1).raw(value).byte(0)
+        let (value, closing) = (value.as_ref(), usize::from(!self.is_ros1));
+        self.length(value.len() + closing).raw(value).zeros(closing)
     }
 
     /// The length of a sequence.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use asof_core::{Channel, Message, Schema, Source as _, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions, Merged, Recording};
+use asof_ros::CdrWriter;
 
 use super::failure::Usage;
 
@@ -65,15 +66,13 @@ fn message(topic: &str, text: &str, at: Stamp) -> Message {
         schema: Some(Arc::new(schema)),
         ..Channel::default()
     };
-    let mut payload = vec![0, 1, 0, 0];
-    payload.extend((text.len() as u32 + 1).to_le_bytes());
-    payload.extend(text.as_bytes());
-    payload.push(0);
+    let mut payload = CdrWriter::with_capacity(text.len() + 5);
+    payload.string(text);
     Message {
         channel: Arc::new(channel),
         log_time: at,
         publish_time: at,
         sequence: 0,
-        payload: payload.into(),
+        payload: payload.finish().into(),
     }
 }

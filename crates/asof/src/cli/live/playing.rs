@@ -13,6 +13,7 @@ use asof_formats::Definitions;
 use asof_live::ros::{Durability, QosProfile, is_latched};
 use asof_live::{PublisherOptions, Robot, TopicPublisher};
 use asof_player::{PlayState, Player, PlayerEvent, Speed};
+use asof_ros::CdrWriter;
 use ratatui::crossterm::event::{self, Event as Key, KeyCode, KeyModifiers};
 use ratatui::crossterm::terminal;
 
@@ -285,10 +286,10 @@ impl<'a> Stage<'a> {
         }
         *told = Some(Instant::now());
         let nanos = at.nanos();
-        let mut cdr = vec![0, 1, 0, 0];
-        cdr.extend((nanos.div_euclid(1_000_000_000) as i32).to_le_bytes());
-        cdr.extend((nanos.rem_euclid(1_000_000_000) as u32).to_le_bytes());
-        Ok(publisher.publish(cdr, at)?)
+        let mut cdr = CdrWriter::with_capacity(8);
+        cdr.int32(nanos.div_euclid(1_000_000_000) as i32)
+            .uint32(nanos.rem_euclid(1_000_000_000) as u32);
+        Ok(publisher.publish(cdr.finish(), at)?)
     }
 
     fn tell(&self, screen: &Screen) {
