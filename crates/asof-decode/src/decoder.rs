@@ -11,6 +11,7 @@ use asof_core::{Channel, Stamp};
 
 use crate::columns::{Columns, Payload, Sizes};
 use crate::error::{PayloadError, SchemaError};
+use crate::layers::archetypes::has_between;
 use crate::layout::{Asked, Group, Node, Projection};
 use crate::recycle::room_for;
 use crate::schema::{flatbuffer, idl, jsonschema, proto, rosmsg};
@@ -131,7 +132,7 @@ impl Decoder {
             shown,
             stamp,
             is_whole: *projection == Projection::All,
-            has_between: crate::layers::has_between(channel.type_name()),
+            has_between: has_between(channel.type_name()),
             failed: Vec::new(),
         })
     }

@@ -1,5 +1,8 @@
 //! What can be wrong with a schema, and with a payload.
 
+/// A [`PayloadError`] on its way: errors are rare and large, results are many and small.
+pub(crate) type Fault = Box<PayloadError>;
+
 /// Why a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

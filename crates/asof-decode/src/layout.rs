@@ -92,11 +92,6 @@ impl Projection {
         Projection::AnyOf(paths.into_iter().map(Into::into).collect())
     }
 
-    /// The stamp alone: when a message was measured, as it says itself.
-    pub fn stamp() -> Self {
-        Projection::any_of(crate::stamps::STAMP_PATHS)
-    }
-
     pub(crate) fn wants(&self, path: &str) -> bool {
         let is_within = |inner: &str, outer: &str| {
             inner

@@ -1,11 +1,8 @@
 //! Arrays of any type of number as floating point.
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{Float32Type, Float64Type, TimestampNanosecondType};
+use arrow_array::{Array, downcast_integer};
 use arrow_schema::DataType;
 
 /// Whether [`numbers`] can be made of an array: it has numbers, truth values or times.
@@ -31,17 +28,10 @@ pub fn numbers(array: &dyn Array) -> Vec<f64> {
                 .collect()
         };
     }
-    match array.data_type() {
+    downcast_integer! {
+        array.data_type() => (all),
         DataType::Float64 => all!(Float64Type),
         DataType::Float32 => all!(Float32Type),
-        DataType::Int8 => all!(Int8Type),
-        DataType::Int16 => all!(Int16Type),
-        DataType::Int32 => all!(Int32Type),
-        DataType::Int64 => all!(Int64Type),
-        DataType::UInt8 => all!(UInt8Type),
-        DataType::UInt16 => all!(UInt16Type),
-        DataType::UInt32 => all!(UInt32Type),
-        DataType::UInt64 => all!(UInt64Type),
         DataType::Boolean => array
             .as_boolean()
             .iter()

@@ -13,7 +13,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Fields};
 
 use crate::columns::Columns;
-use crate::layout::{Group, Shape};
+use crate::layout::{Group, Projection, Shape};
 use crate::model::Scalar;
 use crate::print::number_at;
 use crate::recycle::{buffer_of, room_for};
@@ -27,6 +27,13 @@ const SECONDS: [&str; 3] = ["sec", "seconds", "secs"];
 const NANOS: [&str; 5] = ["nanosec", "nsec", "nanos", "nsecs", "nanoseconds"];
 
 const SECOND: i64 = 1_000_000_000;
+
+impl Projection {
+    /// The stamp alone: when a message was measured, as it says itself.
+    pub fn stamp() -> Self {
+        Projection::any_of(STAMP_PATHS)
+    }
+}
 
 /// The seconds and the nanoseconds of a time, whichever way they are spelled.
 pub(crate) fn parts_of<T>(find: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {

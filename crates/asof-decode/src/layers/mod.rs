@@ -4,7 +4,7 @@
 //! as a whole, once. [`Layers`] is the set of them, and [`Layers::plan`] says which layer has which channel
 //! and why.
 
-mod archetypes;
+pub(crate) mod archetypes;
 mod file;
 mod raw;
 mod semantic;
@@ -18,7 +18,6 @@ use asof_core::{Channel, Source, SourceError, Summary};
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub use archetypes::Archetype;
-pub(crate) use archetypes::has_between;
 pub use file::Beside;
 
 /// Rows of one channel in the making.

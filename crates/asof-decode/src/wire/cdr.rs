@@ -5,14 +5,12 @@
 //! [memo](super::cdr_memo) of the last message is used instead of the program.
 
 use crate::columns::{Backing, Columns, Payload};
-use crate::error::{PayloadError, SchemaError};
+use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Asked, Group, Layout, Node, Recursion, Shape};
 use crate::model::{Extensibility, Kind, MessageType};
 
+use super::WireDecoder;
 use super::cdr_memo::{Memo, NoTrace, Recorder, Trace};
-
-/// Errors are rare and large, results are many and small.
-pub(crate) type Fault = Box<PayloadError>;
 
 /// Which of the two serializations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,35 +95,19 @@ impl CdrDecoder {
             memo: Memo::default(),
         })
     }
+}
 
-    /// Decodes a run of payloads into rows behind the `rows` that there are; those that cannot be
-    /// are left out and named by their place in the run.
-    pub fn decode(
-        &mut self,
-        run: &[Payload<'_>],
-        columns: &mut Columns,
-        rows: usize,
-        failed: &mut Vec<(usize, PayloadError)>,
-    ) {
-        let mut rows = rows;
-        let mut at = 0;
-        while at < run.len() {
-            let same = self.memo.matching(&run[at..]);
-            if same > 0 {
-                self.memo.transpose(&run[at..at + same], columns);
-                at += same;
-                rows += same;
-                continue;
-            }
-            match self.decode_one(run[at], columns, rows) {
-                Ok(()) => rows += 1,
-                Err(error) => {
-                    self.layout.truncate(columns, rows);
-                    failed.push((at, *error));
-                }
-            }
-            at += 1;
+impl WireDecoder for CdrDecoder {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn decode_alike(&mut self, run: &[Payload<'_>], columns: &mut Columns) -> usize {
+        let same = self.memo.matching(run);
+        if same > 0 {
+            self.memo.transpose(&run[..same], columns);
         }
+        same
     }
 
     fn decode_one(
@@ -151,7 +133,9 @@ impl CdrDecoder {
         }
         run_program(&self.program, &mut cursor, columns, &mut NoTrace)
     }
+}
 
+impl CdrDecoder {
     /// Tries the ways in which wide text is written until the message comes out even.
     fn decode_wide(
         &mut self,

@@ -4,11 +4,11 @@
 //! with optional members, unions or maps.
 
 use crate::columns::{Backing, Columns};
-use crate::error::PayloadError;
+use crate::error::{Fault, PayloadError};
 use crate::layout::{Group, Node, Shape};
 use crate::model::{Extensibility, Field, Kind, MessageType, Scalar, Struct};
 
-use super::cdr::{CdrDecoder, Cursor, Fault, Version, Wide, push_end, push_words, scalar_width};
+use super::cdr::{CdrDecoder, Cursor, Version, Wide, push_end, push_words, scalar_width};
 use super::cdr_memo::NoTrace;
 
 /// The end of a parameter list, in XTypes' and in RTPS's words.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::columns::{Backing, Columns, Payload};
-use crate::error::{PayloadError, SchemaError};
+use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::{Kind, Scalar};
 use crate::schema::flatbuffer::FlatTypes;
 
 use super::WireDecoder;
-use super::cdr::{Fault, push_words, scalar_width};
+use super::cdr::{push_words, scalar_width};
 use super::flat_table::{Table, follow, vector};
 
 /// Decodes the messages of one type.
@@ -36,32 +36,21 @@ impl WireDecoder for FlatbufferDecoder {
         &self.layout
     }
 
-    fn decode(
+    fn decode_one(
         &mut self,
-        run: &[Payload<'_>],
+        payload: Payload<'_>,
         columns: &mut Columns,
-        mut rows: usize,
-        failed: &mut Vec<(usize, PayloadError)>,
-    ) {
-        for (at, payload) in run.iter().enumerate() {
-            let mut walk = Walk {
-                types: &self.types,
-                payload: *payload,
-                // Parts may be shared, so a small message could mean endless values.
-                budget: 16 * payload.bytes.len() + (1 << 16),
-                depth: 0,
-            };
-            let result = Table::root(payload.bytes)
-                .ok_or_else(|| walk.bad(0, "there is no table"))
-                .and_then(|table| walk.table(&self.layout.root, table, columns));
-            match result {
-                Ok(()) => rows += 1,
-                Err(error) => {
-                    self.layout.truncate(columns, rows);
-                    failed.push((at, *error));
-                }
-            }
-        }
+        _rows: usize,
+    ) -> Result<(), Fault> {
+        let mut walk = Walk {
+            types: &self.types,
+            payload,
+            // Parts may be shared, so a small message could mean endless values.
+            budget: 16 * payload.bytes.len() + (1 << 16),
+            depth: 0,
+        };
+        let table = Table::root(payload.bytes).ok_or_else(|| walk.bad(0, "there is no table"))?;
+        walk.table(&self.layout.root, table, columns)
     }
 }
 

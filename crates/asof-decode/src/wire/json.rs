@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::value::RawValue;
 
 use crate::columns::{Backing, Columns, Payload};
-use crate::error::{PayloadError, SchemaError};
+use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
 use crate::model::{MessageType, Scalar};
 use crate::schema::jsonschema::OTHER;
@@ -120,22 +120,13 @@ impl WireDecoder for JsonDecoder {
         &self.layout
     }
 
-    fn decode(
+    fn decode_one(
         &mut self,
-        run: &[Payload<'_>],
+        payload: Payload<'_>,
         columns: &mut Columns,
-        mut rows: usize,
-        failed: &mut Vec<(usize, PayloadError)>,
-    ) {
-        for (at, payload) in run.iter().enumerate() {
-            match self.row(payload.bytes, columns) {
-                Ok(()) => rows += 1,
-                Err(error) => {
-                    self.layout.truncate(columns, rows);
-                    failed.push((at, error));
-                }
-            }
-        }
+        _rows: usize,
+    ) -> Result<(), Fault> {
+        self.row(payload.bytes, columns).map_err(Box::new)
     }
 
     fn text(&self, payload: &[u8]) -> Option<Result<Vec<u8>, PayloadError>> {

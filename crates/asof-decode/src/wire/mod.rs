@@ -13,7 +13,7 @@ mod protobuf_quick;
 mod protobuf_wire;
 
 use crate::columns::{Columns, Payload};
-use crate::error::PayloadError;
+use crate::error::{Fault, PayloadError};
 use crate::layout::Layout;
 
 /// Decodes the payloads of one channel into columns.
@@ -21,34 +21,50 @@ pub(crate) trait WireDecoder: Send {
     /// The columns that it writes.
     fn layout(&self) -> &Layout;
 
-    /// Decodes a run of payloads into rows behind the `rows` that there are. Those that cannot be decoded
+    /// Decodes a payload into a row after the `rows` that there are. What it wrote before it failed is still to be taken
+    /// back.
+    fn decode_one(
+        &mut self,
+        payload: Payload<'_>,
+        columns: &mut Columns,
+        rows: usize,
+    ) -> Result<(), Fault>;
+
+    /// Decodes at once the first payloads of a run that are laid out like one before them; how many those were.
+    fn decode_alike(&mut self, _run: &[Payload<'_>], _columns: &mut Columns) -> usize {
+        0
+    }
+
+    /// Decodes a run of payloads into rows after the `rows` that there are. Those that cannot be decoded
     /// leave no row, and are named by their place in the run.
     fn decode(
         &mut self,
         run: &[Payload<'_>],
         columns: &mut Columns,
-        rows: usize,
+        mut rows: usize,
         failed: &mut Vec<(usize, PayloadError)>,
-    );
+    ) {
+        let mut at = 0;
+        while at < run.len() {
+            let alike = self.decode_alike(&run[at..], columns);
+            if alike > 0 {
+                at += alike;
+                rows += alike;
+                continue;
+            }
+            match self.decode_one(run[at], columns, rows) {
+                Ok(()) => rows += 1,
+                Err(error) => {
+                    self.layout().truncate(columns, rows);
+                    failed.push((at, *error));
+                }
+            }
+            at += 1;
+        }
+    }
 
     /// Whether a payload is JSON text as it is, or can be made so without the columns.
     fn text(&self, _payload: &[u8]) -> Option<Result<Vec<u8>, PayloadError>> {
         None
-    }
-}
-
-impl WireDecoder for cdr::CdrDecoder {
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn decode(
-        &mut self,
-        run: &[Payload<'_>],
-        columns: &mut Columns,
-        rows: usize,
-        failed: &mut Vec<(usize, PayloadError)>,
-    ) {
-        cdr::CdrDecoder::decode(self, run, columns, rows, failed);
     }
 }

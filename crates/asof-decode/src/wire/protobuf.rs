@@ -5,12 +5,11 @@
 //! at the end of its message.
 
 use crate::columns::{Backing, Columns, Payload};
-use crate::error::{PayloadError, SchemaError};
+use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Asked, Layout, Projection, Recursion};
 use crate::schema::proto::{ProtoTypes, WireKind};
 
 use super::WireDecoder;
-use super::cdr::Fault;
 use super::protobuf_plan::{Act, Plan, Slot, Target, Vector, compile};
 use super::protobuf_quick::{self, Quick};
 
@@ -77,33 +76,23 @@ impl WireDecoder for ProtobufDecoder {
         &self.layout
     }
 
-    fn decode(
+    fn decode_one(
         &mut self,
-        run: &[Payload<'_>],
+        payload: Payload<'_>,
         columns: &mut Columns,
-        mut rows: usize,
-        failed: &mut Vec<(usize, PayloadError)>,
-    ) {
-        for (at, payload) in run.iter().enumerate() {
-            if self.read_quickly(*payload, columns, rows) {
-                rows += 1;
-                continue;
-            }
-            self.scratch.seen.clear();
-            let mut wire = Wire {
-                payload: *payload,
-                pos: 0,
-                types: &self.types,
-                scratch: &mut self.scratch,
-            };
-            match wire.message(&self.plan, payload.bytes.len(), columns) {
-                Ok(()) => rows += 1,
-                Err(error) => {
-                    self.layout.truncate(columns, rows);
-                    failed.push((at, *error));
-                }
-            }
+        rows: usize,
+    ) -> Result<(), Fault> {
+        if self.read_quickly(payload, columns, rows) {
+            return Ok(());
         }
+        self.scratch.seen.clear();
+        let mut wire = Wire {
+            payload,
+            pos: 0,
+            types: &self.types,
+            scratch: &mut self.scratch,
+        };
+        wire.message(&self.plan, payload.bytes.len(), columns)
     }
 }
 

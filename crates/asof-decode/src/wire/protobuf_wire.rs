@@ -1,9 +1,8 @@
 //! The words of the protobuf wire format: varints, numbers, lengths, groups.
 
-use crate::error::PayloadError;
+use crate::error::{Fault, PayloadError};
 use crate::schema::proto::WireKind;
 
-use super::cdr::Fault;
 use super::protobuf::{DEEPEST, Wire};
 
 impl Wire<'_, '_> {
