@@ -50,6 +50,7 @@ extern crate std;
 
 #[cfg(target_has_atomic = "64")]
 mod broadcast;
+mod claim;
 #[cfg(all(feature = "std", target_os = "linux", not(loom)))]
 mod event_fd;
 #[cfg(all(

@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 
+use crate::claim::Claim;
 use crate::handle::{Handle, Owned};
 use crate::order;
 use crate::stamp::{Meta, MonoStamp, Reading};
@@ -21,7 +22,7 @@ use crate::sync::{
     AtomicCounter, AtomicMark, AtomicWord, ConstPtr, MutPtr, Ordering, Padded, SharedCell,
 };
 
-pub(crate) use protocol::{Claim, MOST_READERS, Memory, ProducerState, ReaderState};
+pub(crate) use protocol::{MOST_READERS, Memory, ProducerState, ReaderState};
 
 /// The memory of a ring that keeps N samples for R readers.
 #[repr(C)]

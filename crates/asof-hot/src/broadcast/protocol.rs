@@ -13,6 +13,7 @@
 //! Readers take nothing from each other. A dead one leaves its bits, which its successor takes away; until then the slot
 //! is out of use, and there is one for each reader to spare.
 
+use crate::claim::Claim;
 use crate::order;
 use crate::steps::Steps;
 use crate::sync::{AtomicCounter, AtomicMark, Ordering, Word};
@@ -159,15 +160,6 @@ impl ProducerState {
         self.position = self.position.wrapping_add(1);
         self.slot = after(memory, self.slot);
     }
-}
-
-/// A sample that a reader has.
-#[derive(Clone, Copy)]
-pub(crate) struct Claim {
-    pub(crate) slot: usize,
-    pub(crate) position: Word,
-    /// How many samples before this one were given up before this reader came to them, or gone past by it.
-    pub(crate) missed: Word,
 }
 
 /// What a reader knows.

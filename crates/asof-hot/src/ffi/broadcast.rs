@@ -4,7 +4,8 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
-use crate::broadcast::{Claim as Reading, MOST_READERS, Memory, ProducerState, ReaderState};
+use crate::broadcast::{MOST_READERS, Memory, ProducerState, ReaderState};
+use crate::claim::Claim as Reading;
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;

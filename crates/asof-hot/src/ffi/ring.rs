@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::vec;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
-use crate::ring::{Claim as Reading, ConsumerState, Memory, ProducerState, wrapped};
+use crate::claim::Claim as Reading;
+use crate::ring::{ConsumerState, Memory, ProducerState, wrapped};
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
@@ -332,6 +333,21 @@ pub struct AsofRingRead {
     pub skipped: usize,
 }
 
+/// Opens a ring of either policy, and becomes an end of it.
+macro_rules! open_end {
+    ($end:ident as $kind:ident, $name:expr, $value:expr, $slots:expr, $drops_oldest:expr) => {
+        if $drops_oldest {
+            open::<true>($name, $value, $slots)
+                .and_then($end::attach)
+                .map(|end| Box::new(end) as Box<dyn $kind>)
+        } else {
+            open::<false>($name, $value, $slots)
+                .and_then($end::attach)
+                .map(|end| Box::new(end) as Box<dyn $kind>)
+        }
+    };
+}
+
 /// Fills the slots of a ring.
 pub struct AsofRingProducer(Box<dyn ProducerEnd>);
 
@@ -347,17 +363,7 @@ pub unsafe extern "C" fn asof_ring_producer_open(
     drops_oldest: bool,
 ) -> *mut AsofRingProducer {
     // SAFETY: the caller's promise.
-    let opened: Result<Box<dyn ProducerEnd>, ShmError> = unsafe {
-        if drops_oldest {
-            open::<true>(name, &value, slots)
-                .and_then(ProducerOf::attach)
-                .map(|end| Box::new(end) as _)
-        } else {
-            open::<false>(name, &value, slots)
-                .and_then(ProducerOf::attach)
-                .map(|end| Box::new(end) as _)
-        }
-    };
+    let opened = unsafe { open_end!(ProducerOf as ProducerEnd, name, &value, slots, drops_oldest) };
     boxed(opened.map(AsofRingProducer))
 }
 
@@ -443,17 +449,7 @@ pub unsafe extern "C" fn asof_ring_consumer_open(
     drops_oldest: bool,
 ) -> *mut AsofRingConsumer {
     // SAFETY: the caller's promise.
-    let opened: Result<Box<dyn ConsumerEnd>, ShmError> = unsafe {
-        if drops_oldest {
-            open::<true>(name, &value, slots)
-                .and_then(ConsumerOf::attach)
-                .map(|end| Box::new(end) as _)
-        } else {
-            open::<false>(name, &value, slots)
-                .and_then(ConsumerOf::attach)
-                .map(|end| Box::new(end) as _)
-        }
-    };
+    let opened = unsafe { open_end!(ConsumerOf as ConsumerEnd, name, &value, slots, drops_oldest) };
     boxed(opened.map(AsofRingConsumer))
 }
 

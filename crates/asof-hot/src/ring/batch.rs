@@ -1,7 +1,7 @@
 //! Several slots at once.
 
-use super::protocol::Claim;
 use super::{Consumer, ConsumerState, Memory, Policy, Producer, Ring};
+use crate::claim::Claim;
 use crate::handle::Handle;
 use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
@@ -9,22 +9,14 @@ use crate::steps::Whole;
 /// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this is as if they had
 /// never been taken.
 pub struct WriteBatch<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
-    producer: &'a mut Producer<T, N, P, H>,
-    first: usize,
-    count: usize,
+    pub(super) producer: &'a mut Producer<T, N, P, H>,
+    pub(super) first: usize,
+    pub(super) count: usize,
 }
 
-impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
-    WriteBatch<'a, T, N, P, H>
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    WriteBatch<'_, T, N, P, H>
 {
-    pub(super) fn new(producer: &'a mut Producer<T, N, P, H>, first: usize, count: usize) -> Self {
-        WriteBatch {
-            producer,
-            first,
-            count,
-        }
-    }
-
     /// How many slots these are.
     #[allow(clippy::len_without_is_empty)] // there is always one
     pub fn len(&self) -> usize {
@@ -56,22 +48,14 @@ impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
 
 /// Samples being read in place, in order. Dropping this gives the slots back to the producer.
 pub struct ReadBatch<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
-    consumer: &'a mut Consumer<T, N, P, H>,
-    first: Claim,
-    count: usize,
+    pub(super) consumer: &'a mut Consumer<T, N, P, H>,
+    pub(super) first: Claim,
+    pub(super) count: usize,
 }
 
-impl<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
-    ReadBatch<'a, T, N, P, H>
+impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
+    ReadBatch<'_, T, N, P, H>
 {
-    pub(super) fn new(consumer: &'a mut Consumer<T, N, P, H>, first: Claim, count: usize) -> Self {
-        ReadBatch {
-            consumer,
-            first,
-            count,
-        }
-    }
-
     /// How many samples these are.
     #[allow(clippy::len_without_is_empty)] // there is always one
     pub fn len(&self) -> usize {

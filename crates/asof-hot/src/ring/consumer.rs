@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use super::protocol::Claim;
 use super::{ConsumerState, Frame, Memory, Policy, ReadBatch, Refuse, Ring};
+use crate::claim::Claim;
 use crate::handle::{Handle, Owned};
 use crate::order;
 use crate::stamp::{Meta, Reading};
@@ -69,7 +69,11 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         while count < most.min(N) && self.state.claim_next_in_row(&*self.memory).is_some() {
             count += 1;
         }
-        Some(ReadBatch::new(self, first, count))
+        Some(ReadBatch {
+            consumer: self,
+            first,
+            count,
+        })
     }
 
     /// A copy of the oldest sample.

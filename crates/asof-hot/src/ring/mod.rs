@@ -20,8 +20,6 @@ pub(crate) use batch::wrapped;
 pub use batch::{ReadBatch, WriteBatch};
 pub use consumer::{Consumer, ReadSlot};
 pub use producer::{Producer, WriteSlot};
-#[cfg_attr(not(feature = "ffi"), allow(unused_imports))]
-pub(crate) use protocol::Claim;
 pub(crate) use protocol::{ConsumerState, Memory, ProducerState};
 
 /// What happens when the ring is full.

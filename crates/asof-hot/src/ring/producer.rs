@@ -77,7 +77,11 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
     pub fn try_write_batch(&mut self, most: usize) -> Option<WriteBatch<'_, T, N, P, H>> {
         let first = self.state.claim(&*self.memory)?;
         let count = self.state.free_in_a_row(&*self.memory, most);
-        (count > 0).then(|| WriteBatch::new(self, first, count))
+        (count > 0).then_some(WriteBatch {
+            producer: self,
+            first,
+            count,
+        })
     }
 
     /// Writes a value.

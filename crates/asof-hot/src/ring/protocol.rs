@@ -12,6 +12,7 @@
 //!
 //! A dead process leaves every slot in one of these states, and its successor finds its place from the marks alone.
 
+use crate::claim::Claim;
 use crate::order;
 use crate::steps::Steps;
 use crate::sync::{AtomicCounter, AtomicMark, Ordering, Word};
@@ -261,15 +262,6 @@ fn saw_waiting<M: Memory>(memory: &M, count: usize) {
             .high_water()
             .fetch_max(count as Word, Ordering::Relaxed);
     }
-}
-
-/// A sample that the consumer has.
-#[derive(Clone, Copy)]
-pub(crate) struct Claim {
-    pub(crate) slot: usize,
-    pub(crate) position: Word,
-    /// How many samples before this one were dropped unread.
-    pub(crate) missed: Word,
 }
 
 /// What the consumer knows.
