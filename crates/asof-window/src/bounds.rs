@@ -79,11 +79,7 @@ impl Bounds {
 
     /// How far back the clock may go before everything starts anew, if it ever does.
     pub const fn restart_after(&self) -> Option<Duration> {
-        if self.jump == u64::MAX {
-            None
-        } else {
-            Some(Duration::from_nanos(self.jump))
-        }
+        duration(self.jump)
     }
 
     /// The bound on messages, if there is one.
@@ -97,11 +93,7 @@ impl Bounds {
 
     /// The bound on age, if there is one.
     pub const fn max_age(&self) -> Option<Duration> {
-        if self.age == u64::MAX {
-            None
-        } else {
-            Some(Duration::from_nanos(self.age))
-        }
+        duration(self.age)
     }
 
     /// The bound on bytes, if there is one.
@@ -124,6 +116,15 @@ pub enum Duplicates {
     LastWins,
     /// The one that came first stays, and those after it are not taken.
     FirstWins,
+}
+
+/// The duration of so many nanoseconds, if that is a bound.
+const fn duration(nanos: u64) -> Option<Duration> {
+    if nanos == u64::MAX {
+        None
+    } else {
+        Some(Duration::from_nanos(nanos))
+    }
 }
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
