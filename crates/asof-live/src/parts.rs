@@ -1,7 +1,7 @@
 //! A recording in several files, one after another, within a room on the disk.
 
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,44 +11,7 @@ use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
-use crate::record::Tags;
-
-/// Where a recorder's messages go.
-pub(crate) trait Sink: Send {
-    fn write(&mut self, message: &Message) -> Result<(), McapWriteError>;
-    /// A named set of text.
-    fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError>;
-    /// Something happened that snapshots are written for.
-    fn trigger(&mut self, _reason: &str, _at: Stamp) -> Result<(), McapWriteError> {
-        Ok(())
-    }
-    fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError>;
-    /// Hands what was written to the system.
-    fn flush(&mut self) -> Result<(), McapWriteError>;
-    fn finish(self: Box<Self>) -> Result<(), McapWriteError>;
-}
-
-impl<W: Write + Seek + Send> Sink for McapWriter<W> {
-    fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
-        McapWriter::write(self, message)
-    }
-
-    fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError> {
-        self.write_metadata(name, values.clone())
-    }
-
-    fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
-        McapWriter::tick(self, now)
-    }
-
-    fn flush(&mut self) -> Result<(), McapWriteError> {
-        McapWriter::flush(self)
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
-        McapWriter::finish(*self).map(drop)
-    }
-}
+use crate::sink::{Sink, Tags};
 
 /// When a recording goes on in the next file, and how many are kept.
 ///

@@ -9,10 +9,10 @@ use asof_core::{Channel, Stamp};
 use parking_lot::{Condvar, Mutex};
 
 use crate::describe::Described;
-use crate::parts::Sink;
-use crate::record::{Priorities, RecordOptions, Tags, TopicReport};
+use crate::options::{Priorities, RecordOptions};
 use crate::robot::now;
 use crate::ros::is_latched;
+use crate::sink::{Sink, Tags};
 use crate::{LiveError, Sample};
 
 /// Channels that are known under another name at once.
@@ -25,6 +25,25 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
 const COMPLAINT: Duration = Duration::from_secs(1);
 /// The writer takes this part of the queue at once: what it has taken cannot be dropped for something else.
 const SHARE: u64 = 16;
+
+/// What was recorded of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TopicReport {
+    /// Messages in the file; of a recording in snapshots, those that were kept for a while.
+    pub written: u64,
+    /// Messages that were dropped because the disk was slower than the robot.
+    pub dropped: u64,
+    /// Messages that came before the robot's own clock was heard, where that is what they are logged by.
+    pub early: u64,
+    /// Messages that MCAP cannot hold: those that are logged before 1970.
+    pub refused: u64,
+    /// Messages whose publisher says that it is before 1970: they have the time at which they were logged instead.
+    pub mistimed: u64,
+    /// Whether messages were written without a definition of their type, because none could be had.
+    pub is_undefined: bool,
+    /// Whether that is because the definition of that name that is known here is another one than the robot's.
+    pub is_defined_otherwise: bool,
+}
 
 /// Messages that wait for the disk.
 ///

@@ -1,97 +1,24 @@
 //! Writing a robot down.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use asof_formats::{McapWriter, McapWriterOptions};
+use asof_formats::McapWriter;
 use parking_lot::Mutex;
 
-use crate::parts::{Parts, PartsReport, Sink, SplitOptions};
-use crate::queue::Queue;
+use crate::options::RecordOptions;
+use crate::parts::{Parts, PartsReport, SplitOptions};
+use crate::queue::{Queue, TopicReport};
+use crate::sink::{Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
 use crate::{DurableFile, LiveError, Publisher, Robot, Sample, Subscription};
 
-/// How a robot is recorded.
-#[derive(Debug, Clone)]
-pub struct RecordOptions {
-    /// How the file is written. Chunks of half a second lose no more than that when the process is killed, and no more
-    /// than a second when the power is cut.
-    pub writer: McapWriterOptions,
-    /// How many bytes may wait for the disk before messages are dropped.
-    pub queue_bytes: u64,
-    /// What is written into the recording as its metadata `tags`.
-    pub tags: Tags,
-    /// What is dropped first when the disk is slower than the robot.
-    pub priorities: Priorities,
-    /// Whether messages are logged by the robot's own clock, the topic `/clock`: what comes before it is left out, and
-    /// counted, except for messages that are kept for late joiners.
-    pub sim_time: bool,
-}
-
-/// How important topics are: those of higher numbers are kept when there is no room for all. Without a number, it is 0.
-///
-/// ```
-/// use asof_live::Priorities;
-///
-/// let priorities = Priorities::new(|topic| if topic.starts_with("/camera") { -1 } else { 0 });
-/// assert_eq!((priorities.of("/camera/image"), priorities.of("/odom")), (-1, 0));
-/// ```
-#[derive(Clone)]
-pub struct Priorities(Arc<dyn Fn(&str) -> i32 + Send + Sync>);
-
-impl Priorities {
-    /// Priorities by the names of topics.
-    pub fn new(of: impl Fn(&str) -> i32 + Send + Sync + 'static) -> Self {
-        Priorities(Arc::new(of))
-    }
-
-    /// The priority of a topic.
-    pub fn of(&self, topic: &str) -> i32 {
-        (self.0)(topic)
-    }
-}
-
-impl Default for Priorities {
-    /// All are the same.
-    fn default() -> Self {
-        Priorities::new(|_| 0)
-    }
-}
-
-impl fmt::Debug for Priorities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Priorities").finish_non_exhaustive()
-    }
-}
-
 /// The topic of a robot's own clock.
 const CLOCK: &str = "/clock";
-
-/// Names and values that describe a recording.
-pub type Tags = BTreeMap<String, String>;
-
-impl Default for RecordOptions {
-    fn default() -> Self {
-        RecordOptions {
-            writer: McapWriterOptions {
-                profile: "ros2".to_owned(),
-                // Half of the second that may be missing after a cut of power; the disk has the other half.
-                chunk_age: Some(Duration::from_millis(500)),
-                ..McapWriterOptions::default()
-            },
-            queue_bytes: 256 << 20,
-            tags: Tags::new(),
-            priorities: Priorities::default(),
-            sim_time: false,
-        }
-    }
-}
 
 /// What was recorded so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,25 +31,6 @@ pub struct RecordReport {
     pub parts: PartsReport,
     /// What was kept and written, of a recording in snapshots.
     pub snapshots: SnapshotReport,
-}
-
-/// What was recorded of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TopicReport {
-    /// Messages in the file; of a recording in snapshots, those that were kept for a while.
-    pub written: u64,
-    /// Messages that were dropped because the disk was slower than the robot.
-    pub dropped: u64,
-    /// Messages that came before the robot's own clock was heard, where that is what they are logged by.
-    pub early: u64,
-    /// Messages that MCAP cannot hold: those that are logged before 1970.
-    pub refused: u64,
-    /// Messages whose publisher says that it is before 1970: they have the time at which they were logged instead.
-    pub mistimed: u64,
-    /// Whether messages were written without a definition of their type, because none could be had.
-    pub is_undefined: bool,
-    /// Whether that is because the definition of that name that is known here is another one than the robot's.
-    pub is_defined_otherwise: bool,
 }
 
 impl RecordReport {

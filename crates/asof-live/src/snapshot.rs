@@ -13,10 +13,10 @@ use asof_window::{Bounds, Recent};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
-use crate::parts::{Sink, part_path};
-use crate::record::Tags;
+use crate::parts::part_path;
 use crate::ring::{Kept, Ring, wrote};
 use crate::ros::is_latched;
+use crate::sink::{Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
 
 /// What is kept, and what it is written for.
