@@ -1,8 +1,6 @@
 //! `asof export`
 
-use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use arrow_array::RecordBatch;
@@ -29,6 +27,7 @@ use super::screen::Screen;
 use super::select::Select;
 use super::shaped::{Shape, TimeZone};
 use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
+use super::topic_files::{Names, make_folder};
 
 /// Write one table per topic: Parquet, Arrow, CSV or JSON lines; or its pictures
 ///
@@ -456,81 +455,9 @@ impl Export {
     }
 }
 
-pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let reason = match error.kind() {
-            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in its way".into(),
-            _ => error.to_string(),
-        };
-        anyhow!("cannot make the folder {}: {reason}", folder.display())
-    })
-}
-
 /// What a table of the file says of what it could not read.
 fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
     let column = batch.column_by_name("error");
     let texts = column.and_then(|column| column.as_string_opt::<i32>());
     texts.into_iter().flat_map(|texts| texts.iter().flatten())
-}
-
-/// The names of the files that were started.
-#[derive(Default)]
-pub struct Names(HashSet<String>);
-
-impl Names {
-    /// The name of a topic's file, without its extension: slashes become points, and what no file name may have
-    /// an underscore. Topics that differ in nothing else, and a second table of one, have a number behind it.
-    pub fn of(&mut self, topic: &str) -> String {
-        let mut name: String = topic
-            .trim_start_matches('/')
-            .chars()
-            .map(|c| match c {
-                '/' => '.',
-                c if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') => c,
-                _ => '_',
-            })
-            .collect();
-        if name.is_empty() {
-            "topic".clone_into(&mut name);
-        }
-        // A file name has room for 255 bytes, a number and an extension among them.
-        let end = name.floor_char_boundary(LONGEST_NAME);
-        name.truncate(end);
-        let mut numbers = 2..;
-        let mut free = name.clone();
-        // Some disks do not tell capital letters from small ones.
-        while !self.0.insert(free.to_lowercase()) {
-            free = format!("{name}-{}", numbers.next().unwrap_or(u64::MAX));
-        }
-        free
-    }
-}
-
-const LONGEST_NAME: usize = 200;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_table_has_a_file_name_of_its_own() {
-        let mut names = Names::default();
-        let topics = [
-            "/a/b", "/a_b", "/a.b", "/a b", "/A/b", "a/b", "/", "/a.b-2", "/..",
-        ];
-        let found: Vec<String> = topics.iter().map(|topic| names.of(topic)).collect();
-        let wanted = [
-            "a.b", "a_b", "a.b-2", "a_b-2", "A.b-3", "a.b-4", "topic", "a.b-2-2", "..",
-        ];
-        assert_eq!(found, wanted);
-    }
-
-    #[test]
-    fn a_long_topic_has_a_name_that_a_disk_can_hold() {
-        let mut names = Names::default();
-        let long = "/ä".repeat(400);
-        for _ in 0..2 {
-            assert!(names.of(&long).len() < 210);
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod reading;
 mod separated;
 mod stamps;
 mod table;
+mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use self::fields::{Chosen, Fields};
 use self::lines::Lines;
 use self::reading::Reading;
 use self::separated::Separated;
-use self::table::{Joined, Text};
+use self::table::Joined;
+use self::text::Text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;

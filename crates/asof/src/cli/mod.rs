@@ -57,6 +57,7 @@ mod sql;
 mod table_file;
 mod tf;
 mod tf_follow;
+mod topic_files;
 mod writing;
 
 use std::ffi::OsString;

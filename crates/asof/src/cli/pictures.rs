@@ -10,12 +10,12 @@ use asof_decode::{Archetype, Decoders, Picture, Pixels, Record, VideoCodec, pict
 use asof_formats::Recording;
 use indicatif::ProgressBar;
 
-use super::export::{Names, make_folder};
 use super::failure::Usage;
 use super::ffmpeg::Film;
 use super::newfile::NewFile;
 use super::numbers::counted;
 use super::screen::Screen;
+use super::topic_files::{Names, make_folder};
 
 /// What is made of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use asof_core::{Message, Stamp};
 use asof_window::sync::{AlignedRow, Match, Stamped};
 
 use super::fields::Fields;
-use super::table::Text;
+use super::text::Text;
 use super::{Item, On, Sink, offset};
 use crate::cli::lines::shortened;
 use crate::cli::numbers::shown;

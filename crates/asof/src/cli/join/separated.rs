@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, sample};
 use super::lines::Shown;
-use super::table::Text;
+use super::text::Text;
 use super::{Item, Join, Sink, offset};
 use crate::cli::numbers::{counted, shown};
 use crate::cli::screen::Screen;

@@ -169,40 +169,39 @@ fn write_strange(value: f64, out: &mut Vec<u8>) {
     });
 }
 
+/// Nanoseconds of the value of an array, which is of one of these types, by its unit.
+macro_rules! nanos {
+    ($array:expr, $row:expr, $unit:expr; $second:ty, $milli:ty, $micro:ty, $nano:ty) => {
+        match $unit {
+            TimeUnit::Second => $array
+                .as_primitive::<$second>()
+                .value($row)
+                .checked_mul(1_000_000_000),
+            TimeUnit::Millisecond => $array
+                .as_primitive::<$milli>()
+                .value($row)
+                .checked_mul(1_000_000),
+            TimeUnit::Microsecond => $array
+                .as_primitive::<$micro>()
+                .value($row)
+                .checked_mul(1_000),
+            TimeUnit::Nanosecond => Some($array.as_primitive::<$nano>().value($row)),
+        }
+    };
+}
+
 fn nanos_of_time(array: &dyn Array, unit: TimeUnit, row: usize) -> Option<i64> {
-    match unit {
-        TimeUnit::Nanosecond => Some(array.as_primitive::<TimestampNanosecondType>().value(row)),
-        TimeUnit::Microsecond => {
-            let value = array.as_primitive::<TimestampMicrosecondType>().value(row);
-            value.checked_mul(1_000)
-        }
-        TimeUnit::Millisecond => {
-            let value = array.as_primitive::<TimestampMillisecondType>().value(row);
-            value.checked_mul(1_000_000)
-        }
-        TimeUnit::Second => {
-            let value = array.as_primitive::<TimestampSecondType>().value(row);
-            value.checked_mul(1_000_000_000)
-        }
-    }
+    nanos!(
+        array, row, unit;
+        TimestampSecondType, TimestampMillisecondType, TimestampMicrosecondType, TimestampNanosecondType
+    )
 }
 
 fn nanos_of_duration(array: &dyn Array, unit: TimeUnit, row: usize) -> Option<i64> {
-    match unit {
-        TimeUnit::Nanosecond => Some(array.as_primitive::<DurationNanosecondType>().value(row)),
-        TimeUnit::Microsecond => {
-            let value = array.as_primitive::<DurationMicrosecondType>().value(row);
-            value.checked_mul(1_000)
-        }
-        TimeUnit::Millisecond => {
-            let value = array.as_primitive::<DurationMillisecondType>().value(row);
-            value.checked_mul(1_000_000)
-        }
-        TimeUnit::Second => {
-            let value = array.as_primitive::<DurationSecondType>().value(row);
-            value.checked_mul(1_000_000_000)
-        }
-    }
+    nanos!(
+        array, row, unit;
+        DurationSecondType, DurationMillisecondType, DurationMicrosecondType, DurationNanosecondType
+    )
 }
 
 fn write_list(elements: &ArrayRef, reader: Reader, out: &mut Vec<u8>) {
