@@ -2,6 +2,7 @@
 
 usage: rerun_peer.py decode FILE [TOPIC,TOPIC]   McapReader, every chunk made and dropped
        rerun_peer.py convert FILE                the command `rerun mcap convert`
+       rerun_peer.py query FILE TOPIC,TOPIC      that, then what the topics have at the times of the first, by the dataframe reader
 """
 
 import os
@@ -10,6 +11,8 @@ import resource
 import subprocess
 import sys
 import tempfile
+
+import numpy
 
 
 def spent(who):
@@ -39,7 +42,37 @@ def convert(path):
         print(spent(resource.RUSAGE_CHILDREN) - before)
 
 
+def query(path, topics):
+    import rerun_cli
+    from rerun.server import Server
+
+    program = os.path.join(os.path.dirname(rerun_cli.__file__), "rerun")
+    index = "message_log_time"
+    start = spent(resource.RUSAGE_SELF) + spent(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out.rrd")
+        command = [program, "mcap", "convert", path, "-o", out]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with Server(datasets={"run": [out]}) as server:
+            dataset = server.client().get_dataset("run")
+
+            def columns(frame, of):
+                wanted = [name for name in frame.schema().names if name.split(":")[0] in of and ":Mcap" not in name]
+                return frame.select(*(f'"{name}"' for name in [index, *wanted]))
+
+            first = columns(dataset.filter_contents(topics[:1]).reader(index=index), topics[:1])
+            batches = first.collect()
+            if len(topics) > 1:
+                times = numpy.concatenate([batch.column(0).to_numpy(zero_copy_only=False) for batch in batches])
+                frame = dataset.filter_contents(topics).reader(index=index, using_index_values=times, fill_latest_at=True)
+                batches = columns(frame, topics).collect()
+            print(f"{sum(batch.num_rows for batch in batches)} rows")
+    print(spent(resource.RUSAGE_SELF) + spent(resource.RUSAGE_CHILDREN) - start)
+
+
 if sys.argv[1] == "decode":
     decode(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")
+elif sys.argv[1] == "query":
+    query(sys.argv[2], sys.argv[3].split(","))
 else:
     convert(sys.argv[2])

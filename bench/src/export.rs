@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::chunks::{cpu, decompress};
 use crate::decode::files::Files;
-use crate::decode::rerun::Rerun;
-use crate::decode::{cpu, decompress};
 use crate::harness::{Bench, contender};
+use crate::rerun::Rerun;
 
 const CASE: &str = "parquet_small_cdr";
 
@@ -22,7 +22,7 @@ pub fn run(bench: &mut Bench) {
     let rerun = Rerun::prepare();
     let mut contenders = vec![
         contender("asof", || cpu(|| export(&path))),
-        contender("decompress", || cpu(|| decompress(&path))),
+        contender("decompress", || cpu(|| decompress(&path, None))),
     ];
     if rerun.is_there() {
         contenders.push(contender("rerun_convert", || rerun.convert(&path)));
@@ -30,12 +30,21 @@ pub fn run(bench: &mut Bench) {
     bench.case(CASE, "CPU s", 5, contenders);
 }
 
-/// What `asof export --format parquet` does, within this process.
 fn export(path: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
+    export_topics(path, &folder.path().join("tables"), &[]);
+}
+
+/// What `asof export --format parquet` does, within this process; of all topics where none are named.
+pub fn export_topics(path: &Path, tables: &Path, topics: &[&str]) {
     let words = ["asof", "--quiet", "export", "--format", "parquet", "-o"];
     let mut words: Vec<OsString> = words.map(OsString::from).into();
-    words.push(folder.path().join("tables").into());
+    words.push(tables.into());
+    if !topics.is_empty() {
+        words.extend(["--topics".into(), topics.join(",").into()]);
+        // Columns as the tables of `asof sql` have them.
+        words.extend(["--layer".into(), "reflection".into()]);
+    }
     words.push(path.into());
     let code = asof::cli::main_with(words);
     assert_eq!(code, ExitCode::SUCCESS, "the export failed");

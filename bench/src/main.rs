@@ -6,6 +6,8 @@
 #[cfg(feature = "blocks")]
 mod blocks;
 #[cfg(feature = "decode")]
+mod chunks;
+#[cfg(feature = "decode")]
 mod decode;
 #[cfg(feature = "export")]
 mod export;
@@ -25,6 +27,10 @@ mod mcap_suite;
 mod parallel;
 #[cfg(feature = "py")]
 mod py;
+#[cfg(feature = "decode")]
+mod rerun;
+#[cfg(feature = "sql")]
+mod sql;
 #[cfg(feature = "tf")]
 mod tf;
 #[cfg(feature = "window")]
@@ -56,6 +62,8 @@ const SUITES: &[Suite] = &[
     ("parallel", parallel::run),
     #[cfg(feature = "py")]
     ("py", py::run),
+    #[cfg(feature = "sql")]
+    ("sql", sql::run),
     #[cfg(feature = "tf")]
     ("tf", tf::run),
     #[cfg(feature = "window")]

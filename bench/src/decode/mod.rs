@@ -7,19 +7,18 @@
 pub mod files;
 mod memory;
 mod proto;
-pub mod rerun;
 
 use std::hint::black_box;
-use std::io::Read;
 use std::path::Path;
 
 use asof_core::Query;
 use asof_decode::{Layers, TableOptions, Tables};
 use asof_formats::{Mapped, McapFile, OpenOptions};
 
+use crate::chunks::{cpu, decompress};
 use crate::harness::{Bench, Contender, contender};
+use crate::rerun::Rerun;
 use files::Files;
-use rerun::Rerun;
 
 pub fn run(bench: &mut Bench) {
     if memory::is_child() {
@@ -92,7 +91,7 @@ fn whole(bench: &Bench, case: &str, path: &Path, query: &Query, rerun: &Rerun, h
     }
     let mut contenders: Vec<Contender<'_>> = vec![
         contender("asof", || cpu(|| decode(path, query, &Layers::standard()))),
-        contender("decompress", || cpu(|| decompress(path))),
+        contender("decompress", || cpu(|| decompress(path, None))),
     ];
     if rerun.is_there() {
         contenders.push(contender("rerun_decode", || rerun.decode(path, query)));
@@ -134,55 +133,4 @@ fn decode(path: &Path, query: &Query, layers: &Layers) -> usize {
         .sum();
     assert!(tables.report().iter().all(|channel| channel.failed == 0));
     rows
-}
-
-/// Every chunk decompressed into one buffer.
-pub fn decompress(path: &Path) -> usize {
-    let mapped = std::fs::File::open(path).expect("a file");
-    // SAFETY: nobody writes to the file while the benchmark runs.
-    let map = unsafe { memmap2::Mmap::map(&mapped) }.expect("a map");
-    let summary = mcap::Summary::read(&map)
-        .expect("an MCAP file")
-        .expect("a summary");
-    let mut zstd = zstd::bulk::Decompressor::new().expect("zstd");
-    let mut buffer = Vec::new();
-    let mut total = 0;
-    for chunk in &summary.chunk_indexes {
-        let start = chunk.compressed_data_offset().expect("a chunk") as usize;
-        let data = &map[start..start + chunk.compressed_size as usize];
-        let size = chunk.uncompressed_size as usize;
-        if buffer.len() < size {
-            buffer.resize(size, 0);
-        }
-        total += match chunk.compression.as_str() {
-            "zstd" => zstd
-                .decompress_to_buffer(data, &mut buffer[..size])
-                .expect("zstd"),
-            "lz4" => {
-                let mut reader = lz4::Decoder::new(data).expect("lz4");
-                reader.read_exact(&mut buffer[..size]).expect("lz4");
-                size
-            }
-            _ => data.len(),
-        };
-        black_box(&buffer);
-    }
-    total
-}
-
-/// CPU seconds of this process.
-pub fn cpu<T>(work: impl FnOnce() -> T) -> f64 {
-    let start = cpu_time();
-    black_box(work());
-    cpu_time() - start
-}
-
-fn cpu_time() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a live value of the type that the call fills in.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

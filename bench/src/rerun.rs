@@ -17,7 +17,7 @@ impl Rerun {
         if !python.exists() {
             let done = Command::new(root.join("peers/rerun")).status();
             if !done.is_ok_and(|status| status.success()) {
-                eprintln!("decode: rerun-sdk could not be installed; its cases have no such peer");
+                eprintln!("rerun-sdk could not be installed; its cases have no such peer");
                 return Rerun { python: None };
             }
         }
@@ -42,6 +42,11 @@ impl Rerun {
     /// CPU seconds of `rerun mcap convert`.
     pub fn convert(&self, path: &Path) -> f64 {
         self.measure(&["convert", &path.display().to_string()])
+    }
+
+    /// CPU seconds of loading a recording, and of its dataframe reader for what these topics have at the times of the first.
+    pub fn query(&self, path: &Path, topics: &[&str]) -> f64 {
+        self.measure(&["query", &path.display().to_string(), &topics.join(",")])
     }
 
     fn measure(&self, arguments: &[&str]) -> f64 {
