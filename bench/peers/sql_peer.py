@@ -4,7 +4,6 @@ usage: sql_peer.py duckdb FOLDER TOPIC...     rows of all topics, counted by the
        sql_peer.py polars FOLDER LEFT RIGHT   join_asof of the two, one field of each counted
 """
 
-import glob
 import resource
 import sys
 
@@ -15,11 +14,7 @@ def spent(who):
 
 
 def file_of(folder, topic):
-    name = topic.strip("/").replace("/", "_")
-    found = [path for path in glob.glob(f"{folder}/*.parquet") if name in path.replace("%2F", "_").replace("__", "_")]
-    if len(found) != 1:
-        raise SystemExit(f"{topic}: {glob.glob(folder + '/*')}")
-    return found[0]
+    return f"{folder}/{topic.strip('/').replace('/', '.')}.parquet"
 
 
 def duckdb_query(folder, topics):

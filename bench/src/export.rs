@@ -32,19 +32,28 @@ pub fn run(bench: &mut Bench) {
 
 fn export(path: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
-    export_topics(path, &folder.path().join("tables"), &[]);
+    export_with(path, &folder.path().join("tables"), &[]);
 }
 
-/// What `asof export --format parquet` does, within this process; of all topics where none are named.
+/// The export of topics, of all where none are named, with columns as the tables of `asof sql` have them.
+#[cfg(feature = "sql")]
 pub fn export_topics(path: &Path, tables: &Path, topics: &[&str]) {
+    let topics = topics.join(",");
+    let named = ["--layer", "reflection", "--topics", &topics];
+    let words = if topics.is_empty() {
+        &named[..2]
+    } else {
+        &named
+    };
+    export_with(path, tables, words);
+}
+
+/// What `asof export --format parquet` does, within this process.
+fn export_with(path: &Path, tables: &Path, more: &[&str]) {
     let words = ["asof", "--quiet", "export", "--format", "parquet", "-o"];
     let mut words: Vec<OsString> = words.map(OsString::from).into();
     words.push(tables.into());
-    if !topics.is_empty() {
-        words.extend(["--topics".into(), topics.join(",").into()]);
-        // Columns as the tables of `asof sql` have them.
-        words.extend(["--layer".into(), "reflection".into()]);
-    }
+    words.extend(more.iter().map(OsString::from));
     words.push(path.into());
     let code = asof::cli::main_with(words);
     assert_eq!(code, ExitCode::SUCCESS, "the export failed");

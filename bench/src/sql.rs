@@ -1,9 +1,10 @@
 //! Suite `sql`: queries over an MCAP file in place, in CPU seconds of all threads.
 //!
 //! `decompress` is what any reader must spend on the chunks that a query touches. `duckdb_export_and_query` and
-//! `polars_export_and_join` are `asof export` to Parquet and then the same query there; `rerun_load_and_query` is Rerun's
-//! dataframe reader. DuckDB, polars and Rerun run in processes of their own, and are there if `peers/sql.sh` and `peers/rerun`
-//! could be set up.
+//! `polars_export_and_join` are `asof export` of the recording to Parquet and then the same query there; the same with
+//! `_of_topics_` in it exports the topics of the query alone, for those who know before what they will ask, and `duckdb_query`
+//! has its tables already. `rerun_load_and_query` is Rerun's dataframe reader. DuckDB, polars and Rerun run in processes of
+//! their own, and are there if `peers/sql.sh` and `peers/rerun` could be set up.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,17 @@ fn group_by(bench: &Bench, path: &Path, peers: &Peers) {
     let mut contenders: Vec<Contender<'_>> = vec![contender("asof", || cpu(|| query(path, &sql)))];
     if peers.are_there() {
         contenders.push(contender("duckdb_export_and_query", || {
-            peers.export_and("duckdb", path, &topics)
+            peers.export_and("duckdb", path, &[], &topics)
+        }));
+        contenders.push(contender("duckdb_export_of_topics_and_query", || {
+            peers.export_and("duckdb", path, &topics, &topics)
+        }));
+        let folder = tempfile::tempdir().expect("a folder");
+        let tables = folder.path().join("tables");
+        export_topics(path, &tables, &topics);
+        contenders.push(contender("duckdb_query", move || {
+            let _kept = &folder;
+            peers.query("duckdb", &tables, &topics)
         }));
     }
     bench.case("group_by_over_three_topics", "CPU s", ROUNDS, contenders);
@@ -111,7 +122,10 @@ fn asof_join(bench: &Bench, path: &Path, peers: &Peers) {
     ];
     if peers.are_there() {
         contenders.push(contender("polars_export_and_join", || {
-            peers.export_and("polars", path, &[FAST, SLOW])
+            peers.export_and("polars", path, &[], &[FAST, SLOW])
+        }));
+        contenders.push(contender("polars_export_of_topics_and_join", || {
+            peers.export_and("polars", path, &[FAST, SLOW], &[FAST, SLOW])
         }));
     }
     bench.case("asof_join_2_topics", "CPU s", ROUNDS, contenders);
@@ -227,23 +241,27 @@ impl Peers {
         self.python.is_some()
     }
 
-    /// CPU seconds of the export of these topics, and of the query over it.
-    fn export_and(&self, peer: &str, path: &Path, topics: &[&str]) -> f64 {
+    /// CPU seconds of the export of some topics, of all where none are named, and of the query over it.
+    fn export_and(&self, peer: &str, path: &Path, exported: &[&str], topics: &[&str]) -> f64 {
         let folder = tempfile::tempdir().expect("a folder");
         let tables = folder.path().join("tables");
-        let exported = cpu(|| export_topics(path, &tables, topics));
+        cpu(|| export_topics(path, &tables, exported)) + self.query(peer, &tables, topics)
+    }
+
+    /// CPU seconds of a query over tables in Parquet.
+    fn query(&self, peer: &str, tables: &Path, topics: &[&str]) -> f64 {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/sql_peer.py");
         let output = Command::new(self.python.as_ref().expect("are there"))
             .arg(script)
             .arg(peer)
-            .arg(&tables)
+            .arg(tables)
             .args(topics)
             .output()
             .expect("python runs");
         let text = String::from_utf8_lossy(&output.stdout);
         let last = text.trim().lines().last();
         match last.and_then(|line| line.parse::<f64>().ok()) {
-            Some(seconds) => exported + seconds,
+            Some(seconds) => seconds,
             None => panic!("{peer}: {}", String::from_utf8_lossy(&output.stderr)),
         }
     }
