@@ -15,7 +15,7 @@ use crate::glob::NamePattern;
 use crate::head::Part;
 use crate::predicate::Predicate;
 use crate::reading::{self, Reading, RowChoice, bounds, may_hold_text};
-use crate::tables::{RecordingRow, column, int, range_at, text};
+use crate::tables::{RecordingRow, column, ints, range_at, range_of, text, texts};
 
 /// Which recordings are meant: those that fulfil everything that is said.
 #[derive(Debug, Clone)]
@@ -196,11 +196,7 @@ impl Catalogue {
         stats: &mut SearchStats,
     ) -> Result<TopicRanges, CatalogueError> {
         let asked = search.clone();
-        let choose = move |batch: RecordBatch| -> Result<BooleanArray, ArrowError> {
-            (0..batch.num_rows())
-                .map(|row| is_topic_meant(&batch, row, &asked).map(Some))
-                .collect()
-        };
+        let choose = move |batch: RecordBatch| meant_topics(&batch, &asked);
         let reading = Reading {
             columns: Some(&TOPIC_COLUMNS),
             may_hold: &|group| may_hold_topic(group, search),
@@ -260,36 +256,57 @@ fn chosen(
     topics: Option<&TopicRanges>,
 ) -> Result<BooleanArray, ArrowError> {
     let vanished = column(batch, "vanished")?;
-    let is_chosen = |row: usize| -> Result<bool, ArrowError> {
-        if !search.with_vanished && vanished.is_valid(row) {
-            return Ok(false);
-        }
-        if !search.is_all_of_time() && !range_at(batch, row)?.overlaps(search.range) {
-            return Ok(false);
-        }
-        let robot = text(batch, "robot", row)?;
-        let is_robot = |pattern: &NamePattern| robot.is_some_and(|robot| pattern.is_match(robot));
-        if !search.robots.is_empty() && !search.robots.iter().any(is_robot) {
-            return Ok(false);
-        }
-        let recording = text(batch, "recording", row)?.unwrap_or_default();
-        Ok(topics.is_none_or(|topics| topics.contains_key(recording)))
+    let (recordings, robots) = (texts(batch, "recording")?, texts(batch, "robot")?);
+    let is_timely = ranges_of(batch, search)?;
+    let is_robot = |row: usize| {
+        let robot = robots.is_valid(row).then(|| robots.value(row));
+        let is_meant = |pattern: &NamePattern| robot.is_some_and(|robot| pattern.is_match(robot));
+        search.robots.is_empty() || search.robots.iter().any(is_meant)
     };
-    (0..batch.num_rows())
-        .map(|row| is_chosen(row).map(Some))
-        .collect()
+    let has_topic =
+        |row: usize| topics.is_none_or(|topics| topics.contains_key(recordings.value(row)));
+    let is_chosen = |row: usize| {
+        (search.with_vanished || vanished.is_null(row))
+            && is_timely(row)
+            && is_robot(row)
+            && has_topic(row)
+    };
+    Ok((0..batch.num_rows())
+        .map(|row| Some(is_chosen(row)))
+        .collect())
 }
 
-fn is_topic_meant(batch: &RecordBatch, row: usize, search: &Search) -> Result<bool, ArrowError> {
-    let topic = text(batch, "topic", row)?.unwrap_or_default();
-    if !search.topics.iter().any(|pattern| pattern.is_match(topic)) {
-        return Ok(false);
-    }
-    // A topic that nothing was ever said on was not recorded.
-    if int(batch, "messages", row)? == Some(0) {
-        return Ok(false);
-    }
-    Ok(search.is_all_of_time() || range_at(batch, row)?.overlaps(search.range))
+/// Which rows of topics are meant.
+fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, ArrowError> {
+    let (topics, messages) = (texts(batch, "topic")?, ints(batch, "messages")?);
+    let is_timely = ranges_of(batch, search)?;
+    // Rows are sorted by topic: the last answer holds for most of those that follow.
+    let mut last = ("", false);
+    let mut is_named = |topic| {
+        if last.0 != topic {
+            let mut patterns = search.topics.iter();
+            last = (topic, patterns.any(|pattern| pattern.is_match(topic)));
+        }
+        last.1
+    };
+    let mut is_meant = |row: usize| {
+        // A topic that nothing was ever said on was not recorded.
+        let is_silent = messages.is_valid(row) && messages.value(row) == 0;
+        is_timely(row) && !is_silent && is_named(topics.value(row))
+    };
+    Ok((0..batch.num_rows())
+        .map(|row| Some(is_meant(row)))
+        .collect())
+}
+
+/// Whether a row has something between the times that are asked for.
+fn ranges_of<'a>(
+    batch: &'a RecordBatch,
+    search: &'a Search,
+) -> Result<impl Fn(usize) -> bool + 'a, ArrowError> {
+    let (starts, ends) = (ints(batch, "start_ns")?, ints(batch, "end_ns")?);
+    let is_all = search.is_all_of_time();
+    Ok(move |row: usize| is_all || range_of(starts, ends, row).overlaps(search.range))
 }
 
 fn note_topics(batch: &RecordBatch, found: &mut TopicRanges) -> Result<(), ArrowError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array as _, ArrayRef, RecordBatch};
+use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 use asof_core::{Stamp, TimeRange};
 
@@ -43,7 +43,7 @@ impl Table {
     pub fn rows_per_group(self) -> usize {
         match self {
             Table::Recordings | Table::Schemas => 4_096,
-            Table::Topics => 8_192,
+            Table::Topics => 2_048,
             Table::Sections => 65_536,
         }
     }
@@ -122,14 +122,17 @@ fn range_fields() -> [Field; 4] {
 
 /// The range of times that a row has.
 pub(crate) fn range_at(batch: &RecordBatch, row: usize) -> Result<TimeRange, ArrowError> {
-    let start = int(batch, "start_ns", row)?;
-    let end = int(batch, "end_ns", row)?;
-    Ok(match (start, end) {
-        (Some(start), Some(end)) => {
-            TimeRange::new(Stamp::from_nanos(start), Stamp::from_nanos(end))
-        }
-        _ => TimeRange::EMPTY,
-    })
+    let (starts, ends) = (ints(batch, "start_ns")?, ints(batch, "end_ns")?);
+    Ok(range_of(starts, ends, row))
+}
+
+/// The range of times that a row has, by the columns of its ends.
+pub(crate) fn range_of(starts: &Int64Array, ends: &Int64Array, row: usize) -> TimeRange {
+    if starts.is_null(row) || ends.is_null(row) {
+        return TimeRange::EMPTY;
+    }
+    let stamp = |column: &Int64Array| Stamp::from_nanos(column.value(row));
+    TimeRange::new(stamp(starts), stamp(ends))
 }
 
 /// A column by its name.
@@ -139,12 +142,22 @@ pub(crate) fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Array
         .ok_or_else(|| ArrowError::SchemaError(format!("the column {name} is missing")))
 }
 
+/// A column of numbers.
+pub(crate) fn ints<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Int64Array, ArrowError> {
+    let numbers = column(batch, name)?.as_primitive_opt::<Int64Type>();
+    numbers.ok_or_else(|| wrong_type(name, "numbers"))
+}
+
 /// A number of a row.
 pub(crate) fn int(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<i64>, ArrowError> {
-    let column = column(batch, name)?
-        .as_primitive_opt::<Int64Type>()
-        .ok_or_else(|| wrong_type(name, "numbers"))?;
+    let column = ints(batch, name)?;
     Ok(column.is_valid(row).then(|| column.value(row)))
+}
+
+/// A column of texts.
+pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray, ArrowError> {
+    let texts = column(batch, name)?.as_string_opt::<i32>();
+    texts.ok_or_else(|| wrong_type(name, "texts"))
 }
 
 /// A text of a row.
@@ -153,9 +166,7 @@ pub(crate) fn text<'a>(
     name: &str,
     row: usize,
 ) -> Result<Option<&'a str>, ArrowError> {
-    let column = column(batch, name)?
-        .as_string_opt::<i32>()
-        .ok_or_else(|| wrong_type(name, "texts"))?;
+    let column = texts(batch, name)?;
     Ok(column.is_valid(row).then(|| column.value(row)))
 }
 
