@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use asof_core::{
     AttachmentEntry, Batch, Batches, MetadataEntry, Portion, Problem, Query, Source, SourceError,
-    Stamp, Summary, Topics,
+    Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -70,6 +70,14 @@ pub trait Format: Sections + Sized + 'static {
 
     fn section_entries(&self) -> Vec<SectionEntry> {
         Vec::new()
+    }
+
+    fn log_times(
+        &self,
+        _topic: &str,
+        _range: TimeRange,
+    ) -> Result<Option<Vec<Stamp>>, SourceError> {
+        Ok(None)
     }
 }
 
@@ -192,6 +200,10 @@ impl<F: Format> Recording for FormatFile<F> {
 
     fn sections(&self) -> Vec<SectionEntry> {
         self.shared.section_entries()
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        self.shared.log_times(topic, range)
     }
 }
 

@@ -78,6 +78,21 @@ pub trait Recording: Source {
     fn sections(&self) -> Vec<SectionEntry> {
         Vec::new()
     }
+
+    /// The log times of a topic's messages within a range, in order, by the indexes alone: nothing is decompressed for
+    /// them. `None` where only reading tells: without indexes, where they do not add up to what the summary counts, in a
+    /// damaged file, on a network (where each index is a request), and where there are more of them than memory should
+    /// hold at once.
+    ///
+    /// # Errors
+    /// When the recording cannot be read at all.
+    fn log_times(
+        &self,
+        _topic: &str,
+        _range: TimeRange,
+    ) -> Result<Option<Vec<Stamp>>, SourceError> {
+        Ok(None)
+    }
 }
 
 /// What reading has cost so far, over all readers.
@@ -168,6 +183,10 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
 
     fn sections(&self) -> Vec<SectionEntry> {
         (**self).sections()
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        (**self).log_times(topic, range)
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use asof_core::{Query, Source};
+use asof_core::{Query, Source, Stamp, TimeRange};
 use asof_formats::{McapFile, OpenOptions, Recording};
 
 const SECOND: u64 = 1_000_000_000;
@@ -50,6 +50,99 @@ fn a_fine_outline_says_when_each_message_came() {
         let long = portion.range.duration_nanos().unsigned_abs();
         assert!(long <= SECOND / 10, "{portion:?}");
     }
+}
+
+/// When the messages of a topic were logged, by reading them.
+fn logged(source: &dyn Source, topic: &str, range: TimeRange) -> Vec<Stamp> {
+    let query = Query::topics([topic]).between(range);
+    let messages = common::messages(source, &query);
+    messages.iter().map(|message| message.log_time).collect()
+}
+
+/// All of the time, its middle, an instant of it, and none of it.
+fn ranges(whole: TimeRange) -> [TimeRange; 4] {
+    let third = whole.duration_nanos() / 3;
+    let (start, end) = (whole.start.plus_nanos(third), whole.end.plus_nanos(-third));
+    let after = whole.end.plus_nanos(1);
+    [
+        TimeRange::ALL,
+        TimeRange::new(start, end),
+        TimeRange::new(whole.end, whole.end),
+        TimeRange::new(after, after),
+    ]
+}
+
+#[test]
+fn log_times_come_from_the_indexes_and_open_no_chunk() {
+    let bytes = common::demo_file(3.0, common::small_chunks());
+    let file = McapFile::from_bytes("demo.mcap", bytes).expect("opens");
+    let summary = file.summary();
+    for range in ranges(summary.range) {
+        for topic in ["/odom", "/tf", "/map", "/nothing"] {
+            let told = file.log_times(topic, range).expect("readable");
+            assert_eq!(file.counters().expect("counts").chunks, 0);
+            let other =
+                McapFile::from_bytes("again", common::demo_file(3.0, common::small_chunks()));
+            let wanted = logged(&other.expect("opens"), topic, range);
+            assert_eq!(told, Some(wanted), "{topic} in {range:?}");
+        }
+    }
+}
+
+#[test]
+fn indexes_that_do_not_add_up_tell_no_log_times() {
+    let mut bytes = common::demo_file(3.0, common::small_chunks());
+    let count = {
+        let file = McapFile::from_bytes("demo.mcap", bytes.clone()).expect("opens");
+        let summary = file.summary();
+        let mut odom = summary.channels.iter();
+        let odom = odom.find(|entry| entry.channel.topic == "/odom");
+        odom.and_then(|entry| entry.messages).expect("counted")
+    };
+    // The statistics count one more message on the channel than the indexes have.
+    let from = bytes.len() - 20_000.min(bytes.len());
+    let places = bytes[from..].windows(8);
+    let is_count = |word: &[u8]| word == count.to_le_bytes();
+    let found: Vec<usize> = (places.enumerate())
+        .filter_map(|(place, word)| is_count(word).then_some(from + place))
+        .collect();
+    assert!(!found.is_empty(), "the summary counts messages by channel");
+    for place in found {
+        bytes[place] += 1;
+    }
+    let file = McapFile::from_bytes("demo.mcap", bytes).expect("opens");
+    let told = file.log_times("/odom", TimeRange::ALL).expect("readable");
+    assert_eq!(told, None);
+}
+
+#[test]
+fn real_recordings_have_the_log_times_that_are_read() {
+    let Some(data) = common::test_data() else {
+        return;
+    };
+    let mut files = Vec::new();
+    common::files_below(&data.join("recordings"), &mut files);
+    let mut told_of = 0;
+    for path in files {
+        let size = std::fs::metadata(&path).map_or(0, |found| found.len());
+        if path.extension().is_none_or(|ending| ending != "mcap") || size > 4 << 20 {
+            continue;
+        }
+        let Ok(file) = asof_formats::open(&path) else {
+            continue;
+        };
+        for entry in &file.summary().channels {
+            let topic = &entry.channel.topic;
+            for range in ranges(file.summary().range) {
+                if let Some(told) = file.log_times(topic, range).expect("readable") {
+                    let wanted = logged(&*file, topic, range);
+                    assert_eq!(told, wanted, "{}: {topic}", path.display());
+                    told_of += 1;
+                }
+            }
+        }
+    }
+    assert!(told_of > 20, "{told_of}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asof_core::{Batch, Channel, Row};
+use asof_core::{Batch, Channel, Row, Stamp};
 use asof_decode::{Payload, Projection, Table, Timed};
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampNanosecondArray, UInt32Array,
@@ -170,6 +170,31 @@ impl Assembler {
             pending: Vec::new(),
             current: None,
         }
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.shape.topic
+    }
+
+    /// Whether all columns follow from when messages were logged, and from the recording.
+    pub fn needs_log_times_alone(&self) -> bool {
+        let mut fields = self.shape.read.fields().iter();
+        self.shape.paths.is_empty()
+            && fields.all(|field| {
+                let name = field.name();
+                matches!(name.as_str(), RECORDING | LOG_TIME) || self.shape.labels.contains(name)
+            })
+    }
+
+    /// Rows of messages that were logged at these times, where [that is enough](Self::needs_log_times_alone).
+    pub fn of_log_times(&self, times: &[Stamp]) -> Result<Assembled> {
+        let rows = times.iter().map(|time| (time.nanos(), time.nanos(), 0));
+        let rows: Vec<(i64, i64, u32)> = rows.collect();
+        let batch = self.assemble(&rows, None)?;
+        Ok(Assembled {
+            batch: self.project(&batch)?,
+            logged: rows.into_iter().map(|row| row.0).collect(),
+        })
     }
 
     /// Takes messages of one channel of the topic, and hands out the batches that are full then.

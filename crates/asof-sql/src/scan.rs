@@ -18,7 +18,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
-use crate::assemble::{Assembled, Assembler, Shape, external, runs};
+use crate::assemble::{Assembled, Assembler, BATCH_ROWS, Shape, external, runs};
 use crate::database::Shared;
 use crate::lags::{Lag, LagWatch, stamp_in};
 use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
@@ -299,6 +299,12 @@ impl SliceReader {
     fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<Lag>> {
         let shared = Arc::clone(&self.shared);
         let recording = &shared.recordings[self.slice.recording].recording;
+        if self.assembler.needs_log_times_alone() {
+            let times = recording.log_times(self.assembler.topic(), self.slice.range);
+            if let Some(times) = times.map_err(external)? {
+                return self.run_of_times(&times, send);
+            }
+        }
         let batches = recording.read(&self.query).map_err(external)?;
         let mut full = Vec::new();
         for batch in batches {
@@ -317,6 +323,22 @@ impl SliceReader {
         self.assembler.flush(&mut full)?;
         let is_whole = self.hand_out(&mut full, send);
         Ok(is_whole.then_some(self.lag))
+    }
+
+    /// Hands out rows of which nothing but the log times is asked for. They have no stamps, and so no lag.
+    fn run_of_times(
+        mut self,
+        times: &[Stamp],
+        send: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<Option<Lag>> {
+        let mut full = Vec::new();
+        for part in times.chunks(BATCH_ROWS) {
+            full.push(self.assembler.of_log_times(part)?);
+            if !self.hand_out(&mut full, send) {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// Hands out batches. Whether more are wanted.

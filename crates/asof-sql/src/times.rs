@@ -116,6 +116,7 @@ pub(crate) struct Grid {
     pub schema: SchemaRef,
     pub recording: String,
     /// The place of the recording.
+    #[cfg_attr(not(feature = "distributed"), allow(dead_code))] // plans that travel name it
     pub place: usize,
     pub range: TimeRange,
     pub hz: f64,

@@ -3,11 +3,9 @@
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use asof_core::Stamp;
+use asof_core::{Stamp, TimeRange};
 use asof_tf::TransformBuffer;
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, StringArray, StructArray, TimestampNanosecondArray,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StructArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -22,6 +20,7 @@ use datafusion::logical_expr::{
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::database::Shared;
+use crate::topic::Opened;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     let transforms = Arc::new(Transforms::of(shared));
@@ -93,15 +92,22 @@ impl Transforms {
         }
     }
 
+    /// From when to when the recordings are; empty where there is one, which all times are of.
+    fn ranges(&self) -> Vec<TimeRange> {
+        match &self.shared.recordings[..] {
+            [_] => Vec::new(),
+            recordings => recordings.iter().map(Opened::range).collect(),
+        }
+    }
+
     /// The recording that a row is of: the one that it names, or the one that its time lies in.
-    fn recording_of(&self, name: Option<&str>, at: Stamp) -> Result<usize> {
-        let recordings = &self.shared.recordings;
+    fn recording_of(&self, name: Option<&str>, at: Stamp, ranges: &[TimeRange]) -> Result<usize> {
         if let Some(name) = name {
-            let place = recordings.iter().position(|opened| opened.name == name);
+            let mut recordings = self.shared.recordings.iter();
+            let place = recordings.position(|opened| opened.name == name);
             return place.map_or_else(|| exec_err!("there is no recording '{name}'"), Ok);
         }
-        let mut having =
-            (0..recordings.len()).filter(|place| recordings[*place].range().contains(at));
+        let mut having = (0..ranges.len()).filter(|place| ranges[*place].contains(at));
         let first = having.next();
         if having.next().is_some() {
             return exec_err!(
@@ -258,10 +264,12 @@ impl Lookup {
         let names = (args.args.len() > last).then(|| column(last, &DataType::Utf8));
         let names = names.transpose()?;
         let names = names.as_ref().map(AsArray::as_string::<i32>);
+        let wants_errors = self.answer == Answer::Error;
         let mut found = Found {
             transforms: vec![None; rows],
-            errors: vec![None; rows],
+            errors: vec![None; if wants_errors { rows } else { 0 }],
         };
+        let ranges = self.transforms.ranges();
         let frames = (column(0, &DataType::Utf8)?, column(1, &DataType::Utf8)?);
         let (froms, tos) = (frames.0.as_string::<i32>(), frames.1.as_string::<i32>());
         let is_asked =
@@ -272,21 +280,25 @@ impl Lookup {
             let at = Stamp::from_nanos(stamps.value(row));
             let name = names.filter(|names| names.is_valid(row));
             let name = name.map(|names| names.value(row));
-            let recording = self.transforms.recording_of(name, at)?;
+            let recording = self.transforms.recording_of(name, at, &ranges)?;
             let (from, to) = (froms.value(row), tos.value(row));
             match runs.last_mut() {
-                Some(run) if run.is_of(recording, from, to) => run.rows.push(row),
+                Some(run) if run.is_of(recording, from, to) => {
+                    run.rows.push(row);
+                    run.stamps.push(at);
+                }
                 _ => runs.push(Run {
                     recording,
                     from,
                     to,
                     rows: vec![row],
+                    stamps: vec![at],
                 }),
             }
         }
         for run in runs {
             if let Some(buffer) = self.transforms.buffer(run.recording)? {
-                run.look_up(buffer, stamps, &mut found, self.answer == Answer::Error);
+                run.look_up(buffer, &mut found, wants_errors);
             }
         }
         Ok(found)
@@ -299,6 +311,8 @@ struct Run<'a> {
     from: &'a str,
     to: &'a str,
     rows: Vec<usize>,
+    /// The time of each row.
+    stamps: Vec<Stamp>,
 }
 
 impl Run<'_> {
@@ -306,16 +320,8 @@ impl Run<'_> {
         self.recording == recording && self.from == from && self.to == to
     }
 
-    fn look_up(
-        &self,
-        buffer: &TransformBuffer,
-        stamps: &TimestampNanosecondArray,
-        found: &mut Found,
-        wants_errors: bool,
-    ) {
-        let stamp = |row: &usize| Stamp::from_nanos(stamps.value(*row));
-        let all: Vec<Stamp> = self.rows.iter().map(stamp).collect();
-        match buffer.lookup_many(self.from, self.to, &all) {
+    fn look_up(&self, buffer: &TransformBuffer, found: &mut Found, wants_errors: bool) {
+        match buffer.lookup_many(self.from, self.to, &self.stamps) {
             Ok(many) => {
                 for (row, transform) in self.rows.iter().zip(&many.isometries) {
                     found.transforms[*row] = Some(*transform);
@@ -391,20 +397,21 @@ fn child(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
 }
 
 fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<ArrayRef> {
-    let places = all.iter().map(|one| {
-        let vector = one.as_ref()?.translation.vector;
-        Some([vector.x, vector.y, vector.z])
-    });
-    let rotations = all.iter().map(|one| {
-        let coords = one.as_ref()?.rotation.coords;
-        Some([coords.x, coords.y, coords.z, coords.w])
-    });
-    let parts: Vec<ArrayRef> = vec![
-        Arc::new(structs(&POINT, &places.collect::<Vec<_>>())?),
-        Arc::new(structs(&ROTATION, &rotations.collect::<Vec<_>>())?),
+    let nulls = known(all);
+    let number = |of: &dyn Fn(&Isometry3<f64>) -> f64| -> ArrayRef {
+        let numbers = all.iter().map(|one| one.as_ref().map_or(0.0, of));
+        Arc::new(Float64Array::from_iter_values(numbers))
+    };
+    let places = (0..3).map(|axis| number(&|one| one.translation.vector[axis]));
+    let rotations = (0..4).map(|axis| number(&|one| one.rotation.coords[axis]));
+    let part = |names: &[&str], columns: Vec<ArrayRef>| -> Result<ArrayRef> {
+        let made = StructArray::try_new(numbers(names), columns, nulls.clone());
+        Ok(Arc::new(made?))
+    };
+    let parts = vec![
+        part(&POINT, places.collect())?,
+        part(&ROTATION, rotations.collect())?,
     ];
-    let is_known: Vec<bool> = all.iter().map(Option::is_some).collect();
-    let nulls = Some(NullBuffer::from(is_known));
     let fields = pose_fields(place, rotation);
     Ok(Arc::new(StructArray::try_new(fields, parts, nulls)?))
 }
@@ -414,8 +421,15 @@ fn structs<const N: usize>(names: &[&str; N], rows: &[Option<[f64; N]>]) -> Resu
         let values = rows.iter().map(|row| row.map_or(0.0, |row| row[at]));
         Arc::new(Float64Array::from_iter_values(values))
     };
-    let is_known: Vec<bool> = rows.iter().map(Option::is_some).collect();
     let columns = (0..N).map(column).collect();
-    let nulls = Some(NullBuffer::from(is_known));
-    Ok(StructArray::try_new(numbers(names), columns, nulls)?)
+    Ok(StructArray::try_new(numbers(names), columns, known(rows))?)
+}
+
+/// Which of them there are; nothing where they all are.
+fn known<T>(all: &[Option<T>]) -> Option<NullBuffer> {
+    let is_known = || all.iter().map(Option::is_some);
+    if is_known().all(|is_known| is_known) {
+        return None;
+    }
+    Some(is_known().collect())
 }

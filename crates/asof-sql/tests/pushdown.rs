@@ -181,3 +181,42 @@ fn a_join_over_a_range_of_stamps_is_the_same_before_and_after_they_are_known() {
     }
     assert_eq!(fixture.rows(&sql), before);
 }
+
+#[test]
+fn log_times_come_from_the_indexes() {
+    // Out of order within and across chunks.
+    let rows: Vec<Row> = (0..1000)
+        .map(|n| ((n * 10) ^ 24, (n * 10) ^ 24, n))
+        .collect();
+    let other: Vec<Row> = (0..1000).map(|n| (n * 10 + 1, n * 10 + 1, n)).collect();
+    for threads in [1, 3] {
+        let fixture = large(&[("/a", &rows), ("/b", &other)], threads);
+        for (by_index, by_reading) in [
+            (
+                "SELECT count(*) FROM a WHERE log_time BETWEEN {from} AND {to}",
+                "SELECT count(n) FROM a WHERE log_time BETWEEN {from} AND {to}",
+            ),
+            (
+                "SELECT count(*) FROM a GROUP BY date_trunc('second', log_time) ORDER BY 1",
+                "SELECT count(n) FROM a GROUP BY date_trunc('second', log_time) ORDER BY 1",
+            ),
+            (
+                "SELECT arrow_cast(log_time, 'Int64') FROM a ORDER BY log_time LIMIT 20",
+                "SELECT arrow_cast(log_time, 'Int64') FROM a WHERE n >= 0 ORDER BY log_time LIMIT 20",
+            ),
+        ] {
+            let filled = |sql: &str| {
+                sql.replace("{from}", &at(1_005))
+                    .replace("{to}", &at(7_777))
+            };
+            let (indexed, bytes) = asked(&fixture, &filled(by_index));
+            let (read, whole) = asked(&fixture, &filled(by_reading));
+            assert_eq!(indexed, read, "{by_index}");
+            assert_eq!(bytes, 0, "{by_index}");
+            assert!(whole > 0, "{by_reading}");
+        }
+        // What no index has is read.
+        let (_, bytes) = asked(&fixture, "SELECT arrow_cast(publish_time, 'Int64') FROM a");
+        assert!(bytes > 0);
+    }
+}

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, MetadataEntry, Portion, Problem, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, Batch, MetadataEntry, Portion, Problem, SourceError, Stamp, Summary,
+    TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -34,6 +35,10 @@ impl Format for Mcap {
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         self.indexed_portions(grain)
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        self.indexed_times(topic, range)
     }
 
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {

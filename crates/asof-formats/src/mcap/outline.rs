@@ -1,6 +1,6 @@
 //! How many messages lie where, by the indexes alone.
 
-use asof_core::{Portion, SourceError, Stamp};
+use asof_core::{Portion, SourceError, Stamp, TimeRange};
 
 use super::Mcap;
 use super::directory::{Contents, Section};
@@ -10,6 +10,8 @@ use crate::sections::Tally;
 const EMPTY_INDEX: u64 = 15;
 /// An entry of a message index: a time and a place.
 const ENTRY: u64 = 16;
+/// So many log times are handed out at once, 32 MB of them.
+const MOST_TIMES: u64 = 4 << 20;
 
 impl Mcap {
     /// Counts come from the places of the message indexes, which the summary has; where a chunk is longer than
@@ -43,6 +45,68 @@ impl Mcap {
             }
         }
         Ok(Some(tally.finish()))
+    }
+
+    /// See [`Recording::log_times`](crate::Recording::log_times).
+    pub(super) fn indexed_times(
+        &self,
+        topic: &str,
+        range: TimeRange,
+    ) -> Result<Option<Vec<Stamp>>, SourceError> {
+        let Some(places) = self.indexes_of(topic, range) else {
+            return Ok(None);
+        };
+        let mut times = Vec::new();
+        for (id, offset) in places {
+            let Some(index) = self.message_index(id, offset)? else {
+                return Ok(None);
+            };
+            // Those that no stamp can hold are shown by no reader either.
+            let found = index
+                .iter()
+                .map(|(time, _)| Stamp::from_unsigned_nanos(time));
+            times.extend(found.flatten().filter(|time| range.contains(*time)));
+        }
+        if !times.is_sorted() {
+            times.sort_unstable();
+        }
+        Ok(Some(times))
+    }
+
+    /// The places of the message indexes of a topic in a range; `None` where they cannot be relied on, or are too many.
+    fn indexes_of(&self, topic: &str, range: TimeRange) -> Option<Vec<(u16, u64)>> {
+        let summary = self.report.summary();
+        if !self.storage().is_local() || !summary.problems.is_empty() {
+            return None;
+        }
+        let own = summary.channels.iter();
+        let own = own.filter(|entry| entry.channel.topic == topic);
+        let all: u64 = own.map(|entry| entry.messages).sum::<Option<u64>>()?;
+        let table = self.table();
+        let is_wanted = |id: u16| {
+            let channel = table.index_of(id);
+            channel.is_some_and(|channel| table.channels[channel as usize].topic == topic)
+        };
+        let (mut places, mut counted, mut wanted) = (Vec::new(), 0, 0);
+        for section in &self.directory.sections {
+            let Contents::Indexed(entries) = &section.contents else {
+                return None;
+            };
+            if !entries.iter().any(|&(id, _)| is_wanted(id)) {
+                continue;
+            }
+            for (&(id, offset), count) in entries.iter().zip(counts(section)?) {
+                if !is_wanted(id) {
+                    continue;
+                }
+                counted += count;
+                if section.range.overlaps(range) {
+                    wanted += count;
+                    places.push((id, offset));
+                }
+            }
+        }
+        (counted == all && wanted <= MOST_TIMES).then_some(places)
     }
 }
 
