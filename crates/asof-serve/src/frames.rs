@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Follow, Followed, Query, Source, Stamp, TimeRange};
+use asof_core::{Follow, Followed, Query, Source, Stamp, TimeRange, Topics};
 use asof_tf::{
     BufferOptions, Extrapolation, LoaderOptions, TransformBuffer, TransformLoader, transform_topics,
 };
@@ -95,6 +95,12 @@ const BEFORE: i64 = 10_000_000_000;
 /// and this much behind it, so that there is something to interpolate with.
 const BEHIND: i64 = 1_000_000_000;
 const MOST_BUFFERS: usize = 6;
+/// What is told first, while a buffer is still being read, holds so much before a time, in nanoseconds,
+const NEAR_BEFORE: i64 = 1_000_000_000;
+/// so much after it,
+const NEAR_AFTER: i64 = 200_000_000;
+/// and all messages of a topic that is said once, where they are no more than these: they may lie all over a recording.
+const NEAR_FIXED: u64 = 64;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
 const CLOCKS_AGREE: u64 = 2_000_000_000;
 /// Transforms that are older than this beside the newest are of another pass of the clock.
@@ -131,10 +137,25 @@ impl Frames {
 
     /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
     pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
+        self.together(|robot| robot.at(at))
+    }
+
+    /// The edges that were heard of right around `at`: an answer that is there long before the whole one, which [`at`](Self::at)
+    /// gives. Nothing where the whole one is held already, or where nothing moves around this time.
+    pub fn near(&self, at: Stamp) -> Option<Vec<EdgeAt>> {
+        if self.0.iter().all(|robot| robot.is_small || robot.holds(at)) {
+            return None;
+        }
+        let edges = self.together(|robot| robot.near(at));
+        edges.iter().any(|edge| !edge.is_static).then_some(edges)
+    }
+
+    /// The edges of all robots, in one tree.
+    fn together(&self, edges_of: impl Fn(&RobotFrames) -> Vec<EdgeAt>) -> Vec<EdgeAt> {
         let mut all: Vec<EdgeAt> = Vec::new();
         let mut roots: Vec<(String, String)> = Vec::new();
         for robot in &self.0 {
-            let edges = robot.at(at);
+            let edges = edges_of(robot);
             if self.0.len() > 1 {
                 for root in roots_of(&edges) {
                     let own = robot.robot.named(root);
@@ -182,6 +203,27 @@ impl Frames {
     fn of(&self, topic: &str) -> Option<&RobotFrames> {
         self.0.iter().find(|robot| robot.robot.owns(topic))
     }
+}
+
+/// The edges of a buffer, as they were at `at`.
+fn edges_at(buffer: &TransformBuffer, at: Stamp) -> Vec<EdgeAt> {
+    let edges = buffer.edges().into_iter().map(|edge| {
+        let (parent, child) = (edge.parent.as_str(), edge.child.as_str());
+        let pose = buffer.lookup_with(parent, child, at, Extrapolation::Hold(u64::MAX));
+        // Before an edge was first heard of, nobody knew of it.
+        let is_known = edge.is_static
+            || edge
+                .range
+                .is_some_and(|range| range.start <= at.plus_nanos(BEHIND));
+        EdgeAt {
+            parent: parent.to_owned(),
+            child: child.to_owned(),
+            is_static: edge.is_static,
+            pose: pose.ok().filter(|_| is_known).map(|pose| parts_of(&pose)),
+            hz: if edge.is_static { 0.0 } else { edge.rate() },
+        }
+    });
+    edges.collect()
 }
 
 /// The frames that are in no other.
@@ -247,24 +289,44 @@ impl RobotFrames {
 
     fn at(&self, at: Stamp) -> Vec<EdgeAt> {
         let (buffer, behind) = self.buffer(at);
-        let at = at.plus_nanos(-behind);
-        let edges = buffer.edges().into_iter().map(|edge| {
-            let (parent, child) = (edge.parent.as_str(), edge.child.as_str());
-            let pose = buffer.lookup_with(parent, child, at, Extrapolation::Hold(u64::MAX));
-            // Before an edge was first heard of, nobody knew of it.
-            let is_known = edge.is_static
-                || edge
-                    .range
-                    .is_some_and(|range| range.start <= at.plus_nanos(BEHIND));
-            EdgeAt {
-                parent: parent.to_owned(),
-                child: child.to_owned(),
-                is_static: edge.is_static,
-                pose: pose.ok().filter(|_| is_known).map(|pose| parts_of(&pose)),
-                hz: if edge.is_static { 0.0 } else { edge.rate() },
-            }
-        });
-        edges.collect()
+        edges_at(&buffer, at.plus_nanos(-behind))
+    }
+
+    /// Whether the answer for a time takes no reading.
+    fn holds(&self, at: Stamp) -> bool {
+        if self.live.is_some() {
+            return true;
+        }
+        let key = self.key(at);
+        // Who reads a buffer has the lock: it is not there yet.
+        let buffers = self.buffers.try_lock();
+        buffers.is_ok_and(|buffers| buffers.iter().any(|(known, _)| *known == key))
+    }
+
+    fn near(&self, at: Stamp) -> Vec<EdgeAt> {
+        if self.holds(at) {
+            return self.at(at);
+        }
+        let (fixed, moving) = self.fixed_and_moving();
+        let summary = self.cache.summary();
+        let few = |topic: &String| {
+            let mut channels = summary.channels.iter();
+            channels.all(|one| {
+                one.channel.topic != *topic || one.messages.is_some_and(|few| few <= NEAR_FIXED)
+            })
+        };
+        let (few, many): (Vec<String>, Vec<String>) = fixed.into_iter().partition(few);
+        let mut loader = loader();
+        self.absorb(&mut loader, few, TimeRange::ALL);
+        // Of what is said again and again, and of what is said seldom, the last counts.
+        let last = Topics::Named(many.into_iter().chain(moving.iter().cloned()).collect());
+        match self.cache.backfill(&last, at) {
+            Ok(batch) => drop(loader.absorb(&batch)),
+            Err(error) => tracing::warn!("transforms cannot be looked up: {error}"),
+        }
+        let range = TimeRange::new(at.plus_nanos(-NEAR_BEFORE), at.plus_nanos(NEAR_AFTER));
+        self.absorb(&mut loader, moving, range);
+        edges_at(loader.buffer(), at.plus_nanos(-self.robot.behind))
     }
 
     fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
@@ -298,12 +360,17 @@ impl RobotFrames {
         (self.buffer_of(at), self.robot.behind)
     }
 
-    fn buffer_of(&self, at: Stamp) -> Arc<TransformBuffer> {
-        let key = if self.is_small {
+    /// Which of the buffers is for a time.
+    fn key(&self, at: Stamp) -> i64 {
+        if self.is_small {
             0
         } else {
             at.nanos().div_euclid(BUFFER_SPAN_NANOS)
-        };
+        }
+    }
+
+    fn buffer_of(&self, at: Stamp) -> Arc<TransformBuffer> {
+        let key = self.key(at);
         // One at a time: who comes second finds what the first has read.
         let mut buffers = lock(&self.buffers);
         if let Some(found) = buffers.iter().position(|(known, _)| *known == key) {
@@ -330,35 +397,42 @@ impl RobotFrames {
     }
 
     fn read(&self, range: TimeRange) -> TransformBuffer {
-        let buffer = TransformBuffer::with_options(BufferOptions::unbounded());
-        let mut loader = TransformLoader::new(buffer);
-        // What is said once and holds for all times; the description first, since joints move what it describes.
-        let is_static = |topic: &String| {
+        let mut loader = loader();
+        let (fixed, moving) = self.fixed_and_moving();
+        self.absorb(&mut loader, fixed, TimeRange::ALL);
+        self.absorb(&mut loader, moving, range);
+        loader.buffer().clone()
+    }
+
+    /// The topics of what is said once and holds for all times, and those of what moves. The description comes first, since
+    /// joints move what it describes.
+    fn fixed_and_moving(&self) -> (Vec<String>, Vec<String>) {
+        let is_fixed = |topic: &String| {
             matches!(
                 topic.rsplit('/').next(),
                 Some("tf_static" | "robot_description")
             )
         };
-        let (fixed, moving): (Vec<String>, Vec<String>) =
-            self.topics().into_iter().partition(is_static);
-        for (topics, range) in [(fixed, TimeRange::ALL), (moving, range)] {
-            if topics.is_empty() {
-                continue;
-            }
-            let query = Query::topics(topics).between(range);
-            for batch in self.cache.read_as(&query, HeadClass::Scrub) {
-                match batch {
-                    // What cannot be used is left out here; `asof tf` tells of it.
-                    Ok(batch) => drop(loader.absorb(&batch)),
-                    Err(error) => {
-                        tracing::warn!("transforms cannot be read on: {error}");
-                        break;
-                    }
-                }
+        self.topics().into_iter().partition(is_fixed)
+    }
+
+    fn absorb(&self, loader: &mut TransformLoader, topics: Vec<String>, range: TimeRange) {
+        if topics.is_empty() {
+            return;
+        }
+        let query = Query::topics(topics).between(range);
+        for batch in self.cache.read_as(&query, HeadClass::Scrub) {
+            match batch {
+                // What cannot be used is left out here; `asof tf` tells of it.
+                Ok(batch) => drop(loader.absorb(&batch)),
+                Err(error) => return tracing::warn!("transforms cannot be read on: {error}"),
             }
         }
-        loader.buffer().clone()
     }
+}
+
+fn loader() -> TransformLoader {
+    TransformLoader::new(TransformBuffer::with_options(BufferOptions::unbounded()))
 }
 
 impl LiveFrames {

@@ -426,6 +426,7 @@ async fn message(
         show.wish = Wish {
             color: asked.color.clone(),
             most: asked.most,
+            rate: None,
         };
         let shown = show.show(&message.to_message(), form);
         if form == Form::Json {

@@ -18,7 +18,7 @@ use crate::client::{self, Client};
 use crate::foxglove::over_text;
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
-use crate::show::{Form, Wish};
+use crate::show::{Form, Shown, Wish};
 use crate::waiting::Connection;
 
 /// The name of the page's own protocol.
@@ -54,7 +54,7 @@ enum Command {
         /// Every message, not only the latest.
         #[serde(default)]
         every: bool,
-        /// What is wanted of points and maps.
+        /// What is wanted of its messages.
         #[serde(flatten)]
         wish: Wish,
     },
@@ -108,6 +108,26 @@ struct Subscription {
     key: Key,
     every: bool,
     wish: Wish,
+    /// When it was told something last.
+    told: Option<Instant>,
+    /// The latest message that came too soon after that.
+    held: Option<Message>,
+    /// How many messages have given way to a later one since then.
+    left_out: u64,
+}
+
+impl Subscription {
+    fn is_due(&self, now: Instant) -> bool {
+        let pause = self.wish.pause();
+        self.told
+            .is_none_or(|told| now.duration_since(told) >= pause)
+    }
+}
+
+/// The latest message of a topic, and how many it stands for.
+struct Latest {
+    message: Message,
+    count: u64,
 }
 
 /// Serves one page until it goes.
@@ -142,7 +162,9 @@ impl Client for Session {
         if self.together.has_changed().is_ok_and(|has| has) {
             self.follow();
         }
+        self.tell_near_frames();
         self.take_played(now);
+        self.tell_held(now);
         self.tell_state();
         self.tell_frames();
         if now.duration_since(self.looked) >= Duration::from_millis(100) {
@@ -312,11 +334,27 @@ impl Session {
             return self.fail("too many subscriptions; give some up first");
         }
         let is_new_topic = !self.player.topics().contains(topic);
+        let name = (topic.to_owned(), form);
+        let is_running = self.player.state().is_running();
+        if let Some(known) = self.subscriptions.get_mut(&name)
+            && known.every == every
+            && known.wish.rate != wish.rate
+            && (is_running || known.wish.looks_like(&wish))
+        {
+            // What was told already looks the same, or the next message comes soon.
+            known.wish = wish;
+            return;
+        }
         self.next_key += 1;
-        let key = Key::Topic(self.next_key);
-        let subscription = Subscription { key, every, wish };
-        self.subscriptions
-            .insert((topic.to_owned(), form), subscription);
+        let subscription = Subscription {
+            key: Key::Topic(self.next_key),
+            every,
+            wish,
+            told: None,
+            held: None,
+            left_out: 0,
+        };
+        self.subscriptions.insert(name, subscription);
         if is_new_topic {
             self.has_new_topics = true;
             return;
@@ -403,7 +441,7 @@ impl Session {
     }
 
     fn take(&mut self, events: Vec<PlayerEvent>) {
-        let mut latest: BTreeMap<String, Message> = BTreeMap::new();
+        let mut latest: BTreeMap<String, Latest> = BTreeMap::new();
         for event in events {
             match event {
                 PlayerEvent::Messages(batch) => self.take_messages(&batch, &mut latest),
@@ -436,13 +474,13 @@ impl Session {
                 _ => {}
             }
         }
-        for message in latest.into_values() {
-            self.tell_latest(&message);
+        for latest in latest.into_values() {
+            self.tell_latest(&latest);
         }
     }
 
     /// Of each topic the latest, unless somebody wants every one.
-    fn take_messages(&mut self, batch: &Batch, latest: &mut BTreeMap<String, Message>) {
+    fn take_messages(&mut self, batch: &Batch, latest: &mut BTreeMap<String, Latest>) {
         let wants_every = |topic: &str| {
             let mut all = self.subscriptions.iter();
             all.any(|((known, _), subscription)| known == topic && subscription.every)
@@ -452,7 +490,7 @@ impl Session {
             .iter()
             .map(|channel| wants_every(&channel.topic))
             .collect();
-        let mut last: Vec<Option<usize>> = vec![None; batch.channels().len()];
+        let mut last: Vec<Option<(usize, u64)>> = vec![None; batch.channels().len()];
         for (index, row) in batch.rows().iter().enumerate() {
             let channel = row.channel as usize;
             if every[channel]
@@ -460,18 +498,22 @@ impl Session {
             {
                 self.tell_every(&message.to_message());
             }
-            last[channel] = Some(index);
+            let before = last[channel].map_or(0, |(_, count)| count);
+            last[channel] = Some((index, before + 1));
         }
-        for index in last.into_iter().flatten() {
+        for (index, count) in last.into_iter().flatten() {
             let Some(message) = batch.get(index) else {
                 continue;
             };
             let topic = &message.channel.topic;
-            let is_later = latest
-                .get(topic)
-                .is_none_or(|known| known.log_time <= message.log_time);
-            if is_later {
-                latest.insert(topic.clone(), message.to_message());
+            if let Some(known) = latest.get_mut(topic) {
+                known.count += count;
+                if known.message.log_time <= message.log_time {
+                    known.message = message.to_message();
+                }
+            } else {
+                let message = message.to_message();
+                latest.insert(topic.clone(), Latest { message, count });
             }
         }
     }
@@ -512,9 +554,38 @@ impl Session {
         self.tell_those(message, |form, _| only.is_none_or(|only| only == form));
     }
 
-    /// Sends the latest message to those who want no more than that.
-    fn tell_latest(&mut self, message: &Message) {
-        self.tell_those(message, |_, subscription| !subscription.every);
+    /// Sends the latest message to those who want no more than that, and not more often than they want it.
+    fn tell_latest(&mut self, latest: &Latest) {
+        let (topic, now) = (&latest.message.channel.topic, Instant::now());
+        for form in Form::ALL {
+            let known = self.subscriptions.get_mut(&(topic.clone(), form));
+            let Some(known) = known.filter(|known| !known.every) else {
+                continue;
+            };
+            // A message that was held back gives way to this one.
+            let held = known.held.take();
+            known.left_out += latest.count - 1 + u64::from(held.is_some());
+            if !known.is_due(now) {
+                known.held = Some(latest.message.clone());
+            }
+        }
+        let is_meant = |_, known: &Subscription| !known.every && known.held.is_none();
+        self.tell_those(&latest.message, is_meant);
+    }
+
+    /// Sends what came too soon, once it is time; at once where nothing later will come.
+    fn tell_held(&mut self, now: Instant) {
+        let is_over = !self.player.state().is_running();
+        let is_due = |known: &Subscription| is_over || known.is_due(now);
+        let due: Vec<(Message, Form)> = self
+            .subscriptions
+            .iter_mut()
+            .filter(|(_, known)| is_due(known))
+            .filter_map(|((_, form), known)| Some((known.held.take()?, *form)))
+            .collect();
+        for (message, form) in due {
+            self.tell(&message, Some(form));
+        }
     }
 
     /// Sends a message to those who want every one.
@@ -525,7 +596,7 @@ impl Session {
     fn tell_those(&mut self, message: &Message, is_meant: impl Fn(Form, &Subscription) -> bool) {
         let topic = &message.channel.topic;
         for form in Form::ALL {
-            let subscription = self.subscriptions.get(&(topic.clone(), form));
+            let subscription = self.subscriptions.get_mut(&(topic.clone(), form));
             let Some(subscription) = subscription.filter(|one| is_meant(form, one)) else {
                 continue;
             };
@@ -535,12 +606,21 @@ impl Session {
                 subscription.key.clone()
             };
             let wish = subscription.wish.clone();
+            // What was held back is of another time.
+            subscription.held = None;
+            let left_out = std::mem::take(&mut subscription.left_out);
+            subscription.told = Some(Instant::now());
             // Asked for before the frame is made: many clients make theirs at once.
             let Some(room) = self.outbox.room(topic, message.payload.len()) else {
                 continue;
             };
-            let frame = frame_of(&self.app, &mut self.decoders, message, form, wish);
-            self.outbox.push(key, topic, frame, room);
+            let mut show = self.app.show(&mut self.decoders);
+            show.wish = wish;
+            let mut shown = show.show(message, form);
+            if let (1.., Some(head)) = (left_out, shown.head.as_object_mut()) {
+                head.insert("left_out".into(), left_out.into());
+            }
+            self.outbox.push(key, topic, frame_of(&shown, form), room);
         }
     }
 
@@ -607,6 +687,19 @@ impl Session {
         }
     }
 
+    /// Tells what moves right around this time before anything is read that takes longer. The whole answer follows.
+    fn tell_near_frames(&mut self) {
+        let at = self.position().max(self.app.start);
+        if !self.wants_frames || self.told_frames_at == Some(at) {
+            return;
+        }
+        if let Some(edges) = self.app.frames.near(at) {
+            let t = self.app.relative(at);
+            let frames = json!({ "op": "frames", "t": t, "edges": edges, "partial": true });
+            self.say(Key::Frames, &frames);
+        }
+    }
+
     fn tell_frames(&mut self) {
         let at = self.position().max(self.app.start);
         if !self.wants_frames || self.told_frames_at == Some(at) {
@@ -637,16 +730,7 @@ fn commands(text: &str) -> Result<Vec<Command>, serde_json::Error> {
 }
 
 /// Text for JSON, bytes for everything else.
-fn frame_of(
-    app: &App,
-    decoders: &mut Decoders,
-    message: &Message,
-    form: Form,
-    wish: Wish,
-) -> Frame {
-    let mut show = app.show(decoders);
-    show.wish = wish;
-    let shown = show.show(message, form);
+fn frame_of(shown: &Shown, form: Form) -> Frame {
     if form == Form::Json || shown.body.is_empty() {
         Frame::Text(shown.text().into())
     } else {

@@ -8,12 +8,16 @@ function scenePanel(context: Context, spec: PanelSpec): Panel {
   const extra = h("span", { class: "extra" });
   let inner: Panel | undefined;
   let gone = false;
+  // Asked for at once: they are read while three.js is loaded.
+  const stop = context.summary.frame_topics.length > 0 ? context.connection.frames(() => undefined) : () => undefined;
   import("../scene/scene").then(
     ({ sceneContents }) => {
       if (gone) return;
       inner = sceneContents(context, spec, element);
       extra.replaceChildren(...(inner.controls ?? []));
       if (context.summary.frame_topics.length > 0) hint(context, element);
+      // The view asks for itself now.
+      stop();
     },
     () => element.replaceChildren(empty("No 3D", "The 3D view could not be loaded; reload the page.")),
   );
@@ -24,6 +28,7 @@ function scenePanel(context: Context, spec: PanelSpec): Panel {
     spec: () => inner?.spec() ?? spec,
     dispose: () => {
       gone = true;
+      if (!inner) stop();
       inner?.dispose();
     },
   };

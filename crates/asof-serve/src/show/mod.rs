@@ -5,6 +5,8 @@ mod grid;
 mod image;
 mod points;
 
+use std::time::Duration;
+
 use asof_core::{Message, Stamp};
 use asof_decode::{Archetype, Decoders, Record};
 use serde::{Deserialize, Serialize};
@@ -57,14 +59,35 @@ pub(crate) struct Show<'a> {
     pub wish: Wish,
 }
 
-/// What a client wants of points and maps.
+/// What a client wants of a topic.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Wish {
     /// The field that colours points, or the layer of a map.
     pub color: Option<String>,
     /// The most points: a page that draws without a graphics card has no time for more.
     pub most: Option<usize>,
+    /// The most messages a second. What lies between two of them is left out, and counted with the next.
+    pub rate: Option<f64>,
 }
+
+impl Wish {
+    /// Whether a message that was told already looks as it does with another wish.
+    pub fn looks_like(&self, other: &Wish) -> bool {
+        (&self.color, self.most) == (&other.color, other.most)
+    }
+
+    /// How long nothing is to be sent after a message.
+    pub fn pause(&self) -> Duration {
+        let rate = self.rate.filter(|rate| rate.is_finite() && *rate > 0.0);
+        rate.map_or(Duration::ZERO, |rate| {
+            // A little early counts as on time: messages come at a beat of their own.
+            Duration::from_secs_f64(0.95 / rate.max(SLOWEST))
+        })
+    }
+}
+
+/// The least messages a second that a client can ask for: what is paused must not look as if it had ended.
+const SLOWEST: f64 = 0.1;
 
 /// JSON beyond this is cut short where it is only looked at.
 const LONG_JSON: usize = 64 << 10;

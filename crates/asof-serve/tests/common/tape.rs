@@ -21,6 +21,19 @@ impl Tape {
         Tape::with(&[], messages, Vec::new())
     }
 
+    /// The same, as if it had so many bytes.
+    #[allow(dead_code)] // Not every test has a use for a large one.
+    pub fn sized(self, size: u64) -> Self {
+        let summary = Summary {
+            size,
+            ..Summary::clone(&self.summary)
+        };
+        Tape {
+            summary: Arc::new(summary),
+            ..self
+        }
+    }
+
     /// With channels that may have no messages, and with problems.
     pub fn with(
         channels: &[Arc<Channel>],
