@@ -590,19 +590,22 @@ if (wants("--times") || wants("--only-times")) {
       execFileSync(ASOF_BIN, words, { stdio: "ignore" });
       return (performance.now() - began) / 1000;
     };
-    const [tf, log] = [taken("tf", large), taken("cat", large, "--topics", "/rosout")];
-    const { url } = await serve("serve", large);
-    const began = performance.now();
-    const view = await open(url);
-    const since = () => (performance.now() - began) / 1000;
-    const seen = { log: 0, frames: 0 };
-    await Promise.all([
-      view.page.locator(".line").first().waitFor().then(() => (seen.log = since())),
-      view.page.locator(".scene[data-framed]").waitFor().then(() => (seen.frames = since())),
-    ]);
-    console.log(`time: first 3D frame of the large recording ${seen.frames.toFixed(2)} s, asof tf ${tf.toFixed(2)} s: ${(seen.frames / tf).toFixed(2)}x`);
-    console.log(`time: first log lines of the large recording ${seen.log.toFixed(2)} s, asof cat --topics /rosout ${log.toFixed(2)} s: ${(seen.log / log).toFixed(2)}x`);
-    await view.close();
+    for (const round of [1, 2, 3]) {
+      const [tf, log] = [taken("tf", large), taken("cat", large, "--topics", "/rosout")];
+      const { url, server } = await serve("serve", large);
+      const began = performance.now();
+      const view = await open(url);
+      const since = () => (performance.now() - began) / 1000;
+      const seen = { log: 0, frames: 0 };
+      await Promise.all([
+        view.page.locator(".line").first().waitFor().then(() => (seen.log = since())),
+        view.page.locator(".scene[data-framed]").waitFor().then(() => (seen.frames = since())),
+      ]);
+      console.log(`time: first 3D frame of the large recording ${seen.frames.toFixed(2)} s, asof tf ${tf.toFixed(2)} s: ${(seen.frames / tf).toFixed(2)}x`);
+      console.log(`time: first log lines of the large recording ${seen.log.toFixed(2)} s, asof cat --topics /rosout ${log.toFixed(2)} s: ${(seen.log / log).toFixed(2)}x`);
+      await view.close();
+      server.kill();
+    }
     fs.rmSync(path_of("large.mcap"), { force: true });
   }
   for (const round of [1, 2, 3]) {

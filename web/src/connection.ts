@@ -3,7 +3,8 @@ import type { Edge, Form, PlayState, Problem, Shown, Summary, Topic, Window } fr
 type Told = {
   hello: Summary;
   state: PlayState;
-  frames: { t: number; edges: Edge[] };
+  /** What is `partial` is followed by the whole. */
+  frames: { t: number; edges: Edge[]; partial?: boolean };
   loaded: [number, number][];
   problems: Problem[];
   topics: Topic[];
@@ -14,12 +15,14 @@ type Told = {
 
 type Listener = (shown: Shown) => void;
 
-/** What is wanted of points and maps. */
+/** What is wanted of a topic's messages. */
 export interface Wish {
   /** The field that colours points, or the layer of a map; without it, what they have themselves. */
   color?: string;
   /** The most points; without it, as many as the server sends. */
   most?: number;
+  /** The most messages a second; without it, as many as the server sends. */
+  rate?: number;
 }
 
 interface Subscription {
@@ -174,12 +177,12 @@ export class Connection {
     };
   }
 
-  /** Says what is wanted of the points or the map of a topic. */
-  wish(topic: string, { color, most }: Wish): void {
-    const known = this.subscriptions.get(`points ${topic}`) ?? this.subscriptions.get(`grid ${topic}`);
-    if (!known || (known.wish.color === color && known.wish.most === most)) return;
-    known.wish = { color, most };
-    this.send({ op: "subscribe", topic, form: known.form, color, most });
+  /** Says what is wanted of a topic that is subscribed. */
+  wish(topic: string, form: Form, { color, most, rate }: Wish): void {
+    const known = this.subscriptions.get(`${form} ${topic}`);
+    if (!known || (known.wish.color === color && known.wish.most === most && known.wish.rate === rate)) return;
+    known.wish = { color, most, rate };
+    this.send({ op: "subscribe", topic, form, color, most, rate });
   }
 
   frames(listener: (frames: Told["frames"]) => void): () => void {
@@ -194,12 +197,14 @@ export class Connection {
 
   /** Resolves when what a person looks at first is there: where the frames are. Whatever reads all of a recording waits for it. */
   async first(): Promise<void> {
-    if (this.lastFrames || this.summary?.live || this.summary?.frame_topics.length === 0) return;
+    const isThere = () => this.lastFrames && !this.lastFrames.partial;
+    if (isThere() || this.summary?.live || this.summary?.frame_topics.length === 0) return;
     // The 3D view asks as soon as it is there.
     if (this.framesWanted === 0) await new Promise((resolve) => setTimeout(resolve, 700));
-    if (this.lastFrames || this.framesWanted === 0) return;
+    if (isThere() || this.framesWanted === 0) return;
     await new Promise<void>((resolve) => {
-      const stop = this.on("frames", () => {
+      const stop = this.on("frames", ({ partial }) => {
+        if (partial) return;
         stop();
         resolve();
       });

@@ -57,15 +57,29 @@ export function empty(title: string, advice: string): HTMLElement {
   return h("div", { class: "empty" }, h("strong", {}, title), h("span", {}, advice));
 }
 
+/** The least time between two drawings of the same thing while it is played, in milliseconds. */
+let pause = 0;
+/** Without a graphics card every drawing takes the processor's time, also that of a line that moves by a pixel. */
+export function drawAtMost(rate: number): void {
+  pause = 1000 / rate;
+}
+/** Whether something that was drawn at a time may be drawn again. */
+export function isDue(drawnAt: number): boolean {
+  return performance.now() - drawnAt >= pause - 8;
+}
+
 /** A canvas that is as sharp as the screen, drawn anew when it changes its size. */
 export function canvas(label: string, draw: (context: CanvasRenderingContext2D, width: number, height: number) => void) {
   const element = h("canvas", { "aria-label": label, role: "img" });
   let queued = false;
+  let drawnAt = -Infinity;
   const redraw = () => {
     if (queued) return;
     queued = true;
-    requestAnimationFrame(() => {
+    const next = () => {
+      if (!isDue(drawnAt)) return void requestAnimationFrame(next);
       queued = false;
+      drawnAt = performance.now();
       const { clientWidth: width, clientHeight: height } = element;
       if (width === 0 || height === 0) return;
       const scale = devicePixelRatio;
@@ -78,7 +92,8 @@ export function canvas(label: string, draw: (context: CanvasRenderingContext2D, 
       context.setTransform(scale, 0, 0, scale, 0, 0);
       context.clearRect(0, 0, width, height);
       draw(context, width, height);
-    });
+    };
+    requestAnimationFrame(next);
   };
   new ResizeObserver(redraw).observe(element);
   return { element, redraw };

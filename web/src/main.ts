@@ -2,7 +2,7 @@ import { Annotations } from "./annotations";
 import { Connection } from "./connection";
 import { View, type Context } from "./context";
 import { controls } from "./controls";
-import { empty, h } from "./dom";
+import { empty, h, isDue } from "./dom";
 import { Files } from "./files";
 import { fleetList } from "./fleet";
 import type { Clock } from "./format";
@@ -81,10 +81,13 @@ function build(summary: Summary, linked: Tree | undefined): void {
   if (innerWidth < 900) document.body.classList.add("no-topics");
   addEventListener("asof-clock", line.redraw);
   if (summary.live) followRobot(context, playing.live, top.tellFacts);
+  let drawnAt = -Infinity;
   const draw = () => {
+    requestAnimationFrame(draw);
+    if (!isDue(drawnAt)) return;
+    drawnAt = performance.now();
     playing.tellTime();
     if (connection.state.state === "playing") line.redraw();
-    requestAnimationFrame(draw);
   };
   draw();
   listenToKeys(context, layout);

@@ -192,7 +192,7 @@ export class Layer {
         return this.show(rangeOf(new Columns(shown), this.tint()), frame, placed);
       case "point": {
         const columns = new Columns(shown);
-        const ball = new three.Mesh(new three.SphereGeometry(0.08 * this.host.arrowSize(), 16, 12), new three.MeshStandardMaterial({ color: this.tint() }));
+        const ball = new three.Mesh(new three.SphereGeometry(0.08 * this.host.arrowSize(), 16, 12), new three.MeshLambertMaterial({ color: this.tint() }));
         ball.position.set(...(posesAt(columns, "position", "")(0).slice(0, 3) as [number, number, number]));
         return this.show(ball, frame);
       }

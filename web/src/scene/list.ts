@@ -36,7 +36,7 @@ export function layerList(view: SceneView) {
     element.title = reasons.slice(0, 3).join("\n");
   };
   const count = () => {
-    const { dropped, messages } = view.counts;
+    const { dropped, messages, leftOut } = view.counts;
     for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
       const layer = view.layers.get(row.dataset.name ?? "");
       if (!layer) continue;
@@ -44,9 +44,13 @@ export function layerList(view: SceneView) {
       const range = row.querySelector<HTMLElement>(".range");
       if (range && range.textContent !== layer.range) range.textContent = layer.range;
     }
-    counts.textContent = dropped > 0 ? `${dropped.toLocaleString("en")} of ${messages.toLocaleString("en")} messages not painted` : "";
-    const rate = view.leastPause > 0 ? `; without a graphics card there are at most ${1000 / view.leastPause} pictures a second` : "";
-    counts.title = dropped > 0 ? `They gave way to a newer message of their topic before a picture was due${rate}` : "";
+    const rate = view.load.rate === undefined ? "" : `at most ${view.load.rate} ${view.load.rate === 1 ? "picture" : "pictures"} a second`;
+    const left = leftOut > 0 ? `${leftOut.toLocaleString("en")} of ${(messages + leftOut).toLocaleString("en")} messages left out` : "";
+    const lost = dropped > 0 ? `${dropped.toLocaleString("en")} dropped` : "";
+    const text = [rate, left, lost].filter(Boolean).join(", ");
+    if (counts.textContent === text) return;
+    counts.textContent = text;
+    counts.title = rate ? "Without a graphics card there are fewer pictures; the messages between two of them are left out" : "They gave way to a newer message of their topic before a picture was due";
   };
   return { element, draw, count };
 }

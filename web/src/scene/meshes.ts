@@ -15,7 +15,7 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
   const manager = new three.LoadingManager();
   // Textures lie beside the mesh.
   manager.setURLModifier((url) => (/^(blob:|data:|\/api\/)/.test(url) ? url : address(folder + url.replace(location.origin, "").replace(/^\/+/, ""))));
-  const plain = material ?? new three.MeshStandardMaterial({ color: 0x9aa4b2, roughness: 0.7 });
+  const plain = material ?? new three.MeshLambertMaterial({ color: 0x9aa4b2 });
   switch (uri.split(/[?#]/)[0].split(".").pop()?.toLowerCase()) {
     case "stl":
       return new three.Mesh(new STLLoader(manager).parse(bytes), plain);

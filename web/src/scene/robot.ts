@@ -79,7 +79,7 @@ export class Robot {
   private shape(geometry: Element | null, into: three.Group, color: three.Color | undefined): void {
     const shape = geometry?.firstElementChild;
     if (!shape) return;
-    const material = new three.MeshStandardMaterial({ color: color ?? new three.Color(0x9aa4b2), roughness: 0.7 });
+    const material = new three.MeshLambertMaterial({ color: color ?? new three.Color(0x9aa4b2) });
     const number = (name: string) => Number(shape.getAttribute(name) ?? 0) || 1e-3;
     const add = (geometry: three.BufferGeometry) => into.add(new three.Mesh(geometry, material));
     if (shape.tagName === "box") add(new three.BoxGeometry(...(numbersOf(shape.getAttribute("size"), [0.1, 0.1, 0.1]) as [number, number, number])));

@@ -1,7 +1,7 @@
 import * as three from "three";
 import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
 import type { Context, Panel, PanelSpec } from "../context";
-import { SERIES, color, empty, h } from "../dom";
+import { SERIES, color, drawAtMost, empty, h } from "../dom";
 import { framePrefix } from "../first";
 import type { Topic } from "../types";
 import { Columns } from "../columns";
@@ -12,12 +12,15 @@ import { type Host, Layer, type LayerSettings } from "./layer";
 import { layerList } from "./list";
 import { Load } from "./load";
 import { Robot } from "./robot";
+import { Splats } from "./splats";
 import { turnByKeys } from "./turn";
 import { words } from "./words";
 
 const ROLES = ["points", "grid", "pose", "path", "marker", "point", "polygon", "range"];
-/** Without a graphics card, fewer pixels and fewer pictures leave time for everything else. */
-const SOFTWARE_PAUSE = 100;
+/** So many messages of a topic wait for a picture of their own: what comes a little early or late is not lost. */
+const MOST_WAITING = 3;
+/** Where the light comes from. */
+const SUN = new three.Vector3(4, -3, 10);
 /** How often it is looked whether something has moved out of the picture. */
 const KEEP_PAUSE = 500;
 
@@ -30,8 +33,9 @@ export class SceneView {
   topics: Topic[] = [];
   robot?: Robot;
   robotError = "";
-  /** Messages that came, pictures that were painted, and messages that gave way to another before they were. */
-  readonly counts = { messages: 0, painted: 0, dropped: 0 };
+  /** Messages that came, that the server has left out, pictures, and messages that gave way to another before they were painted. */
+  readonly counts = { messages: 0, leftOut: 0, painted: 0, dropped: 0 };
+  readonly load: Load;
   fixed: string;
   follow: string;
   private scene = new three.Scene();
@@ -45,7 +49,7 @@ export class SceneView {
   private layerStops = new Map<string, () => void>();
   private fitted = new Set<string>();
   /** What has come since the last picture, topic by topic, and what is still to be done with it. */
-  private waiting = new Map<string, () => void>();
+  private waiting = new Map<string, (() => void)[]>();
   private retired = new Retired();
   private isTouched = false;
   private seen?: Extent;
@@ -54,7 +58,8 @@ export class SceneView {
   private paintedAt = -Infinity;
   private stopped = false;
   private reach = 10;
-  private load: Load;
+  private splats?: Splats;
+  private isPartial = false;
   private list: ReturnType<typeof layerList>;
   private frameChoice = h("select", { "aria-label": "Fixed frame", title: "Fixed frame: what stands still in the picture" });
   private followChoice = h("select", { "aria-label": "Frame that the view follows", title: "What the view follows" });
@@ -64,7 +69,7 @@ export class SceneView {
     readonly spec: PanelSpec,
     private element: HTMLElement,
     private renderer: three.WebGLRenderer,
-    readonly leastPause: number,
+    isSoftware: boolean,
   ) {
     const options = spec.options ?? {};
     this.hidden = new Set((options.hidden as string[] | undefined) ?? []);
@@ -73,7 +78,9 @@ export class SceneView {
     this.follow = String(options.follow ?? "auto");
     this.controls = new OrbitControls(this.camera, renderer.domElement);
     const clouds = () => [...this.layers.values()].filter((layer) => layer.topic.role === "points").length;
-    this.load = new Load(leastPause > 0, clouds, () => this.layers.forEach((_, name) => this.wish(name)));
+    this.load = new Load(isSoftware, clouds, () => this.share());
+    this.load.isPlaying = context.connection.state.state === "playing";
+    if (isSoftware) this.splats = new Splats(this.scene, SUN.clone().normalize());
     this.list = layerList(this);
     this.furnish();
     this.listen();
@@ -178,7 +185,7 @@ export class SceneView {
     controls.enableDamping = true;
     controls.dampingFactor = 0.15;
     const sun = new three.DirectionalLight(0xffffff, 1.4);
-    sun.position.set(4, -3, 10);
+    sun.position.copy(SUN);
     grid.rotation.x = Math.PI / 2;
     // Far enough below a map that it does not show through.
     grid.position.z = -0.03;
@@ -211,12 +218,13 @@ export class SceneView {
       connection.on("state", ({ t, state }) => {
         this.layers.forEach((layer) => layer.expire(t));
         this.load.isPlaying = state === "playing";
-        this.load.balance();
       }),
-      connection.frames(({ edges }) => {
+      connection.frames(({ edges, partial }) => {
         this.frames.set(edges);
         // Everything is where it belongs before the view is fitted to it.
         this.place();
+        if (this.isPartial && !partial) this.fitted.delete("frames");
+        this.isPartial = Boolean(partial);
         this.arrive("frames");
       }),
     );
@@ -293,28 +301,43 @@ export class SceneView {
     this.scene.add(layer.object);
     const stop = this.context.connection.subscribe(topic.topic, Layer.form(topic.role), (shown) => {
       this.counts.messages++;
-      // One that was not painted yet gives way.
-      if (this.waiting.has(topic.topic)) {
-        this.counts.dropped++;
-        if (topic.role === "points") this.load.late();
-      }
+      this.counts.leftOut += Number(shown.left_out ?? 0);
       const take = () => {
         layer.take(shown);
         tell();
       };
       // What gives way to another before the next picture is not worth drawing.
       if (!layer.needsLast()) take();
-      this.waiting.set(topic.topic, layer.needsLast() ? take : () => undefined);
-      this.touch();
+      this.wait(topic.topic, layer.needsLast() ? take : () => undefined);
     });
     this.layerStops.set(topic.topic, stop);
-    this.load.balance();
+    this.share();
   }
 
-  /** Says what is wanted of a topic's points: their colour, and as many as there is time for. */
+  /** Lets a message wait for its picture. Where too many do, the oldest gives way. */
+  private wait(name: string, take: () => void): void {
+    const queue = this.waiting.get(name) ?? [];
+    this.waiting.set(name, queue);
+    if (queue.push(take) > MOST_WAITING) {
+      queue.shift();
+      this.counts.dropped++;
+      this.load.late();
+    }
+    this.touch();
+  }
+
+  /** Says what there is time for. */
+  private share(): void {
+    this.layers.forEach((_, name) => this.wish(name));
+    this.element.dataset.rate = String(this.load.rate ?? "");
+  }
+
+  /** Says what is wanted of a topic: the colour of its points, and as many of them, and as often, as there is time for. */
   private wish(name: string): void {
-    const most = this.layers.get(name)?.topic.role === "points" ? this.load.most : undefined;
-    this.context.connection.wish(name, { color: fieldOf(this.settings[name]), most });
+    const role = this.layers.get(name)?.topic.role ?? null;
+    const most = role === "points" ? this.load.most : undefined;
+    const rate = this.load.most === undefined ? undefined : this.load.rate;
+    this.context.connection.wish(name, Layer.form(role), { color: fieldOf(this.settings[name]), most, rate });
   }
 
   private remove(name: string): void {
@@ -474,31 +497,41 @@ export class SceneView {
     requestAnimationFrame(this.loop);
     this.controls.update();
     const now = performance.now();
-    // A little early counts as on time: pictures come with the screen's own beat.
-    if (!this.isDirty || now - this.paintedAt < this.leastPause - 8) return;
+    // A little early counts as on time: pictures come with the screen's own beat, and must not fall behind the messages.
+    if (!this.isDirty || now - this.paintedAt < this.load.pause * 0.9) return;
+    this.isDirty = false;
     this.takeWaiting();
     this.paintedAt = now;
-    this.isDirty = false;
     this.counts.painted++;
+    const programs = this.renderer.info.programs?.length;
+    this.splats?.draw(this.renderer, this.camera);
     this.renderer.render(this.scene, this.camera);
     this.retired.free();
     if (this.fitted.has("frames")) this.element.dataset.framed = "";
-    Object.assign(this.element.dataset, { painted: this.counts.painted, dropped: this.counts.dropped, messages: this.counts.messages });
+    const { painted, dropped, messages, leftOut } = this.counts;
+    Object.assign(this.element.dataset, { painted, dropped, messages, leftOut });
     this.list.count();
+    // What is compiled once does not say how long a picture takes.
+    if (this.renderer.info.programs?.length === programs) requestAnimationFrame(() => this.load.painted(performance.now() - now));
   };
 
-  /** Draws what has come since the last picture. */
+  /** Draws what has come since the last picture, of each topic one message. */
   private takeWaiting(): void {
     if (this.waiting.size === 0) return;
     const names = [...this.waiting.keys()];
-    for (const take of this.waiting.values()) take();
-    this.waiting.clear();
+    const isMore = [...this.waiting.values()].some((queue) => queue.length > 1);
+    for (const [name, queue] of [...this.waiting]) {
+      queue.shift()?.();
+      if (queue.length === 0) this.waiting.delete(name);
+    }
     this.place();
+    this.isDirty = isMore;
     for (const name of names) if (this.layers.get(name)?.hasContent()) this.arrive(name);
   }
 
   private dispose(): void {
     this.stopped = true;
+    this.splats?.dispose();
     this.retired.free();
     this.stops.forEach((stop) => stop());
     this.layerStops.get("the robot")?.();
@@ -517,8 +550,8 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
     renderer.domElement.setAttribute("aria-label", "3D view: arrow keys turn it, with shift they move it, plus and minus go nearer and away");
     // It is a picture that takes keys.
     renderer.domElement.setAttribute("role", "application");
-    element.dataset.rate = isSoftware ? String(1000 / SOFTWARE_PAUSE) : "";
-    return new SceneView(context, spec, element, renderer, isSoftware ? SOFTWARE_PAUSE : 0).panel();
+    if (isSoftware) drawAtMost(10);
+    return new SceneView(context, spec, element, renderer, isSoftware).panel();
   } catch {
     element.replaceChildren(empty("No 3D here", "This browser has no WebGL; turn on hardware acceleration, or use another one."));
     return { element, title: "", spec: () => spec, dispose: () => undefined };
@@ -562,7 +595,7 @@ function chevron(): three.Mesh {
   const shape = new three.Shape([new three.Vector2(0.42, 0), new three.Vector2(-0.28, 0.26), new three.Vector2(-0.14, 0), new three.Vector2(-0.28, -0.26)]);
   const mesh = new three.Mesh(
     new three.ExtrudeGeometry(shape, { depth: 0.08, bevelEnabled: false }),
-    new three.MeshStandardMaterial({ color: 0x2f7de1, roughness: 0.6 }),
+    new three.MeshLambertMaterial({ color: 0x2f7de1 }),
   );
   mesh.matrixAutoUpdate = false;
   mesh.visible = false;
