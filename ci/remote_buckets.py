@@ -97,7 +97,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(last + 1 - first))
         self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
         self.end_headers()
-        # Whoever has found a mistake hangs up.
+        # A client that has found a mistake hangs up.
         with path.open("rb") as file, contextlib.suppress(ConnectionError):
             file.seek(first)
             self.wfile.write(file.read(last + 1 - first))
@@ -111,7 +111,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().end_headers()
 
     def copyfile(self, source, outputfile):
-        # Whoever wanted a part hangs up on the whole.
+        # A client that wanted a part hangs up on the whole.
         with contextlib.suppress(ConnectionError):
             super().copyfile(source, outputfile)
 

@@ -2,7 +2,7 @@
 //!
 //! Each operation is timed on its own by the processor's clock, the looks at which are part of the figure (some 16 ns).
 //! Twice: with both threads pinned under a real-time policy, which leaves what the structure itself makes others wait;
-//! and as threads among others (`_shared`), where whoever waits for a lock also waits for its holder to be run again.
+//! and as threads among others (`_shared`), where a thread that waits for a lock also waits for its holder to be run again.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -20,7 +20,7 @@ use crate::harness::{Bench, contender};
 const OPERATIONS: u64 = 10_000_000;
 /// Of the one on the other core.
 const PERIOD_NANOS: f64 = 1000.0;
-/// Whoever needs longer than this for all operations is measured by those that it managed.
+/// A peer that needs longer than this for all operations is measured by those that it managed.
 const PATIENCE_NANOS: f64 = 4e9;
 
 /// Something done over and over.

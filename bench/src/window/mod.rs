@@ -41,7 +41,7 @@ const PERIOD: i64 = 1_000_000;
 
 /// Instants asked for in one turn: as many as a robot's other work would leave in the caches.
 const QUERIES: usize = 4_000;
-/// How often a turn asks for them; the median counts. So the caches are warm, whoever had the turn before.
+/// How often a turn asks for them; the median counts. So the caches are warm, whichever peer had the turn before.
 const BATCHES: usize = 7;
 /// Instants in one turn of a case that is named cold: each asked for once.
 const COLD: usize = 40_000;

@@ -16,7 +16,7 @@ use crate::store::State;
 
 /// A read of some topics that goes on for as long as a reader wants more of it.
 ///
-/// Whoever comes to its frontier drives it on, with its lock held: others who want the same wait for
+/// A reader that comes to its frontier drives it on, with its lock held: others who want the same wait for
 /// that lock and find what was read. The lock of the store is taken within it, never around it.
 pub(crate) struct Fetch {
     pub id: u64,
@@ -409,7 +409,7 @@ impl Fetch {
             after(range.end)
         };
         let piece = Arc::new(piece);
-        // Before anything of it is sealed: whoever looks meanwhile must find that it is on its way.
+        // Before anything of it is sealed: one who looks meanwhile must find that it is on its way.
         progress.tail = Some(Arc::clone(&piece));
         if progress.is_orderly && !shared.state().is_disorderly {
             self.keep(shared, progress, &piece);

@@ -1,4 +1,4 @@
-//! What is held stays within its bounds, whoever asks, and however.
+//! What is held stays within its bounds, however it is asked for.
 
 mod common;
 

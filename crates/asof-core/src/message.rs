@@ -9,7 +9,7 @@ use crate::{Channel, Stamp};
 /// One message, free to be kept and sent to other threads.
 ///
 /// The payload is a slice of a larger buffer as a rule: cheap to clone, but it keeps that buffer
-/// alive. Whoever keeps messages for long calls [`Message::detached`] on small ones, so that they
+/// alive. To keep messages for long, call [`Message::detached`] on small ones, so that they
 /// do not pin the chunk they were cut from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {

@@ -151,7 +151,7 @@ pub(crate) enum Recursion {
 
 /// More columns than this in one message are refused.
 const COLUMNS_AT_MOST: usize = 20_000;
-/// What is nested deeper is refused: whoever walks it later, here or in another program, has a stack of some size.
+/// What is nested deeper is refused: it is walked later, here or in another program, on a stack of some size.
 const MAX_DEPTH: usize = 64;
 /// More elements than this in an array of fixed length are refused.
 const ARRAY_AT_MOST: u64 = 1 << 24;

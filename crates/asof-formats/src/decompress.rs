@@ -131,7 +131,7 @@ fn with_front(
     }
     let fault = found.fault.map(|(kind, _)| {
         let message = format!(
-            "its data is damaged behind {} readable bytes of {declared}",
+            "its data is damaged after {} readable bytes of {declared}",
             contents.len()
         );
         (kind, message)
@@ -221,7 +221,7 @@ fn in_steps(
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
                 break Some(format!(
-                    "its data is damaged behind {used} readable bytes ({error})"
+                    "its data is damaged after {used} readable bytes ({error})"
                 ));
             }
         }

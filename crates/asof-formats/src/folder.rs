@@ -134,7 +134,7 @@ pub(crate) fn is_hidden_name(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Whether a file is a recording, or at least named like one: then whoever opens it says what is wrong with it.
+/// Whether a file is a recording, or at least named like one: then opening it says what is wrong with it.
 fn is_recording(path: &Path) -> bool {
     // A pipe would be waited for.
     if !path.is_file() {

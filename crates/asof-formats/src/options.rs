@@ -25,8 +25,8 @@ pub struct OpenOptions {
     /// How much compressed data may become.
     pub limits: DecompressionLimits,
     /// Take an MCAP file that lacks its end for one that is being written: it [grows](asof_core::Source::growth), and
-    /// can be followed. Nothing in such a file tells whether its writer is at work or was killed, so whoever opens it
-    /// says what it is; otherwise it is a recording that was cut. Files that are complete, and those of other formats,
+    /// can be followed. Nothing in such a file tells whether its writer is at work or was killed, so you say when you open it
+    /// what it is; otherwise it is a recording that was cut. Files that are complete, and those of other formats,
     /// are opened as ever.
     pub growing: bool,
 }

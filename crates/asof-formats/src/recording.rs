@@ -57,7 +57,7 @@ pub trait Recording: Source {
     }
 
     /// What a copy of the recording keeps although no reader is shown it: messages whose time no
-    /// [`Stamp`](asof_core::Stamp) can hold, and records that are private to whoever wrote the file. Some are known
+    /// [`Stamp`](asof_core::Stamp) can hold, and records that are private to the writer. Some are known
     /// once the messages were read.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ pub enum HiddenRecord {
         /// Its payload.
         payload: Bytes,
     },
-    /// A record of a kind that the format leaves to whoever writes a file.
+    /// A record of a kind that the format leaves to writers.
     Private {
         /// Its kind, from 0x80 on.
         opcode: u8,

@@ -56,7 +56,7 @@ impl dyn Storage + '_ {
 ///
 /// What was read of a mapped file counts as memory of this process for as long as it is mapped, however large
 /// the file is. So larger slices give their pages up some time after they are dropped, and after many small ones
-/// all pages go; whoever comes again finds them in the system's cache.
+/// all pages go; the next reader finds them in the system's cache.
 #[derive(Clone)]
 pub struct Mapped {
     name: String,
@@ -278,7 +278,7 @@ impl Map {
             .end
             .saturating_add(MAPPED_AROUND_BYTES)
             .min(self.file.len());
-        // SAFETY: the map is of a file and read-only: whoever looks at a page again gets it from the file again.
+        // SAFETY: the map is of a file and read-only: a page that is looked at again comes from the file again.
         let released = unsafe {
             self.file
                 .unchecked_advise_range(DontNeed, start, end - start)

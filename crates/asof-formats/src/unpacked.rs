@@ -123,7 +123,7 @@ pub(crate) fn unpack(
             Err(error) if written == 0 => return Err(failed(error)),
             Err(error) => {
                 let message =
-                    format!("the zstd file is damaged behind {written} readable bytes ({error})");
+                    format!("the zstd file is damaged after {written} readable bytes ({error})");
                 break Some(Problem::whole(ProblemKind::Truncated, message));
             }
         }

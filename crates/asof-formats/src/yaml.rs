@@ -3,7 +3,7 @@
 use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// What is nested deeper describes no bag, and would take the stack of whoever loads it.
+/// What is nested deeper describes no bag, and would take the stack of its loader.
 const MAX_DEPTH: usize = 64;
 /// So many values are far more than a bag of thousands of topics has. A few aliases of aliases stand for more than any
 /// memory holds.

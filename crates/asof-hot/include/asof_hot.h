@@ -255,7 +255,7 @@ AsofLatchObserver *asof_latch_observer_open(const char *name);
 // Whether there are events that were not acknowledged.
 bool asof_latch_is_triggered(const AsofLatchObserver *observer);
 
-// How many events came since this observer last asked, whoever acknowledged them.
+// How many events came since this observer last asked, acknowledged or not.
 uint64_t asof_latch_new_events(AsofLatchObserver *observer);
 
 // How many events there were in all.

@@ -117,8 +117,8 @@ impl<H: Handle<Target = Signal> + Clone + Send + 'static> Sleeper<H> {
                 .name("asof-hot-relay".into())
                 .spawn(move || {
                     while !is_over.load(Ordering::Acquire) {
-                        // Rung between the announcement and the sleep: what was published before is then seen by whoever
-                        // looks, and what is published later begins another turn.
+                        // Rung between the announcement and the sleep: what was published before is then seen by those
+                        // who look, and what is published later begins another turn.
                         sleeper.next_turn(|| is_over.load(Ordering::Acquire), || bell.ring());
                     }
                 })?

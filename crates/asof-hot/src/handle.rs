@@ -44,7 +44,7 @@ pub struct StaticPlace<S> {
     place: core::cell::UnsafeCell<S>,
 }
 
-// SAFETY: the structure is given out once, to whoever takes it first.
+// SAFETY: the structure is given out once, to the first that takes it.
 unsafe impl<S: Send> Sync for StaticPlace<S> {}
 
 impl<S> StaticPlace<S> {

@@ -369,7 +369,7 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         count != acknowledged
     }
 
-    /// How many events came since this observer last asked, whoever acknowledged them.
+    /// How many events came since this observer last asked, acknowledged or not.
     #[inline(always)]
     pub fn new_events(&mut self) -> u64 {
         let count = latest::Memory::head(&self.memory.events).load(order::latest_head_load());

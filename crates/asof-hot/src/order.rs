@@ -57,7 +57,7 @@ macro_rules! fences {
 orderings! {
     /// Shows, with a slot that is being taken, that the head has passed it by far.
     latest_mark_store = Release, not Relaxed, or "latest_is_never_torn" fails;
-    /// Publishes a slot: whoever sees the new head sees the slot's contents.
+    /// Publishes a slot: a thread that sees the new head sees the slot's contents.
     latest_head_store = Release, not Relaxed, or "latest_is_never_torn" fails;
     /// Sees what was written before the head moved.
     latest_head_load = Acquire, not Relaxed, or "latest_is_never_torn" fails;
@@ -70,10 +70,10 @@ orderings! {
     ring_free_store = Release, not Relaxed, or "ring_refuse" fails;
     /// Takes a free slot: the consumer's reads are done.
     ring_free_load = Acquire, not Relaxed, or "ring_refuse" fails;
-    /// Takes a filled slot before the producer can drop it, with its contents (acquire); whoever sees it taken sees that
+    /// Takes a filled slot before the producer can drop it, with its contents (acquire); a thread that sees it taken sees that
     /// the one before was given back (release).
     ring_claim = AcqRel, not Acquire | Release, or "ring_drop_oldest" fails;
-    /// Drops a sample: whoever finds it gone finds the one that it made way for.
+    /// Drops a sample: a thread that finds it gone finds the one that it made way for.
     ring_drop = Release, not Relaxed, or "ring_drop_oldest_lapped" fails;
     /// Looks for the oldest sample that was not dropped.
     ring_scan_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
@@ -103,14 +103,14 @@ orderings! {
 
     /// Gives a filled slot to all readers.
     broadcast_ready_store = Release, not Relaxed, or "broadcast_lossless" fails;
-    /// Begins to read a sample, with its contents (acquire); whoever sees that sees that the one before was given back
+    /// Begins to read a sample, with its contents (acquire); a thread that sees that sees that the one before was given back
     /// (release).
     broadcast_pin = AcqRel, not Acquire | Release, or "broadcast" fails;
     /// Ends to read a sample: the reads are done.
     broadcast_unpin = Release, not Relaxed, or "broadcast_take_back" fails;
     /// Ends what a dead reader had begun to read: its reads are done.
     broadcast_takeover_unpin = Release, not Relaxed, or "broadcast_survives_a_reader" fails;
-    /// Takes a slot out of use: the reads of all who read it are done (acquire); whoever finds it gone finds the newer ones
+    /// Takes a slot out of use: the reads of all who read it are done (acquire); a thread that finds it gone finds the newer ones
     /// (release).
     broadcast_take_back = AcqRel, not Acquire | Release, or "broadcast_take_back" fails;
     /// Looks for the oldest sample, and for a slot that nobody needs.

@@ -1,12 +1,12 @@
 //! Sleeping instead of spinning, at no cost to the one who publishes while nobody sleeps.
 //!
-//! Whoever publishes must look for sleepers after the publication, and whoever goes to sleep must look for a
+//! A publisher must look for sleepers after the publication, and one that goes to sleep must look for a
 //! publication after saying so. Both looks need a fence between store and load, the dearest there is. Here the
 //! sleeper pays for both: it makes the kernel run a fence on every core (`membarrier`), so that the publisher gets by
 //! with a load. Where the kernel cannot, each pays for its own.
 //!
 //! A sleeper does not count itself in and out, since one that is killed would stay counted and make every publication
-//! dear for good. It leaves a mark that names the turn it sleeps on; whoever wakes the sleepers takes that mark away,
+//! dear for good. It leaves a mark that names the turn it sleeps on; the one that wakes the sleepers takes that mark away,
 //! after the wake-up, and those who go back to sleep leave the next one. So a dead sleeper costs one wake-up, and a
 //! notifier that dies in the middle leaves the mark to the next.
 

@@ -1,4 +1,4 @@
-//! A value that may be read while it is written: torn, but never undefined. Whoever reads it checks afterwards.
+//! A value that may be read while it is written: torn, but never undefined. A reader checks afterwards.
 
 use crate::plain::Plain;
 

@@ -313,7 +313,7 @@ impl<T: Send + 'static> Poked for Filter<T> {
 pub struct Broadcaster {
     moving: TopicPublisher,
     fixed: TopicPublisher,
-    /// All static transforms so far: whoever comes late is sent the last message alone.
+    /// All static transforms so far: late joiners are sent the last message alone.
     held: Mutex<Vec<StampedTransform>>,
 }
 

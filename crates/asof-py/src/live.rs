@@ -31,7 +31,7 @@ impl From<LiveError> for Failure {
 
 /// What a window holds at most, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
-/// Sets that wait for whoever asks for them.
+/// Sets that wait to be asked for.
 const MOST_SETS: usize = 64;
 
 /// A session with a running robot.

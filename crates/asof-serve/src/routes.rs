@@ -226,7 +226,7 @@ async fn index(
     upgrade: Upgrade,
 ) -> Response {
     if headers.contains_key(header::UPGRADE) {
-        // Whoever comes here without a subprotocol is a viewer: the reference server serves those too.
+        // A client without a subprotocol is a viewer: the reference server serves those too.
         return upgraded(state, connection, &headers, upgrade, foxglove::OLDER);
     }
     files(state, Request::new(Body::empty())).await

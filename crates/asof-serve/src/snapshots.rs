@@ -17,7 +17,7 @@ pub trait SnapshotWriter: Send + Sync {
     /// Begins one, or makes the one that is being written longer.
     ///
     /// # Errors
-    /// Why it cannot be written, as a sentence for whoever asked.
+    /// Why it cannot be written, as a sentence for the person who asked.
     fn write(&self, reason: &str) -> Result<(), Refusal>;
 
     /// What is kept and was written, for programs.

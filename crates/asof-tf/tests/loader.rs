@@ -182,7 +182,7 @@ fn what_transforms_place_is_not_placed_by_the_description() {
         state(0),
         tf("/tf", 10, "mast", "slide", 0.25),
         tf("/tf", 20, "mast", "slide", 0.25),
-        // Whoever publishes fixed joints on /tf makes them dynamic.
+        // Fixed joints that are published on /tf become dynamic.
         tf("/tf", 10, "base", "mast", 3.0),
         tf("/tf", 20, "base", "mast", 3.0),
         state(15),

@@ -32,7 +32,7 @@ pub(crate) struct Held<T> {
     pub(crate) bytes: u64,
 }
 
-/// A stamp with its message, side by side: whoever finds the one has the other in the same cache line.
+/// A stamp with its message, side by side: finding the one brings the other in the same cache line.
 struct Slot<T> {
     stamp: i64,
     value: Option<Arc<T>>,

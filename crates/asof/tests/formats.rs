@@ -150,7 +150,7 @@ fn cat_ends_in_a_sentence_when_the_file_it_follows_is_replaced_removed_or_cut() 
             .expect("asof runs");
         let mut lines = BufReader::new(reader.stdout.take().expect("its output")).lines();
         assert!(lines.next().is_some_and(|line| line.is_ok()));
-        // Whoever is killed never closes its file: what there is comes, and the follower waits for more.
+        // A recorder that is killed never closes its file: what there is comes, and the follower waits for more.
         assert!(reader.try_wait().expect("waits").is_none());
         change(&path);
         let rest = lines.count();

@@ -202,7 +202,7 @@ impl Recording {
         })
     }
 
-    /// Whoever asks for what is held has forgotten it.
+    /// The one that asks for what is held has forgotten it.
     fn watch(&self, query: &Query) {
         let (Some(cache), Topics::Named(names)) = (self.watcher.get(), &query.topics) else {
             return;

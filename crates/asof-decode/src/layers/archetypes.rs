@@ -1,4 +1,4 @@
-//! One vocabulary for what messages mean, whoever sent them.
+//! One vocabulary for what messages mean, from any sender.
 //!
 //! Each archetype lists the types that are one, and its columns: for each, the paths at which one or the
 //! other flavour keeps it. No payload is parsed here; a column is a view on what reflection decoded.

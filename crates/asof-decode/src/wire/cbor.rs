@@ -17,7 +17,7 @@ pub(crate) fn to_json(payload: &[u8]) -> Result<Vec<u8>, PayloadError> {
     if reader.pos < payload.len() {
         return Err(PayloadError::malformed(
             reader.pos,
-            "something follows behind the CBOR value",
+            "something follows the CBOR value",
         ));
     }
     Ok(out)

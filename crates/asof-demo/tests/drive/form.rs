@@ -55,7 +55,7 @@ fn another_seed_gives_other_bytes() {
     );
 }
 
-/// Holds on every platform; whoever changes the drive on purpose changes the number with it.
+/// Holds on every platform; a change of the drive on purpose changes the number with it.
 #[test]
 fn the_default_drive_is_the_same_on_every_platform() {
     assert_eq!(fingerprint(&DRIVE), 5614622663168415864);

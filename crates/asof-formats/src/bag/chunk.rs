@@ -270,7 +270,7 @@ impl Bag {
                 continue;
             };
             let message = match self.chunk_index(section)? {
-                None => "the index records behind this chunk are not what the bag's index says",
+                None => "the index records after this chunk are not what the bag's index says",
                 Some(index) if !self.leads_to_messages(number, counts, &index)? => {
                     "an index record of this chunk points to something that is not its message"
                 }

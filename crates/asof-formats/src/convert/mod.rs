@@ -78,7 +78,7 @@ pub struct Converted {
     pub attachments: u64,
     /// Named sets of text.
     pub metadata: u64,
-    /// Records that are private to whoever wrote the recording, copied as they are.
+    /// Records that are private to the writer, copied as they are.
     pub private: u64,
     /// Messages past the year 2262, copied with their times although no reader of asof's shows them.
     pub beyond_time: u64,
@@ -125,7 +125,7 @@ fn full_hint(error: &io::Error) -> &'static str {
 }
 
 /// Writes the messages that match, in order of log time, and what lies beside them: attachments, metadata, and records
-/// that are private to whoever wrote the recording.
+/// that are private to the writer.
 ///
 /// Messages from before 1970, which MCAP cannot hold, are written as of its first instant and counted among the
 /// problems; those past 2262, which a [`Stamp`] cannot hold, are copied with the times that they have.

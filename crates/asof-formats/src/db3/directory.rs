@@ -66,8 +66,8 @@ impl Found {
 /// A section is closed at this many bytes, or messages.
 const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
-/// So many bytes, or messages in an index, are worth a thread. A thread may start late on a busy machine, and whoever
-/// opens a file waits for it.
+/// So many bytes, or messages in an index, are worth a thread. A thread may start late on a busy machine, and opening
+/// a file waits for it.
 const BYTES_WORTH_A_THREAD: usize = 32 << 20;
 const MESSAGES_WORTH_A_THREAD: u64 = 500_000;
 /// Files from this size on are opened by their index of times, where that is enough; a smaller one is looked

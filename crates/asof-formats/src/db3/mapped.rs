@@ -12,7 +12,7 @@ use crate::storage::Mapped;
 
 /// The table `messages`, mapped.
 ///
-/// Whoever reads it holds SQLite's read lock meanwhile ([`Database::unchanging`]), and asks
+/// A reader holds SQLite's read lock meanwhile ([`Database::unchanging`]), and asks
 /// [`is_unchanged`](MappedMessages::is_unchanged) first: a file that somebody has written to since it was
 /// opened is left to SQLite.
 pub(crate) struct MappedMessages {

@@ -73,7 +73,7 @@ impl Format for Db3 {
         let mut topics: Vec<Topic> = layout.topics;
         topics.sort_by_key(|topic| topic.id);
         let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
-        // Nothing is lost by that, so it is not a problem of the file: whoever decodes says so.
+        // Nothing is lost by that, so it is not a problem of the file: the decoder says so.
         for (topic, kind) in undefined {
             tracing::info!(
                 place = name,
@@ -105,7 +105,7 @@ impl Format for Db3 {
         let kept = match &mapped {
             Some(pages) if map => KeptPages::of(pages.map()),
             Some(pages) => {
-                // Whoever maps nothing else counts every page.
+                // A reader that maps nothing else counts every page.
                 pages.map().give_up_pages();
                 KeptPages::none()
             }

@@ -14,7 +14,7 @@ pub(crate) struct Directory {
     pub sections: Vec<Section>,
     pub attachments: Vec<AttachmentEntry>,
     pub metadata: Vec<MetadataEntry>,
-    /// Where records lie that are private to whoever wrote the file; as many as a copy is worth.
+    /// Where records lie that are private to the writer; as many as a copy is worth.
     pub private: Vec<u64>,
     pub profile: String,
     pub library: String,

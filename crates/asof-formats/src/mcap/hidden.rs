@@ -11,7 +11,7 @@ use super::Mcap;
 use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader};
 use crate::recording::{HiddenRecord, HiddenRecords};
 
-/// Records of these kinds are private to whoever writes a file.
+/// Records of these kinds are private to the writer.
 pub(crate) const PRIVATE: u8 = 0x80;
 
 /// Sections in which something was met that reading does not show.

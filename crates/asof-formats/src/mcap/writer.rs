@@ -299,7 +299,7 @@ impl<W: Write + Seek> McapWriter<W> {
         self.close_chunk()
     }
 
-    /// Writes a record of a kind that MCAP leaves to whoever writes a file (opcodes from 0x80 on).
+    /// Writes a record of a kind that MCAP leaves to writers (opcodes from 0x80 on).
     #[allow(
         clippy::default_trait_access,
         reason = "the type of the options is of a crate that this one does not know"
@@ -323,7 +323,7 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
-    /// Closes the open chunk and hands everything to the system, so that whoever reads the file meanwhile has it all.
+    /// Closes the open chunk and hands everything to the system, so that one who reads the file meanwhile has it all.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -76,7 +76,7 @@ fn open_by_description(
     let mut problems = Vec::new();
     let mut files = existing(folder, listed, &mut problems);
     if files.is_empty() {
-        // Whoever renamed the description renamed the recording with it.
+        // The recording was renamed with its description.
         problems.clear();
         files = recordings_in(folder, 0, &mut Vec::new())?;
         let start = format!("{stem}.");

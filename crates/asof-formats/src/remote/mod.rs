@@ -56,7 +56,7 @@ struct Remote {
 
 /// A server that sends nothing for so long has to be asked again.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request that nobody answers is repeated for so long; then whoever waits is told.
+/// A request that nobody answers is repeated for so long; then those who wait are told.
 pub(crate) const RETRY_TIME: Duration = Duration::from_secs(30);
 /// After that, an answer has so many bytes for each further second, or nobody waits for the rest of it.
 const SLOWEST: u64 = 1 << 10;
@@ -250,7 +250,7 @@ fn start<T: Send + 'static>(
 ) -> Pending<T> {
     let (answer, pending) = mpsc::channel();
     runtime()?.spawn(async move {
-        // Whoever asked may have given up.
+        // The one that asked may have given up.
         let _ = answer.send(request.await);
     });
     Ok(pending)

@@ -45,7 +45,7 @@ pub(super) fn store_of(
         }};
     }
     let (scheme, path) = ObjectStoreScheme::parse(url)?;
-    // An address that was signed for whoever has it is read as it is, wherever it leads.
+    // An address that is signed for its bearer is read as it is, wherever it leads.
     let (scheme, path) = match (url.scheme(), url.query()) {
         ("http" | "https", Some(_)) => (
             ObjectStoreScheme::Http,
@@ -174,7 +174,7 @@ impl HttpConnector for Prompt {
 /// A server that does not take a connection for so long is not there.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// As the library makes it, but for this: whoever a server sends us on to is not told where we come from. An address
+/// As the library makes it, but for this: a server that another sends us on to is not told where we come from. An address
 /// may carry a signature that opens the file to everybody who has it.
 fn client_of(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
     let said = |key: ClientConfigKey| options.get_config_value(&key);

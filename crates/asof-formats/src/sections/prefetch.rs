@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// A panic is an error of this section: whoever waits for it is not left waiting.
+    /// A panic is an error of this section: those who wait for it are not left waiting.
     fn load(&self, place: usize) -> Result<Loaded, SourceError> {
         let load = AssertUnwindSafe(|| self.file.load(self.plan[place], &self.wanted));
         catch_unwind(load).unwrap_or_else(|_| {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_come_in_order_whoever_loads_them() {
+    fn sections_come_in_order_from_all_threads() {
         for threads in 1..6 {
             let (found, furthest) = read(Slow {
                 threads,

@@ -20,7 +20,7 @@ pub struct Server {
     pub knows_no_ranges: bool,
     /// What stands before the version of a file, by method; `None` says none.
     pub tags: Option<fn(&str) -> Option<&'static str>>,
-    /// What it answers to whoever asks about a file rather than for it.
+    /// What it answers to those who ask about a file rather than for it.
     pub answers_head: Option<&'static str>,
     /// What it answers to everybody.
     pub answers: Option<&'static str>,

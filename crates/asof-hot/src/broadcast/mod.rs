@@ -447,7 +447,7 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         self.state.missed_in_all()
     }
 
-    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by whoever sees this. In shared memory
+    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by those who see this. In shared memory
     /// also if its process was killed; this asks the kernel there.
     pub fn is_abandoned(&self) -> bool {
         let is_here = || self.memory.producer_is_here.load(order::end_leave_load()) != 0;

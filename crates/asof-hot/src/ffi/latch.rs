@@ -99,7 +99,7 @@ pub unsafe extern "C" fn asof_latch_is_triggered(observer: *const AsofLatchObser
     unsafe { &*observer }.0.is_triggered()
 }
 
-/// How many events came since this observer last asked, whoever acknowledged them.
+/// How many events came since this observer last asked, acknowledged or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latch_new_events(observer: *mut AsofLatchObserver) -> u64 {
     // SAFETY: the caller's promise.

@@ -106,7 +106,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         self.memory.high_water().load(Ordering::Relaxed) as u64
     }
 
-    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by whoever sees this: when this holds
+    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by those who see this: when this holds
     /// and there is then nothing to read, nothing more will come, unless from a successor. In shared memory also if its
     /// process was killed; this asks the kernel there.
     pub fn is_abandoned(&self) -> bool {

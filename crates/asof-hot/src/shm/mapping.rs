@@ -94,7 +94,7 @@ impl File {
         Ok(File { fd })
     }
 
-    /// The same file, opened once more: locks belong to whoever opened.
+    /// The same file, opened once more: locks belong to the one that opened.
     fn open_again(&self) -> Result<Self, ShmError> {
         let path = c_path(&std::format!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
         // SAFETY: the path ends with a zero and lives through the call.

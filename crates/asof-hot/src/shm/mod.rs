@@ -1,6 +1,6 @@
 //! The structures in named shared memory, between processes.
 //!
-//! A [`Segment`] is one structure in a file under `/dev/shm`, with a header that says what it is; whoever opens it
+//! A [`Segment`] is one structure in a file under `/dev/shm`, with a header that says what it is; a process that opens it
 //! with another idea is told so. Its ends are claimed by locks that the kernel gives up when their process dies, so
 //! that a successor can take an end that is free, and only then. (A copy of a process, made by `fork`, keeps the ends
 //! of one that died until it ends itself or runs another program.) The ends are the same types as between threads.
@@ -177,7 +177,7 @@ impl<S> Clone for Segment<S> {
     }
 }
 
-/// Removes a segment's name. Those who have it open keep it; whoever opens the name next starts anew.
+/// Removes a segment's name. Those who have it open keep it; the next to open the name starts anew.
 ///
 /// # Errors
 /// If there is no such name, or it may not be removed.
@@ -274,7 +274,7 @@ impl SegmentOptions {
         Self::default()
     }
 
-    /// Who may open the segment, as the bits of a file's mode: of the owner, the group, all. Whoever may only read can
+    /// Who may open the segment, as the bits of a file's mode: of the owner, the group, all. A process that may only read can
     /// have the ends that only load ([`Segment::open_read_only`]); all others need to read and write. The process's
     /// `umask` takes nothing away.
     #[must_use]
@@ -389,7 +389,7 @@ fn open_with(
     layout: &SegmentLayout,
 ) -> Result<Mapping, ShmError> {
     let file = File::open(path, access)?;
-    // Whoever makes it needs a moment between making the file and locking it.
+    // Its maker needs a moment between making the file and locking it.
     for _ in 0..100 {
         match map(name, &file, access, layout) {
             Err(ShmError::Unfinished { .. }) => {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_subscribes_late_is_given_the_last_message() {
+    fn a_late_subscriber_is_given_the_last_message() {
         let hub = Arc::new(Hub::default());
         let (early, callback) = counter();
         let _early = hub.subscribe("/tf_static", &callback);

@@ -210,7 +210,7 @@ impl Graph {
     }
 
     /// Whether every edge has one parent for all of its samples, no edges make a circle, and every depth is
-    /// right: then there is one way between two frames at all times, and it is found by depths. Whoever relies
+    /// right: then there is one way between two frames at all times, and it is found by depths. Code that relies
     /// on this looks at the epoch before and after: it changes with every answer to this.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {

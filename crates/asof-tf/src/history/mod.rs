@@ -359,7 +359,7 @@ impl<B, W> History<B, W> {
 
     #[inline(always)]
     fn view<'a>(&'a self, pool: &'a Pool, seq: u64) -> Option<View<'a>> {
-        // `stamp` before `head`: see above. `head` before `table`: whoever sees an index sees a table
+        // `stamp` before `head`: see above. `head` before `table`: a reader that sees an index sees a table
         // that links its chunk.
         let stamp = self.stamp.load(Ordering::Acquire) as i64;
         let tail = self.tail.load(Ordering::Acquire);

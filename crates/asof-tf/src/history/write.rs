@@ -116,7 +116,7 @@ impl<B, W> History<B, W> {
         self.writer.first_chunk.store(first, Ordering::Relaxed);
     }
 
-    /// Forgets every sample and goes out of use. Whoever looks at it meanwhile tries again.
+    /// Forgets every sample and goes out of use. A reader that looks at it meanwhile tries again.
     #[cfg(not(loom))]
     pub(crate) fn retire(&self, held: &Held<'_>, pool: &Pool) {
         if self.is_unused() {

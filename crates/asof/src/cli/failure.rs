@@ -31,7 +31,7 @@ impl std::error::Error for Usage {}
 
 /// Why a verb could not be done.
 pub enum Failure {
-    /// Whoever was reading has had enough, such as `head`. Nothing is wrong.
+    /// The reader has had enough, such as `head`. Nothing is wrong.
     Hangup,
     Usage(anyhow::Error),
     Other(anyhow::Error),

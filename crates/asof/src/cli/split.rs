@@ -279,7 +279,7 @@ impl Split {
     }
 }
 
-/// An error in the middle, with the parts that are whole: they stay, and whoever goes on from there must know.
+/// An error in the middle, with the parts that are whole: they stay, and the message says which.
 fn with_finished(error: anyhow::Error, parts: &[Part]) -> anyhow::Error {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
         return error;
