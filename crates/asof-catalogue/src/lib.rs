@@ -64,3 +64,8 @@ pub use predicate::{Predicate, PredicateError};
 pub use tables::{
     IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, TopicRow, schema_hash,
 };
+
+/// The README's examples run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
