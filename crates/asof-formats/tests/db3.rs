@@ -320,7 +320,7 @@ fn a_damaged_page_costs_what_was_on_it() {
         bag.summary()
             .problems
             .iter()
-            .any(|p| p.message.contains("damaged behind message id"))
+            .any(|p| p.message.contains("damaged after message id"))
     );
 }
 

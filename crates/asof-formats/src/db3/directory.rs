@@ -443,7 +443,7 @@ impl Loss {
     pub fn problem(self) -> Problem {
         let place = match self.behind {
             i64::MIN => "before its first message".to_owned(),
-            id => format!("behind message id {id}"),
+            id => format!("after message id {id}"),
         };
         let message = format!(
             "the file is damaged {place} ({}); what could not be read is left out",
