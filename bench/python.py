@@ -34,7 +34,9 @@ TARGETS = {
     ("tf_lookup_single", "tf2_py"): 0.5,
     ("join_nearest_3_topics", "pandas_merge_asof"): 0.5,
 }
-FIELDS = ["pose.pose.position.x", "pose.pose.position.y", "twist.twist.angular.z"]
+FIELDS = ["angular_velocity.z", "linear_acceleration.x", "orientation.w"]
+#: The topics of the recording of small messages: no pictures, scans or maps.
+SMALL = "/odom,/imu,/joint_states,/tf,/tf_static,/cmd_vel"
 
 
 def there(name: str) -> bool:
@@ -58,37 +60,42 @@ def iterate_all_raw(path: Path) -> dict[str, Callable[[], object]]:
     return {"asof": ours, "mcap": mcap}
 
 
+def imu_fields(message) -> tuple[float, float, float]:
+    return message.angular_velocity.z, message.linear_acceleration.x, message.orientation.w
+
+
 def decode_small_to_numpy(path: Path) -> dict[str, Callable[[], object]]:
+    """On the recording of small messages: of a picture in the same chunk all of them would measure the decompression."""
+    path = small(path)
+
     def ours() -> int:
-        table = asof.open(path)["/odom"].read(columns=FIELDS).to_numpy()
+        table = asof.open(path)["/imu"].read(columns=FIELDS).to_numpy()
         return sum(len(table[field]) for field in FIELDS)
 
     def mcap_ros2() -> int:
         from mcap.reader import make_reader
         from mcap_ros2.decoder import DecoderFactory
 
-        rows = []
         with open(path, "rb") as file:
             reader = make_reader(file, decoder_factories=[DecoderFactory()])
-            for _, _, _, message in reader.iter_decoded_messages(topics=["/odom"]):
-                place = message.pose.pose.position
-                rows.append((place.x, place.y, message.twist.twist.angular.z))
-        return np.array(rows).size
+            messages = reader.iter_decoded_messages(topics=["/imu"])
+            return np.array([imu_fields(message) for _, _, _, message in messages]).size
 
     def rosbags() -> int:
-        from rosbags.highlevel import AnyReader
-        from rosbags.typesys import Stores, get_typestore
-
-        rows = []
-        with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
-            wanted = [one for one in reader.connections if one.topic == "/odom"]
-            for connection, _, raw in reader.messages(wanted):
-                message = reader.deserialize(raw, connection.msgtype)
-                place = message.pose.pose.position
-                rows.append((place.x, place.y, message.twist.twist.angular.z))
-        return np.array(rows).size
+        return np.array([imu_fields(message) for message in by_rosbags(path, "/imu")]).size
 
     return {"asof": ours, "mcap_ros2": mcap_ros2, "rosbags": rosbags}
+
+
+def by_rosbags(path: Path, topic: str):
+    """The messages of a topic, as rosbags decodes them."""
+    from rosbags.highlevel import AnyReader
+    from rosbags.typesys import Stores, get_typestore
+
+    with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
+        wanted = [one for one in reader.connections if one.topic == topic]
+        for connection, _, raw in reader.messages(wanted):
+            yield reader.deserialize(raw, connection.msgtype)
 
 
 def topic_to_polars(path: Path) -> dict[str, Callable[[], object]]:
@@ -162,24 +169,53 @@ def _stamps(path: Path) -> np.ndarray:
 
 
 def join_nearest_3_topics(path: Path) -> dict[str, Callable[[], object]]:
+    """From the recording to the joined table. pandas has its frames from rosbags, or (`_of_tables`) from asof itself."""
     import pandas as pd
 
-    rec = asof.open(path)
-    others = {"/odom": "pose.pose.position.x", "/joint_states": "position[0]"}
-    columns = {"/imu": ["angular_velocity.z"], **{topic: [field] for topic, field in others.items()}}
-    left = rec["/imu"].read(columns=["stamp", "angular_velocity.z"]).to_pandas()
-    right = [rec[topic].read(columns=["stamp", field]).to_pandas() for topic, field in others.items()]
+    path = small(path)
+    fields = {"/imu": "angular_velocity.z", "/odom": "pose.pose.position.x", "/joint_states": "position[0]"}
+    values = {
+        "/imu": lambda message: message.angular_velocity.z,
+        "/odom": lambda message: message.pose.pose.position.x,
+        "/joint_states": lambda message: message.position[0],
+    }
+    columns = {topic: [field] for topic, field in fields.items()}
 
-    def ours() -> int:
-        return rec.join("/imu", list(others), on="stamp", tolerance="20ms", columns=columns).to_arrow().num_rows
-
-    def pandas_merge_asof() -> int:
-        joined = left
-        for frame in right:
+    def merged(frames: list) -> int:
+        joined, *others = frames
+        for frame in others:
             joined = pd.merge_asof(joined, frame, on="stamp", direction="nearest", tolerance=pd.Timedelta("20ms"))
         return len(joined)
 
-    return {"asof": ours, "pandas_merge_asof": pandas_merge_asof}
+    def ours() -> int:
+        joined = asof.open(path).join("/imu", ["/odom", "/joint_states"], on="stamp", tolerance="20ms", columns=columns)
+        return joined.to_arrow().num_rows
+
+    def pandas_merge_asof() -> int:
+        frames = []
+        for topic, value in values.items():
+            stamps, numbers = [], []
+            for message in by_rosbags(path, topic):
+                stamp = message.header.stamp
+                stamps.append(stamp.sec * 10**9 + stamp.nanosec)
+                numbers.append(value(message))
+            frames.append(pd.DataFrame({"stamp": pd.to_datetime(stamps, utc=True), fields[topic]: numbers}))
+        return merged(frames)
+
+    def pandas_merge_asof_of_tables() -> int:
+        rec = asof.open(path)
+        return merged([rec[topic].read(columns=["stamp", field]).to_pandas() for topic, field in fields.items()])
+
+    return {"asof": ours, "pandas_merge_asof": pandas_merge_asof, "pandas_merge_asof_of_tables": pandas_merge_asof_of_tables}
+
+
+@functools.cache
+def small(path: Path) -> Path:
+    """The small messages of a recording, in one of their own beside it."""
+    own = path.with_name("small.mcap")
+    command = [sys.executable, "-m", "asof", "convert", str(path), "-o", str(own), "--topics", SMALL, "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return own
 
 
 CASES = [
@@ -190,7 +226,7 @@ CASES = [
     tf_lookup_single,
     join_nearest_3_topics,
 ]
-NEEDS = {"mcap": "mcap", "mcap_ros2": "mcap_ros2", "rosbags": "rosbags", "rerun": "rerun", "tf2_py": "tf2_py"}
+NEEDS = {"mcap": "mcap", "mcap_ros2": "mcap_ros2", "rosbags": "rosbags", "rerun": "rerun", "tf2_py": "tf2_py", "pandas_merge_asof": "rosbags"}
 
 
 def timed(way: Callable[[], object]) -> float:
