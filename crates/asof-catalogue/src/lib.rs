@@ -52,7 +52,7 @@ mod tables;
 
 pub use catalogue::{Catalogue, FOLDER};
 pub use commit::{Changes, LabelChange};
-pub use days::{since, until};
+pub use days::{NotADay, since, until};
 pub use error::CatalogueError;
 pub use find::{Found, FoundRecording, Search, SearchStats};
 pub use glob::NamePattern;

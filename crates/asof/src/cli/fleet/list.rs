@@ -70,7 +70,7 @@ impl RecordingList for FleetList {
         let time =
             |text: &str, otherwise: Stamp, parse: fn(&str) -> Result<Stamp, _>| match text.trim() {
                 "" => Ok(otherwise),
-                text => parse(text).map_err(|error: asof_core::StampError| error.to_string()),
+                text => parse(text).map_err(|error: asof_catalogue::NotADay| error.to_string()),
             };
         let search = Search {
             topics: names(&asked.topic)?,
