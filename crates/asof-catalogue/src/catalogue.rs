@@ -19,7 +19,7 @@ pub(crate) const HEAD: &str = "head.json";
 #[derive(Debug)]
 pub struct Catalogue {
     pub(crate) root: Arc<Store>,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) known: KnownParts,
 }
 
@@ -38,7 +38,7 @@ impl Catalogue {
     pub fn elsewhere(root: Store, store: Store) -> Self {
         Catalogue {
             root: Arc::new(root),
-            store,
+            store: Arc::new(store),
             known: KnownParts::default(),
         }
     }

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use arrow_array::cast::AsArray as _;
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use arrow_select::filter::filter_record_batch;
 use asof_core::Stamp;
 use asof_formats::{Replaced, StoredVersion};
 
@@ -14,11 +12,11 @@ use crate::catalogue::{Catalogue, HEAD};
 use crate::error::CatalogueError;
 use crate::head::{Head, Part, PartFile};
 use crate::known::Known;
-use crate::parts::{sorted, write};
+use crate::parts::{sorted, without_recordings, write, write_summaries};
 use crate::pattern::KeyPattern;
 use crate::reading::{bad, read_all};
 use crate::tables::{
-    IndexedRecording, RecordingRow, SchemaRow, SectionRow, Table, TopicRow, column, wrong_type,
+    IndexedRecording, RecordingRow, SchemaRow, SectionRow, SummaryRow, Table, TopicRow,
 };
 
 /// What is to become of a catalogue.
@@ -272,18 +270,22 @@ impl<'a> Draft<'a> {
         }
         let recordings = self.write_recordings(&part.recordings, &mut kept)?;
         let is_gone = |name: &str| change.replaced.contains(name) || change.vanished.contains(name);
-        let (topics, sections) = if change.replaced.is_empty() && change.vanished.is_empty() {
-            (part.topics, part.sections)
+        let is_same = change.replaced.is_empty() && change.vanished.is_empty();
+        let (topics, sections, summaries) = if is_same {
+            (part.topics, part.sections, part.summaries)
         } else {
             let topics = self.without(&part.topics, Table::Topics, &TopicRow::schema(), is_gone)?;
             let schema = SectionRow::schema();
             let sections = self.without(&part.sections, Table::Sections, &schema, is_gone)?;
-            (topics, sections)
+            let summaries: Vec<&PartFile> = part.summaries.iter().collect();
+            let summaries = self.write_summaries(&summaries, is_gone)?;
+            (topics, sections, summaries)
         };
         self.head.parts[number] = Part {
             recordings,
             topics,
             sections,
+            summaries,
         };
         Ok(())
     }
@@ -308,18 +310,22 @@ impl<'a> Draft<'a> {
     ) -> Result<PartFile, CatalogueError> {
         let store = &self.catalogue.store;
         let batch = read_all(store, file, schema)?;
-        let kept = (|| {
-            let names = column(&batch, "recording")?
-                .as_string_opt::<i32>()
-                .ok_or_else(|| wrong_type("recording", "texts"))?;
-            let kept: BooleanArray = names
-                .iter()
-                .map(|name| name.map(|name| !is_gone(name)))
-                .collect();
-            filter_record_batch(&batch, &kept)
-        })();
+        let kept = without_recordings(&batch, is_gone);
         let kept = kept.map_err(|error| bad(store, file, &error))?;
         self.write(table, &kept)
+    }
+
+    /// Writes the summaries of some files to a new one, without those of recordings that are gone.
+    pub fn write_summaries(
+        &mut self,
+        files: &[&PartFile],
+        is_gone: impl Fn(&str) -> bool,
+    ) -> Result<Option<PartFile>, CatalogueError> {
+        let generation = self.head.generation + 1;
+        let file = write_summaries(&self.catalogue.store, generation, files, is_gone)?;
+        self.written
+            .extend(file.iter().map(|file| file.file.clone()));
+        Ok(file)
     }
 
     /// Writes recordings that no other part has.
@@ -333,20 +339,30 @@ impl<'a> Draft<'a> {
             let recordings = RecordingRow::batch(&mut rows)?;
             let topics = TopicRow::batch(new.iter().flat_map(|indexed| &indexed.topics))?;
             let sections = SectionRow::batch(new.iter().flat_map(|indexed| &indexed.sections))?;
+            let mut summaries: Vec<&SummaryRow> = (new.iter())
+                .filter_map(|indexed| indexed.summary.as_ref())
+                .collect();
+            let summaries = SummaryRow::batch(&mut summaries)?;
             Ok::<_, arrow_schema::ArrowError>((
                 recordings,
                 sorted(Table::Topics, &topics)?,
                 sorted(Table::Sections, &sections)?,
+                summaries,
             ))
         })();
-        let (recordings, topics, sections) = tables.map_err(|error| CatalogueError::BadTable {
-            place: self.catalogue.address(),
-            reason: error.to_string(),
-        })?;
+        let (recordings, topics, sections, summaries) =
+            tables.map_err(|error| CatalogueError::BadTable {
+                place: self.catalogue.address(),
+                reason: error.to_string(),
+            })?;
         let part = Part {
             recordings: self.write(Table::Recordings, &recordings)?,
             topics: self.write(Table::Topics, &topics)?,
             sections: self.write(Table::Sections, &sections)?,
+            summaries: match summaries.num_rows() {
+                0 => None,
+                _ => Some(self.write(Table::Summaries, &summaries)?),
+            },
         };
         self.head.parts.push(part);
         self.add_schemas(new.into_iter().flat_map(|indexed| indexed.schemas))

@@ -17,6 +17,8 @@ const MOST_SMALL_PARTS: usize = 8;
 /// No part has more recordings, or sections, than this, so that a change to it stays cheap.
 const MOST_RECORDINGS: u64 = 20_000;
 const MOST_SECTIONS: u64 = 2_000_000;
+/// The summaries of a part are written in one piece.
+const MOST_SUMMARY_BYTES: u64 = 256 << 20;
 /// Files that no head names were left by a writer that was killed, once they are older than any writer waits.
 const ORPHANED_AFTER: i64 = 24 * 3_600_000_000_000;
 
@@ -55,6 +57,10 @@ impl Catalogue {
         let topics = self.merged(draft, Table::Topics, &TopicRow::schema(), &topics)?;
         let sections: Vec<&PartFile> = parts.iter().map(|part| &part.sections).collect();
         let sections = self.merged(draft, Table::Sections, &SectionRow::schema(), &sections)?;
+        let summaries: Vec<&PartFile> = (parts.iter())
+            .filter_map(|part| part.summaries.as_ref())
+            .collect();
+        let summaries = draft.write_summaries(&summaries, |_| false)?;
         for &part in small.iter().rev() {
             draft.head.parts.remove(part);
         }
@@ -62,6 +68,7 @@ impl Catalogue {
             recordings,
             topics,
             sections,
+            summaries,
         });
         Ok(())
     }
@@ -110,6 +117,7 @@ impl Catalogue {
                 Table::Recordings,
                 Table::Topics,
                 Table::Sections,
+                Table::Summaries,
                 Table::Schemas,
             ];
             let is_table = |table: &Table| name.starts_with(&format!("{}-", table.name()));
@@ -147,11 +155,18 @@ fn small_parts(head: &Head) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..head.parts.len()).collect();
     by_size.sort_by_key(size);
     let mut small = Vec::new();
-    let (mut recordings, mut sections) = (0, 0);
+    let (mut recordings, mut sections, mut summaries) = (0, 0, 0);
     for part in by_size {
         recordings += head.parts[part].recordings.rows;
         sections += head.parts[part].sections.rows;
-        if recordings > MOST_RECORDINGS || sections > MOST_SECTIONS {
+        summaries += head.parts[part]
+            .summaries
+            .as_ref()
+            .map_or(0, |file| file.bytes);
+        let is_much = recordings > MOST_RECORDINGS
+            || sections > MOST_SECTIONS
+            || summaries > MOST_SUMMARY_BYTES;
+        if is_much {
             break;
         }
         small.push(part);

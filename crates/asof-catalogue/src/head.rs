@@ -42,6 +42,9 @@ pub struct Tables {
     pub topics: Vec<String>,
     /// A row per chunk.
     pub sections: Vec<String>,
+    /// A row per recording whose summary is kept.
+    #[serde(default)]
+    pub summaries: Vec<String>,
     /// A row per definition.
     pub schemas: Vec<String>,
 }
@@ -55,6 +58,9 @@ pub struct Part {
     pub topics: PartFile,
     /// A row per chunk.
     pub sections: PartFile,
+    /// A row per recording whose summary is kept; `None` where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summaries: Option<PartFile>,
 }
 
 /// A file of a table.
@@ -102,7 +108,10 @@ impl Head {
     /// The names of all files that make up the catalogue.
     pub fn files(&self) -> impl Iterator<Item = &PartFile> {
         let parts = self.parts.iter();
-        let of_parts = parts.flat_map(|part| [&part.recordings, &part.topics, &part.sections]);
+        let of_parts = parts.flat_map(|part| {
+            let tables = [&part.recordings, &part.topics, &part.sections];
+            tables.into_iter().chain(&part.summaries)
+        });
         of_parts.chain(&self.schemas)
     }
 
@@ -153,6 +162,9 @@ impl Head {
             recordings: names(|part| &part.recordings),
             topics: names(|part| &part.topics),
             sections: names(|part| &part.sections),
+            summaries: (self.parts.iter())
+                .filter_map(|part| Some(part.summaries.as_ref()?.file.clone()))
+                .collect(),
             schemas: self.schemas.iter().map(|file| file.file.clone()).collect(),
         };
         self

@@ -14,7 +14,7 @@ use crate::error::CatalogueError;
 use crate::head::Head;
 use crate::pattern::KeyPattern;
 use crate::survey::survey;
-use crate::tables::{IndexedRecording, ProblemRow};
+use crate::tables::{IndexedRecording, ProblemRow, SummaryRow};
 
 /// How a catalogue is kept current.
 #[derive(Debug, Clone)]
@@ -115,6 +115,7 @@ pub struct IndexRun {
 /// A part is written when so many recordings, or rows about them, have come together, or it is time.
 const RECORDINGS_AT_ONCE: usize = 2_000;
 const ROWS_AT_ONCE: usize = 500_000;
+const SUMMARY_BYTES_AT_ONCE: usize = 64 << 20;
 const AT_LEAST_EVERY: Duration = Duration::from_secs(20);
 /// Requests wait for the network rather than compute, so there are more of them than cores.
 const REQUESTS_AT_ONCE: usize = 16;
@@ -265,17 +266,20 @@ impl<'a> Indexer<'a> {
         tell: &dyn Fn(IndexEvent<'_>),
     ) -> Result<(), CatalogueError> {
         let mut waiting = Changes::default();
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         let mut written = Instant::now();
         for indexed in coming {
             count(&indexed, run, tell);
             rows += indexed.topics.len() + indexed.sections.len();
+            bytes += indexed.summary.as_ref().map_or(0, SummaryRow::bytes);
             waiting.indexed.push(indexed);
-            let is_much = waiting.indexed.len() >= RECORDINGS_AT_ONCE || rows >= ROWS_AT_ONCE;
+            let is_much = waiting.indexed.len() >= RECORDINGS_AT_ONCE
+                || rows >= ROWS_AT_ONCE
+                || bytes >= SUMMARY_BYTES_AT_ONCE;
             if is_much || written.elapsed() > AT_LEAST_EVERY {
                 self.catalogue.commit(&waiting, now)?;
                 waiting = Changes::default();
-                rows = 0;
+                (rows, bytes) = (0, 0);
                 written = Instant::now();
             }
         }

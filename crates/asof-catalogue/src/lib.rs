@@ -47,6 +47,7 @@ mod parts;
 mod pattern;
 mod predicate;
 mod reading;
+mod summaries;
 mod survey;
 mod tables;
 
@@ -62,7 +63,8 @@ pub use opening::CataloguedRecording;
 pub use pattern::{KeyPattern, PatternError};
 pub use predicate::{Predicate, PredicateError};
 pub use tables::{
-    IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, TopicRow, schema_hash,
+    IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, SummaryRow, TopicRow,
+    schema_hash,
 };
 
 /// The README's examples run as doc tests.

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use asof_core::{
     AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Portion, Problem,
-    ProblemKind, Query, Schema, Source, SourceError, Stamp, Summary, Topics,
+    ProblemKind, Query, Schema, Source, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use asof_formats::{
     HiddenRecords, OpenOptions, Progress, ReadStats, Recording, SectionEntry, Store, StoredFile,
@@ -18,6 +18,7 @@ use crate::catalogue::Catalogue;
 use crate::error::CatalogueError;
 use crate::find::Found;
 use crate::reading::{self, Reading};
+use crate::summaries::Summaries;
 use crate::tables::{RecordingRow, int, text};
 
 /// A recording whose summary is the catalogue's: what is in it and when is known without opening it.
@@ -37,6 +38,8 @@ struct Opened {
     root: Arc<Store>,
     options: OpenOptions,
     newest: Mutex<VecDeque<Arc<dyn Recording>>>,
+    catalogue: Arc<Store>,
+    summaries: Summaries,
 }
 
 /// So many recordings stay open for those who read them again: each may hold some of its file in memory.
@@ -56,6 +59,8 @@ impl Catalogue {
     ) -> Result<Vec<CataloguedRecording>, CatalogueError> {
         let mut channels = self.channels_of(found)?;
         let shared = Arc::new(Opened {
+            catalogue: Arc::clone(&self.store),
+            summaries: Summaries::of(&self.existing_head()?),
             root: Arc::clone(&self.root),
             options: options.clone(),
             newest: Mutex::default(),
@@ -174,25 +179,14 @@ impl CataloguedRecording {
         if let Some(known) = opened.upgrade() {
             return Ok(known);
         }
-        let told = |why: String| SourceError::Unreadable {
-            place: self.place.clone(),
-            reason: format!(
-                "{why}; the catalogue is of before that: bring it up to date with `asof index`"
-            ),
-        };
-        let Opened {
-            root,
-            options,
-            newest,
-        } = &*self.shared;
+        let told = |why: String| outdated(&self.place, &why);
+        let Opened { root, newest, .. } = &*self.shared;
         match root.is_version(&self.file) {
             Ok(true) => {}
             Ok(false) => return Err(told("it has changed since it was indexed".to_owned())),
             Err(error) => return Err(told(error.to_string())),
         }
-        let recording = root
-            .open(&self.file, options)
-            .map_err(|error| told(error.to_string()))?;
+        let recording = (self.shared.open(&self.file)).map_err(|error| told(error.to_string()))?;
         let recording: Arc<dyn Recording> = Arc::from(recording);
         *opened = Arc::downgrade(&recording);
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,6 +195,56 @@ impl CataloguedRecording {
         drop(newest);
         drop(closed);
         Ok(recording)
+    }
+
+    /// What is asked of it; an error that the catalogue is to blame for says so.
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce(&dyn Recording) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
+        ask(&*self.open()?).map_err(|error| explained(&self.place, error))
+    }
+
+    fn explaining(&self, batches: Batches) -> Batches {
+        let place = self.place.clone();
+        Box::new(batches.map(move |batch| batch.map_err(|error| explained(&place, error))))
+    }
+}
+
+impl Opened {
+    /// Opens a recording: over a network, by what the catalogue has of it, as far as that goes.
+    fn open(&self, file: &StoredFile) -> Result<Box<dyn Recording>, SourceError> {
+        if !self.root.is_remote() {
+            return self.root.open(file, &self.options);
+        }
+        let pieces = self.summaries.pieces(&self.catalogue, &file.path);
+        let pieces = pieces.unwrap_or_else(|error| {
+            tracing::warn!(%error, "its summary is read from the recording instead");
+            Vec::new()
+        });
+        self.root.open_known(file, pieces, &self.options)
+    }
+}
+
+/// A recording that is not what the catalogue says shows when it is read: it was opened by what the catalogue has.
+fn explained(place: &str, error: SourceError) -> SourceError {
+    use std::io::ErrorKind::{NotFound, StaleNetworkFileHandle};
+    match &error {
+        SourceError::Io { cause, .. } => match cause.kind() {
+            StaleNetworkFileHandle => outdated(place, "it has changed since it was indexed"),
+            NotFound => outdated(place, &cause.to_string()),
+            _ => error,
+        },
+        _ => error,
+    }
+}
+
+fn outdated(place: &str, why: &str) -> SourceError {
+    SourceError::Unreadable {
+        place: place.to_owned(),
+        reason: format!(
+            "{why}; the catalogue is of before that: bring it up to date with `asof index`"
+        ),
     }
 }
 
@@ -216,25 +260,25 @@ impl Source for CataloguedRecording {
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.open()?.read(query)
+        Ok(self.explaining(self.open()?.read(query)?))
     }
 
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.open()?.backfill(topics, at)
+        self.ask(|opened| opened.backfill(topics, at))
     }
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.open()?.outline(grain)
+        self.ask(|opened| opened.outline(grain))
     }
 }
 
 impl Recording for CataloguedRecording {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.open()?.attachment(entry)
+        self.ask(|opened| opened.attachment(entry))
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.open()?.metadata(entry)
+        self.ask(|opened| opened.metadata(entry))
     }
 
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
@@ -242,11 +286,15 @@ impl Recording for CataloguedRecording {
     }
 
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.open()?.read_in_file_order(query)
+        Ok(self.explaining(self.open()?.read_in_file_order(query)?))
     }
 
     fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
         self.open()?.hidden(topics)
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        self.ask(|opened| opened.log_times(topic, range))
     }
 
     fn counters(&self) -> Option<ReadStats> {

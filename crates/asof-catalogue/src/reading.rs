@@ -9,7 +9,10 @@ use arrow_select::concat::concat_batches;
 use asof_formats::{Storage, Store};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
+use parquet::arrow::arrow_reader::{
+    ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    RowFilter,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -58,6 +61,32 @@ pub(crate) fn read_all(
     };
     let (batches, _) = read(store, file, everything)?;
     concat_batches(schema, &batches).map_err(|error| bad(store, file, &error))
+}
+
+/// A file whose row groups are read one at a time.
+pub(crate) struct PartReader {
+    bytes: PartBytes,
+    metadata: ArrowReaderMetadata,
+}
+
+impl PartReader {
+    pub fn open(store: &Store, file: &PartFile) -> Result<Self, CatalogueError> {
+        let bytes = PartBytes(Arc::from(store.storage(&file.file, file.bytes)?));
+        let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::default());
+        let metadata = metadata.map_err(|error| bad(store, file, &error))?;
+        Ok(PartReader { bytes, metadata })
+    }
+
+    pub fn groups(&self) -> &[RowGroupMetaData] {
+        self.metadata.metadata().row_groups()
+    }
+
+    pub fn read_group(&self, group: usize) -> Result<Vec<RecordBatch>, ParquetError> {
+        let (bytes, metadata) = (self.bytes.clone(), self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata);
+        let reader = builder.with_row_groups(vec![group]).build()?;
+        Ok(reader.collect::<Result<Vec<_>, _>>()?)
+    }
 }
 
 /// What is wanted of a file.
@@ -148,6 +177,7 @@ fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Stati
 }
 
 /// The bytes of a file, as Parquet asks for them.
+#[derive(Clone)]
 struct PartBytes(Arc<dyn Storage>);
 
 impl Length for PartBytes {

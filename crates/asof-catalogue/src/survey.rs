@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use asof_core::{Channel, SourceError, Stamp, Summary, TimeRange};
-use asof_formats::{OpenOptions, Recording, SectionEntry, Store, StoredFile};
+use asof_formats::{FilePiece, OpenOptions, Recording, SectionEntry, Store, StoredFile};
 
 use crate::pattern::KeyPattern;
 use crate::tables::{
-    IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, TopicRow, schema_hash,
+    IndexedRecording, ProblemRow, RecordingRow, SchemaRow, SectionRow, SummaryRow, TopicRow,
+    schema_hash,
 };
 
 /// So many sets of metadata are read of a recording: each may be a request.
@@ -37,8 +38,8 @@ pub(crate) fn survey(
         from_path: KeyPattern::read_by(patterns, &file.path),
         ..RecordingRow::default()
     };
-    match store.open(file, options) {
-        Ok(recording) => opened(row, &*recording, now),
+    match store.open_noting(file, options) {
+        Ok((recording, pieces)) => opened(row, &*recording, pieces, now),
         Err(error) => {
             let is_passing = matches!(error, SourceError::Io { .. });
             let kind = if is_passing {
@@ -59,12 +60,18 @@ pub(crate) fn survey(
                 topics: Vec::new(),
                 schemas: Vec::new(),
                 sections: Vec::new(),
+                summary: None,
             }
         }
     }
 }
 
-fn opened(mut row: RecordingRow, recording: &dyn Recording, now: Stamp) -> IndexedRecording {
+fn opened(
+    mut row: RecordingRow,
+    recording: &dyn Recording,
+    pieces: Vec<FilePiece>,
+    now: Stamp,
+) -> IndexedRecording {
     let sections = recording.sections();
     match metadata_of(recording) {
         Ok(said) => {
@@ -93,6 +100,7 @@ fn opened(mut row: RecordingRow, recording: &dyn Recording, now: Stamp) -> Index
         topics,
         schemas,
         sections: sections.collect(),
+        summary: summary_row(&row, &summary, pieces),
         row,
     }
 }
@@ -194,6 +202,21 @@ fn section_row(recording: &str, number: usize, section: SectionEntry) -> Section
         range: section.range,
         topics,
     }
+}
+
+/// What opening it took, of a recording that is opened by what it says of itself. One that had to be walked is walked
+/// again, so that what is wrong with it is told again.
+fn summary_row(
+    row: &RecordingRow,
+    summary: &Summary,
+    pieces: Vec<FilePiece>,
+) -> Option<SummaryRow> {
+    let has_summary = ["mcap", "bag"].contains(&summary.format.as_str());
+    let is_kept = has_summary && summary.problems.is_empty() && !pieces.is_empty();
+    is_kept.then(|| SummaryRow {
+        recording: row.recording.clone(),
+        pieces,
+    })
 }
 
 /// What a recording's own metadata says: robot, site, date, and everything else that is short enough as tags.

@@ -77,7 +77,7 @@ pub use recording::{HiddenRecord, HiddenRecords, Progress, ReadStats, Recording,
 pub use remote::{RemoteFile, version_at};
 pub use secrets::without_secrets;
 pub use storage::{Mapped, Plain, Storage};
-pub use store::{Listing, Replaced, Store, Stored, StoredFile, StoredVersion};
+pub use store::{FilePiece, Listing, Replaced, Store, Stored, StoredFile, StoredVersion};
 pub use ulog::UlogFile;
 pub use unpacked::remove_temporary_files;
 

@@ -9,7 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp, Topics};
-use asof_formats::{Compression, Mapped, McapFile, McapWriter, McapWriterOptions, Storage, open};
+use asof_formats::{
+    Compression, Mapped, McapFile, McapWriter, McapWriterOptions, OpenOptions, Storage, Store,
+    StoredFile, open,
+};
 use common::bags::BagMaker;
 use common::messages;
 use common::server::Server;
@@ -249,14 +252,19 @@ fn a_page_that_is_no_recording_is_told_what_could_be_read() {
     assert!(error.to_string().contains("none of MCAP"), "{error}");
 }
 
-#[test]
-fn a_bag_is_read_in_place_too() {
+/// A bag of 100 messages in 50 chunks.
+fn bag() -> Vec<u8> {
     let mut maker = BagMaker::new("lz4");
     maker.connect(0, "/odom", "nav_msgs/Odometry", "float64 x\n", false);
     for second in 0..50 {
         maker.chunk(&[(0, (second, 0), b"here"), (0, (second, 5), b"there")]);
     }
-    let (server, address) = Server::with_file(maker.finish()).start();
+    maker.finish()
+}
+
+#[test]
+fn a_bag_is_read_in_place_too() {
+    let (server, address) = Server::with_file(bag()).start();
     let remote = open(&address).expect("opens");
     assert!(server.requests() <= 4, "{} requests", server.requests());
     assert_eq!(messages(&*remote, &Query::all()).len(), 100);
@@ -396,4 +404,55 @@ fn the_version_of_a_file_changes_with_it_and_costs_no_byte_of_it() {
     server.swap_file(recording());
     assert_ne!(asof_formats::version_at(&address).expect("another"), first);
     assert!(asof_formats::version_at(&format!("{address}.none")).is_err());
+}
+
+/// The store that a server is, and its file.
+fn stored(address: &str, size: usize) -> (Store, StoredFile) {
+    let store = Store::at(address.trim_end_matches("run")).expect("an address");
+    let file = StoredFile {
+        path: "run".into(),
+        size: size as u64,
+        modified: None,
+        e_tag: Some("\"1\"".into()),
+    };
+    (store, file)
+}
+
+#[test]
+fn with_what_opening_took_before_nothing_is_asked_for_until_messages_are() {
+    for bytes in [recording(), bag()] {
+        let (server, address) = Server::with_file(bytes.clone()).start();
+        let (store, file) = stored(&address, bytes.len());
+        let options = OpenOptions::default();
+        let (first, pieces) = store.open_noting(&file, &options).expect("opens");
+        let kept: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+        // Of a small bag, opening reads everything.
+        let most = (64 << 10).max(bytes.len() / 10);
+        assert!(kept > 0 && kept <= most, "{kept} of {}", bytes.len());
+        let asked = server.requests();
+        assert!(asked > 0);
+
+        let again = store.open_known(&file, pieces, &options).expect("opens");
+        assert_eq!(server.requests(), asked, "opening asked for something");
+        assert_eq!(again.summary(), first.summary());
+        assert_eq!(again.sections().len(), first.sections().len());
+        assert!(messages(&*again, &Query::all()) == messages(&*first, &Query::all()));
+    }
+}
+
+#[test]
+fn a_file_that_was_changed_since_its_pieces_were_kept_is_an_error_and_not_a_mixture() {
+    let bytes = recording();
+    let (server, address) = Server::with_file(bytes.clone()).start();
+    let (store, file) = stored(&address, bytes.len());
+    let options = OpenOptions::default();
+    let (_, pieces) = store.open_noting(&file, &options).expect("opens");
+    server.swap_file(bytes);
+    let known = store.open_known(&file, pieces, &options).expect("opens");
+    let mut read = known.read(&Query::all()).expect("begins");
+    let error = read.find_map(Result::err).expect("an error");
+    let asof_core::SourceError::Io { cause, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(cause.kind(), std::io::ErrorKind::StaleNetworkFileHandle);
 }

@@ -3,6 +3,7 @@
 mod recordings;
 mod schemas;
 mod sections;
+mod summaries;
 mod topics;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use asof_core::{Stamp, TimeRange};
 pub use recordings::{ProblemRow, RecordingRow};
 pub use schemas::{SchemaRow, schema_hash};
 pub use sections::SectionRow;
+pub use summaries::SummaryRow;
 pub use topics::TopicRow;
 
 /// A table of the catalogue.
@@ -25,6 +27,7 @@ pub(crate) enum Table {
     Recordings,
     Topics,
     Sections,
+    Summaries,
     Schemas,
 }
 
@@ -35,6 +38,7 @@ impl Table {
             Table::Recordings => "recordings",
             Table::Topics => "topics",
             Table::Sections => "sections",
+            Table::Summaries => "summaries",
             Table::Schemas => "schemas",
         }
     }
@@ -45,6 +49,8 @@ impl Table {
             Table::Recordings | Table::Schemas => 4_096,
             Table::Topics => 2_048,
             Table::Sections => 65_536,
+            // Each is some ten thousand bytes.
+            Table::Summaries => 64,
         }
     }
 }
@@ -60,6 +66,8 @@ pub struct IndexedRecording {
     pub schemas: Vec<SchemaRow>,
     /// Its chunks.
     pub sections: Vec<SectionRow>,
+    /// What opening it reads, where that is worth keeping.
+    pub summary: Option<SummaryRow>,
 }
 
 /// Four columns for a range of time: `start` and `end` to the microsecond, rounded outwards, and exact.

@@ -142,6 +142,7 @@ impl Fleet {
             }],
             schemas: vec![SchemaRow::of(&schema)],
             sections: Vec::new(),
+            summary: None,
         }
     }
 }

@@ -26,8 +26,10 @@ impl Fault {
         let told = || io::Error::other(explained(error));
         match error {
             Error::Precondition { .. } => Fault::Final(changed()),
-            Error::NotFound { .. }
-            | Error::NotSupported { .. }
+            Error::NotFound { .. } => {
+                Fault::Final(io::Error::new(io::ErrorKind::NotFound, explained(error)))
+            }
+            Error::NotSupported { .. }
             | Error::PermissionDenied { .. }
             | Error::Unauthenticated { .. } => Fault::Final(told()),
             _ if is_refusal(error) => Fault::Final(told()),
@@ -48,7 +50,10 @@ impl Fault {
 }
 
 pub(super) fn changed() -> io::Error {
-    io::Error::other("the file was changed while it was being read; open it again")
+    io::Error::new(
+        io::ErrorKind::StaleNetworkFileHandle,
+        "the file was changed while it was being read; open it again",
+    )
 }
 
 /// Nothing came for longer than a server takes to find what it has.

@@ -3,10 +3,12 @@
 mod blocks;
 mod faults;
 mod fetch;
+mod pieces;
 mod place;
 mod store;
 mod version;
 
+pub(crate) use pieces::Noted;
 pub(crate) use place::{Place, failed, in_time, too_many_than, wait};
 pub use version::version_at;
 
@@ -24,9 +26,11 @@ use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tokio::runtime::Runtime;
 
+use crate::FilePiece;
 use crate::storage::Storage;
 use blocks::Blocks;
 use faults::{Fault, changed, silent, too_slow};
+use pieces::Pieces;
 
 /// A file on a network as a [`Storage`]: `http(s)://`, `s3://`, `gs://`, `az://`.
 ///
@@ -42,6 +46,9 @@ pub struct RemoteFile {
     name: String,
     remote: Arc<Remote>,
     blocks: Blocks,
+    /// What is known of the file without asking for it.
+    known: Pieces,
+    noted: Option<Arc<Noted>>,
 }
 
 /// Where the bytes are, and how they were when they were first seen.
@@ -94,6 +101,24 @@ impl RemoteFile {
             name: place.address.clone(),
             blocks: Blocks::new(size),
             remote: Arc::new(remote),
+            known: Pieces::default(),
+            noted: None,
+        }
+    }
+
+    /// The same, with pieces of this version that were read before: they are not asked for again.
+    pub(crate) fn with_pieces(self, pieces: Vec<FilePiece>) -> Self {
+        RemoteFile {
+            known: Pieces::of(pieces),
+            ..self
+        }
+    }
+
+    /// The same, telling what is read of it.
+    pub(crate) fn noting(self, noted: &Arc<Noted>) -> Self {
+        RemoteFile {
+            noted: Some(Arc::clone(noted)),
+            ..self
         }
     }
 }
@@ -108,12 +133,20 @@ impl Storage for RemoteFile {
     }
 
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
-        self.blocks.read(offset, len, |ranges| {
+        let len = len.min(self.remote.size.saturating_sub(offset));
+        if let Some(bytes) = self.known.get(offset, len) {
+            return Ok(bytes);
+        }
+        let bytes = self.blocks.read(offset, len, |ranges| {
             let fetches = ranges.into_iter().map(|range| self.remote.ask(range));
             // All are under way before the first is waited for.
             let fetches: Vec<_> = fetches.collect();
             fetches.into_iter().map(finish).collect()
-        })
+        })?;
+        if let Some(noted) = &self.noted {
+            noted.add(offset, &bytes);
+        }
+        Ok(bytes)
     }
 
     fn is_local(&self) -> bool {

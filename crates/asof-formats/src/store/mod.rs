@@ -55,6 +55,15 @@ pub struct StoredFile {
     pub e_tag: Option<String>,
 }
 
+/// Bytes of a file, and where in it they lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePiece {
+    /// Where in the file.
+    pub offset: u64,
+    /// The bytes from there on.
+    pub bytes: Bytes,
+}
+
 /// What a [`Store`] holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -183,6 +192,46 @@ impl Store {
         options: &OpenOptions,
     ) -> Result<Box<dyn Recording>, SourceError> {
         forward!(self, store => store.open(file, options))
+    }
+
+    /// [`Store::open`], together with the pieces of the file that this took: with them,
+    /// [`open_known`](Store::open_known) asks for nothing. There are none on disk, where opening costs little, and none
+    /// where opening took more than a megabyte.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open).
+    pub fn open_noting(
+        &self,
+        file: &StoredFile,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Recording>, Vec<FilePiece>), SourceError> {
+        match &self.0 {
+            Inner::Local(store) => Ok((store.open(file, options)?, Vec::new())),
+            #[cfg(feature = "remote")]
+            Inner::Remote(store) => store.open_noting(file, options),
+        }
+    }
+
+    /// [`Store::open`] with pieces of the file that were read before, of this very version: they are not asked for again.
+    /// That the file is still this version shows when more of it is read.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open).
+    #[cfg_attr(
+        not(feature = "remote"),
+        allow(unused_variables, reason = "a disk is asked again")
+    )]
+    pub fn open_known(
+        &self,
+        file: &StoredFile,
+        pieces: Vec<FilePiece>,
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Recording>, SourceError> {
+        match &self.0 {
+            Inner::Local(store) => store.open(file, options),
+            #[cfg(feature = "remote")]
+            Inner::Remote(store) => store.open_known(file, pieces, options),
+        }
     }
 
     /// Whether a file that was listed is still what it was, as far as that can be told without asking a server: there,

@@ -10,10 +10,10 @@ use object_store::{
     Error, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 
-use super::{Listing, Replaced, StoredFile};
+use super::{FilePiece, Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
 use crate::open::open_remote_file;
-use crate::remote::{Place, RETRY_TIME, RemoteFile, failed, in_time, too_many_than, wait};
+use crate::remote::{Noted, Place, RETRY_TIME, RemoteFile, failed, in_time, too_many_than, wait};
 use crate::{OpenOptions, Recording, Storage};
 
 /// A folder of a bucket or a web server.
@@ -78,6 +78,25 @@ impl RemoteStore {
         options: &OpenOptions,
     ) -> Result<Box<dyn Recording>, SourceError> {
         open_remote_file(self.file(file), options)
+    }
+
+    pub fn open_noting(
+        &self,
+        file: &StoredFile,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Recording>, Vec<FilePiece>), SourceError> {
+        let noted = Arc::new(Noted::new());
+        let recording = open_remote_file(self.file(file).noting(&noted), options)?;
+        Ok((recording, noted.take()))
+    }
+
+    pub fn open_known(
+        &self,
+        file: &StoredFile,
+        pieces: Vec<FilePiece>,
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Recording>, SourceError> {
+        open_remote_file(self.file(file).with_pieces(pieces), options)
     }
 
     pub fn storage(&self, path: &str, size: u64) -> Box<dyn Storage> {
