@@ -33,7 +33,7 @@ use datafusion::physical_plan::{
 use crate::asof::Direction;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
-use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
+use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
 use crate::matching::RowAt;
 use crate::pushdown::Wanted;
 use crate::right::{RightSide, RightTopic, times_of};
@@ -124,9 +124,13 @@ impl AsofScan {
             tolerance: condition.tolerance,
             is_by_log_time,
         });
-        fused.properties = in_order_of(&fused.left, &schema, fused.slices.len());
+        fused.properties = in_order_of(&fused.left, &schema, fused.partitions());
         fused.schema = schema;
         Some(fused)
+    }
+
+    fn partitions(&self) -> Partitions {
+        Partitions::of(self.slices.len(), self.shared.options.threads)
     }
 }
 
@@ -141,9 +145,13 @@ impl AsofScan {
         slices: Vec<Slice>,
     ) -> Self {
         AsofScan {
-            shared,
             left_wanted: Wanted::default(),
-            properties: in_order_of(&left, &schema, slices.len()),
+            properties: in_order_of(
+                &left,
+                &schema,
+                Partitions::of(slices.len(), shared.options.threads),
+            ),
+            shared,
             left,
             slices,
             rights,
@@ -174,7 +182,7 @@ impl DisplayAs for AsofScan {
                 write!(f, ", within {within:?}")?;
             }
         }
-        write!(f, "; one pass, {} slices of time", self.slices.len())
+        write!(f, "; one pass, {}", self.partitions())
     }
 }
 
@@ -199,25 +207,19 @@ impl ExecutionPlan for AsofScan {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
-        let Some(slice) = slice_of(&self.slices, partition, &self.left.topic)? else {
-            return Ok(builder.build());
-        };
-        let consumer = MemoryConsumer::new(format!("AsofScan of {}", self.left.topic));
-        let pass = Pass {
-            plan: self.clone(),
-            slice,
-            left: Assembler::new(&self.shared, slice.recording, &self.left),
-            waiting: VecDeque::new(),
-            rights: self
-                .rights
-                .iter()
-                .map(|right| RightSide::new(&self.shared, slice.recording, right))
-                .collect(),
-            memory: consumer.register(context.memory_pool()),
-        };
+        let places = self.partitions().slices(partition)?;
+        let plan = self.clone();
         let sender = builder.tx();
-        builder
-            .spawn_blocking(move || pass.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok()));
+        builder.spawn_blocking(move || {
+            for place in places {
+                if sender.is_closed() {
+                    break;
+                }
+                let pass = Pass::new(&plan, plan.slices[place], &context);
+                pass.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+            }
+            Ok(())
+        });
         Ok(builder.build())
     }
 }
@@ -244,6 +246,21 @@ struct LeftRows {
 }
 
 impl Pass {
+    fn new(plan: &AsofScan, slice: Slice, context: &TaskContext) -> Self {
+        let consumer = MemoryConsumer::new(format!("AsofScan of {}", plan.left.topic));
+        let rights = plan.rights.iter();
+        Pass {
+            slice,
+            left: Assembler::new(&plan.shared, slice.recording, &plan.left),
+            waiting: VecDeque::new(),
+            rights: rights
+                .map(|right| RightSide::new(&plan.shared, slice.recording, right))
+                .collect(),
+            memory: consumer.register(context.memory_pool()),
+            plan: plan.clone(),
+        }
+    }
+
     fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
         let shared = Arc::clone(&self.plan.shared);
         let recording = &*shared.recordings[self.slice.recording].recording;

@@ -1,4 +1,5 @@
-//! What people, paths and metadata say of recordings, as columns of every topic: of which robot, from which site, and tags.
+//! What people, paths and metadata say of recordings, as columns of every topic and of what messages mean: of which robot, from
+//! which site, and tags.
 //!
 //! A filter over these, and over the name of the recording, is answered before any recording is opened.
 
@@ -92,6 +93,28 @@ pub(crate) fn fields() -> [Field; 3] {
         Field::new(SITE, DataType::Utf8, true),
         Field::new(TAGS, tags, true),
     ]
+}
+
+/// Whether a column of this name is a label.
+pub(crate) fn is_label(name: &str) -> bool {
+    [ROBOT, SITE, TAGS].contains(&name)
+}
+
+/// The columns for a table that has these already: none where nothing is said of any recording. A field of the messages
+/// keeps its name.
+pub(crate) fn fields_beside(shared: &Shared, is_taken: impl Fn(&str) -> bool) -> Vec<Field> {
+    if shared.options.labels.is_empty() {
+        return Vec::new();
+    }
+    let all = fields().into_iter();
+    all.filter(|label| !is_taken(label.name())).collect()
+}
+
+/// The filters of these that can be answered by names and labels alone.
+pub(crate) fn about_recordings<'a>(filters: &'a [Expr], labels: &[String]) -> Vec<&'a Expr> {
+    let filters = filters.iter();
+    let about = filters.filter(|filter| is_about_recordings(filter, labels));
+    about.collect()
 }
 
 /// The names of the columns.

@@ -1,5 +1,6 @@
 //! What plans have in common that read recordings: they have no inputs, and slices of time as their partitions.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -11,7 +12,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::{Partitioning, PlanProperties};
 
 use crate::assemble::Shape;
-use crate::topic::{LOG_TIME, Slice};
+use crate::topic::LOG_TIME;
 
 /// The methods of a plan without inputs that has its properties in a field.
 macro_rules! leaf {
@@ -42,29 +43,80 @@ macro_rules! leaf {
 }
 pub(crate) use leaf;
 
+/// Which slices the partitions of a plan read.
+///
+/// A few slices are a partition each, and each is in order. Of many, such as those of a fleet, only some are open at a
+/// time: partitions take turns, one after the other of neighbours, and what needs an order sorts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Partitions {
+    slices: usize,
+    count: usize,
+}
+
+/// More slices than this take turns.
+const MOST_AT_ONCE: usize = 64;
+/// So many are read at a time where they take turns, if there are not more threads: they wait for disks and networks.
+const OPEN_IN_TURNS: usize = 16;
+
+impl Partitions {
+    pub fn of(slices: usize, threads: usize) -> Self {
+        let count = if slices > MOST_AT_ONCE.max(threads) {
+            OPEN_IN_TURNS.max(threads)
+        } else {
+            slices
+        };
+        Partitions { slices, count }
+    }
+
+    /// How many there are: one where there is nothing to read at all.
+    pub fn count(self) -> usize {
+        self.count.max(1)
+    }
+
+    /// Whether each partition is one slice.
+    pub fn are_single(self) -> bool {
+        self.count == self.slices
+    }
+
+    /// The places of the slices that a partition reads, one after the other.
+    pub fn slices(self, partition: usize) -> Result<impl Iterator<Item = usize> + Send + 'static> {
+        let step = self.count();
+        if partition >= step {
+            return internal_err!("there is no partition {partition} of {step}");
+        }
+        Ok((partition..self.slices).step_by(step))
+    }
+}
+
+impl fmt::Display for Partitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} slices of time", self.slices)?;
+        if !self.are_single() {
+            write!(f, ", {} at once", self.count)?;
+        }
+        Ok(())
+    }
+}
+
 /// Slices beside each other, each in order of the `log_time` of this topic, whose columns come first.
-pub(crate) fn in_order_of(topic: &Shape, schema: &SchemaRef, slices: usize) -> Arc<PlanProperties> {
-    let columns = topic.output.fields().len();
-    let place = (0..columns).find(|place| topic.is_column(*place, LOG_TIME));
+pub(crate) fn in_order_of(
+    topic: &Shape,
+    schema: &SchemaRef,
+    partitions: Partitions,
+) -> Arc<PlanProperties> {
+    let mut columns = 0..topic.output.fields().len();
+    let place = columns.find(|place| topic.is_column(*place, LOG_TIME));
+    let place = place.filter(|_| partitions.are_single());
     let order = place.map(|place| {
         let column = Column::new(schema.field(place).name(), place);
         vec![PhysicalSortExpr::new_default(Arc::new(column))]
     });
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new_with_orderings(Arc::clone(schema), order),
-        Partitioning::UnknownPartitioning(slices.max(1)),
+        Partitioning::UnknownPartitioning(partitions.count()),
         EmissionType::Incremental,
         Boundedness::Bounded,
     ))
-}
-
-/// The slice of a partition; none where there is nothing to read at all.
-pub(crate) fn slice_of(slices: &[Slice], partition: usize, topic: &str) -> Result<Option<Slice>> {
-    match slices.get(partition) {
-        Some(slice) => Ok(Some(*slice)),
-        None if slices.is_empty() && partition == 0 => Ok(None),
-        None => internal_err!("there is no slice {partition} of {topic}"),
-    }
 }
 
 /// Shows the expressions within these shapes.
@@ -87,5 +139,25 @@ pub(crate) fn decoded(shape: &Shape) -> String {
         "nothing decoded".to_owned()
     } else {
         format!("decoded [{}]", shape.paths.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slice_is_read_once_however_many_there_are() {
+        for slices in [0, 1, 2, 63, 64, 65, 1000] {
+            for threads in [1, 4, 100] {
+                let partitions = Partitions::of(slices, threads);
+                assert!(partitions.count() <= MOST_AT_ONCE.max(threads));
+                let all = (0..partitions.count()).map(|one| partitions.slices(one).expect("one"));
+                let mut all: Vec<usize> = all.flatten().collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..slices).collect::<Vec<_>>());
+                assert!(partitions.slices(partitions.count()).is_err());
+            }
+        }
     }
 }

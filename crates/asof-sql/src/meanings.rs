@@ -23,6 +23,7 @@ use crate::assemble::external;
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
+use crate::labels;
 use crate::pushdown::Wanted;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
@@ -106,12 +107,17 @@ impl Meaning {
         ];
         let nullable = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
         all.extend(fields.iter().map(nullable));
+        let is_taken = |name: &str| all.iter().any(|field| field.name() == name);
+        let labels = labels::fields_beside(shared, is_taken);
+        let names = labels.iter().map(|label| label.name().clone()).collect();
+        all.extend(labels.into_iter().map(Arc::new));
         let schema: SchemaRef = Arc::new(Schema::new(all));
         Some(MeaningTable {
             schema,
             shared: Arc::clone(shared),
             topics,
             each: self.each,
+            labels: names,
         })
     }
 
@@ -134,6 +140,7 @@ struct MeaningTable {
     /// The topics that have it, by the places of their recordings.
     topics: BTreeMap<usize, Vec<String>>,
     each: Option<&'static str>,
+    labels: Vec<String>,
 }
 
 impl View for MeaningTable {
@@ -146,6 +153,14 @@ impl View for MeaningTable {
         &self.schema
     }
 
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
     fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let support = |filter: &&Expr| match topic_of(filter) {
             Some(_) => vec![TableProviderFilterPushDown::Exact],
@@ -154,8 +169,7 @@ impl View for MeaningTable {
         filters.iter().flat_map(support).collect()
     }
 
-    fn parts(&self, filters: &[Expr]) -> Vec<MeaningPart> {
-        let wanted = Wanted::of(filters);
+    fn parts(&self, wanted: &Wanted, filters: &[Expr]) -> Vec<MeaningPart> {
         let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
         let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
         let mut parts = Vec::new();
@@ -178,17 +192,16 @@ impl View for MeaningTable {
     }
 
     #[cfg(feature = "distributed")]
-    fn described(&self, filters: &[Expr]) -> (&Arc<Shared>, ViewKind) {
+    fn described(&self, filters: &[Expr]) -> ViewKind {
         let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
         let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
         let topics = self.topics.values().flatten().filter(is_chosen);
         let topics: BTreeSet<String> = topics.cloned().collect();
-        let kind = ViewKind::Meaning {
+        ViewKind::Meaning {
             schema: Arc::clone(&self.schema),
             topics: topics.into_iter().collect(),
             each: self.each,
-        };
-        (&self.shared, kind)
+        }
     }
 }
 
@@ -286,11 +299,23 @@ impl MeaningPart {
                     (0, _) => text(recording),
                     (1, _) => text(topic),
                     (_, Some(found)) => adapt(found, field.data_type()),
-                    (_, None) => new_null_array(field.data_type(), count),
+                    (_, None) => self.label_or_null(field, count),
                 },
             );
         let schema = Arc::clone(&self.schema);
         Ok(RecordBatch::try_new(schema, columns.collect())?)
+    }
+}
+
+impl MeaningPart {
+    /// A column that the messages have not got. No meaning has a column of a label's name.
+    fn label_or_null(&self, field: &Field, rows: usize) -> ArrayRef {
+        let label = labels::is_label(field.name())
+            .then(|| self.shared.label(self.recording, field.name(), rows));
+        match label.flatten() {
+            Some(said) => adapt(&said, field.data_type()),
+            None => new_null_array(field.data_type(), rows),
+        }
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_core::{Query, Stamp};
+use asof_core::{Channel, Query, Stamp};
 use asof_decode::{Archetype, Decoders, PackedField, PackedKind, Projection, Record, Scan};
+use asof_formats::Recording;
 use datafusion::arrow::array::{
-    ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
+    Array, ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
+    new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -16,10 +18,12 @@ use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::Expr;
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
+use crate::adapt::adapt;
 use crate::assemble::{BATCH_ROWS, external};
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
+use crate::labels;
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, RECORDING, STAMP, Slice, TopicTable};
 use crate::view::{Part, View, ViewTable};
@@ -60,8 +64,11 @@ impl TableFunctionImpl for Points {
         let topic = self.0.topic_of(name)?;
         let topic = TopicTable::new(&self.0, &topic, &mut |_| {});
         let columns = columns_of(&topic)?;
+        let is_taken = |name: &str| columns.iter().any(|column| column.name == name);
+        let labels = labels::fields_beside(&self.0, is_taken);
         Ok(Arc::new(ViewTable(PointsTable {
-            schema: schema_of(&columns),
+            schema: schema_of(&columns, &labels),
+            labels: labels.iter().map(|label| label.name().clone()).collect(),
             columns: columns.into(),
             topic,
             limit,
@@ -83,9 +90,14 @@ struct PointColumn {
 /// The columns that the points of a topic have, as the first message of each recording says.
 fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
     let mut columns: Vec<PointColumn> = Vec::new();
-    let mut why = None;
+    let (mut why, mut has_scans) = (None, false);
     for &place in &topic.recordings {
         let recording = &topic.shared.recordings[place].recording;
+        let is_scans = has_only_scans(&**recording, &topic.topic);
+        if is_scans && has_scans {
+            // All scans have the same columns: of many recordings, one is opened for them.
+            continue;
+        }
         let query = Query::topics([&topic.topic]);
         let mut decoders = Decoders::new(Projection::All);
         for batch in recording.read(&query).map_err(external)? {
@@ -110,6 +122,7 @@ fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
                 }
             });
             let Some(fields) = first else { continue };
+            has_scans |= is_scans;
             for (field, data_type) in fields {
                 if columns.iter().all(|known| known.field != field) {
                     columns.push(PointColumn {
@@ -127,6 +140,16 @@ fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
         return plan_err!("{} has no points: {why}", topic.topic);
     }
     Ok(columns)
+}
+
+fn has_only_scans(recording: &dyn Recording, topic: &str) -> bool {
+    let summary = recording.summary();
+    let mut channels = summary.channels.iter().map(|entry| &entry.channel);
+    let is_scan = |channel: &Arc<Channel>| {
+        let kind = Archetype::of(channel.type_name());
+        kind.is_some_and(|kind| kind.name == "LaserScan")
+    };
+    channels.all(|channel| channel.topic != topic || is_scan(channel))
 }
 
 fn free_name(field: &str, known: &[PointColumn]) -> String {
@@ -161,7 +184,7 @@ fn fields_of(record: &Record) -> std::result::Result<Vec<(String, DataType)>, St
     Ok(all.collect())
 }
 
-fn schema_of(columns: &[PointColumn]) -> SchemaRef {
+fn schema_of(columns: &[PointColumn], labels: &[Field]) -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     let mut fields = vec![
         Field::new(RECORDING, DataType::Utf8, false),
@@ -174,6 +197,7 @@ fn schema_of(columns: &[PointColumn]) -> SchemaRef {
         .iter()
         .map(|column| Field::new(&column.name, column.data_type.clone(), true));
     fields.extend(own);
+    fields.extend(labels.iter().cloned());
     Arc::new(Schema::new(fields))
 }
 
@@ -183,6 +207,7 @@ struct PointsTable {
     columns: Arc<[PointColumn]>,
     topic: TopicTable,
     limit: usize,
+    labels: Vec<String>,
 }
 
 impl View for PointsTable {
@@ -194,8 +219,16 @@ impl View for PointsTable {
         &self.schema
     }
 
-    fn parts(&self, filters: &[Expr]) -> Vec<PointSlice> {
-        let slices = self.topic.slices(&Wanted::of(filters)).into_iter();
+    fn shared(&self) -> &Arc<Shared> {
+        &self.topic.shared
+    }
+
+    fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    fn parts(&self, wanted: &Wanted, _: &[Expr]) -> Vec<PointSlice> {
+        let slices = self.topic.slices(wanted).into_iter();
         let part = |slice| PointSlice {
             schema: Arc::clone(&self.schema),
             columns: Arc::clone(&self.columns),
@@ -208,14 +241,13 @@ impl View for PointsTable {
     }
 
     #[cfg(feature = "distributed")]
-    fn described(&self, _: &[Expr]) -> (&Arc<Shared>, ViewKind) {
-        let kind = ViewKind::Points {
+    fn described(&self, _: &[Expr]) -> ViewKind {
+        ViewKind::Points {
             schema: Arc::clone(&self.schema),
             fields: self.columns.iter().map(|one| one.field.clone()).collect(),
             topic: self.topic.topic.clone(),
             limit: self.limit,
-        };
-        (&self.topic.shared, kind)
+        }
     }
 }
 
@@ -282,7 +314,7 @@ impl Part for PointSlice {
                     self.shared.tell_undecoded(&self.topic, 1, first);
                 }
                 while pending.rows() >= BATCH_ROWS {
-                    let batch = pending.take(&self.schema, &recording.name)?;
+                    let batch = self.labelled(pending.take(&recording.name)?)?;
                     if !send(batch) {
                         return Ok(());
                     }
@@ -290,7 +322,7 @@ impl Part for PointSlice {
             }
         }
         if pending.rows() > 0 {
-            send(pending.take(&self.schema, &recording.name)?);
+            send(self.labelled(pending.take(&recording.name)?)?);
         }
         Ok(())
     }
@@ -298,6 +330,21 @@ impl Part for PointSlice {
     #[cfg(feature = "distributed")]
     fn slice(&self) -> Slice {
         self.slice
+    }
+}
+
+impl PointSlice {
+    /// The columns of points, with the labels of their recording after them.
+    fn labelled(&self, mut columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+        let rows = columns.first().map_or(0, Array::len);
+        for field in self.schema.fields().iter().skip(columns.len()) {
+            let said = (self.shared).label(self.slice.recording, field.name(), rows);
+            columns.push(match said {
+                Some(said) => adapt(&said, field.data_type()),
+                None => new_null_array(field.data_type(), rows),
+            });
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 }
 
@@ -398,8 +445,8 @@ impl<'a> Pending<'a> {
         }
     }
 
-    /// All that wait, as a batch.
-    fn take(&mut self, schema: &SchemaRef, recording: &str) -> Result<RecordBatch> {
+    /// All that wait, as columns.
+    fn take(&mut self, recording: &str) -> Result<Vec<ArrayRef>> {
         let messages = std::mem::take(&mut self.messages);
         let places = std::mem::take(&mut self.places);
         let count = places.len();
@@ -424,7 +471,7 @@ impl<'a> Pending<'a> {
             let values: ArrayRef = Arc::new(Float64Array::from(std::mem::take(values)));
             columns.push(cast(&values, &column.data_type)?);
         }
-        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+        Ok(columns)
     }
 }
 

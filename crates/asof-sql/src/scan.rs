@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 use crate::assemble::{Assembled, Assembler, BATCH_ROWS, Shape, external, runs};
 use crate::database::Shared;
 use crate::lags::{Lag, LagWatch, stamp_in};
-use crate::leaf::{decoded, in_order_of, leaf, show_expressions, slice_of};
+use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
@@ -35,6 +35,7 @@ pub(crate) struct TopicScan {
     pub shared: Arc<Shared>,
     pub wanted: Wanted,
     pub slices: Vec<Slice>,
+    partitions: Partitions,
     /// Messages of the topic in all slices, where the index tells.
     messages: Option<u64>,
     limit: Option<usize>,
@@ -55,6 +56,7 @@ impl TopicScan {
         let read = Arc::new(table.schema.project(columns)?);
         let shape = Shape::with_labels(&table.topic, read, &table.labels);
         let slices = table.slices(wanted);
+        let partitions = Partitions::of(slices.len(), table.shared.options.threads);
         // Of a part of the time, only reading tells.
         let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
         let has_lag = |place: &usize| {
@@ -80,8 +82,9 @@ impl TopicScan {
             },
             watch: is_whole.then(watch),
             knows_lags,
-            properties: in_order_of(&shape, &shape.output, slices.len()),
+            properties: in_order_of(&shape, &shape.output, partitions),
             shape,
+            partitions,
             slices,
             limit,
         })
@@ -95,14 +98,16 @@ impl TopicScan {
         slices: Vec<Slice>,
         limit: Option<usize>,
     ) -> Self {
+        let partitions = Partitions::of(slices.len(), shared.options.threads);
         TopicScan {
             shared,
             wanted: Wanted::default(),
             messages: None,
             watch: None,
             knows_lags: false,
-            properties: in_order_of(&shape, &shape.output, slices.len()),
+            properties: in_order_of(&shape, &shape.output, partitions),
             shape,
+            partitions,
             slices,
             limit,
         }
@@ -143,7 +148,7 @@ impl TopicScan {
     pub fn with_projection(&self, projection: &ProjectionExec) -> Option<Self> {
         let shape = self.shape.with_projection(projection.expr())?;
         Some(TopicScan {
-            properties: in_order_of(&shape, &shape.output, self.slices.len()),
+            properties: in_order_of(&shape, &shape.output, self.partitions),
             shape,
             ..self.clone()
         })
@@ -190,7 +195,7 @@ impl DisplayAs for TopicScan {
         if let Some(limit) = self.limit {
             write!(f, ", at most {limit} rows")?;
         }
-        write!(f, ", {} slices of time", self.slices.len())
+        write!(f, ", {}", self.partitions)
     }
 }
 
@@ -215,24 +220,24 @@ impl ExecutionPlan for TopicScan {
     ) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.eq_properties.schema());
         let mut builder = RecordBatchReceiverStreamBuilder::new(schema, 2);
-        let Some(slice) = slice_of(&self.slices, partition, &self.shape.topic)? else {
-            return Ok(builder.build());
-        };
-        let reader = SliceReader {
-            assembler: Assembler::new(&self.shared, slice.recording, &self.shape),
-            query: Query::topics([&self.shape.topic]).between(slice.range),
-            shared: Arc::clone(&self.shared),
-            slice,
-            left: self.limit.unwrap_or(usize::MAX),
-            lag: Lag::default(),
-            stamp: stamp_in(&self.shape),
-        };
-        let watch = self.watch.clone().filter(|_| reader.stamp.is_some());
+        let places = self.partitions.slices(partition)?;
+        let stamp = stamp_in(&self.shape);
+        let watch = self.watch.clone().filter(|_| stamp.is_some());
+        let scan = self.clone();
         let sender = builder.tx();
         builder.spawn_blocking(move || {
-            let lag = reader.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
-            if let (Some(watch), Some(lag)) = (watch, lag) {
-                watch.tell(partition, lag);
+            let mut left = scan.limit.unwrap_or(usize::MAX);
+            for place in places {
+                if sender.is_closed() {
+                    break;
+                }
+                let reader = SliceReader::new(&scan, place, left, stamp);
+                let read = reader.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+                let Some((lag, rest)) = read else { break };
+                if let Some(watch) = &watch {
+                    watch.tell(place, lag);
+                }
+                left = rest;
             }
             Ok(())
         });
@@ -281,7 +286,7 @@ impl ExecutionPlan for TopicScan {
     }
 }
 
-/// Reads one slice, on a thread of its own.
+/// Reads one slice.
 struct SliceReader {
     assembler: Assembler,
     query: Query,
@@ -295,8 +300,21 @@ struct SliceReader {
 }
 
 impl SliceReader {
-    /// Hands out the rows. The lag of all of them, if none was left out.
-    fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<Lag>> {
+    fn new(scan: &TopicScan, place: usize, left: usize, stamp: Option<usize>) -> Self {
+        let slice = scan.slices[place];
+        SliceReader {
+            assembler: Assembler::new(&scan.shared, slice.recording, &scan.shape),
+            query: Query::topics([&scan.shape.topic]).between(slice.range),
+            shared: Arc::clone(&scan.shared),
+            slice,
+            left,
+            lag: Lag::default(),
+            stamp,
+        }
+    }
+
+    /// Hands out the rows. The lag of all of them, and how many more are wanted; `None` if none are, or some were left out.
+    fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<(Lag, usize)>> {
         let shared = Arc::clone(&self.shared);
         let recording = &shared.recordings[self.slice.recording].recording;
         if self.assembler.needs_log_times_alone() {
@@ -322,7 +340,7 @@ impl SliceReader {
         }
         self.assembler.flush(&mut full)?;
         let is_whole = self.hand_out(&mut full, send);
-        Ok(is_whole.then_some(self.lag))
+        Ok(is_whole.then_some((self.lag, self.left)))
     }
 
     /// Hands out rows of which nothing but the log times is asked for. They have no stamps, and so no lag.
@@ -330,15 +348,15 @@ impl SliceReader {
         mut self,
         times: &[Stamp],
         send: &mut dyn FnMut(RecordBatch) -> bool,
-    ) -> Result<Option<Lag>> {
+    ) -> Result<Option<(Lag, usize)>> {
         let mut full = Vec::new();
         for part in times.chunks(BATCH_ROWS) {
             full.push(self.assembler.of_log_times(part)?);
             if !self.hand_out(&mut full, send) {
-                break;
+                return Ok(None);
             }
         }
-        Ok(None)
+        Ok(Some((self.lag, self.left)))
     }
 
     /// Hands out batches. Whether more are wanted.

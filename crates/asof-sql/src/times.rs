@@ -14,6 +14,7 @@ use crate::assemble::BATCH_ROWS;
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
+use crate::pushdown::Wanted;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
 use crate::topic::{Opened, RECORDING};
@@ -88,7 +89,12 @@ impl View for TimesTable {
         vec![TableProviderFilterPushDown::Unsupported; filters.len()]
     }
 
-    fn parts(&self, _: &[Expr]) -> Vec<Grid> {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn parts(&self, wanted: &Wanted, _: &[Expr]) -> Vec<Grid> {
+        let is_wanted = |(_, opened): &(usize, &Opened)| wanted.has_recording(&opened.name);
         let grid = |(place, opened): (usize, &Opened)| Grid {
             schema: Arc::clone(&self.schema),
             recording: opened.name.clone(),
@@ -100,13 +106,14 @@ impl View for TimesTable {
             .recordings
             .iter()
             .enumerate()
+            .filter(is_wanted)
             .map(grid)
             .collect()
     }
 
     #[cfg(feature = "distributed")]
-    fn described(&self, _: &[Expr]) -> (&Arc<Shared>, ViewKind) {
-        (&self.shared, ViewKind::Times { hz: self.hz })
+    fn described(&self, _: &[Expr]) -> ViewKind {
+        ViewKind::Times { hz: self.hz }
     }
 }
 

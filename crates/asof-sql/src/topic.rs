@@ -122,13 +122,8 @@ impl TopicTable {
             ));
         }
         let fields = fields.unwrap_or_default();
-        let is_free = |label: &Field| fields.iter().all(|field| field.name() != label.name());
-        let labels: Vec<Field> = if shared.options.labels.is_empty() {
-            Vec::new()
-        } else {
-            // A field of the messages keeps its name.
-            labels::fields().into_iter().filter(is_free).collect()
-        };
+        let is_taken = |name: &str| fields.iter().any(|field| field.name() == name);
+        let labels = labels::fields_beside(shared, is_taken);
         TopicTable {
             topic: topic.to_owned(),
             schema: schema_of(&fields, &labels),
@@ -256,9 +251,7 @@ impl TableProvider for TopicTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut wanted = Wanted::of(filters).with_stamps(filters);
-        let about = filters.iter();
-        let about = about.filter(|filter| labels::is_about_recordings(filter, &self.labels));
-        let about: Vec<&Expr> = about.collect();
+        let about = labels::about_recordings(filters, &self.labels);
         // Names that are equal to a text were taken by themselves, and are here once more.
         if let Some(names) = self.shared.recordings_that(&about, session)? {
             wanted.recordings = Some(names);

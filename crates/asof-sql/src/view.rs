@@ -16,10 +16,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
-#[cfg(feature = "distributed")]
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::{SliceExec, ViewKind};
+use crate::labels;
+use crate::leaf::Partitions;
 use crate::pushdown::Wanted;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
@@ -31,20 +32,27 @@ pub(crate) trait View: Debug + Send + Sync + 'static {
 
     fn schema(&self) -> &SchemaRef;
 
-    /// Which of these filters the parts take into account.
+    fn shared(&self) -> &Arc<Shared>;
+
+    /// The columns that are labels of recordings.
+    fn labels(&self) -> &[String] {
+        &[]
+    }
+
+    /// Which of these filters the parts take into account, besides those that are about recordings alone.
     fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         Wanted::pushdown(filters)
     }
 
-    /// The parts with the rows that pass the filters that were taken.
-    fn parts(&self, filters: &[Expr]) -> Vec<Self::Part>;
+    /// The parts with the rows that pass the filters that were taken; `wanted` is what those say of times and recordings.
+    fn parts(&self, wanted: &Wanted, filters: &[Expr]) -> Vec<Self::Part>;
 
     /// The column of times that each part is in order of.
     const ORDER: Option<&'static str>;
 
-    /// The recordings, and what is made of them under the filters that were taken, for a process that reads them elsewhere.
+    /// What is made of recordings under the filters that were taken, for a process that reads them elsewhere.
     #[cfg(feature = "distributed")]
-    fn described(&self, filters: &[Expr]) -> (&Arc<Shared>, ViewKind);
+    fn described(&self, filters: &[Expr]) -> ViewKind;
 }
 
 /// Rows that one thread makes.
@@ -75,36 +83,57 @@ impl<V: View> TableProvider for ViewTable<V> {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(self.0.pushdown(filters))
+        let mut support = self.0.pushdown(filters);
+        for (support, filter) in support.iter_mut().zip(filters) {
+            if labels::is_about_recordings(filter, self.0.labels()) {
+                *support = TableProviderFilterPushDown::Exact;
+            }
+        }
+        Ok(support)
     }
 
     async fn scan(
         &self,
-        _session: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
+        let mut wanted = Wanted::of(filters);
+        let about = labels::about_recordings(filters, self.0.labels());
+        // Names that are equal to a text were taken by themselves, and are here once more.
+        if let Some(names) = self.0.shared().recordings_that(&about, session)? {
+            wanted.recordings = Some(names);
+        }
+        let parts = self.0.parts(&wanted, filters);
         let order = V::ORDER.and_then(|time| order_of(schema, projection, time));
         #[cfg(feature = "distributed")]
-        if let (shared, kind) = self.0.described(filters)
-            && shared.is_distributed
-        {
-            let slices: Vec<Slice> = self.0.parts(filters).iter().map(Part::slice).collect();
+        if self.0.shared().is_distributed {
+            let slices: Vec<Slice> = parts.iter().map(Part::slice).collect();
             let order = order.map(|(place, _)| place);
-            let exec = SliceExec::of_view(kind, projection, order, shared, &slices)?;
+            let kind = self.0.described(filters);
+            let exec = SliceExec::of_view(kind, projection, order, self.0.shared(), &slices)?;
             return Ok(Arc::new(exec));
         }
-        let parts = self.0.parts(filters).into_iter().map(|part| {
-            Arc::new(Threaded {
-                schema: Arc::clone(schema),
-                part: Arc::new(part),
-            }) as Arc<dyn PartitionStream>
-        });
+        let turns = Partitions::of(parts.len(), self.0.shared().options.threads);
+        let order = order.filter(|_| turns.are_single());
+        let parts: Vec<Arc<V::Part>> = parts.into_iter().map(Arc::new).collect();
+        let mut partitions: Vec<Arc<dyn PartitionStream>> = Vec::new();
+        if !parts.is_empty() {
+            for partition in 0..turns.count() {
+                let own = turns
+                    .slices(partition)?
+                    .map(|place| Arc::clone(&parts[place]));
+                partitions.push(Arc::new(Threaded {
+                    schema: Arc::clone(schema),
+                    parts: own.collect(),
+                }));
+            }
+        }
         let exec = StreamingTableExec::try_new(
             Arc::clone(schema),
-            parts.collect(),
+            partitions,
             projection,
             order.map(|(_, order)| order),
             false,
@@ -130,11 +159,11 @@ fn order_of(
     Some((place, order))
 }
 
-/// A part on a thread of its own.
+/// Parts one after the other, on a thread of their own.
 #[derive(Debug)]
 struct Threaded<P: ?Sized> {
     schema: SchemaRef,
-    part: Arc<P>,
+    parts: Vec<Arc<P>>,
 }
 
 /// The rows of a part, made on a thread of its own.
@@ -144,7 +173,8 @@ pub(crate) fn rows_of(
     schema: SchemaRef,
     context: Arc<TaskContext>,
 ) -> SendableRecordBatchStream {
-    Threaded { schema, part }.execute(context)
+    let parts = vec![part];
+    Threaded { schema, parts }.execute(context)
 }
 
 impl<P: Part + ?Sized> PartitionStream for Threaded<P> {
@@ -155,9 +185,16 @@ impl<P: Part + ?Sized> PartitionStream for Threaded<P> {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let sender = builder.tx();
-        let part = Arc::clone(&self.part);
-        builder
-            .spawn_blocking(move || part.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok()));
+        let parts = self.parts.clone();
+        builder.spawn_blocking(move || {
+            for part in parts {
+                if sender.is_closed() {
+                    break;
+                }
+                part.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+            }
+            Ok(())
+        });
         builder.build()
     }
 }

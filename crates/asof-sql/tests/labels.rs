@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics};
-use asof_formats::Recording;
+use asof_formats::{McapWriter, McapWriterOptions, Recording};
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{Database, RecordingLabels, SqlOptions};
 use common::{Row, write};
@@ -56,6 +57,30 @@ fn opened(path: &Path) -> (Arc<dyn Recording>, Arc<AtomicU64>) {
 
 /// Recordings of two robots; nothing is said of the last one.
 fn fleet() -> Fleet {
+    fleet_of(|path, place| {
+        let first = place as i64 * 100;
+        let rows: Vec<Row> = (0..10).map(|n| (first + n, first + n, n)).collect();
+        write(path, &[("/x", &rows), ("/y", &rows)], 10);
+    })
+}
+
+/// The same of a robot that tells transforms, scans, logs and diagnostics.
+fn fleet_of_demos() -> Fleet {
+    fleet_of(|path, place| {
+        let demo = asof_demo::Demo::new(asof_demo::DemoOptions {
+            seed: place as u64,
+            duration: Duration::from_secs(2),
+            ..asof_demo::DemoOptions::default()
+        });
+        let mut writer = McapWriter::create(path, McapWriterOptions::default()).expect("a file");
+        for message in demo.messages() {
+            writer.write(&message).expect("written");
+        }
+        writer.finish().expect("finished");
+    })
+}
+
+fn fleet_of(record: impl Fn(&Path, usize)) -> Fleet {
     let folder = tempfile::tempdir().expect("a folder");
     let said = [
         ("a", Some(("r1", "berlin", "rain"))),
@@ -67,9 +92,7 @@ fn fleet() -> Fleet {
     let mut labels = BTreeMap::new();
     for (place, (name, said)) in said.into_iter().enumerate() {
         let path = folder.path().join(format!("{name}.mcap"));
-        let first = place as i64 * 100;
-        let rows: Vec<Row> = (0..10).map(|n| (first + n, first + n, n)).collect();
-        write(&path, &[("/x", &rows), ("/y", &rows)], 10);
+        record(&path, place);
         let (recording, counted) = opened(&path);
         recordings.push((name.to_owned(), recording));
         reads.insert(name.to_owned(), counted);
@@ -158,4 +181,52 @@ fn labels_are_columns_and_what_nothing_is_said_of_has_none() {
 | d         |       |        |         | 10 |
 +-----------+-------+--------+---------+----+"
     );
+}
+
+/// The tables of what messages mean.
+const MEANINGS: [&str; 4] = ["transforms", "logs", "diagnostics", "points('/scan', 5)"];
+
+#[test]
+fn what_messages_mean_has_labels_too() {
+    let fleet = fleet_of_demos();
+    for table in MEANINGS {
+        let rows = fleet.table(&format!(
+            "SELECT DISTINCT recording, robot, site, tags['weather'] AS weather FROM {table} ORDER BY 1"
+        ));
+        assert_eq!(
+            rows,
+            "\
++-----------+-------+--------+---------+
+| recording | robot | site   | weather |
++-----------+-------+--------+---------+
+| a         | r1    | berlin | rain    |
+| b         | r2    | berlin | sun     |
+| c         | r2    | paris  | rain    |
+| d         |       |        |         |
++-----------+-------+--------+---------+",
+            "{table}"
+        );
+    }
+}
+
+#[test]
+fn a_filter_over_labels_leaves_recordings_closed_for_meanings_too() {
+    let fleet = fleet_of_demos();
+    for table in MEANINGS {
+        // The columns of points are those of a first message.
+        let first = if table.starts_with("points") { "a" } else { "" };
+        for (filter, expected) in [
+            ("robot = 'r2'", "bc"),
+            ("tags['weather'] = 'rain' AND site = 'paris'", "c"),
+            ("recording > 'b' AND recording < 'd'", "c"),
+            ("robot IS NULL", "d"),
+        ] {
+            let sql = format!("SELECT count(*) FROM {table} WHERE {filter}");
+            assert_eq!(fleet.read_for(&sql), format!("{first}{expected}"), "{sql}");
+        }
+        let counted = fleet.table(&format!(
+            "SELECT count(*) > 0 AND count(DISTINCT recording) = 2 AS two FROM {table} WHERE robot = 'r2'"
+        ));
+        assert!(counted.contains("true"), "{table}: {counted}");
+    }
 }
