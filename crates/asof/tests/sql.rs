@@ -304,6 +304,20 @@ mod with_engine {
     }
 
     #[test]
+    fn a_fleet_is_asked_by_clients_of_flight_too() {
+        let folder = Folder::with_demo();
+        folder.stdout("index .");
+        let (mut child, lines) = greeted(&folder, "serve . --no-open --listen 0 --flight=0");
+        let address = lines
+            .iter()
+            .find_map(|line| line.strip_prefix("Flight SQL: grpc://"));
+        let connected = address.map(std::net::TcpStream::connect);
+        child.kill().expect("ended");
+        child.wait().expect("ended");
+        assert!(connected.is_some_and(|one| one.is_ok()), "{lines:?}");
+    }
+
+    #[test]
     fn flight_is_refused_where_it_can_answer_nothing() {
         let folder = Folder::with_demo();
         for (line, word) in [

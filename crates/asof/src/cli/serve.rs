@@ -162,12 +162,14 @@ impl Serve {
             return Err(Usage::error(text.to_owned()));
         }
         if let Some(catalogue) = self.fleet()? {
+            let mut queries = Served::default();
             if self.flight.is_some() {
-                let text = "--flight is for recordings; name those of the fleet that are asked";
-                return Err(Usage::error(text.to_owned()));
+                // The page asks what is open in it, which is none of the list yet.
+                queries.flight = self.served(screen)?.flight;
             }
             let kept = Kept {
                 fleet: Some(catalogue),
+                queries,
                 ..Kept::default()
             };
             let interrupt = Interrupt::arrange(&self.serving, false);
@@ -201,7 +203,7 @@ impl Serve {
             disk,
             robots,
             annotations: self.annotations(),
-            queries: Served::over(&self.places, &self.opening, screen, self.flight)?,
+            queries: self.served(screen)?,
             snapshots: self.snapshots.start(
                 &self.places,
                 self.topics.clone(),
@@ -212,6 +214,12 @@ impl Serve {
         };
         self.serving
             .serve_kept(recording, &name, kept, &interrupt, screen)
+    }
+
+    /// What answers queries over the places that are named.
+    fn served(&self, screen: &Screen) -> anyhow::Result<Served> {
+        let places = (self.places.as_slice(), &self.catalogue);
+        Served::over(places, &self.opening, screen, self.flight)
     }
 
     /// What is shown, and the robots that are told apart in it.

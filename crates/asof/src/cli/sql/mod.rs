@@ -48,10 +48,10 @@ pub struct Served {
 }
 
 impl Served {
-    /// Over these places; for clients of Flight SQL too, where `flight` says so.
+    /// Over these places, by their catalogues where they have one; for clients of Flight SQL too, where `flight` says so.
     #[cfg(feature = "sql")]
     pub fn over(
-        places: &[PathBuf],
+        places: (&[PathBuf], &CataloguePlace),
         opening: &Opening,
         screen: &Screen,
         flight: Option<FlightWish>,
@@ -67,7 +67,7 @@ impl Served {
     /// Compiled without the engine.
     #[cfg(not(feature = "sql"))]
     pub fn over(
-        _: &[PathBuf],
+        _: (&[PathBuf], &CataloguePlace),
         _: &Opening,
         _: &Screen,
         flight: Option<FlightWish>,

@@ -28,6 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A database over the places that are served, opened when it is first asked.
 pub struct PageQueries {
     places: Vec<PathBuf>,
+    catalogue: CataloguePlace,
     opening: Opening,
     screen: Screen,
     database: OnceLock<Result<Arc<Database>, String>>,
@@ -35,12 +36,17 @@ pub struct PageQueries {
 
 impl PageQueries {
     /// Nothing for running robots, which grow while they are asked.
-    pub fn over(places: &[PathBuf], opening: &Opening, screen: &Screen) -> Option<Arc<Self>> {
+    pub fn over(
+        (places, catalogue): (&[PathBuf], &CataloguePlace),
+        opening: &Opening,
+        screen: &Screen,
+    ) -> Option<Arc<Self>> {
         if places.is_empty() || places.iter().any(|place| is_robot(place)) {
             return None;
         }
         Some(Arc::new(PageQueries {
             places: places.to_vec(),
+            catalogue: catalogue.clone(),
             opening: opening.clone(),
             screen: screen.clone(),
             database: OnceLock::new(),
@@ -50,12 +56,7 @@ impl PageQueries {
     /// The database, which is opened now if it has not been yet.
     pub fn database(&self) -> Result<&Arc<Database>, String> {
         let open = || -> anyhow::Result<Arc<Database>> {
-            let recordings = opened(
-                &self.places,
-                &CataloguePlace::default(),
-                &self.opening,
-                &self.screen,
-            )?;
+            let recordings = opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
             let options = SqlOptions {
                 memory: MEMORY,
                 labels: labels_of(&recordings),
