@@ -17,7 +17,7 @@ import pandas
 from moto.server import ThreadedMotoServer
 from werkzeug.wrappers import Request
 
-asof = pathlib.Path(sys.argv[1]).resolve()
+asof, many_rows = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 RECORDINGS = int(os.environ.get("ASOF_FLEET_RECORDINGS", "1000"))
 BUCKET = "s3://fleet/drives"
 failures = 0
@@ -223,7 +223,27 @@ def read_only(env, counting):
         expect("and is kept current there", told["opened"] == 0, told)
 
 
+def search_in_100_000():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([many_rows, folder, "100000"], check=True)
+        for words, wanted in [
+            (["--topics", "/bumper"], 46),
+            (["--topics", "/bumper", "--robot", "r1", "--since", "2025-05-01"], 12),
+            (["--robot", "r7", "--since", "2024-06-01", "--until", "2024-06-01"], 24),
+            (["--where", "size > 2000000000"], 0),
+        ]:
+            times = []
+            for _ in range(5):
+                began = time.monotonic()
+                found = run(os.environ, "find", folder, *words)
+                times.append(time.monotonic() - began)
+            lines = found.stdout.splitlines()
+            # Told and not held against a number: the machine may be busy.
+            expect(f"{len(lines)} of 100,000 by {' '.join(words)} in {min(times) * 1000:.0f} ms", len(lines) == wanted, found.stdout[-500:] + found.stderr)
+
+
 def main():
+    search_in_100_000()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
