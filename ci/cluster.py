@@ -1,6 +1,6 @@
 """Holds the answers of `asof sql --cluster` against those of `asof sql` over the same recordings.
 
-usage: cluster.py ASOF [rows | roots | killed | packaging]
+usage: cluster.py ASOF [rows | roots | killed | packaging | bucket]
 """
 
 import contextlib
@@ -244,6 +244,64 @@ def test_packaging(asof, fleet, logs):
                 process.wait()
 
 
+@contextlib.contextmanager
+def bucket_of(fleet):
+    """The recordings in a bucket of a server on this machine, under the addresses that are given; one more beside them."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    before = dict(os.environ)
+    try:
+        _, port = server.get_host_and_port()
+        endpoint = f"http://127.0.0.1:{port}"
+        # For every process that is started from here on.
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            del os.environ[name]
+        keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+        os.environ.update(keys | {"AWS_ENDPOINT": endpoint, "AWS_ALLOW_HTTP": "true"})
+        client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1")
+        client.create_bucket(Bucket="robots")
+        addresses = []
+        for path in sorted(fleet.glob("r*/*.mcap")):
+            key = f"drives/{path.relative_to(fleet)}"
+            client.put_object(Bucket="robots", Key=key, Body=path.read_bytes())
+            addresses.append(f"s3://robots/{key}")
+        client.put_object(Bucket="robots", Key="private/one.mcap", Body=path.read_bytes())
+        yield addresses, "s3://robots/private/one.mcap"
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        server.stop()
+
+
+def test_bucket(asof, fleet, logs):
+    logs.mkdir()
+    with bucket_of(fleet) as (addresses, outside):
+        cluster = Cluster(asof, ["s3://robots/drives"], logs)
+        try:
+            cluster.executor("first")
+            cluster.executor("second")
+            chosen = QUERIES[:5] + QUERIES[13:16] + QUERIES[18:21]
+            compare(asof, cluster, addresses, chosen)
+            subprocess.run([asof, "index", "-q", "s3://robots/drives", "--pattern", "{robot}/…"], check=True, stdout=subprocess.DEVNULL)
+            print("the same over its catalogue:")
+            labelled = "SELECT robot, count(*), avg(twist.twist.linear.x) FROM odom WHERE robot <> 'r1' GROUP BY 1 ORDER BY 1"
+            meant = "SELECT robot, topic, count(*) FROM transforms WHERE robot = 'r2' GROUP BY 1, 2 ORDER BY 1, 2"
+            points = "SELECT robot, count(*), avg(x) FROM points(scan, 20) WHERE robot = 'r0' GROUP BY 1 ORDER BY 1"
+            compare(asof, cluster, ["s3://robots/drives"], [*chosen, labelled, meant, points])
+            answer = asked(asof, [outside], "SELECT avg(angular_velocity.z) FROM imu", "--cluster", cluster.address)
+            assert answer.returncode == 1 and "under its roots" in answer.stderr, f"{answer.stderr}{answer.stdout}"
+            print(f"  refused: {answer.stderr.strip()}")
+        except BaseException:
+            for log in sorted(logs.glob("*.log")):
+                print(f"--- {log.name}\n{log.read_text()[-2000:]}", file=sys.stderr)
+            raise
+        finally:
+            cluster.stop()
+
+
 def main():
     # Told to end, it ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
@@ -258,7 +316,7 @@ def main():
             path.parent.mkdir(exist_ok=True)
             words = ["--seconds", str(SECONDS), "--seed", str(number + 1), "--no-serve"]
             subprocess.run([asof, "demo", "-q", "-o", path, *words], check=True, stdout=subprocess.DEVNULL)
-        wanted = sys.argv[2:] or ["rows", "roots", "killed", "packaging"]
+        wanted = sys.argv[2:] or ["rows", "roots", "killed", "packaging", "bucket"]
         cluster = Cluster(asof, [fleet], logs)
         try:
             cluster.executor("steady")
@@ -282,6 +340,9 @@ def main():
         if "packaging" in wanted:
             print("the examples in packaging/cluster:")
             test_packaging(asof, fleet, logs)
+        if "bucket" in wanted:
+            print("recordings in a bucket:")
+            test_bucket(asof, fleet, folder / "bucket-logs")
     print("a cluster answers as one process does")
 
 

@@ -8,6 +8,15 @@ build_asof() {
     cargo build --quiet --workspace --bin asof --example robot "$@"
 }
 
+# Everything that has the SQL engine in it is built with this one choice of packages and features: another one would compile
+# DataFusion again, a quarter of an hour of CPU time. An array, for `cargo … "${engine[@]}"`.
+engine=(-p asof-sql -p asof-cluster -p asof --features asof/cluster)
+
+# The command with the engine, in $target/debug. A test among the targets brings in the features that tests have.
+build_asof_with_engine() {
+    cargo build --quiet "${engine[@]}" --bin asof --test sql
+}
+
 # Says what a suite leaves out, in the one form that the gate counts and repeats.
 skip() {
     echo "SKIPPED: $*"
