@@ -145,7 +145,7 @@ async function fleet({ step, until, open, serve, path_of, barriers, position }) 
     }
     const told = page.getByRole("search").getByRole("status");
     await page.getByRole("searchbox", { name: "Since" }).fill("nonsense");
-    await until("what is wrong with it", async () => /'nonsense' is not a time/.test(await told.innerText()));
+    await until("what is wrong with it", async () => /'nonsense' is not a day or a time/.test(await told.innerText()));
     await page.getByRole("searchbox", { name: "Since" }).fill("2024-04-30");
     await until("all again", async () => (await told.innerText()) === "3 recordings");
     await page.getByRole("searchbox", { name: "Search", exact: true }).fill("rain");

@@ -48,7 +48,7 @@ impl RecordReport {
 /// Writes topics of a robot to an MCAP file, until it is told to stop.
 ///
 /// Messages wait for the disk in a queue with a bound: when the disk is slower than the robot, new messages are
-/// dropped, counted per topic, and said in the log; or, by [`Priorities`], less important ones. Dropping the recorder closes the file whole, too.
+/// dropped, counted per topic, and said in the log; or, by [`Priorities`](crate::Priorities), less important ones. Dropping the recorder closes the file whole, too.
 pub struct Recorder {
     queue: Arc<Queue>,
     /// None once it is being stopped, so that nothing more comes in.
