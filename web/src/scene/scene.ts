@@ -54,6 +54,7 @@ export class SceneView {
   private isTouched = false;
   private seen?: Extent;
   private keptAt = -Infinity;
+  private keepTimer?: ReturnType<typeof setTimeout>;
   private isDirty = true;
   private paintedAt = -Infinity;
   private stopped = false;
@@ -171,7 +172,16 @@ export class SceneView {
   /** Where no frame is followed, the view grows with what moves out of it, unless a person has moved it. */
   private keepInView(): void {
     const now = performance.now();
-    if (this.isTouched || this.follow !== "auto" || this.fitted.size === 0 || now - this.keptAt < KEEP_PAUSE || this.bodyAt()) return;
+    if (this.stopped || this.isTouched || this.follow !== "auto" || this.fitted.size === 0 || this.bodyAt()) return;
+    const left = this.keptAt + KEEP_PAUSE - now;
+    if (left > 0) {
+      // Nothing else may come that would let it be looked at again.
+      this.keepTimer ??= setTimeout(() => {
+        this.keepTimer = undefined;
+        this.keepInView();
+      }, left);
+      return;
+    }
     this.keptAt = now;
     this.scene.updateMatrixWorld();
     const shown = extentOf([...this.layers.values()].map((layer) => layer.object).filter((object) => object.visible));
