@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use asof_core::{Query, Source, Stamp, TimeRange};
-use asof_formats::{McapFile, OpenOptions, Recording};
+use asof_formats::{McapFile, Recording};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -76,14 +77,13 @@ fn ranges(whole: TimeRange) -> [TimeRange; 4] {
 fn log_times_come_from_the_indexes_and_open_no_chunk() {
     let bytes = common::demo_file(3.0, common::small_chunks());
     let file = McapFile::from_bytes("demo.mcap", bytes).expect("opens");
-    let summary = file.summary();
-    for range in ranges(summary.range) {
+    let other = McapFile::from_bytes("again", common::demo_file(3.0, common::small_chunks()));
+    let other = other.expect("opens");
+    for range in ranges(file.summary().range) {
         for topic in ["/odom", "/tf", "/map", "/nothing"] {
             let told = file.log_times(topic, range).expect("readable");
             assert_eq!(file.counters().expect("counts").chunks, 0);
-            let other =
-                McapFile::from_bytes("again", common::demo_file(3.0, common::small_chunks()));
-            let wanted = logged(&other.expect("opens"), topic, range);
+            let wanted = logged(&other, topic, range);
             assert_eq!(told, Some(wanted), "{topic} in {range:?}");
         }
     }
@@ -115,22 +115,27 @@ fn indexes_that_do_not_add_up_tell_no_log_times() {
     assert_eq!(told, None);
 }
 
+/// The small recordings of the data folder with one of these endings, as far as they open; nothing without that folder.
+fn real_recordings(endings: &[&str]) -> Option<Vec<(PathBuf, Box<dyn Recording>)>> {
+    let mut files = Vec::new();
+    common::files_below(&common::test_data()?.join("recordings"), &mut files);
+    let is_meant = |path: &PathBuf| {
+        let size = std::fs::metadata(path).map_or(0, |found| found.len());
+        let ending = path.extension();
+        ending.is_some_and(|ending| endings.iter().any(|one| ending == *one)) && size <= 4 << 20
+    };
+    let files = files.into_iter().filter(is_meant);
+    let opened = files.filter_map(|path| asof_formats::open(&path).ok().map(|file| (path, file)));
+    Some(opened.collect())
+}
+
 #[test]
 fn real_recordings_have_the_log_times_that_are_read() {
-    let Some(data) = common::test_data() else {
+    let Some(recordings) = real_recordings(&["mcap"]) else {
         return;
     };
-    let mut files = Vec::new();
-    common::files_below(&data.join("recordings"), &mut files);
     let mut told_of = 0;
-    for path in files {
-        let size = std::fs::metadata(&path).map_or(0, |found| found.len());
-        if path.extension().is_none_or(|ending| ending != "mcap") || size > 4 << 20 {
-            continue;
-        }
-        let Ok(file) = asof_formats::open(&path) else {
-            continue;
-        };
+    for (path, file) in recordings {
         for entry in &file.summary().channels {
             let topic = &entry.channel.topic;
             for range in ranges(file.summary().range) {
@@ -147,23 +152,11 @@ fn real_recordings_have_the_log_times_that_are_read() {
 
 #[test]
 fn real_recordings_are_told_as_they_are_read() {
-    let Some(data) = common::test_data() else {
+    let Some(recordings) = real_recordings(&["mcap", "bag"]) else {
         return;
     };
-    let mut files = Vec::new();
-    common::files_below(&data.join("recordings"), &mut files);
     let mut told_of = 0;
-    for path in files {
-        let size = std::fs::metadata(&path).map_or(0, |found| found.len());
-        let is_meant = path
-            .extension()
-            .is_some_and(|ending| ending == "mcap" || ending == "bag");
-        if !is_meant || size > 4 << 20 {
-            continue;
-        }
-        let Ok(file) = asof_formats::open_with(&path, &OpenOptions::default()) else {
-            continue;
-        };
+    for (path, file) in recordings {
         // What is damaged has less than its index says.
         if !file.summary().problems.is_empty() {
             continue;

@@ -83,10 +83,7 @@ impl Mcap {
         let own = own.filter(|entry| entry.channel.topic == topic);
         let all: u64 = own.map(|entry| entry.messages).sum::<Option<u64>>()?;
         let table = self.table();
-        let is_wanted = |id: u16| {
-            let channel = table.index_of(id);
-            channel.is_some_and(|channel| table.channels[channel as usize].topic == topic)
-        };
+        let is_wanted = |id: u16| table.get(id).is_some_and(|channel| channel.topic == topic);
         let (mut places, mut counted, mut wanted) = (Vec::new(), 0, 0);
         for section in &self.directory.sections {
             let Contents::Indexed(entries) = &section.contents else {
