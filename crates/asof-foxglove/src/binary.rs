@@ -1,4 +1,4 @@
-//! What a server says in bytes: an opcode, then little-endian fields.
+//! Binary messages of a server: an opcode, then little-endian fields.
 
 use bytes::Bytes;
 
@@ -8,29 +8,29 @@ const MESSAGE_DATA: u8 = 1;
 const TIME: u8 = 2;
 const ASSET: u8 = 4;
 
-/// What a server says in bytes.
+/// A server's binary message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerBinary {
     /// A message of a channel.
     Message {
-        /// The client's number for the channel.
+        /// The client's identifier for the subscription.
         subscription: u32,
-        /// When the server had it, in nanoseconds since the epoch.
+        /// When the server received it, in nanoseconds since the epoch.
         log_time: u64,
         /// The encoded message.
         payload: Bytes,
     },
-    /// What the server's clock shows, in nanoseconds since the epoch.
+    /// The server's clock, in nanoseconds since the epoch.
     Time(u64),
-    /// Something that a client which did not ask for it passes over: assets, answers of services, playback.
+    /// Any other opcode: assets, service responses, playback states. Clients that did not request them ignore them.
     Other(u8),
 }
 
 impl ServerBinary {
-    /// Reads what a server said. The payload is a slice of `bytes`.
+    /// Parses a server's binary message. The payload is a slice of `bytes`.
     ///
     /// # Errors
-    /// When it is shorter than its opcode needs.
+    /// When it is empty, or shorter than its opcode requires.
     pub fn parse(bytes: &Bytes) -> Result<Self, ProtocolError> {
         let opcode = bytes.first().copied().unwrap_or(0);
         let short = |expected| ProtocolError::Short {
@@ -61,7 +61,7 @@ impl ServerBinary {
     }
 }
 
-/// A message of a channel, under the client's number for it.
+/// Encodes a message of a channel, under the client's subscription identifier.
 pub fn message_data(subscription: u32, log_time: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(13 + payload.len());
     bytes.push(MESSAGE_DATA);
@@ -71,14 +71,14 @@ pub fn message_data(subscription: u32, log_time: u64, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// What the server's clock shows.
+/// Encodes the server's clock.
 pub fn time(nanos: u64) -> Vec<u8> {
     let mut bytes = vec![TIME];
     bytes.extend(nanos.to_le_bytes());
     bytes
 }
 
-/// A file that was asked for, or why there is none.
+/// Encodes a requested file, or the reason why it cannot be served.
 pub fn asset_response(request: u32, asset: Result<&[u8], &str>) -> Vec<u8> {
     let (status, error, data) = match asset {
         Ok(data) => (0, "", data),

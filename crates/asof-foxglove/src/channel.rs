@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ProtocolError;
 
-/// A channel as a server offers it.
+/// A channel as a server advertises it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advertised {
-    /// The server's number for it.
+    /// The server's identifier for it.
     pub id: u64,
     /// Its topic.
     pub topic: String,
@@ -22,19 +22,19 @@ pub struct Advertised {
     /// The name of its type.
     #[serde(default)]
     pub schema_name: String,
-    /// Its type: as text, or in base64 where it is not text.
+    /// The schema: as text, or in base64 where it is binary.
     #[serde(default)]
     pub schema: String,
-    /// The language of its type; older servers leave out what follows from the encoding.
+    /// The schema's encoding. Older servers omit it where it follows from the message encoding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_encoding: Option<String>,
 }
 
-/// Schema languages that are not text.
+/// Schema encodings that are binary.
 const BINARY: [&str; 2] = ["protobuf", "flatbuffer"];
 
 impl Advertised {
-    /// The channel as a recording would have it.
+    /// Converts it to a channel of a recording.
     ///
     /// # Errors
     /// When its schema should be base64 and is not.
@@ -54,7 +54,7 @@ impl Advertised {
         } else {
             self.schema.clone().into_bytes()
         };
-        // A type that is only named is named; one that is neither is none.
+        // A type may have a name without a definition; without either there is no schema.
         let has_schema = !self.schema_name.is_empty() || !data.is_empty();
         let encoding = if data.is_empty() { "" } else { encoding };
         let schema = Schema {
@@ -71,7 +71,7 @@ impl Advertised {
     }
 }
 
-/// A channel as it is advertised, under a name and a number.
+/// The advertisement of a channel, under a topic name and an identifier.
 pub fn advertised(id: u64, topic: &str, channel: &Channel) -> Advertised {
     let any = Schema {
         encoding: "jsonschema".to_owned(),
@@ -80,7 +80,7 @@ pub fn advertised(id: u64, topic: &str, channel: &Channel) -> Advertised {
     };
     let schema = match channel.schema.as_deref() {
         Some(schema) if !schema.data.is_empty() => schema,
-        // JSON describes itself, and viewers want to see a schema all the same.
+        // JSON is self-describing, but viewers expect a schema.
         _ if channel.message_encoding == "json" => &any,
         Some(schema) => schema,
         None => &any,
@@ -100,7 +100,7 @@ pub fn advertised(id: u64, topic: &str, channel: &Channel) -> Advertised {
     }
 }
 
-/// The schema language that goes with a message encoding.
+/// The schema encoding that belongs to a message encoding.
 fn language_of(encoding: &str) -> &str {
     match encoding {
         "json" => "jsonschema",

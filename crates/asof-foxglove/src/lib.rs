@@ -1,7 +1,7 @@
-//! Foxglove's WebSocket protocol as bytes and text, both ways, without a socket.
+//! Encode and parse the Foxglove WebSocket protocol, for servers and clients, without a socket.
 //!
-//! A server says [`ServerText`] and [`ServerBinary`], a client [`ClientText`] and [`PlaybackRequest`]. Each is written and
-//! read here, so that both sides are one piece of code.
+//! A server sends [`ServerText`] and [`ServerBinary`], a client [`ClientText`] and [`PlaybackRequest`]. Each is both
+//! written and parsed here, so that the two sides share one implementation.
 //!
 //! ```
 //! use asof_foxglove::{ServerBinary, message_data};
@@ -29,48 +29,50 @@ pub use text::{
     Time, decline_of,
 };
 
-/// The subprotocol of the SDK.
+/// The subprotocol of the Foxglove SDK.
 pub const SDK: &str = "foxglove.sdk.v1";
-/// The older subprotocol, of bridges before the SDK.
+/// The older subprotocol, of bridges that predate the SDK.
 pub const OLDER: &str = "foxglove.websocket.v1";
 
-/// Why text or bytes are not a message of the protocol.
+/// Why text or bytes are not a valid protocol message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The text is not JSON, or JSON of another shape.
-    #[error("this is not a message of the protocol: {0}")]
+    /// The text is not JSON, or its JSON has an unexpected shape.
+    #[error("not a message of the Foxglove protocol: {0}")]
     Text(#[from] serde_json::Error),
-    /// A binary message is empty, or shorter than its opcode says.
-    #[error("a binary message with opcode {opcode} has {found} bytes, fewer than its {expected}")]
+    /// A binary message is empty, or shorter than its opcode requires.
+    #[error(
+        "a binary message with opcode {opcode} has {found} bytes, expected at least {expected}"
+    )]
     Short {
-        /// Its first byte; 0 where there is none.
+        /// Its first byte; 0 where the message is empty.
         opcode: u8,
-        /// How many bytes it has.
+        /// Its length in bytes.
         found: usize,
-        /// How many it should have at least.
+        /// The least number of bytes for this opcode.
         expected: usize,
     },
-    /// A binary message has an opcode that is not known.
-    #[error("a binary message has opcode {opcode}, which is not known")]
+    /// A binary message has an unknown opcode.
+    #[error("a binary message has the unknown opcode {opcode}")]
     Opcode {
         /// Its first byte.
         opcode: u8,
     },
-    /// A schema that should be base64 is not.
+    /// A schema that should be base64 is not valid base64.
     #[error("the schema of channel {id} ('{topic}') is not base64: {cause}")]
     Schema {
-        /// The channel's number.
+        /// The channel's identifier.
         id: u64,
         /// Its topic.
         topic: String,
-        /// What is wrong with it.
+        /// The base64 error.
         #[source]
         cause: base64::DecodeError,
     },
 }
 
-/// The examples of the README compile, too.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

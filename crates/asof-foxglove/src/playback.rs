@@ -1,56 +1,56 @@
-//! Playback control, as the SDK's protocol has it: what is asked, and what is said.
+//! Playback control of the SDK's subprotocol: requests and states.
 
 const CONTROL: u8 = 3;
 const STATE: u8 = 5;
 
-/// What a client asks of the player.
+/// A client's request to the player.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlaybackRequest {
-    /// Whether to play or to stand.
+    /// Whether to play or pause.
     pub is_playing: bool,
-    /// How many times as fast as it was recorded.
+    /// The playback speed; 1 is as recorded.
     pub speed: f32,
-    /// Where to go first, in nanoseconds since the epoch.
+    /// Where to seek first, in nanoseconds since the epoch.
     pub seek: Option<u64>,
-    /// By which the answer is known.
+    /// The request's identifier, repeated in the response.
     pub id: String,
 }
 
-/// What a player does.
+/// The status of a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaybackStatus {
-    /// It plays.
+    /// Playing.
     Playing,
-    /// It stands.
+    /// Paused.
     Paused,
-    /// It waits for data.
+    /// Waiting for data.
     Buffering,
-    /// It has played all.
+    /// At the end.
     Ended,
 }
 
-/// How it plays.
+/// The state of a player.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlaybackState<'a> {
-    /// What it does.
+    /// Its status.
     pub status: PlaybackStatus,
-    /// Where it is, in nanoseconds.
+    /// Its position, in nanoseconds since the epoch.
     pub position: u64,
-    /// How many times as fast as it was recorded.
+    /// The playback speed; 1 is as recorded.
     pub speed: f32,
-    /// Whether it has jumped: a viewer forgets what it has drawn.
+    /// Whether it has jumped; a viewer then clears what it has drawn.
     pub did_seek: bool,
-    /// Which request this answers; empty for none.
+    /// The request that this answers; empty for none.
     pub id: &'a str,
 }
 
-/// Whether bytes claim to be a request of this kind.
+/// Whether these bytes have the opcode of a playback request.
 pub fn is_playback_request(bytes: &[u8]) -> bool {
     bytes.first() == Some(&CONTROL)
 }
 
 impl PlaybackRequest {
-    /// Reads a request; `None` where the bytes are none, or are cut.
+    /// Parses a request; `None` where the bytes are not one, or are truncated.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (&opcode, rest) = bytes.split_first()?;
         let (&command, rest) = rest.split_first()?;
@@ -72,7 +72,7 @@ impl PlaybackRequest {
 }
 
 impl PlaybackState<'_> {
-    /// The bytes.
+    /// Encodes the state.
     pub fn to_bytes(&self) -> Vec<u8> {
         let state = match self.status {
             PlaybackStatus::Playing => 0,

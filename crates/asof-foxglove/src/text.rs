@@ -1,24 +1,24 @@
-//! What is said in text, which is JSON with an `op`.
+//! Text messages: JSON with an `op`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Advertised, ProtocolError};
 
-/// What a server says in text.
+/// A server's text message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase")]
 pub enum ServerText {
-    /// Who it is and what it can do; the first that it says.
+    /// The server's name and capabilities; the first message on a connection.
     ServerInfo(ServerInfo),
-    /// Something for a person.
+    /// A status for the user.
     #[serde(rename_all = "camelCase")]
     Status {
-        /// 0 is a note, 1 a warning, 2 an error.
+        /// 0 is information, 1 a warning, 2 an error.
         level: u8,
-        /// What is said.
+        /// The text.
         message: String,
-        /// By which it can be taken back.
+        /// The identifier by which the status can be removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
@@ -27,24 +27,24 @@ pub enum ServerText {
         /// The channels.
         channels: Vec<Advertised>,
     },
-    /// Channels that have gone.
+    /// Channels that are no longer offered.
     #[serde(rename_all = "camelCase")]
     Unadvertise {
-        /// Their numbers.
+        /// Their identifiers.
         channel_ids: Vec<u64>,
     },
-    /// Values of parameters.
+    /// Parameter values.
     ParameterValues {
         /// The parameters.
         parameters: Vec<ParameterValue>,
-        /// Which request this answers.
+        /// The request that this answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// Who publishes and subscribes what.
+    /// A change of the connection graph.
     #[serde(rename_all = "camelCase")]
     ConnectionGraphUpdate {
-        /// Topics and their publishers, as they are now.
+        /// Topics and their current publishers.
         #[serde(default)]
         published_topics: Vec<PublishedTopic>,
         /// Topics and their subscribers.
@@ -53,51 +53,51 @@ pub enum ServerText {
         /// Services and their providers.
         #[serde(default)]
         advertised_services: Vec<Value>,
-        /// Topics that have gone.
+        /// Topics that are gone.
         #[serde(default)]
         removed_topics: Vec<String>,
-        /// Services that have gone.
+        /// Services that are gone.
         #[serde(default)]
         removed_services: Vec<String>,
     },
-    /// Anything else that the protocol knows, or will.
+    /// Any other operation, of this version of the protocol or a newer one.
     #[serde(other)]
     Unknown,
 }
 
-/// Who a server is and what it can do.
+/// A server's name and capabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     /// Its name.
     #[serde(default)]
     pub name: String,
-    /// What can be asked of it: `time`, `parameters`, `connectionGraph`, ….
+    /// The server's capabilities: `time`, `parameters`, `connectionGraph`, ….
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// Encodings that clients may publish in.
+    /// Message encodings that clients may publish.
     #[serde(default)]
     pub supported_encodings: Vec<String>,
-    /// More about it. Any values: a server may say numbers.
+    /// Further metadata. Values may be of any type: some servers send numbers.
     #[serde(default)]
     pub metadata: serde_json::Map<String, Value>,
-    /// The same for as long as its channels keep their numbers.
+    /// An identifier that stays the same for as long as the channel identifiers are valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// When what it plays begins.
+    /// The start of the recording that is played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_start_time: Option<Time>,
-    /// When what it plays ends.
+    /// The end of the recording that is played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_end_time: Option<Time>,
 }
 
-/// A time as the protocol's text has it.
+/// A time in a text message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Time {
     /// Seconds since the epoch.
     pub sec: i64,
-    /// And nanoseconds.
+    /// Nanoseconds within the second.
     pub nsec: u32,
 }
 
@@ -106,15 +106,15 @@ pub struct Time {
 pub struct ParameterValue {
     /// Its name.
     pub name: String,
-    /// Its value; none is a parameter that is not set.
+    /// Its value; `None` where the parameter is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Its type, where JSON does not tell: `float64`, `byte_array`, `float64_array`.
+    /// Its type, where JSON is ambiguous: `float64`, `byte_array`, `float64_array`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
-/// A topic and who publishes it.
+/// A topic and its publishers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublishedTopic {
@@ -124,49 +124,49 @@ pub struct PublishedTopic {
     pub publisher_ids: Vec<String>,
 }
 
-/// What a client says in text.
+/// A client's text message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase")]
 pub enum ClientText {
-    /// Asks for the messages of channels.
+    /// Subscribes to channels.
     Subscribe {
-        /// Each with a number of the client's own.
+        /// The channels, each with a subscription identifier that the client chooses.
         subscriptions: Vec<Subscribe>,
     },
-    /// Asks for no more.
+    /// Ends subscriptions.
     #[serde(rename_all = "camelCase")]
     Unsubscribe {
-        /// The client's numbers.
+        /// The subscription identifiers.
         subscription_ids: Vec<u32>,
     },
-    /// Asks for a file.
+    /// Requests a file.
     FetchAsset(FetchAsset),
-    /// Asks for parameters; all of them where none is named.
+    /// Requests parameters; all of them if no name is given.
     #[serde(rename_all = "camelCase")]
     GetParameters {
         /// Their names.
         #[serde(default)]
         parameter_names: Vec<String>,
-        /// By which the answer is known.
+        /// The request's identifier, repeated in the response.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// Asks to be told who publishes what.
+    /// Subscribes to the connection graph.
     SubscribeConnectionGraph,
-    /// Asks not to be told any more.
+    /// Ends the subscription to the connection graph.
     UnsubscribeConnectionGraph,
-    /// Anything else.
+    /// Any other operation.
     #[serde(other)]
     Unknown,
 }
 
-/// One channel that is asked for.
+/// A subscription to one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscribe {
-    /// Which channel.
+    /// The channel's identifier.
     pub channel_id: u64,
-    /// The client's number for it.
+    /// The subscription's identifier, chosen by the client.
     pub id: u32,
 }
 
@@ -174,43 +174,43 @@ pub struct Subscribe {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchAsset {
-    /// Its address.
+    /// Its URI.
     pub uri: String,
-    /// By which the answer is known.
+    /// The request's identifier, repeated in the response.
     pub request_id: u32,
 }
 
 impl ServerText {
-    /// Reads what a server said.
+    /// Parses a server's text message.
     ///
     /// # Errors
-    /// When it is not JSON, or an `op` that is known has another shape.
+    /// When it is not JSON, or a known `op` has an unexpected shape.
     pub fn parse(text: &str) -> Result<Self, ProtocolError> {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// The text.
+    /// Encodes the message as JSON.
     pub fn to_text(&self) -> String {
         to_text(self)
     }
 }
 
 impl ClientText {
-    /// Reads what a client said.
+    /// Parses a client's text message.
     ///
     /// # Errors
-    /// When it is not JSON, or an `op` that is known has another shape.
+    /// When it is not JSON, or a known `op` has an unexpected shape.
     pub fn parse(text: &str) -> Result<Self, ProtocolError> {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// The text.
+    /// Encodes the message as JSON.
     pub fn to_text(&self) -> String {
         to_text(self)
     }
 }
 
-/// The `op` of text that is not understood, for an answer that names it; shortened, and empty where there is none.
+/// The `op` of an unsupported message, for the response that declines it. Truncated; empty where there is none.
 pub fn decline_of(text: &str) -> String {
     #[derive(Deserialize)]
     struct Op {
@@ -221,7 +221,7 @@ pub fn decline_of(text: &str) -> String {
 }
 
 fn to_text<T: Serialize>(said: &T) -> String {
-    // Through a value, so that keys are in one order whatever the enum's representation does.
+    // Through a value, so that the order of keys does not depend on the enum's representation.
     serde_json::to_value(said).map_or_else(|_| String::new(), |value| value.to_string())
 }
 
