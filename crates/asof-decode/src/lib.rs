@@ -1,8 +1,12 @@
-//! Every message a row, every topic an Arrow table.
+//! Decode robot messages into Arrow: every message is a row, every topic a table.
 //!
-//! [`Rows`] is one topic as columns of numbers, [`TopicTable`] as Arrow batches that are decoded as they are read,
-//! [`messages`] as structs of your own ([`TypedDecoder`]). [`Tables`] decodes a whole source in one pass, [`Decoder`] one channel's messages, into Arrow batches or into JSON. [`Layers`] decide what a channel becomes: what it means (semantic), its own fields
-//! (reflection), or its bytes (raw).
+//! - [`Rows`] is one topic as columns of numbers.
+//! - [`TopicTable`] is one topic as Arrow batches, decoded as they are read.
+//! - [`messages`] iterates over messages as your own structs ([`TypedDecoder`]).
+//! - [`Tables`] decodes a whole source in one pass.
+//! - [`Decoder`] decodes one channel's messages, into Arrow batches or JSON.
+//!
+//! [`Layers`] decide what a channel becomes: its meaning (semantic), its own fields (reflection), or its bytes (raw).
 //!
 //! ```
 //! use asof_core::{Channel, Schema, Stamp};
@@ -91,13 +95,13 @@ pub use typed::{Messages, StampedMessage, TypedDecoder, TypedError, bytes, messa
 pub use video::VideoCodec;
 pub use video_shape::VideoShape;
 
-/// Arrow as this crate uses it, so that those who read its batches have the same version.
+/// The version of Arrow that this crate uses, for readers of its batches.
 pub mod arrow {
     pub use arrow_array as array;
     pub use arrow_schema as schema;
 }
 
-/// The README's examples run as doc tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

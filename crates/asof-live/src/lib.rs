@@ -1,9 +1,11 @@
-//! Subscribers that turn a running robot into messages, and the recorder.
+//! Subscribe to a running robot, keep its newest messages in windows, and record it to MCAP.
 //!
-//! [`connect`] opens a session, a [`Robot`]: its topics are discovered, [`Robot::create_window`] keeps the newest
-//! messages of one, [`Robot::recent`] those of all as a `Source` that is read and followed like a recording, and a
-//! [`Recorder`] writes them down. Robots speak Zenoh, as `rmw_zenoh` and `zenoh-bridge-ros2dds` do (module [`ros`]) or on
-//! plain keys; or they have a Foxglove server, or a rosbridge server (module [`rosbridge`]); or they are on DDS, with the feature `dds`.
+//! [`connect`] opens a [`Robot`] and discovers its topics. [`Robot::create_window`] keeps the newest messages of one topic,
+//! [`Robot::recent`] those of all topics as a `Source` that is read and followed like a recording, and a [`Recorder`]
+//! writes them to a file. Robots are reached over Zenoh, with the keys of `rmw_zenoh` and `zenoh-bridge-ros2dds` (module [`ros`])
+//! or plain keys; through a Foxglove server; through a rosbridge server (module [`rosbridge`]); or over DDS, with the feature `dds`.
+//!
+//! Memory is bounded everywhere, every dropped message is counted, and sessions reconnect on their own.
 //!
 //! ```no_run
 //! use asof_live::{Sample, connect};
@@ -70,21 +72,21 @@ pub use trigger::{Comparison, Trigger, TriggerError};
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, WindowBuilder};
 
-/// Opens a session with the robot at an address; see [`Address`] for what it can say.
+/// Opens a session with the robot at an address; see [`Address`] for its forms.
 ///
-/// A robot that is not there yet is waited for in the background, and one that goes away and comes back is found
-/// again: subscriptions and windows stay as they are. A client alone needs its router to begin with.
+/// A robot that is not there yet is waited for in the background, and one that goes away is found again when it comes
+/// back: subscriptions and windows stay valid. Only in client mode must the router be there from the start.
 ///
 /// # Errors
-/// When the address is none, or the session cannot be opened: an endpoint to listen on is taken, or a client's router
-/// does not answer within two seconds.
+/// When the text is not an address, or the session cannot be opened: an endpoint to listen on is taken, or a client's
+/// router does not answer within two seconds.
 pub fn connect(address: &str) -> Result<Robot, LiveError> {
     Robot::open(&address.parse()?)
 }
 
-/// Opens the robot at an address as a source that grows, like a recording: all topics, five minutes of them, and 600 MB
-/// at most. Waits up to two seconds for its topics to be discovered; a robot that is not there yet is waited for in the
-/// background.
+/// Opens the robot at an address as a source that grows, like a recording that is being written. It keeps all topics, for
+/// five minutes and within 600 MB. Waits up to two seconds for the topics to be discovered; a robot that is not there yet
+/// is waited for in the background.
 ///
 /// # Errors
 /// As [`connect`].
@@ -94,7 +96,7 @@ pub fn open(address: &str) -> Result<LiveSource, LiveError> {
     Ok(source)
 }
 
-/// The examples of the README compile, too.
+/// Compiles the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,12 +1,11 @@
-//! Recordings in the browser: a web page, and a server for Foxglove and Lichtblick.
+//! Serve recordings and running robots on one port: a web page, and the WebSocket protocol of Foxglove and Lichtblick.
 //!
-//! A [`Server`] opens a port on this machine and shows one source there: a page with a timeline, plots,
-//! pictures and a 3D view at `/`, an API of its own under `/api` and `/ws` (described in `API.md`), and
-//! Foxglove's WebSocket protocol for every client of it. One block cache holds what was read, for all clients;
-//! each has a player of its own. Nothing is ever written to the source; what people note about it goes into a file beside it,
-//! where [`ServeOptions::annotations`] names one.
+//! A [`Server`] opens a port on this machine and serves one source: at `/` a page with a timeline, plots, images and a 3D
+//! view, under `/api` and `/ws` the page's own API (described in `API.md`), and Foxglove's WebSocket protocol for any client
+//! that asks for it. One block cache serves all clients; each client has its own player. The source is never written to.
+//! Annotations go into a file next to it, where [`ServeOptions::annotations`] names one.
 //!
-//! A source that [grows](asof_core::Growth) is served the same way: clients see what it holds, follow what comes, and look
+//! A source that [grows](asof_core::Growth) is served the same way: clients see what it holds, follow new messages, and scroll
 //! back.
 //!
 //! ```
@@ -72,7 +71,7 @@ pub use refusal::Refusal;
 pub use server::{Server, make_token};
 pub use snapshots::SnapshotWriter;
 
-/// The README's examples run as doc tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
