@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the peer that is Debian's message_filters (ROS 1): a shared library for the suite `window`, and for ci/message-filters.
+# Builds the peer that is Debian's message_filters (ROS 1): a shared library for the suite `window`, and for ci/ros/message-filters.
 # usage: bench/peers/message_filters.sh [OUT.so]; needs a C++ compiler, and apt-get where the headers are not there yet.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -160,7 +160,7 @@ fn any_schema_is_a_plan_or_an_error_and_takes_little_memory() {
 
 /// Each target of `fuzz/`, with the inputs that it starts from.
 #[test]
-#[ignore = "writes the fuzzer's first inputs into the folder that ASOF_FUZZ_SEEDS names; ci/fuzz does"]
+#[ignore = "writes the fuzzer's first inputs into the folder that ASOF_FUZZ_SEEDS names; ci/files/fuzz does"]
 fn seeds_for_the_fuzzer() {
     let folder = std::env::var_os("ASOF_FUZZ_SEEDS").expect("ASOF_FUZZ_SEEDS");
     let write = |target: String, seeds: Vec<Vec<u8>>| {

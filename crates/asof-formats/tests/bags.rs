@@ -250,7 +250,7 @@ fn a_bag_without_a_message_is_empty_and_whole() {
 }
 
 #[test]
-#[ignore = "writes the fuzzer's first inputs; ci/fuzz does"]
+#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
 fn seeds_for_the_fuzzer() {
     let bags = COMPRESSIONS
         .map(|compression| [maker(compression).finish(), maker(compression).unfinished()]);

@@ -569,7 +569,7 @@ fn every_db3_of_others_keeps_the_promises_of_a_source() {
 }
 
 #[test]
-#[ignore = "writes the fuzzer's first inputs; ci/fuzz does"]
+#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
 fn seeds_for_the_fuzzer() {
     let folder = tempfile::tempdir().expect("a folder");
     let seeds = [512, 1024].map(|page_size| {

@@ -121,7 +121,7 @@ fn every_bag_of_the_data_folder_is_answered_the_same_however_it_was_cut() {
     let mut tried = 0;
     for path in files {
         let bytes = std::fs::read(&path).expect("reads");
-        // Everything is read very often; `ci/cuts` asks the command about all of them.
+        // Everything is read very often; `ci/files/cuts` asks the command about all of them.
         if bytes.len() > 40_000 {
             continue;
         }

@@ -230,7 +230,7 @@ fn no_damage_makes_reading_a_log_panic_or_hang() {
 }
 
 #[test]
-#[ignore = "writes the fuzzer's first inputs; ci/fuzz does"]
+#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
 fn seeds_for_the_fuzzer() {
     common::write_seeds("ulog", 8, &[flight(5).bytes]);
 }

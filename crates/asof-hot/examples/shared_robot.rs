@@ -1,7 +1,7 @@
 //! The Rust half of two processes that share every structure; `shared_robot.cpp` is the other half.
 //!
 //! Either half writes (`shared_robot write [PREFIX] [SCANS]`) while the other reads (`shared_robot read ...`), and the
-//! reader ends with success when all came whole, in order and as it should; ci/hot-cpp runs them both ways round.
+//! reader ends with success when all came whole, in order and as it should; ci/hot/hot-cpp runs them both ways round.
 
 #![allow(clippy::float_cmp)] // what comes out is what went in, bit by bit
 

@@ -1,4 +1,4 @@
-// The C interface of asof-hot. Made by cbindgen from src/ffi; do not change by hand (see ci/hot-cpp).
+// The C interface of asof-hot. Made by cbindgen from src/ffi; do not change by hand (see ci/hot/hot-cpp).
 //
 // Handles are those that the opening functions gave and that were not closed; names are strings that end with a zero;
 // values are as large as the type that the handle was opened with; a handle is used by one thread at a time.

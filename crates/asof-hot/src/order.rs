@@ -1,7 +1,7 @@
 //! Every memory ordering that a protocol depends on, by name.
 //!
 //! In one place, so that each can be weakened on its own: with the feature `mutations`, the one that the environment
-//! variable `ASOF_HOT_MUTATION` names (`site=weaker`) is, and `ci/soundness` shows that a loom model then fails. An
+//! variable `ASOF_HOT_MUTATION` names (`site=weaker`) is, and `ci/hot/soundness` shows that a loom model then fails. An
 //! ordering that can be weakened with no model failing is either not needed or not tested; both are bugs.
 //! Accesses that are written `Relaxed` where they stand have nothing to weaken.
 

@@ -1,7 +1,7 @@
 //! Loom models: every interleaving, and every value that the memory model lets a load see, within bounds.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p asof-hot --test models`; with `--features mutations` and
-//! `-- --ignored` also that each weakened ordering makes one of them fail. `ci/soundness` runs both.
+//! `-- --ignored` also that each weakened ordering makes one of them fail. `ci/hot/soundness` runs both.
 
 #![cfg(loom)]
 
@@ -1174,7 +1174,7 @@ fn signal_survives_a_notifier_that_dies_at_any_step() {
 /// Every ordering weakened, one at a time, makes a model fail.
 #[cfg(feature = "mutations")]
 #[test]
-#[ignore = "runs all models many times over; ci/soundness does"]
+#[ignore = "runs all models many times over; ci/hot/soundness does"]
 fn every_weakened_ordering_fails_a_model() {
     let this = std::env::current_exe().unwrap();
     let run = |model: &str, mutation: &str| {

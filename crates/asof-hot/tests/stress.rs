@@ -1,6 +1,6 @@
 //! Real threads at full speed: nothing torn, nothing lost, nobody waits.
 //!
-//! `ASOF_HOT_STRESS` says how many rounds; ci/soundness asks for more than `cargo test`, Miri for fewer.
+//! `ASOF_HOT_STRESS` says how many rounds; ci/hot/soundness asks for more than `cargo test`, Miri for fewer.
 #![cfg(not(loom))]
 
 use asof_hot::{

@@ -1,4 +1,4 @@
-//! asof's side of ci/zenoh-peer: discovers, windows and records what a peer publishes.
+//! asof's side of ci/robots/zenoh-peer: discovers, windows and records what a peer publishes.
 //!
 //! usage: peer_check ADDRESS RECORDING COUNT latched|plain
 

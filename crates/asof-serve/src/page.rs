@@ -1,4 +1,4 @@
-//! The page, as it was built from `web/`; `ci/web` proves that it still is.
+//! The page, as it was built from `web/`; `ci/page/web` proves that it still is.
 
 /// A file of the page.
 pub(crate) struct PageFile {

@@ -1,4 +1,4 @@
-//! What serde makes of updates and options: `ci/tf2-compare` builds this.
+//! What serde makes of updates and options: `ci/ros/tf2-compare` builds this.
 
 #![cfg(feature = "serde")]
 

@@ -1,4 +1,4 @@
-//! Every order in which a writer and a reader can meet, as far as loom can tell: `ci/loom` runs these.
+//! Every order in which a writer and a reader can meet, as far as loom can tell: `ci/hot/loom` runs these.
 //!
 //! A sample is two words here, a chunk one sample, and a reader tries once before it takes the latch. Word
 //! one is made from the stamp: a sample whose words do not belong together is torn.

@@ -1,4 +1,4 @@
-//! The same trees, samples and questions to tf2 and to us. `ci/tf2-compare` builds the program that asks tf2
+//! The same trees, samples and questions to tf2 and to us. `ci/ros/tf2-compare` builds the program that asks tf2
 //! and runs this test.
 
 use std::io::Write;
@@ -93,11 +93,11 @@ impl Record {
 }
 
 fn program() -> String {
-    std::env::var("ASOF_TF2_PROGRAM").expect("ci/tf2-compare says where it is")
+    std::env::var("ASOF_TF2_PROGRAM").expect("ci/ros/tf2-compare says where it is")
 }
 
 #[test]
-#[ignore = "needs tf2: ci/tf2-compare runs it"]
+#[ignore = "needs tf2: ci/ros/tf2-compare runs it"]
 fn numbers_and_errors_are_those_of_tf2() {
     let mut random = Random(0x5eed);
     let mut record = Record::default();
@@ -113,7 +113,7 @@ fn numbers_and_errors_are_those_of_tf2() {
 }
 
 #[test]
-#[ignore = "needs tf2: ci/tf2-compare runs it"]
+#[ignore = "needs tf2: ci/ros/tf2-compare runs it"]
 fn frames_that_move_and_clocks_that_jump_are_as_in_tf2() {
     let (version, _) = ask_tf2(&program(), &[]);
     let mut random = Random(0xc10c);

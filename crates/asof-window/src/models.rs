@@ -1,4 +1,4 @@
-//! Every order in which readers and writers of a window can meet, as far as loom can tell: `ci/loom` runs these.
+//! Every order in which readers and writers of a window can meet, as far as loom can tell: `ci/hot/loom` runs these.
 //!
 //! A run holds three messages here, and a mutex stands for the lock. What is left to explore is who gets the lock when,
 //! and who still has a run that a writer wants to change.

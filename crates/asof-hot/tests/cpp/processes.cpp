@@ -1,4 +1,4 @@
-// What the C++ forms in shared memory promise, step by step in one process. `ci/hot-cpp` runs it; two processes are in
+// What the C++ forms in shared memory promise, step by step in one process. `ci/hot/hot-cpp` runs it; two processes are in
 // `examples/shared_robot.cpp`.
 #include "asof_hot.hpp"
 

@@ -1,4 +1,4 @@
-// What the C++ forms between threads promise, and real threads at full speed. `ci/hot-cpp` runs it, also under
+// What the C++ forms between threads promise, and real threads at full speed. `ci/hot/hot-cpp` runs it, also under
 // ThreadSanitizer, AddressSanitizer and UndefinedBehaviorSanitizer.
 //
 //   threads [ROUNDS]

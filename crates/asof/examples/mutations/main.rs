@@ -1,5 +1,5 @@
 //! Damaged recordings through every verb that reads one: no panic, nothing over 10 s or 1 GB, no exit code that does not
-//! fit. What `ci/mutations` runs.
+//! fit. What `ci/files/mutations` runs.
 //!
 //! `mutations SEEDS COUNT [FROM [FORMAT]]` damages the files of the folder SEEDS, COUNT times for each format, and asks
 //! every verb about each. The number of a damaged file says all about it: FROM is the first, and
