@@ -1,4 +1,4 @@
-//! A source of one's own: messages in memory, asked what was known as of a time.
+//! A custom source: messages in memory, asked what was known as of a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

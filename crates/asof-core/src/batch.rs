@@ -8,11 +8,11 @@ use crate::{Channel, Message, MessageRef, Stamp, TimeRange};
 
 /// Messages in log-time order, with the buffers that hold their payloads.
 ///
-/// A batch owns everything that it shows: it can outlive its source, and be sent to another thread.
-/// Looking at a message touches no reference count; [`MessageRef::to_message`] takes one out.
+/// A batch owns its data: it can outlive its source and be sent to another thread.
+/// Iterating touches no reference counts; [`MessageRef::to_message`] makes an owned message.
 ///
-/// Invariant: rows are ordered by log time, then place; every row's payload lies within its buffer,
-/// and its channel within the table.
+/// Invariant: rows are sorted by log time, then by `order`; every row's payload is within its buffer,
+/// and its channel index within the table.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     channels: Arc<[Arc<Channel>]>,
@@ -20,7 +20,7 @@ pub struct Batch {
     rows: Vec<Row>,
 }
 
-/// Where one message of a [`Batch`] lies, and its times.
+/// One message of a [`Batch`]: its times, and where its payload is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// When it was recorded.
@@ -33,7 +33,7 @@ pub struct Row {
     pub offset: u64,
     /// Length of the payload.
     pub len: u64,
-    /// The sender's count.
+    /// The sender's sequence number.
     pub sequence: u32,
     /// Index into the batch's channels.
     pub channel: u32,
@@ -42,10 +42,10 @@ pub struct Row {
 }
 
 impl Batch {
-    /// Puts a batch together, and its rows in order.
+    /// A batch of these rows, which are sorted here.
     ///
     /// # Panics
-    /// When a row points outside of its buffer or of the channels: that is a defect of the caller,
+    /// When a row points outside of its buffer or of the channels: that is a bug of the caller,
     /// never of any input.
     pub fn new(channels: Arc<[Arc<Channel>]>, buffers: Vec<Bytes>, mut rows: Vec<Row>) -> Self {
         let is_inside = |row: &Row| {
@@ -70,12 +70,12 @@ impl Batch {
         }
     }
 
-    /// How many messages it holds.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it holds no messages.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -90,7 +90,7 @@ impl Batch {
         self.rows.iter().map(|row| self.view(row))
     }
 
-    /// The rows themselves, for those who merge or index batches.
+    /// The rows themselves, for merging or indexing batches.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -113,25 +113,25 @@ impl Batch {
         }
     }
 
-    /// Bytes of payload in all its messages together.
+    /// Payload bytes of all its messages together.
     pub fn payload_bytes(&self) -> u64 {
         self.rows.iter().map(|row| row.len).sum()
     }
 
-    /// Bytes that it keeps alive: its rows, and the whole of each of its buffers, however little of them it shows.
+    /// Bytes that it keeps alive: its rows, and each of its buffers in full, however few of their bytes are payload.
     pub fn held_bytes(&self) -> u64 {
         self.buffer_bytes() + (self.rows.len() * size_of::<Row>()) as u64
     }
 
-    /// The same messages without what they do not need: copied into a buffer of their own, where it would keep more
-    /// than twice its payloads alive.
+    /// The same messages, copied into a buffer of their own if the current buffers keep more than twice the payload
+    /// bytes alive.
     ///
-    /// For those who keep batches, or let them wait: a batch may be a few messages of a large chunk.
+    /// Use it for batches that are kept or queued: a batch may be a few messages of a large chunk.
     #[must_use]
     pub fn compacted(self) -> Self {
-        const LITTLE: u64 = 4 << 10;
+        const MIN_SAVED_BYTES: u64 = 4 << 10;
         let payload = self.payload_bytes();
-        if self.buffer_bytes() <= payload.saturating_mul(2).saturating_add(LITTLE) {
+        if self.buffer_bytes() <= payload.saturating_mul(2).saturating_add(MIN_SAVED_BYTES) {
             return self;
         }
         let mut own = Vec::with_capacity(payload as usize);
@@ -147,7 +147,7 @@ impl Batch {
         }
     }
 
-    /// The messages for which this is true, in the same buffers; `None` where there is none.
+    /// The messages for which this returns true, in the same buffers; `None` if there are none.
     pub fn only(&self, mut is_wanted: impl FnMut(MessageRef<'_>) -> bool) -> Option<Self> {
         let rows = self.rows.iter();
         let rows: Vec<Row> = rows
@@ -165,7 +165,7 @@ impl Batch {
         if let [only] = self.buffers.as_slice() {
             return only.len() as u64;
         }
-        // Two may be the same one.
+        // Two rows may share one payload.
         let mut places: Vec<(usize, u64)> = self
             .buffers
             .iter()
@@ -190,7 +190,7 @@ impl Batch {
     }
 }
 
-/// A batch of owned messages, ordered by log time; of equal ones, the first given comes first.
+/// A batch of owned messages, ordered by log time; ties keep the order in which they were given.
 impl FromIterator<Message> for Batch {
     fn from_iter<I: IntoIterator<Item = Message>>(messages: I) -> Self {
         let mut channels: Vec<Arc<Channel>> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a message is.
+//! Channels and their schemas.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Where messages of one kind come from: a topic, and how to read what is on it.
+/// A topic with the encoding and schema of its messages.
 ///
-/// Shared by [`Arc`]. Two channels may carry the same topic, with different schemas or not.
+/// Shared by [`Arc`]. Two channels may have the same topic, with equal or different schemas.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Channel {
-    /// The name that people know it by, such as `/scan`.
+    /// The topic's name, such as `/scan`.
     pub topic: String,
-    /// How a payload is encoded: `cdr`, `ros1`, `protobuf`, `json`, … Empty when nobody said.
+    /// How a payload is encoded: `cdr`, `ros1`, `protobuf`, `json`, … Empty when unknown.
     pub message_encoding: String,
-    /// What a payload means; `None` for a channel without a schema.
+    /// The type of the payloads; `None` for a channel without a schema.
     pub schema: Option<Arc<Schema>>,
-    /// Whatever else the writer had to say, such as `offered_qos_profiles`.
+    /// Everything else that the writer recorded, such as `offered_qos_profiles`.
     pub metadata: BTreeMap<String, String>,
 }
 
 impl Channel {
-    /// The name of the message type, or an empty string where there is no schema.
+    /// The name of the message type; empty without a schema.
     pub fn type_name(&self) -> &str {
         self.schema.as_ref().map_or("", |schema| &schema.name)
     }

@@ -1,4 +1,4 @@
-//! Sources that grow, and those who follow them.
+//! Sources that grow, and followers of them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,12 +8,12 @@ use crate::{Batch, Batches, SourceError};
 /// Whether more messages may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Growth {
-    /// A recording that is complete: everything that it will ever hold is there.
+    /// A complete recording: no more messages will come.
     #[default]
     Finished,
-    /// A running robot, or a file that is being written: more may come at its end.
+    /// A running robot, or a file that is being written: more messages may come.
     ///
-    /// "Nothing so far" says nothing about later: what is empty now must not be remembered as empty.
+    /// An empty answer is only true for now and must not be cached.
     Growing,
 }
 
@@ -24,66 +24,66 @@ impl Growth {
     }
 }
 
-/// A place in a source that moves on with it; made by [`Source::follow`](crate::Source::follow).
+/// A cursor in a source that grows; made by [`Source::follow`](crate::Source::follow).
 ///
 /// # What it promises
 ///
-/// - **Everything once.** Each message that matches and is held when it is reached is handed out exactly once: first
-///   what the source held when it was followed, then what comes.
-/// - **Order.** Up to the first [`CaughtUp`](Followed::CaughtUp), batches are in order as those of
-///   [`read`](crate::Source::read): the concatenation is sorted by log time, then by place. After that, a batch is
+/// - **Exactly once.** Each matching message that the source still holds when the cursor reaches it is returned
+///   exactly once: first what the source held at the start, then what arrives.
+/// - **Order.** Up to the first [`CaughtUp`](Followed::CaughtUp), batches are ordered like those of
+///   [`read`](crate::Source::read): the concatenation is sorted by log time, then by `order`. After that, a batch is
 ///   sorted within itself, and batches come in the order in which messages arrived at the source.
-/// - **Ties.** Messages with one log time come in the order of their places.
-/// - **Late messages.** A message that arrives with a log time before one that was handed out already is not held
-///   back and not dropped: it comes in the next batch, whose [`range`](Batch::range) then starts before the end of an
+/// - **Ties.** Messages with equal log times are sorted by `order`.
+/// - **Late messages.** A message that arrives with a log time before one that was already returned is neither
+///   delayed nor dropped: it comes in the next batch, whose [`range`](Batch::range) then starts before the end of an
 ///   earlier one. The store of a robot's recent messages has none: it stamps by receipt, and its log times rise.
-/// - **Waiting.** [`next`](Follow::next) waits until its deadline at the latest, and not at all where there is
-///   something to hand out. A deadline that has passed asks without waiting.
-/// - **What is missed is counted.** A source that keeps only what is recent may let go of messages before a slow
-///   follower asks for them. They are counted by topic in [`missed`](Follow::missed).
-/// - **An end is an end.** After [`End`](Followed::End) or an error, every further call says `End` again.
+/// - **Waiting.** [`next`](Follow::next) waits until its deadline at the latest, and returns at once when there is
+///   something to return. With a deadline in the past it polls.
+/// - **Missed messages are counted.** A source that keeps only recent messages may evict some before a slow
+///   follower reaches them. They are counted by topic in [`missed`](Follow::missed).
+/// - **The end is final.** After [`End`](Followed::End) or an error, every further call returns `End`.
 pub trait Follow: Send {
-    /// What comes next. Waits for it until `deadline` at the latest.
+    /// The next event. Waits for it until `deadline` at the latest.
     ///
     /// # Errors
-    /// When the source cannot be read any more. It is the last thing that is said, but for [`Followed::End`].
+    /// When the source can no longer be read. Every later call returns [`Followed::End`].
     fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError>;
 
-    /// Messages that came and were gone before they could be handed out, by topic, since this was last asked.
+    /// Messages that were evicted before they could be returned, by topic, since the last call.
     fn missed(&mut self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
 }
 
-/// What [`Follow::next`] has to say.
+/// One event of [`Follow::next`].
 #[derive(Debug)]
 pub enum Followed {
-    /// Messages, never none.
+    /// Messages, at least one.
     Batch(Batch),
-    /// Everything up to now has been handed out, and nothing new came by the deadline. More may come.
+    /// Everything up to now has been returned, and nothing new came by the deadline. More may come.
     CaughtUp,
-    /// The clock of the source was set back. What was handed out before belongs to another time, and what comes next
-    /// starts anew: forget what was derived from it.
+    /// The clock of the source was set back. What comes next belongs to a new timeline: discard state derived from
+    /// earlier messages.
     Restarted,
-    /// Nothing comes any more.
+    /// Nothing more will come.
     End(FollowEnd),
 }
 
-/// Why nothing comes any more.
+/// Why nothing more will come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowEnd {
-    /// All of it was handed out: the source does not grow, its writer has closed it, or the end of the query's range
+    /// Everything was returned: the source does not grow, its writer has closed it, or the end of the query's range
     /// has passed.
     Complete,
     /// The source was closed on this side.
     Closed,
-    /// The source went away, and does not come back; the reason is a sentence for a person.
+    /// The source went away and does not come back; the reason is a sentence for the user.
     Lost(String),
 }
 
-/// Remembers how a follower ended, so that its end is an end: what implements [`Follow`] says it once.
+/// Makes the end of a follower final: after the first end or error, the inner follower is not called again.
 ///
-/// After an error, which is told once, it says that the source was [lost](FollowEnd::Lost).
+/// An error is returned once; after it, calls return [`FollowEnd::Lost`].
 #[derive(Debug)]
 pub struct FollowFused<F> {
     follow: F,
@@ -116,16 +116,16 @@ impl<F: Follow> Follow for FollowFused<F> {
     }
 }
 
-/// Follows what does not grow: hands out all of it, then ends.
+/// Follows a source that does not grow: returns all its messages, then ends.
 ///
 /// This is what [`Source::follow`](crate::Source::follow) does for finished recordings.
 pub struct FollowFinished(FollowFused<Rest>);
 
-/// What is still to be handed out.
+/// The batches still to be returned.
 struct Rest(Batches);
 
 impl FollowFinished {
-    /// Hands out these batches, then ends.
+    /// Returns these batches, then ends.
     pub fn new(batches: Batches) -> Self {
         FollowFinished(FollowFused::new(Rest(batches)))
     }

@@ -1,8 +1,8 @@
-//! The words that every asof crate speaks.
+//! The types that every asof crate shares.
 //!
-//! Time is a [`Stamp`], a stretch of it a [`TimeRange`]. A [`Channel`] says what a [`Message`]
-//! is; a [`Source`] answers a [`Query`] with [`Batch`]es, and its [`Summary`] says what it holds
-//! and which [`Problem`]s it met. Nothing here opens a file or decodes a payload.
+//! A [`Stamp`] is an instant, a [`TimeRange`] an interval. A [`Channel`] describes the [`Message`]s of a topic.
+//! A [`Source`] answers a [`Query`] with [`Batch`]es; its [`Summary`] lists what it holds and the [`Problem`]s
+//! found in it. Nothing here opens a file or decodes a payload.
 //!
 //! ```
 //! use asof_core::{Stamp, TimeRange, When};

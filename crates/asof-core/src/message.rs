@@ -1,4 +1,4 @@
-//! One message, owned or seen in place.
+//! One message, owned or borrowed.
 
 use std::sync::Arc;
 
@@ -6,27 +6,26 @@ use bytes::Bytes;
 
 use crate::{Channel, Stamp};
 
-/// One message, free to be kept and sent to other threads.
+/// One owned message, which can be kept and sent to other threads.
 ///
-/// The payload is a slice of a larger buffer as a rule: cheap to clone, but it keeps that buffer
-/// alive. To keep messages for long, call [`Message::detached`] on small ones, so that they
-/// do not pin the chunk they were cut from.
+/// The payload is usually a slice of a larger buffer: cheap to clone, but it keeps that buffer alive.
+/// To keep small messages for a long time, call [`Message::detached`], so that they do not pin their chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is and where it came from.
+    /// Its topic, encoding and schema.
     pub channel: Arc<Channel>,
-    /// When it was recorded. The order of everything in asof.
+    /// When it was recorded. Everything in asof is ordered by it.
     pub log_time: Stamp,
     /// When it was sent, by its sender's clock.
     pub publish_time: Stamp,
-    /// The sender's own count; zero where there is none.
+    /// The sender's sequence number; zero without one.
     pub sequence: u32,
     /// The encoded message.
     pub payload: Bytes,
 }
 
 impl Message {
-    /// The same message with a payload of its own, which keeps no other buffer alive.
+    /// The same message with a payload of its own, so that it keeps no larger buffer alive.
     #[must_use]
     pub fn detached(self) -> Self {
         Message {
@@ -36,18 +35,18 @@ impl Message {
     }
 }
 
-/// One message as it lies in its [`Batch`](crate::Batch): nothing is counted, cloned or copied.
+/// One message, borrowed from its [`Batch`](crate::Batch): no reference count is touched, and nothing is copied.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageRef<'a> {
-    /// What it is and where it came from.
+    /// Its topic, encoding and schema.
     pub channel: &'a Arc<Channel>,
     /// When it was recorded.
     pub log_time: Stamp,
     /// When it was sent, by its sender's clock.
     pub publish_time: Stamp,
-    /// The sender's own count; zero where there is none.
+    /// The sender's sequence number; zero without one.
     pub sequence: u32,
-    /// Its place in the source: of two messages with one `log_time`, the smaller comes first.
+    /// Its position in the source: of two messages with equal `log_time`, the smaller comes first.
     pub order: u64,
     /// The encoded message.
     pub payload: &'a [u8],
@@ -55,7 +54,7 @@ pub struct MessageRef<'a> {
 }
 
 impl MessageRef<'_> {
-    /// The message as a value of its own, sharing the batch's buffer.
+    /// An owned message that shares the batch's buffer.
     pub fn to_message(&self) -> Message {
         Message {
             channel: Arc::clone(self.channel),

@@ -1,49 +1,49 @@
-//! What was wrong with an input.
+//! Damage found in an input.
 
 use std::fmt;
 
-/// Something that was wrong in a recording, and did not stop it from being read.
+/// Damage in a recording that did not stop it from being read.
 ///
-/// Problems are data: a source opens what it can and says here what it could not.
+/// Problems are data: a source opens what it can and lists here what it could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What sort of damage it is.
+    /// The kind of damage.
     pub kind: ProblemKind,
-    /// Where in the file, in bytes from its start.
+    /// Byte offset in the file.
     pub offset: Option<u64>,
     /// The topic that it concerns.
     pub topic: Option<String>,
-    /// What happened and what it cost, in a sentence for a person.
+    /// What happened and what was lost, in a sentence for the user.
     pub message: String,
 }
 
-/// The sorts of [`Problem`].
+/// The kinds of [`Problem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The input ends in the middle of something.
+    /// The input ends in the middle of a record.
     Truncated,
-    /// Bytes that are not a record where one should be.
+    /// Bytes that are not a record where a record is expected.
     Garbage,
     /// A record that cannot be read.
     BadRecord,
-    /// A checksum that does not agree with the bytes.
+    /// A checksum that does not match the bytes.
     BadChecksum,
-    /// A chunk that cannot be decompressed, or is not as large as it says.
+    /// A chunk that cannot be decompressed, or whose size is not the declared one.
     BadChunk,
-    /// A compression that this build does not know.
+    /// A compression that this build does not support.
     UnknownCompression,
     /// An index that disagrees with what it points to.
     BadIndex,
     /// Statistics that disagree with the contents.
     BadStatistics,
-    /// Two definitions under one number that do not agree.
+    /// Two conflicting definitions with one id.
     ConflictingDefinition,
-    /// A message on a channel, or a channel with a schema, that nobody defined.
+    /// A message on an undefined channel, or a channel with an undefined schema.
     UnknownReference,
     /// A time that cannot be represented.
     BadTime,
-    /// Parts that a complete file has and this one has not.
+    /// Parts that a complete file has and this one lacks.
     Incomplete,
 }
 

@@ -1,8 +1,8 @@
-//! What a source is asked.
+//! What to read from a source.
 
 use crate::{Stamp, TimeRange};
 
-/// Which topics, and when.
+/// The topics and the time range to read.
 ///
 /// ```
 /// use asof_core::{Query, Stamp};
@@ -18,10 +18,10 @@ pub struct Query {
     pub range: TimeRange,
 }
 
-/// A choice of topics.
+/// A selection of topics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Topics {
-    /// Every topic that there is.
+    /// Every topic.
     #[default]
     All,
     /// These, by their exact names. Names that do not exist match nothing.
@@ -34,7 +34,7 @@ impl Topics {
         Topics::Named(names.into_iter().map(Into::into).collect())
     }
 
-    /// Whether `topic` is among them.
+    /// Whether `topic` is selected.
     pub fn contains(&self, topic: &str) -> bool {
         match self {
             Topics::All => true,
@@ -60,7 +60,7 @@ impl Query {
         }
     }
 
-    /// The same within a range of log time.
+    /// The same query within a range of log time.
     #[must_use]
     pub fn between(self, range: impl Into<TimeRange>) -> Self {
         Query {
@@ -69,7 +69,7 @@ impl Query {
         }
     }
 
-    /// Whether a message on this topic at this time is asked for.
+    /// Whether a message on this topic at this time matches.
     pub fn matches(&self, topic: &str, log_time: Stamp) -> bool {
         self.range.contains(log_time) && self.topics.contains(topic)
     }

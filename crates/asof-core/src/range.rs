@@ -1,4 +1,4 @@
-//! A stretch of time.
+//! Intervals of time.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl TimeRange {
         TimeRange { start, end }
     }
 
-    /// Whether no instant is in it.
+    /// Whether it holds no instant.
     pub fn is_empty(self) -> bool {
         self.start > self.end
     }
@@ -53,7 +53,7 @@ impl TimeRange {
         !self.intersect(other).is_empty()
     }
 
-    /// What both hold; empty if they share nothing.
+    /// The instants in both; empty if they share none.
     #[must_use]
     pub fn intersect(self, other: TimeRange) -> TimeRange {
         TimeRange {
@@ -83,7 +83,7 @@ impl TimeRange {
         self.cover(TimeRange::new(stamp, stamp))
     }
 
-    /// Nanoseconds from start to end; zero when empty, held at `i64::MAX`.
+    /// Nanoseconds from start to end; zero when empty, saturates at `i64::MAX`.
     pub fn duration_nanos(self) -> i64 {
         if self.is_empty() {
             0

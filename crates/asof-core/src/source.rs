@@ -9,43 +9,43 @@ use crate::{Batch, Channel, Follow, Growth, Query, Stamp, Summary, TimeRange, To
 ///
 /// # Why this shape
 ///
-/// *Batches, not messages.* What users feel is the cost per message, so a source hands out many at
+/// *Batches, not messages.* Users feel the cost per message, so a source returns many at
 /// once and a reader looks at them in place. A callback or a channel of single messages would cost
 /// more than the decompression of their chunk.
 ///
 /// *`&self` everywhere.* A source is opened once and shared: any number of readers, on any threads,
-/// each with its own iterator and its own place. A reader that is dropped half way costs nothing
-/// further; readers that it raced with do not notice.
+/// each with its own iterator and its own position. A reader that is dropped half way costs nothing
+/// further and does not disturb other readers.
 ///
 /// *`'static` iterators and owned batches.* A batch carries the buffers of its payloads, so it can go
-/// to another thread or outlive the source. Nothing is copied to make that so.
+/// to another thread or outlive the source. Nothing is copied for that.
 ///
 /// # What a batch promises
 ///
-/// - **Order.** Messages are ordered by `log_time`, and by [`order`](crate::MessageRef::order), their
-///   place in the source, where that is equal. The order holds within a batch and from one batch to the
+/// - **Order.** Messages are ordered by `log_time`; ties are ordered by [`order`](crate::MessageRef::order), their
+///   position in the source. The order holds within a batch and from one batch to the
 ///   next: the concatenation of all batches is sorted.
-/// - **Size.** A batch is never empty. It is as large as the source finds natural (for MCAP, about a
-///   chunk), so one batch at a time is bounded memory; a source says what its own bound is.
-/// - **Ownership.** The batch owns its bytes. Keeping one message of it keeps its buffer:
-///   [`Message::detached`](crate::Message::detached) cuts that tie.
-/// - **Damage.** What cannot be read is left out, counted, and added to
+/// - **Size.** A batch is never empty. Its size is natural to the source (for MCAP, about a
+///   chunk), so memory is bounded when you hold one batch at a time; each source documents its own bound.
+/// - **Ownership.** The batch owns its bytes. A message that is kept keeps its buffer alive:
+///   [`Message::detached`](crate::Message::detached) copies it out.
+/// - **Damage.** What cannot be read is skipped, counted, and added to
 ///   [`summary().problems`](Summary::problems); reading goes on after it. An `Err` means that reading
-///   cannot go on at all, such as a disk or a network that failed; it is the last item.
+///   cannot go on at all, for example after a disk or network failure; it is the last item.
 ///
 /// # Sources that grow
 ///
-/// A running robot, or a file that is being written, is a source too: [`growth`](Source::growth) says that more may
-/// come. `read` and `backfill` answer from what it holds when they are asked; a `read` that is under way may
-/// include what comes meanwhile. [`follow`](Source::follow) goes on with it.
+/// A running robot, or a file that is being written, is a source too: [`growth`](Source::growth) returns
+/// [`Growth::Growing`]. `read` and `backfill` answer from what it holds when they are called; a `read` in progress
+/// may include what arrives meanwhile. [`follow`](Source::follow) waits for new messages.
 ///
-/// Every implementation can be held against this contract: the functions of `asof_core::testing` (feature
-/// `testing`) are the promises as a test suite.
+/// Any implementation can be checked against this contract: `asof_core::testing` (feature `testing`) is a test
+/// suite of these promises.
 pub trait Source: Send + Sync {
-    /// What it holds, and the problems met so far. Cheap: a snapshot, shared.
+    /// What it holds, and the problems found so far. Cheap: a shared snapshot.
     fn summary(&self) -> Arc<Summary>;
 
-    /// The messages that match, in order, in batches.
+    /// The matching messages, in order, in batches.
     ///
     /// # Errors
     /// When the source cannot be read at all.
@@ -53,22 +53,22 @@ pub trait Source: Send + Sync {
 
     /// For each topic, its last message at or before `at`: what was known as of then.
     ///
-    /// The batch has at most one message per topic (the latest by `log_time`, then by place), in order
-    /// of time. Topics without a message by then have none in it.
+    /// The batch has at most one message per topic (the latest by `log_time`, then by `order`), sorted by
+    /// time. A topic without a message by then has none in it.
     ///
     /// # Errors
     /// When the source cannot be read at all.
     fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError>;
 
-    /// Whether more messages may come. A finished recording, the default, says that it does not grow.
+    /// Whether more messages may come. The default is a finished recording.
     fn growth(&self) -> Growth {
         Growth::Finished
     }
 
-    /// How many messages of each channel lie where, by what indexes say, without reading any message.
+    /// Message counts per channel and time span, from indexes alone, without reading any message.
     ///
-    /// A portion is as short as the source's own parts, or shorter than `grain` nanoseconds. `None`, the default, for a
-    /// source without such an index: then only reading tells.
+    /// A portion is no longer than one part of the source, or shorter than `grain` nanoseconds. `None`, the default,
+    /// for a source without such an index: its messages must be read to count them.
     ///
     /// # Errors
     /// When the source cannot be read at all.
@@ -77,10 +77,11 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
-    /// What it holds in the range of the query, then what comes, until the end of the range has passed.
+    /// The messages that it holds in the range of the query, then new ones as they arrive, until the end of the range
+    /// has passed.
     ///
-    /// A source that does not grow hands out what [`read`](Source::read) does, and ends. [`Follow`] says what is
-    /// promised about order, ties and late messages.
+    /// A source that does not grow returns the same as [`read`](Source::read), then ends. See [`Follow`] for the
+    /// promises about order, ties and late messages.
     ///
     /// # Errors
     /// When the source cannot be read at all.
@@ -89,14 +90,14 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Some messages of a channel, counted: see [`Source::outline`].
+/// A count of messages of one channel in a time span: see [`Source::outline`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Portion {
-    /// Whose messages they are.
+    /// The channel of the messages.
     pub channel: Arc<Channel>,
-    /// None of them is earlier or later than this.
+    /// All of the messages are within this range.
     pub range: TimeRange,
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
 }
 
@@ -114,7 +115,7 @@ pub enum SourceError {
         place: String,
         /// Where in it.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: std::io::Error,
     },
@@ -128,7 +129,7 @@ pub enum SourceError {
     },
 }
 
-/// A source behind a pointer is a source.
+/// A pointer to a source is a source.
 macro_rules! forward {
     ($pointer:ident) => {
         impl<S: Source + ?Sized> Source for $pointer<S> {

@@ -1,9 +1,9 @@
-//! What a person who mistyped a name may have meant.
+//! Suggestions for mistyped names.
 
-/// Names are compared up to here.
+/// Names are compared up to this length.
 const MAX_COMPARED_CHARS: usize = 64;
 
-/// The known name that is nearest to one that is not known, if it is near enough to be a slip of the finger.
+/// The known name nearest to `wanted`, if it is near enough to be a typo.
 ///
 /// ```
 /// use asof_core::spelling::nearest;
@@ -20,8 +20,7 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
     rated.min().map(|(_, name)| name)
 }
 
-/// Letters that have to be changed, added, left out or exchanged with their neighbour to make one name of the other,
-/// whatever their case.
+/// The edit distance of two names: letters changed, added, removed, or swapped with a neighbour. Case is ignored.
 pub fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| {
         text.to_lowercase()
@@ -30,7 +29,7 @@ pub fn distance(a: &str, b: &str) -> usize {
             .collect::<Vec<_>>()
     };
     let (a, b) = (lower(a), lower(b));
-    // The row before the last one, the last one, and the one that is filled.
+    // The row before the previous one, the previous one, and the current one.
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 0..a.len() {

@@ -1,4 +1,4 @@
-//! One instant.
+//! Instants.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -13,9 +13,9 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// An instant: `i64` nanoseconds since the Unix epoch, the value that Arrow's `Timestamp(ns)` holds.
 ///
-/// Every bit pattern is a valid stamp (1677 to 2262); zero is an ordinary time. A `Stamp` parses
-/// from the absolute forms of the command line and prints as RFC 3339 in UTC. Without an offset, RFC 3339 is taken as
-/// UTC; a whole number is seconds, or nanoseconds where it is past the last second that a stamp can hold:
+/// Every `i64` is a valid stamp (1677 to 2262); zero is an ordinary time. A `Stamp` parses
+/// from the absolute forms of the command line and prints as RFC 3339 in UTC. RFC 3339 without an offset is
+/// UTC; an integer is seconds, or nanoseconds if it is past the last second that a stamp can hold:
 ///
 /// ```
 /// use asof_core::Stamp;
@@ -46,7 +46,7 @@ pub enum StampError {
     /// A ROS time whose nanosecond part is a second or more.
     #[error("time has {0} nanoseconds in its fraction, which must be below 1000000000")]
     BadFraction(u32),
-    /// Text in none of the known forms.
+    /// Text that matches none of the supported forms.
     #[error(
         "'{0}' is not a time: use RFC 3339 (2024-05-01T12:00:00Z), seconds since the epoch (1714564800.5), \
          nanoseconds (1714564800500000000ns), or relative to the recording (+12.5s, -3s)"
@@ -55,11 +55,11 @@ pub enum StampError {
 }
 
 impl Stamp {
-    /// The earliest instant there is.
+    /// The earliest instant.
     pub const MIN: Stamp = Stamp(i64::MIN);
-    /// The latest instant there is.
+    /// The latest instant.
     pub const MAX: Stamp = Stamp(i64::MAX);
-    /// The Unix epoch. An ordinary time, never a marker for "none".
+    /// The Unix epoch. An ordinary time, never a sentinel for "none".
     pub const EPOCH: Stamp = Stamp(0);
 
     /// The instant `nanos` nanoseconds after the Unix epoch.
@@ -114,7 +114,7 @@ impl Stamp {
         Ok(Stamp(sec as i64 * NANOS_PER_SECOND + nanosec as i64))
     }
 
-    /// Seconds and nanoseconds as ROS 2 has them; `None` outside of what its 32 bits hold.
+    /// Seconds and nanoseconds as in ROS 2; `None` when they do not fit its 32 bits.
     pub const fn to_ros2(self) -> Option<(i32, u32)> {
         let sec = self.0.div_euclid(NANOS_PER_SECOND);
         if sec < i32::MIN as i64 || sec > i32::MAX as i64 {
@@ -123,26 +123,27 @@ impl Stamp {
         Some((sec as i32, self.0.rem_euclid(NANOS_PER_SECOND) as u32))
     }
 
-    /// Nanoseconds from `earlier` to `self`, negative if it is later after all; saturates.
+    /// Nanoseconds from `earlier` to `self`, negative if `earlier` is later; saturates.
     pub const fn since(self, earlier: Stamp) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This many nanoseconds later (earlier if negative), held at the ends of time.
+    /// The instant `nanos` nanoseconds later (earlier if negative); saturates.
     #[must_use]
     pub const fn plus_nanos(self, nanos: i64) -> Stamp {
         Stamp(self.0.saturating_add(nanos))
     }
 
-    /// The time on this machine's clock.
+    /// The current time of this machine's clock.
     ///
-    /// For the edges of a program. What it calls takes its times as arguments, so that it can be tested and replayed.
+    /// Call it at the edges of a program. Everything below takes times as arguments, so that it can be tested and
+    /// replayed.
     pub fn now() -> Self {
         Stamp::try_from(SystemTime::now()).unwrap_or(Stamp::MAX)
     }
 
-    /// The instant so many seconds after the epoch, to the nearest nanosecond that a float can tell; held at the ends
-    /// of time, and the epoch for what is not a number.
+    /// The instant `seconds` after the epoch, rounded to nanoseconds as precisely as a float allows; saturates, and NaN
+    /// is the epoch.
     ///
     /// ```
     /// use asof_core::Stamp;
@@ -150,19 +151,19 @@ impl Stamp {
     /// assert_eq!(Stamp::from_nanos(-250_000_000).seconds(), -0.25);
     /// ```
     pub fn from_seconds(seconds: f64) -> Self {
-        // The whole and the fraction by themselves: a float has no digits left for nanoseconds beside years.
+        // Whole and fraction apart: beside years, a float has no digits left for nanoseconds.
         let whole = seconds.trunc();
         let fraction = ((seconds - whole) * 1e9).round() as i64;
         Stamp((whole as i64).saturating_mul(NANOS_PER_SECOND)).plus_nanos(fraction)
     }
 
-    /// Seconds since the epoch, as a float: today it tells times apart that differ by 0.3 microseconds.
+    /// Seconds since the epoch, as a float. For times of today its resolution is 0.3 microseconds.
     pub fn seconds(self) -> f64 {
         let whole = self.0.div_euclid(NANOS_PER_SECOND) as f64;
         whole + self.0.rem_euclid(NANOS_PER_SECOND) as f64 * 1e-9
     }
 
-    /// How long it is since `earlier`; zero if that is later after all.
+    /// The time since `earlier`; zero if `earlier` is later.
     ///
     /// ```
     /// use std::time::Duration;
@@ -200,7 +201,7 @@ impl Stamp {
     }
 }
 
-/// So much later; held at the end of time.
+/// Saturates at the latest instant.
 impl Add<Duration> for Stamp {
     type Output = Stamp;
 
@@ -209,7 +210,7 @@ impl Add<Duration> for Stamp {
     }
 }
 
-/// So much earlier; held at the beginning of time.
+/// Saturates at the earliest instant.
 impl Sub<Duration> for Stamp {
     type Output = Stamp;
 
@@ -296,7 +297,7 @@ impl FromStr for Stamp {
                 .and_then(|n| Stamp::from_wide(n, text));
         }
         if let Some(nanos) = parse_decimal_seconds(text) {
-            // No second is that late, so it was meant as nanoseconds: so asof itself prints times for programs.
+            // No second is that late, so it means nanoseconds: asof itself prints times for programs that way.
             return Stamp::from_wide(nanos, text).or_else(|error| {
                 let nanos = parse_integer(text).ok_or(error)?;
                 Stamp::from_wide(nanos, text)
@@ -304,7 +305,7 @@ impl FromStr for Stamp {
         }
         let timestamp = match text.parse::<Timestamp>() {
             Ok(timestamp) => timestamp,
-            // A date alone says too little.
+            // A date alone is not an instant.
             Err(_) if text.contains([':']) => text
                 .parse::<DateTime>()
                 .and_then(|civil| civil.to_zoned(TimeZone::UTC))
@@ -323,8 +324,8 @@ fn parse_integer(text: &str) -> Option<i128> {
     if is_plain { text.parse().ok() } else { None }
 }
 
-/// Exact: the text goes to nanoseconds without passing through a float. Digits beyond the ninth
-/// are below what a stamp can hold and are cut off.
+/// Exact: the text becomes nanoseconds without passing through a float. Digits after the ninth are below the
+/// resolution of a stamp and are cut off.
 fn parse_decimal_seconds(text: &str) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds = parse_integer(whole)?;

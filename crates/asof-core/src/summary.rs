@@ -6,63 +6,63 @@ use std::time::Duration;
 
 use crate::{Channel, Problem, Stamp, TimeRange};
 
-/// What a source holds, as far as it can be known without reading every message.
+/// What a source holds, as far as it is known without reading every message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The kind of file or stream: `mcap`, `bag`, `db3`, …
     pub format: String,
-    /// Who wrote it, in the writer's words; empty where nobody said.
+    /// The library that wrote it, as it named itself; empty when unknown.
     pub library: String,
-    /// The conventions that it follows (`ros2`); empty where nobody said.
+    /// The conventions that it follows (`ros2`); empty when unknown.
     pub profile: String,
     /// Bytes on disk.
     pub size: u64,
     /// From the first log time to the last; empty where there is no message.
     pub range: TimeRange,
-    /// Messages in all; `None` where only reading would tell.
+    /// The number of messages; `None` if only reading could count them.
     pub messages: Option<u64>,
-    /// Chunks in all.
+    /// The number of chunks.
     pub chunks: u64,
-    /// How many chunks use which compression; `none` for those that use none.
+    /// The number of chunks per compression; `none` for uncompressed chunks.
     pub compression: BTreeMap<String, u64>,
-    /// The channels, in the order of their numbers.
+    /// The channels, sorted by id.
     pub channels: Vec<ChannelSummary>,
-    /// Files that lie within the recording.
+    /// Files embedded in the recording.
     pub attachments: Vec<AttachmentEntry>,
-    /// Named sets of text within the recording.
+    /// Named sets of key-value text in the recording.
     pub metadata: Vec<MetadataEntry>,
-    /// What was wrong, as far as it has been met.
+    /// The problems found so far.
     pub problems: Vec<Problem>,
-    /// What is kept of a source that holds only its newest messages; `None` for one that holds everything.
+    /// The retention of a source that holds only its newest messages; `None` for one that holds everything.
     pub recent: Option<RecentSummary>,
 }
 
-/// What a source keeps that holds only its newest messages, such as a running robot.
+/// The retention of a source that holds only its newest messages, such as a running robot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecentSummary {
-    /// How far back messages are kept, from the newest; `None` without a bound.
+    /// The maximum age of a message, relative to the newest; `None` without a limit.
     pub age: Option<Duration>,
-    /// How many bytes are kept; `None` without a bound.
+    /// The maximum of bytes held; `None` without a limit.
     pub budget: Option<u64>,
-    /// How many bytes are held now, with everything that they keep alive.
+    /// Bytes held now, with everything that they keep alive.
     pub bytes: u64,
-    /// Messages that were let go, to stay within the bounds.
+    /// Messages evicted to stay within the limits.
     pub evicted: u64,
-    /// Of those, the ones that had to go before they were too old: for the bytes, or the count.
+    /// Of those, messages evicted before their maximum age, because of the byte or count limit.
     pub crowded_out: u64,
-    /// Messages that were not taken in.
+    /// Messages rejected on arrival.
     pub refused: u64,
-    /// Messages that were let go, by topic.
+    /// Messages evicted, by topic.
     pub evicted_by_topic: BTreeMap<String, u64>,
-    /// Whether the robot is there at the moment.
+    /// Whether the robot is connected at the moment.
     pub is_connected: bool,
 }
 
 impl RecentSummary {
-    /// What two such sources keep together.
+    /// The combined retention of two such sources.
     #[must_use]
     pub fn and(mut self, other: &RecentSummary) -> Self {
-        // As far back as one of them goes, there is something.
+        // The combined source goes back as far as the longer of the two.
         self.age = self.age.zip(other.age).map(|(a, b)| a.max(b));
         self.budget = self
             .budget
@@ -80,16 +80,16 @@ impl RecentSummary {
     }
 }
 
-/// A channel, and how much is on it.
+/// A channel and its message count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelSummary {
     /// The channel itself.
     pub channel: Arc<Channel>,
-    /// Messages on it; `None` where only reading would tell.
+    /// Messages on it; `None` if only reading could count them.
     pub messages: Option<u64>,
 }
 
-/// A file that lies within a recording.
+/// A file embedded in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachmentEntry {
     /// Its name. Names may repeat.
@@ -102,21 +102,21 @@ pub struct AttachmentEntry {
     pub create_time: Option<Stamp>,
     /// Its length in bytes.
     pub size: u64,
-    /// Where its record starts in the recording.
+    /// Byte offset of its record in the recording.
     pub offset: u64,
 }
 
-/// A named set of text within a recording.
+/// A named set of key-value text in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataEntry {
     /// Its name. Names may repeat.
     pub name: String,
-    /// Where its record starts in the recording.
+    /// Byte offset of its record in the recording.
     pub offset: u64,
 }
 
 impl Summary {
-    /// A summary of nothing, to be filled in.
+    /// An empty summary, to be filled in.
     pub fn empty(format: impl Into<String>) -> Self {
         Summary {
             format: format.into(),
@@ -135,7 +135,7 @@ impl Summary {
         }
     }
 
-    /// The topics' names, sorted, each once.
+    /// The topic names, sorted and without duplicates.
     pub fn topics(&self) -> Vec<&str> {
         let mut topics: Vec<&str> = self
             .channels

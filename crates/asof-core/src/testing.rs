@@ -1,8 +1,8 @@
 //! The contract of [`Source`] as a test suite (feature `testing`).
 //!
-//! [`violations`] asks a source everything that its trait promises and returns what does not hold, a sentence each.
+//! [`violations`] checks everything that the trait promises and returns a sentence for each broken promise.
 //! [`assert_source`] panics with them. [`growing_violations`] and [`assert_growing`] do the same for a source that
-//! grows while it is followed. Every source of asof passes them; run them on yours:
+//! grows while it is followed. Every source of asof passes them. Run them on yours:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -31,28 +31,28 @@ use std::time::{Duration, Instant};
 
 use crate::{Batch, Follow, FollowEnd, Followed, Message, Query, Source, Stamp, TimeRange, Topics};
 
-/// A message with its place in the source.
+/// A message with its position in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placed {
     order: u64,
     message: Message,
 }
 
-/// How long a growing source is waited for before it is called silent.
+/// How long a growing source may be silent before the check fails.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// A topic that no recording has.
 const UNKNOWN: &str = "/asof/testing/there is no such topic";
 
-/// Says that a test leaves something out, and why. It is told even of a test that passes, whose output nobody sees.
+/// Reports that a test skips something, and why. Printed even for a test that passes, whose output is captured.
 pub fn skipped(why: impl std::fmt::Display) {
     use std::io::Write;
-    // Not `eprintln!`, which is kept back with the rest of a test's output.
+    // Not `eprintln!`: the test harness captures that.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// Panics with everything that `source` promises and does not keep.
+/// Panics with every promise that `source` breaks.
 ///
-/// The source must hold still meanwhile: a growing one is held against what it has now. It reads everything into
+/// The source must not change meanwhile: a growing one is checked against what it holds now. Everything is read into
 /// memory, several times.
 ///
 /// # Panics
@@ -62,7 +62,7 @@ pub fn assert_source(source: &dyn Source, name: &str) {
     assert!(broken.is_empty(), "{name}: {}", broken.join("\n  and "));
 }
 
-/// Panics with everything that a growing source promises and does not keep; see [`growing_violations`].
+/// Panics with every promise that a growing source breaks; see [`growing_violations`].
 ///
 /// # Panics
 /// When a promise is broken.
@@ -71,7 +71,7 @@ pub fn assert_growing(source: &dyn Source, name: &str, grow: &mut dyn FnMut() ->
     assert!(broken.is_empty(), "{name}: {}", broken.join("\n  and "));
 }
 
-/// What a source promises and does not keep, a sentence each; nothing where it keeps everything.
+/// The promises that a source breaks, one sentence each; empty if it keeps them all.
 pub fn violations(source: &dyn Source) -> Vec<String> {
     let mut suite = Suite {
         source,
@@ -91,10 +91,10 @@ pub fn violations(source: &dyn Source) -> Vec<String> {
     suite.broken
 }
 
-/// What a source that grows promises and does not keep, a sentence each.
+/// The promises that a growing source breaks, one sentence each.
 ///
 /// `grow` adds at least one message to the source and returns what it added, with the log times that the source gives
-/// them; it is called a few times. The source must hold still between the calls.
+/// them; it is called a few times. The source must not change between the calls.
 pub fn growing_violations(
     source: &dyn Source,
     grow: &mut dyn FnMut() -> Vec<Message>,
@@ -102,7 +102,7 @@ pub fn growing_violations(
     let mut broken = violations(source);
     let mut say = |text: String| broken.push(text);
     if !source.growth().is_growing() {
-        say("a source that grows says that it is finished".to_owned());
+        say("a growing source reports that it is finished".to_owned());
     }
     let followed = source.follow(&Query::all()).and_then(|mut follower| {
         let before = drain(&mut *follower, 0)?;
@@ -115,7 +115,7 @@ pub fn growing_violations(
             return broken;
         }
     };
-    // Asked before anything came: what is empty now must not be empty for ever.
+    // Asked before anything arrived: the empty answer must not be cached.
     let _ = source.backfill(&Topics::All, Stamp::MAX);
     let mut held: Vec<Message> = before.messages;
     for round in 1..=3 {
@@ -133,7 +133,7 @@ pub fn growing_violations(
         }
         if sorted(&came.messages) != sorted(&added) {
             say(format!(
-                "{} messages were added in round {round}, and {} others were handed out",
+                "{} messages were added in round {round}, and {} different ones were returned",
                 added.len(),
                 came.messages.len()
             ));
@@ -149,7 +149,7 @@ pub fn growing_violations(
         let missing = added.iter().filter(|one| !is_there(one)).count();
         if missing > 0 {
             say(format!(
-                "{missing} messages that were handed out cannot be read"
+                "{missing} messages that a follower returned cannot be read"
             ));
         }
         for message in &added {
@@ -160,16 +160,14 @@ pub fn growing_violations(
                 .and_then(|batch| batch.get(0).map(|m| m.log_time));
             if newest < Some(message.log_time) {
                 let topic = &message.channel.topic;
-                say(format!(
-                    "backfill does not know the newest message of {topic}"
-                ));
+                say(format!("backfill lacks the newest message of {topic}"));
             }
         }
         if source.summary().range.end < added.iter().map(|m| m.log_time).max().unwrap_or_default() {
             say("the range of its summary does not grow with it".to_owned());
         }
     }
-    // One who comes later is handed out all that is held, and in order.
+    // A follower that starts later gets everything that is held, in order.
     match source
         .follow(&Query::all())
         .and_then(|mut late| drain(&mut *late, 0))
@@ -178,10 +176,10 @@ pub fn growing_violations(
             let held = sorted(&held);
             let unknown = late.messages.iter().filter(|one| !held.contains(one));
             if unknown.count() > 0 {
-                say("one who follows later is handed out what never came".to_owned());
+                say("a later follower returns messages that never came".to_owned());
             }
             if !late.messages.is_sorted_by_key(|one| one.log_time) {
-                say("what it holds is not in order for one who follows later".to_owned());
+                say("a later follower returns messages out of order".to_owned());
             }
         }
         Err(error) => say(format!("it cannot be followed again: {error}")),
@@ -199,7 +197,7 @@ impl Suite<'_> {
         self.broken.push(text.into());
     }
 
-    /// Everything that matches, with what is wrong about single batches told.
+    /// Everything that matches. Faults of single batches are reported.
     fn read(&mut self, query: &Query) -> Option<Vec<Placed>> {
         let batches = match self.source.read(query) {
             Ok(batches) => batches,
@@ -226,17 +224,17 @@ impl Suite<'_> {
         let is_asked =
             |one: &Placed| query.matches(&one.message.channel.topic, one.message.log_time);
         if !all.iter().all(is_asked) {
-            self.say(format!("a message is none of {query:?}"));
+            self.say(format!("a message does not match {query:?}"));
         }
         Some(all)
     }
 
     fn order(&mut self, all: &[Placed]) {
         if !all.is_sorted_by_key(key) {
-            self.say("messages are not in order of log time, then place");
+            self.say("messages are not in order of log time, then position");
         }
         if !all.windows(2).all(|two| key(&two[0]) != key(&two[1])) {
-            self.say("two messages have one time and one place");
+            self.say("two messages have the same time and order");
         }
     }
 
@@ -248,7 +246,7 @@ impl Suite<'_> {
             }
             _ => TimeRange::EMPTY,
         };
-        // A damaged file may say more of itself than can be read.
+        // The summary of a damaged file may claim more than can be read.
         let is_whole = summary.problems.is_empty();
         if is_whole && summary.range != range && !(summary.range.is_empty() && range.is_empty()) {
             self.say(format!(
@@ -286,7 +284,7 @@ impl Suite<'_> {
                 .iter()
                 .filter(|one| one.message.channel.topic == **topic);
             let wanted: Vec<Placed> = wanted.cloned().collect();
-            // A name that is said twice, and one that does not exist, change nothing.
+            // A duplicate name and an unknown one change nothing.
             let query = Query::topics([*topic, UNKNOWN, *topic]);
             if self.read(&query).is_some_and(|found| found != wanted) {
                 self.say(format!(
@@ -378,7 +376,7 @@ impl Suite<'_> {
                 wanted.insert(&one.message.channel.topic, one);
             }
         }
-        // A store of recent messages may know the last message of a topic longer than it can be read.
+        // A store of recent messages may keep the last message of a topic longer than it can be read.
         let start = all.first().map_or(Stamp::MAX, |one| one.message.log_time);
         if self.source.growth().is_growing() {
             known.retain(|topic, one| wanted.contains_key(topic) || one.message.log_time > start);
@@ -391,13 +389,13 @@ impl Suite<'_> {
         }
     }
 
-    /// Two readers, one of which is left half way, do not disturb each other.
+    /// Two readers, one of which stops half way, do not disturb each other.
     fn readers(&mut self, all: &[Placed]) {
         let (Ok(mut one), Ok(two)) = (
             self.source.read(&Query::all()),
             self.source.read(&Query::all()),
         ) else {
-            self.say("it cannot be read by two at once");
+            self.say("two readers cannot read at once");
             return;
         };
         let mut seen = Vec::new();
@@ -411,7 +409,7 @@ impl Suite<'_> {
         }
     }
 
-    /// What one who follows is handed out is what can be read.
+    /// A follower gets exactly what can be read.
     fn follower(&mut self, all: &[Placed]) {
         let followed = self.source.follow(&Query::all());
         let mut follower = match followed {
@@ -429,24 +427,24 @@ impl Suite<'_> {
             }
         };
         if !held.messages.iter().eq(all.iter().map(|one| &one.message)) {
-            self.say("one who follows is not handed out what can be read");
+            self.say("a follower does not return what can be read");
         }
         if self.source.growth().is_growing() {
             if held.end.is_some() {
-                self.say("it grows, and one who follows it is told that it has ended");
+                self.say("it grows, but its follower has ended");
             }
             return;
         }
         if held.end != Some(FollowEnd::Complete) {
-            self.say("one who follows a finished source is not told that it is complete");
+            self.say("the follower of a finished source does not end as complete");
         }
         let again = follower.next(Instant::now());
         if !matches!(again, Ok(Followed::End(_))) {
-            self.say("after its end it goes on");
+            self.say("a follower goes on after its end");
         }
     }
 
-    /// Who follows a topic, or a range, is handed out that part of what can be read.
+    /// A follower of a topic, or of a range, gets that part of what can be read.
     fn followers_of_a_part(&mut self, all: &[Placed]) {
         let (Some(first), Some(middle)) = (all.first(), all.get(all.len() / 2)) else {
             return;
@@ -470,7 +468,7 @@ impl Suite<'_> {
             match followed {
                 Ok(held) if held.messages.iter().eq(wanted) => {}
                 Ok(_) => self.say(format!(
-                    "one who follows {query:?} is not handed out what can be read"
+                    "a follower of {query:?} does not return what can be read"
                 )),
                 Err(error) => self.say(format!("following {query:?} failed: {error}")),
             }
@@ -478,13 +476,13 @@ impl Suite<'_> {
     }
 }
 
-/// What a follower handed out.
+/// What a follower returned.
 struct Came {
     messages: Vec<Message>,
     end: Option<FollowEnd>,
 }
 
-/// Takes what is there; waits with patience until `at_least` messages have come.
+/// Takes what is there; waits patiently until `at_least` messages have come.
 fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::SourceError> {
     let patience = Instant::now() + SILENCE_TIMEOUT;
     let mut messages = Vec::new();
@@ -525,7 +523,7 @@ fn key(one: &Placed) -> (Stamp, u64) {
     (one.message.log_time, one.order)
 }
 
-/// Messages in an order of their own, to be compared as a set.
+/// Messages in an arbitrary fixed order, to be compared as a set.
 fn sorted(messages: &[Message]) -> Vec<Message> {
     let mut sorted = messages.to_vec();
     sorted.sort_by(|a, b| {
@@ -539,7 +537,7 @@ fn sorted(messages: &[Message]) -> Vec<Message> {
     sorted
 }
 
-/// Moments in a recording: of messages, between them, and where several share one.
+/// Instants in a recording: of messages, between them, and where several share one.
 fn moments(all: &[Placed]) -> Vec<Stamp> {
     let mut moments = Vec::new();
     for part in 0..=8 {

@@ -1,4 +1,4 @@
-//! An instant as a person names it.
+//! Instants as users write them, absolute or relative to a recording.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use crate::{Stamp, StampError, TimeRange};
 
 /// An instant that may be relative to a recording: `+12.5s` from its start, `-3s` from its end.
 ///
-/// A sign makes it relative: with a unit, or without one in seconds (`+1.5`). Anything else is an absolute [`Stamp`].
-/// A time before 1970 is written in RFC 3339.
+/// A sign makes it relative, with a unit or, without one, in seconds (`+1.5`). Anything else is an absolute [`Stamp`].
+/// Write a time before 1970 as RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// An absolute instant.
@@ -22,7 +22,7 @@ pub enum When {
 }
 
 impl When {
-    /// The instant meant, in a recording that spans `range`.
+    /// The absolute instant, in a recording that spans `range`.
     pub fn resolve(self, range: TimeRange) -> Stamp {
         match self {
             When::At(stamp) => stamp,
