@@ -1,9 +1,9 @@
-//! ROS 2's wire format: CDR, little endian (XCDR1); and ROS 1's, which is that without its padding.
+//! Serialization of ROS messages: ROS 2's CDR, little endian (XCDR1), and ROS 1's, which is the same without padding.
 
 use std::borrow::BorrowMut;
 
-/// Writes one message, into a buffer of its own or after what is in another. Numbers are aligned to their own size,
-/// counted from after the four bytes of the encapsulation header.
+/// Writes one message, into a new buffer or at the end of an existing one. Numbers are aligned to their own size,
+/// counted from the end of the four-byte encapsulation header.
 ///
 /// ```
 /// let mut out = vec![9];
@@ -13,7 +13,7 @@ use std::borrow::BorrowMut;
 #[derive(Debug)]
 pub struct CdrWriter<B = Vec<u8>> {
     bytes: B,
-    /// Where alignment counts from.
+    /// The origin of alignment.
     base: usize,
     is_ros1: bool,
 }
@@ -22,14 +22,14 @@ pub struct CdrWriter<B = Vec<u8>> {
 const HEADER: [u8; 4] = [0, 1, 0, 0];
 
 impl CdrWriter {
-    /// A writer with room for a message of this size.
+    /// A writer into a new buffer with room for a message of this size.
     pub fn with_capacity(capacity: usize) -> Self {
         CdrWriter::new(Vec::with_capacity(capacity + HEADER.len()))
     }
 }
 
 impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
-    /// Begins a message after what a buffer holds.
+    /// Begins a message at the end of a buffer.
     pub fn new(mut bytes: B) -> Self {
         bytes.borrow_mut().extend_from_slice(&HEADER);
         let base = bytes.borrow_mut().len();
@@ -40,7 +40,7 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
         }
     }
 
-    /// The same in ROS 1's serialization: nothing is aligned, and there are neither a header nor closing zeros.
+    /// The same in ROS 1's serialization: no alignment, no header, no terminating zeros.
     ///
     /// ```
     /// let mut out = asof_ros::CdrWriter::ros1(Vec::new());
@@ -55,12 +55,12 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
         }
     }
 
-    /// The buffer with the message in it.
+    /// Returns the buffer with the message in it.
     pub fn finish(self) -> B {
         self.bytes
     }
 
-    /// Fills up to a multiple of `width` bytes.
+    /// Pads with zeros to a multiple of `width` bytes.
     pub fn align(&mut self, width: usize) -> &mut Self {
         if self.is_ros1 {
             return self;
@@ -77,14 +77,14 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
         self
     }
 
-    /// So many zero bytes.
+    /// This many zero bytes.
     pub fn zeros(&mut self, len: usize) -> &mut Self {
         let bytes = self.bytes.borrow_mut();
         bytes.resize(bytes.len() + len, 0);
         self
     }
 
-    /// A truth value.
+    /// A `bool`.
     pub fn boolean(&mut self, value: bool) -> &mut Self {
         self.byte(u8::from(value))
     }
@@ -95,37 +95,37 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
         self
     }
 
-    /// A number.
+    /// A `uint16`.
     pub fn uint16(&mut self, value: u16) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// A number.
+    /// An `int32`.
     pub fn int32(&mut self, value: i32) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// A number.
+    /// A `uint32`.
     pub fn uint32(&mut self, value: u32) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// A number.
+    /// A `uint64`.
     pub fn uint64(&mut self, value: u64) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// A number.
+    /// A `float32`.
     pub fn float32(&mut self, value: f32) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// A number.
+    /// A `float64`.
     pub fn float64(&mut self, value: f64) -> &mut Self {
         self.aligned(&value.to_le_bytes())
     }
 
-    /// An array of a length that the schema knows.
+    /// An array whose length is fixed by the schema.
     pub fn float64s(&mut self, values: &[f64]) -> &mut Self {
         for &value in values {
             self.float64(value);
@@ -152,7 +152,7 @@ impl<B: BorrowMut<Vec<u8>>> CdrWriter<B> {
         self.length(value.len()).raw(value)
     }
 
-    /// A string: its length with the closing zero, its bytes, the zero.
+    /// A string: its length including the terminating zero, its bytes, the zero.
     pub fn string(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
         let (value, closing) = (value.as_ref(), usize::from(!self.is_ros1));
         self.length(value.len() + closing).raw(value).zeros(closing)

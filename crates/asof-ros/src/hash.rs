@@ -1,4 +1,4 @@
-//! The hash of a type's definition, as REP 2016 has it: two types with one hash have the same bytes.
+//! Hashes of type definitions (REP 2016): two types with equal hashes have the same wire format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use sha2::{Digest, Sha256};
 
 use crate::msg::{Count, FieldType, Line, Section, long_name, parse_line, sections};
 
-/// What hashes of the first version start with.
+/// The prefix of hashes of version 1.
 const PREFIX: &str = "RIHS01_";
-/// What a struct without fields has instead.
-const DUMMY: &str = "structure_needs_at_least_one_member";
+/// The placeholder member of a struct without fields.
+const EMPTY_STRUCT_MEMBER: &str = "structure_needs_at_least_one_member";
 
-/// The hash of a type, from its full definition in the words of `.msg` files: its own text, then that of every type that
-/// it needs. `None` where the definition cannot be read.
+/// The hash of a type, from its full definition in `.msg` syntax: its own text, then that of every type that it
+/// refers to. `None` if the definition cannot be parsed.
 ///
 /// ```
 /// use asof_ros::type_hash;
@@ -25,7 +25,7 @@ pub fn type_hash(name: &str, definition: &str) -> Option<String> {
     let sections = sections(name, definition).ok()?;
     let (main, others) = sections.split_first()?;
     let main = described(name, main)?;
-    // Each once, by name.
+    // Each once, sorted by name.
     let others: BTreeMap<String, &Section<'_>> = others
         .iter()
         .rev()
@@ -46,7 +46,7 @@ pub fn type_hash(name: &str, definition: &str) -> Option<String> {
     Some(hash)
 }
 
-/// Whether a hash says that a definition is another one. What is not a hash says nothing.
+/// Whether a hash proves that a definition is a different one. Text that is not a hash proves nothing.
 pub fn differs(announced: &str, name: &str, definition: &str) -> bool {
     let is_hash = announced
         .strip_prefix(PREFIX)
@@ -54,7 +54,7 @@ pub fn differs(announced: &str, name: &str, definition: &str) -> bool {
     is_hash && type_hash(name, definition).is_some_and(|known| known != announced)
 }
 
-/// One type in the words that are hashed.
+/// One type in the JSON form that is hashed.
 fn described(name: &str, section: &Section<'_>) -> Option<String> {
     let mut fields = Vec::new();
     for line in &section.lines {
@@ -64,7 +64,11 @@ fn described(name: &str, section: &Section<'_>) -> Option<String> {
         }
     }
     if fields.is_empty() {
-        fields.push(field_of(DUMMY, FieldType::parse("uint8")?, "")?);
+        fields.push(field_of(
+            EMPTY_STRUCT_MEMBER,
+            FieldType::parse("uint8")?,
+            "",
+        )?);
     }
     Some(format!(
         "{{\"type_name\": \"{name}\", \"fields\": [{}]}}",

@@ -1,4 +1,8 @@
-//! ROS's own formats: definitions of types, their hashes, and CDR.
+//! ROS formats: `.msg` definitions, type hashes, and CDR.
+//!
+//! [`Definitions`] assembles the full definition of a type, from the standard packages built in or from folders of
+//! `.msg` and `.idl` files. [`CdrWriter`] and [`RosReader`] write and read one message value by value. [`msg`] parses
+//! definitions:
 //!
 //! ```
 //! use asof_ros::msg::{Line, parse_line};

@@ -1,13 +1,13 @@
-//! `.msg` text, of ROS 1 and ROS 2: a message, then those that it refers to; each a field or a constant a line.
+//! `.msg` text of ROS 1 and ROS 2: a message, then those that it refers to; one field or constant per line.
 
-/// One message of a text.
+/// One message definition of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// Its package; empty where none was said.
+    /// Its package; empty if the text names none.
     pub package: String,
     /// Its name, without the package.
     pub name: String,
-    /// The number of its first line in the text, from 1 on.
+    /// The number of its first line in the text, counted from 1.
     pub line: usize,
     /// Its lines.
     pub lines: Vec<&'a str>,
@@ -24,28 +24,28 @@ impl Section<'_> {
     }
 }
 
-/// A line that is not what it should be.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct MsgError {
-    /// Its number in the text, from 1 on.
+    /// Its number in the text, counted from 1.
     pub line: usize,
-    /// What was expected, and what is there.
+    /// What was expected, and what was found.
     pub reason: String,
 }
 
 /// What a line declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A comment, or nothing at all.
+    /// A comment or an empty line.
     Nothing,
-    /// A constant, which takes no room in a message.
+    /// A constant, which takes no space in a message.
     Constant {
         /// The name of its type.
         kind: &'a str,
         /// Its name.
         name: &'a str,
-        /// All that follows the `=`, comments too: of a text they may be part.
+        /// Everything after the `=`, including what looks like a comment: it may be part of a string.
         value: &'a str,
     },
     /// A field.
@@ -59,37 +59,37 @@ pub struct Field<'a> {
     pub kind: FieldType<'a>,
     /// Its name.
     pub name: &'a str,
-    /// Its default, as it is written; empty where there is none.
+    /// Its default value as written; empty without one.
     pub default: &'a str,
-    /// The comment behind it, with its number sign; empty where there is none.
+    /// The comment after it, with its number sign; empty without one.
     pub comment: &'a str,
 }
 
 /// The type of a field, such as `string<=10[<=3]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldType<'a> {
-    /// One of the language's own types, or the name of a message.
+    /// A primitive type, or the name of a message.
     pub base: &'a str,
-    /// How long a text may be.
+    /// The maximum length of a string.
     pub text_bound: Option<u64>,
-    /// How many there are.
+    /// Whether it is an array, and of which length.
     pub count: Count,
 }
 
 /// How many values a field has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// Just one.
+    /// A single value.
     One,
-    /// So many: `[3]`.
+    /// A fixed-size array: `[3]`.
     Fixed(u32),
-    /// Any number: `[]`.
+    /// An unbounded sequence: `[]`.
     Any,
-    /// Up to so many: `[<=3]`.
+    /// A bounded sequence: `[<=3]`.
     AtMost(u64),
 }
 
-/// The messages of a text: that of `name` first, then those behind lines of `=`.
+/// The message definitions of a text: `name` first, then those after each line of `=`.
 ///
 /// # Errors
 /// When a line of `=` is not followed by the name of a message.
@@ -139,7 +139,7 @@ pub fn sections<'a>(name: &str, text: &'a str) -> Result<Vec<Section<'a>>, MsgEr
 /// What a line declares.
 ///
 /// # Errors
-/// A sentence about a line that declares nothing and is not a comment.
+/// A sentence about a line that is neither a declaration nor a comment.
 pub fn parse_line(line: &str) -> Result<Line<'_>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -167,7 +167,7 @@ pub fn parse_line(line: &str) -> Result<Line<'_>, String> {
     }))
 }
 
-/// The fields of a text without other messages behind it; lines that cannot be read are passed over.
+/// The fields of a definition without dependencies; lines that cannot be parsed are skipped.
 pub fn fields<'a>(lines: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Field<'a>> {
     lines.into_iter().filter_map(|line| match parse_line(line) {
         Ok(Line::Field(field)) => Some(field),
@@ -176,7 +176,7 @@ pub fn fields<'a>(lines: impl IntoIterator<Item = &'a str>) -> impl Iterator<Ite
 }
 
 impl<'a> FieldType<'a> {
-    /// Reads the text of a type; `None` where it is not one.
+    /// Parses the text of a type; `None` if it is not one.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (element, count) = match text.split_once('[') {
             Some((element, rest)) => (element, count_of(rest.trim_end().strip_suffix(']')?)?),
@@ -207,7 +207,7 @@ fn count_of(inside: &str) -> Option<Count> {
 
 /// The value of a constant of this type, without quotes and comments.
 pub fn constant_value<'a>(kind: &str, value: &'a str) -> &'a str {
-    // A string's value is the rest of its line, number signs and all.
+    // A string's value is the rest of its line, including number signs.
     if kind.starts_with("string") || kind.starts_with("wstring") {
         let value = value.trim();
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
@@ -221,7 +221,7 @@ pub fn constant_value<'a>(kind: &str, value: &'a str) -> &'a str {
     without_comment(value).trim()
 }
 
-/// Whether a type is one of the language's own in ROS 2.
+/// Whether a type is a primitive type of ROS 2.
 pub fn is_primitive(base: &str) -> bool {
     const OWN: [&str; 15] = [
         "bool", "byte", "char", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -230,7 +230,7 @@ pub fn is_primitive(base: &str) -> bool {
     OWN.contains(&base)
 }
 
-/// `package/Type` of the message that a field of this type is of; a bare `Header` is that of `std_msgs`.
+/// `package/Type` of the message that a field of this type refers to; a bare `Header` is `std_msgs/Header`.
 pub fn referred(base: &str, package: &str) -> String {
     match base {
         "Header" => "std_msgs/Header".to_owned(),
@@ -254,7 +254,7 @@ pub fn package_and_name(full: &str) -> (String, String) {
     (package.to_owned(), name.to_owned())
 }
 
-/// `package/Type` of `package/msg/Type`; any other name as it is.
+/// `package/Type` of `package/msg/Type`; any other name unchanged.
 pub fn short_name(name: &str) -> String {
     match *name.split('/').collect::<Vec<_>>() {
         [package, "msg", kind] => format!("{package}/{kind}"),
@@ -262,7 +262,7 @@ pub fn short_name(name: &str) -> String {
     }
 }
 
-/// `package/msg/Type` of `package/Type` or `package/msg/Type`; a name without a package as it is.
+/// `package/msg/Type` of `package/Type` or `package/msg/Type`; a name without a package unchanged.
 pub fn long_name(name: &str) -> String {
     match name.split_once('/') {
         Some((package, rest)) => {
@@ -273,7 +273,7 @@ pub fn long_name(name: &str) -> String {
     }
 }
 
-/// Whether the bytes of a type, by its full definition in the words of `.msg` files, start with a `std_msgs/Header`.
+/// Whether a type starts with a `std_msgs/Header`, by its full definition in `.msg` syntax.
 pub fn starts_with_header(name: &str, definition: &str) -> bool {
     if name == "std_msgs/msg/Header" {
         return true;
@@ -283,7 +283,7 @@ pub fn starts_with_header(name: &str, definition: &str) -> bool {
         .map(|field| field.kind.base);
     match first {
         Some("std_msgs/Header" | "std_msgs/msg/Header") => true,
-        // A package may have a type of that name itself, which is meant then.
+        // A package may define a type of that name itself, which then takes precedence.
         Some("Header") => {
             let package = name.split('/').next().unwrap_or_default();
             let own = format!("MSG: {package}/Header");
@@ -293,7 +293,7 @@ pub fn starts_with_header(name: &str, definition: &str) -> bool {
     }
 }
 
-/// A type ends at the first space that is outside of its brackets.
+/// A type ends at the first space outside of its brackets.
 fn split_type(line: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     for (at, c) in line.char_indices() {
@@ -310,7 +310,7 @@ fn split_type(line: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// What is before a `#` that is not in quotes.
+/// The text before a `#` that is not in quotes.
 fn without_comment(text: &str) -> &str {
     let mut quote = None;
     for (at, c) in text.char_indices() {

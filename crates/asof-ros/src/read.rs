@@ -1,58 +1,58 @@
-//! Values of a message whose layout is known, without a schema.
+//! Values of a message with a known layout, read without a schema.
 
 use asof_core::Stamp;
 
 /// How a message is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RosEncoding {
-    /// ROS 2: CDR with its four bytes of header, in either byte order.
+    /// ROS 2: CDR with its four-byte header, in either byte order.
     Cdr,
     /// ROS 1.
     Ros1,
 }
 
-/// Why bytes are not the message that they should be.
+/// Why bytes cannot be decoded as the expected message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RosDecodeError {
-    /// The message ends in the middle of something.
-    #[error("the message ends at byte {len}, inside of {what}")]
+    /// The message ends in the middle of a value.
+    #[error("the message ends at byte {len}, inside {what}")]
     Truncated {
         /// Its length.
         len: usize,
-        /// What should be there.
+        /// The value that was expected.
         what: &'static str,
     },
-    /// A header of CDR that is not known.
+    /// An unsupported CDR header.
     #[error("the message starts with CDR header {0:#06x}, which is not one of plain CDR")]
     UnknownCdr(u16),
-    /// A name that is not UTF-8.
+    /// A string that is not UTF-8.
     #[error("the text at byte {0} is not UTF-8")]
     NotText(usize),
     /// A time whose fraction is a second or more.
-    #[error("the stamp at byte {0} has a fraction of a second or more")]
+    #[error("the stamp at byte {0} has a fraction of one second or more")]
     BadStamp(usize),
 }
 
 /// Reads one message, value by value, in the order of its definition.
 ///
-/// Every error says what was expected and where the bytes end; nothing is allocated on the word of a count.
+/// Every error names the value that was expected and where the bytes end. A count never causes an allocation.
 #[derive(Debug)]
 pub struct RosReader<'a> {
     encoding: RosEncoding,
     bytes: &'a [u8],
     at: usize,
-    /// Where alignment counts from, and what eight bytes align to: four in CDR version 2.
+    /// The origin of alignment, and the largest alignment: four bytes in CDR version 2.
     origin: usize,
     widest: usize,
     is_big: bool,
 }
 
 impl<'a> RosReader<'a> {
-    /// Begins at the front of a payload.
+    /// Begins at the start of a payload.
     ///
     /// # Errors
-    /// When it has no header of plain CDR.
+    /// When it does not start with a header of plain CDR.
     pub fn new(encoding: RosEncoding, bytes: &'a [u8]) -> Result<Self, RosDecodeError> {
         let mut reader = RosReader {
             encoding,
@@ -95,7 +95,7 @@ impl<'a> RosReader<'a> {
         self.at = self.origin + (self.at - self.origin).next_multiple_of(to);
     }
 
-    /// A number; `what` is it called in an error.
+    /// A `uint32`; errors call it `what`.
     ///
     /// # Errors
     /// [`RosDecodeError::Truncated`].
@@ -109,7 +109,7 @@ impl<'a> RosReader<'a> {
         })
     }
 
-    /// A number; `what` is it called in an error.
+    /// A `float64`; errors call it `what`.
     ///
     /// # Errors
     /// [`RosDecodeError::Truncated`].
@@ -123,10 +123,10 @@ impl<'a> RosReader<'a> {
         })
     }
 
-    /// `std_msgs/Header` up to its stamp.
+    /// Reads a `std_msgs/Header` and returns its stamp.
     ///
     /// # Errors
-    /// When it is cut, or no time.
+    /// When it is truncated, or its stamp is not a time.
     pub fn header(&mut self) -> Result<Stamp, RosDecodeError> {
         if self.encoding == RosEncoding::Ros1 {
             self.uint32("header.seq")?;
@@ -140,10 +140,10 @@ impl<'a> RosReader<'a> {
         stamp.map_err(|_| RosDecodeError::BadStamp(at))
     }
 
-    /// A text: length and bytes; CDR counts a closing zero.
+    /// A string: length and bytes; CDR counts a terminating zero.
     ///
     /// # Errors
-    /// When it is cut, or not UTF-8.
+    /// When it is truncated, or not UTF-8.
     pub fn text(&mut self, what: &'static str) -> Result<String, RosDecodeError> {
         let len = self.uint32(what)? as usize;
         let at = self.at;

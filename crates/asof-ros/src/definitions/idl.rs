@@ -1,14 +1,14 @@
-//! Definitions in IDL: those of packages that have no `.msg` files.
+//! Definitions in IDL, for packages without `.msg` files.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::{Definitions, Era, RULE, read, short_name};
+use super::{Definitions, Era, SEPARATOR, read, short_name};
 use crate::msg::{self, Count, Field, FieldType, is_primitive, long_name, referred};
 
 impl Definitions {
-    /// The definition of a type and of all that it needs, as MCAP's `ros2idl` wants it. What it needs may be defined by a
-    /// message, or be a standard type. The error is the type that is not known.
+    /// The definition of a type and of its dependencies, in the format of MCAP's `ros2idl`. A dependency may be defined
+    /// by a `.msg` file, or be a standard type. The error is the type that is missing.
     pub(super) fn full_idl_of(&self, name: &str, era: Era) -> Result<String, String> {
         let name = short_name(name).ok_or_else(|| name.to_owned())?;
         let mut full = String::new();
@@ -28,7 +28,7 @@ impl Definitions {
             };
             let _ = writeln!(
                 full,
-                "{RULE}\nIDL: {}\n{}",
+                "{SEPARATOR}\nIDL: {}\n{}",
                 long_name(&name),
                 text.trim_end()
             );
@@ -48,7 +48,7 @@ fn included_by(text: &str) -> Vec<String> {
     included.collect()
 }
 
-/// A message's fields as a struct. Constants and defaults are left out: nothing that was recorded depends on them.
+/// A message's fields as a struct. Constants and defaults are left out: recorded bytes do not depend on them.
 fn from_message(text: &str, name: &str) -> String {
     let (package, kind) = name.split_once('/').unwrap_or(("", name));
     let mut fields = String::new();

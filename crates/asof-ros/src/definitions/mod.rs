@@ -1,7 +1,7 @@
-//! Definitions of ROS 2 types, for recordings that do not carry their own.
+//! Definitions of ROS 2 types, for recordings that do not contain their own.
 //!
-//! Bags of ROS 2 before Iron name types and do not define them. The types of the standard packages are
-//! known here; others are looked up in folders of `.msg` and `.idl` files.
+//! Bags from before ROS 2 Iron name types without defining them. The types of the standard packages are
+//! built in; others are looked up in folders of `.msg` and `.idl` files.
 
 mod idl;
 
@@ -13,27 +13,27 @@ use std::sync::LazyLock;
 
 use crate::msg::{self, is_primitive, long_name};
 
-/// Where definitions of types are looked up.
+/// A lookup of type definitions.
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
-    /// `package/Type` to its file. Files come before what is built in.
+    /// `package/Type` to its file. Files take precedence over built-in types.
     files: BTreeMap<String, PathBuf>,
-    /// The same for types that are defined in IDL; those with a `.msg` file are in both.
+    /// The same for IDL files; types that have a `.msg` file too are in both.
     idl_files: BTreeMap<String, PathBuf>,
-    /// `Type` to a file that lies in a folder by itself, so that no package is known of it.
+    /// `Type` to a file directly in a given folder, whose package is therefore unknown.
     bare_files: BTreeMap<String, PathBuf>,
 }
 
-/// A definition of a type and of all that it needs.
+/// The definition of a type and of its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullDefinition {
     /// `ros2msg` or `ros2idl`, as MCAP calls them.
     pub encoding: &'static str,
-    /// The definition, then those of all that it needs.
+    /// The definition, then those of its dependencies.
     pub text: String,
 }
 
-/// Which of the standard types' layouts is meant: three of them changed.
+/// The version of the standard types: three of them have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Era {
     /// Dashing to Galactic.
@@ -43,7 +43,7 @@ pub enum Era {
     Humble,
 }
 
-/// Names and texts, one after the other: see the file.
+/// Names and texts in turn: see the file.
 static STANDARD: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
     include_str!("standard.msgs")
         .split("== ")
@@ -51,21 +51,21 @@ static STANDARD: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|
         .collect()
 });
 
-/// A definition larger than this is none.
-const LARGEST_FILE: u64 = 1 << 20;
+/// A larger file is not taken for a definition.
+const MAX_DEFINITION_BYTES: u64 = 1 << 20;
 /// How deep folders are searched.
-const DEEPEST: usize = 8;
-/// Between the parts of a definition.
-const RULE: &str =
+const MAX_FOLDER_DEPTH: usize = 8;
+/// The separator between the parts of a definition.
+const SEPARATOR: &str =
     "================================================================================";
 
 impl Definitions {
-    /// The standard types alone.
+    /// Only the standard types.
     pub fn standard() -> Self {
         Definitions::default()
     }
 
-    /// The standard types, and those that are defined below these folders: see
+    /// The standard types, and those defined in these folders: see
     /// [`add_folder`](Definitions::add_folder).
     ///
     /// # Errors
@@ -80,16 +80,16 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// Takes in every `package/msg/Type.msg` below a folder, and `.idl` files for types that have no other; returns
-    /// how many files there were. Folders that were added earlier come first.
+    /// Adds every `package/msg/Type.msg` in a folder and its subfolders, and `.idl` files for types without one;
+    /// returns the number of files. Folders that were added earlier take precedence.
     ///
-    /// A package is called what its `package.xml` says, or else like its folder. Files that lie in the given folder
-    /// itself stand in for types of whatever package, where nothing else defines them.
+    /// The name of a package is the one in its `package.xml`, or else that of its folder. Files directly in the given
+    /// folder define types of any package that nothing else defines.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn add_folder(&mut self, folder: &Path) -> std::io::Result<usize> {
-        // The outermost folder must be readable; those below are taken as they come.
+        // The outermost folder must be readable; unreadable ones inside are skipped.
         std::fs::read_dir(folder)?;
         let folder = folder.canonicalize()?;
         let mut search = Search {
@@ -98,17 +98,17 @@ impl Definitions {
             packages: HashMap::new(),
             files: 0,
         };
-        search.folder(&folder, DEEPEST);
+        search.folder(&folder, MAX_FOLDER_DEPTH);
         Ok(search.files)
     }
 
     /// The full definition of a type (`package/msg/Type` or `package/Type`): its own text, then that of
-    /// every type that it needs, as MCAP's `ros2msg` wants it. `None` where one of them is not known.
+    /// its dependencies, in the format of MCAP's `ros2msg`. `None` if one of them is missing.
     pub fn full_text(&self, name: &str) -> Option<String> {
         self.full_text_of(name, Era::Humble).ok()
     }
 
-    /// Which type keeps another from being known: itself, or one that it needs. `None` where it is known.
+    /// The type whose definition is missing: this one, or one of its dependencies. `None` if all are there.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -123,10 +123,10 @@ impl Definitions {
         self.definition_of(name, Era::Humble).err()
     }
 
-    /// A definition in either language.
+    /// The full definition, in either language.
     ///
     /// # Errors
-    /// The type that is not known.
+    /// The type whose definition is missing.
     pub fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, String> {
         let in_messages = self.full_text_of(name, era).map(|text| FullDefinition {
             encoding: "ros2msg",
@@ -144,7 +144,7 @@ impl Definitions {
         })
     }
 
-    /// The error is the type that is not known.
+    /// The error is the type whose definition is missing.
     fn full_text_of(&self, name: &str, era: Era) -> Result<String, String> {
         let name = short_name(name).ok_or_else(|| name.to_owned())?;
         let known = |name: &str| self.text(name, era).ok_or_else(|| long_name(name));
@@ -160,7 +160,7 @@ impl Definitions {
             if !full.ends_with('\n') && !full.is_empty() {
                 full.push('\n');
             }
-            let _ = write!(full, "{RULE}\nMSG: {needed}\n{text}");
+            let _ = write!(full, "{SEPARATOR}\nMSG: {needed}\n{text}");
             waiting.extend(needed_by(&text, &needed).into_iter().rev());
         }
         Ok(full)
@@ -183,7 +183,7 @@ impl Definitions {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= LARGEST_FILE);
+    let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= MAX_DEFINITION_BYTES);
     is_small
         .then(|| std::fs::read_to_string(path).ok())
         .flatten()
@@ -193,7 +193,7 @@ fn read(path: &Path) -> Option<String> {
 struct Search<'a> {
     definitions: &'a mut Definitions,
     root: &'a Path,
-    /// By folder, what a `package.xml` in it says.
+    /// Folder to the package name in its `package.xml`.
     packages: HashMap<PathBuf, Option<String>>,
     files: usize,
 }
@@ -256,7 +256,7 @@ impl Search<'_> {
     }
 }
 
-/// The name that a `package.xml` gives its package, whose folder may be called otherwise.
+/// The package name in a `package.xml`; the folder may have another name.
 fn package_name(path: &Path) -> Option<String> {
     let text = read(path)?;
     let (_, rest) = text.split_once("<name>")?;
@@ -273,7 +273,7 @@ fn short_name(name: &str) -> Option<String> {
     }
 }
 
-/// The types that a definition's fields are of, in order, without those that are built into the language.
+/// The types of a definition's fields, in order, without primitive types.
 fn needed_by(text: &str, name: &str) -> Vec<String> {
     let package = name.split('/').next().unwrap_or_default();
     msg::fields(text.lines())
