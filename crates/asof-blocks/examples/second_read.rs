@@ -1,4 +1,4 @@
-//! Reads a recording twice through a cache, and shows what the second time costs.
+//! Reads a recording twice through a cache and shows the cost of the second read.
 //!
 //! `cargo run --release -p asof-blocks --example second_read -- recording.mcap`
 

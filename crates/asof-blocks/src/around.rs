@@ -1,4 +1,4 @@
-//! Reading past the cache, where nothing may be kept.
+//! Uncached reads, for sources of which nothing may be kept.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use asof_core::{Batch, Batches, Query, SourceError};
 
 use crate::shared::Shared;
 
-/// A read of the source that is passed on as it is.
+/// A read of the source, passed through unchanged.
 pub(crate) struct Around {
     query: Query,
     batches: Option<Batches>,

@@ -12,7 +12,7 @@ use crate::order::in_order;
 use crate::shared::Shared;
 use crate::store::{Hint, Known, Remembered, State};
 
-/// Messages that are being put together into a batch.
+/// Messages being assembled into a batch.
 #[derive(Default)]
 pub(crate) struct Answers {
     pub rows: Vec<Row>,
@@ -21,7 +21,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     fn add(&mut self, row: &Row, buffer: &Bytes) {
-        // Neighbours mostly lie in one buffer.
+        // Neighbours mostly share a buffer.
         let start = self.buffers.len().saturating_sub(4);
         let known = self.buffers[start..]
             .iter()
@@ -50,8 +50,8 @@ impl Answers {
     }
 }
 
-/// The last message at or before `at` for each topic: from memory where it is proved, from the source,
-/// in one call, for the rest.
+/// The last message at or before `at` for each topic: from memory where it is certain, otherwise from
+/// the source, in one call.
 pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
     let _span = tracing::trace_span!("backfill", at = at.nanos()).entered();
     if shared.is_growing() {
@@ -93,12 +93,12 @@ pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Ba
     state.counters.backfill_misses += unknown.len() as u64;
     let mut found = TopicSet::default();
     let mut told: FxHashSet<&str> = FxHashSet::default();
-    // The last first, should a source say more than one for a topic.
+    // In reverse, in case a source returns more than one message for a topic.
     for (row, message) in said.rows().iter().zip(said.iter()).rev() {
         let name = message.channel.topic.as_str();
         let topic = match state.names.place_in(&unknown, name) {
             Some(topic) => topic,
-            // There is such a topic after all.
+            // The topic exists after all.
             None if around.iter().any(|known| known == name) => state.topic(name),
             None => continue,
         };
@@ -115,7 +115,7 @@ pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Ba
             ..*row
         };
         answers.add(&row, &payload);
-        // The rest is many topics: what is known of it is not one message.
+        // The rest is many topics: its answer is not a single message.
         if unknown.contains(topic) && !state.names.is_rest(topic) {
             found.insert(topic);
             state.remember(topic, at, Some(Remembered { row, payload }));
@@ -132,7 +132,7 @@ pub(crate) fn backfill(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Ba
     Ok(batch)
 }
 
-/// Answers what memory can prove; returns the topics for which it cannot.
+/// Answers what memory can prove; returns the other topics.
 fn look_up(state: &mut State, wanted: &TopicSet, at: Stamp, answers: &mut Answers) -> TopicSet {
     let mut unknown = TopicSet::default();
     let mut hint = Hint::default();
@@ -161,7 +161,7 @@ fn look_up(state: &mut State, wanted: &TopicSet, at: Stamp, answers: &mut Answer
     unknown
 }
 
-/// Reads on their way may hold the answer already: they are sealed and looked at.
+/// Reads in progress may hold the answer already: seals and searches them.
 fn look_up_in_flight(
     shared: &Shared,
     unknown: TopicSet,

@@ -1,4 +1,4 @@
-//! Blocks: what is kept, sealed.
+//! Blocks: immutable pieces of the cache.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::names::{ChannelTable, TopicId, TopicSet};
 
 /// Every message of some topics within a range of time. Immutable.
 ///
-/// Invariant: rows are in the source's order and lie within `range`; for each topic of the block's
-/// set they are *all* the messages of it there. Payloads lie in buffers of the block's own.
+/// Invariant: rows are in the source's order and within `range`; for each topic of the block's set
+/// they are *all* of its messages there. Payloads are in the block's own buffers.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub range: TimeRange,
@@ -21,7 +21,7 @@ pub(crate) struct Block {
     pub buffers: Box<[Bytes]>,
     /// The topics that have rows, by number.
     pub topics: Box<[TopicRows]>,
-    /// Indexes into `rows`, topic by topic; empty where one topic has them all.
+    /// Indexes into `rows`, topic by topic; empty if all rows are on one topic.
     postings: Box<[u32]>,
 }
 
@@ -34,17 +34,17 @@ pub(crate) struct TopicRows {
     pub payload_bytes: u64,
 }
 
-/// What the shared handle of a buffer costs beside its bytes.
+/// Overhead of a buffer's shared handle.
 const BUFFER_HANDLE: u64 = 32;
-/// What the indexes of the cache spend on a block: entries of search trees, by their usual filling.
+/// Cost of a block in the cache's indexes: search tree entries at their usual fill.
 pub(crate) const INDEX_ENTRY: u64 = 80;
-/// What they spend on each topic with rows in a block.
+/// Cost in the indexes of each topic with rows in a block.
 pub(crate) const TOPIC_ENTRY: u64 = 30;
-/// What a row costs: itself, and its place in the postings.
+/// Cost of a row: itself and its entry in the postings.
 pub(crate) const ROW_COST: u64 = (size_of::<Row>() + size_of::<u32>()) as u64;
 
 impl Block {
-    /// Bytes that this block keeps alive, with its share of the cache's indexes.
+    /// Bytes that this block keeps alive, including its share of the cache's indexes.
     pub fn footprint(&self) -> u64 {
         let buffers: u64 = self.buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let handles = self.buffers.len() as u64 * (BUFFER_HANDLE + size_of::<Bytes>() as u64);
@@ -81,7 +81,7 @@ impl Block {
         }
     }
 
-    /// About what would be won by giving up all topics but these.
+    /// About how many bytes dropping all topics but these would free.
     pub fn cost_without(&self, wanted: &TopicSet) -> u64 {
         let others = self
             .topics
@@ -107,7 +107,7 @@ impl Block {
         Places::Listed(&self.postings[entry.first as usize..(entry.first + entry.count) as usize])
     }
 
-    /// The same for a topic that is known to have rows here.
+    /// Like [`Block::rows_of`], for a topic that is known to have rows here.
     pub fn rows_of_filled(&self, topic: TopicId) -> Places<'_> {
         if self.postings.is_empty() {
             Places::All
@@ -126,7 +126,7 @@ impl Block {
         }
     }
 
-    /// Where the rows within `range` lie.
+    /// The indexes of the rows within `range`.
     pub fn span(&self, range: TimeRange) -> std::ops::Range<usize> {
         let start = match self.rows.first() {
             Some(first) if first.log_time < range.start => {
@@ -195,7 +195,7 @@ impl Block {
     }
 }
 
-/// A list of rows' places.
+/// A list of row indexes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Places<'a> {
     None,
@@ -204,7 +204,7 @@ pub(crate) enum Places<'a> {
 }
 
 impl Places<'_> {
-    /// How many of them are among the first `place` rows.
+    /// How many of them are below `place`.
     pub fn count_below(&self, place: usize) -> usize {
         match self {
             Places::None => 0,
@@ -221,19 +221,19 @@ impl Places<'_> {
     }
 }
 
-/// What a block costs before it holds anything.
+/// The cost of an empty block.
 fn fixed_cost() -> u64 {
     let handle = size_of::<Arc<Block>>() as u64 + 16;
     size_of::<Block>() as u64 + handle + INDEX_ENTRY
 }
 
-/// A block that is being filled.
+/// A block being filled.
 ///
-/// Invariant: `reservation` pays for at least what the block will cost when it is sealed.
+/// Invariant: `reservation` covers at least the cost of the sealed block.
 #[derive(Debug)]
 pub(crate) struct OpenBlock {
     pub start: Stamp,
-    /// Everything up to here has been seen.
+    /// Everything up to and including this instant has been read.
     pub end: Stamp,
     pub class: HeadClass,
     rows: Vec<Row>,
@@ -242,16 +242,16 @@ pub(crate) struct OpenBlock {
     reservation: Reservation,
 }
 
-/// Segments grow with what is there already, up to this size: few of them, and none much too large.
-const LARGEST_SPARE_SEGMENT: u64 = 256 << 10;
+/// Segments grow with the block, up to this size: few of them, and little spare room in each.
+const MAX_SEGMENT_BYTES: u64 = 256 << 10;
 
 impl OpenBlock {
-    /// What opening a block for so many topics costs, to be reserved beforehand.
+    /// The cost of opening a block for this many topics, to be reserved beforehand.
     pub fn opening_cost(topics: usize) -> u64 {
         fixed_cost() + topics as u64 * (size_of::<TopicRows>() as u64 + TOPIC_ENTRY)
     }
 
-    /// A block that knows of nothing but the instant `start`.
+    /// A block that covers only the instant `start`.
     pub fn new(start: Stamp, class: HeadClass, reservation: Reservation) -> Self {
         OpenBlock {
             start,
@@ -268,7 +268,7 @@ impl OpenBlock {
         self.rows.is_empty()
     }
 
-    /// Bytes of payload and rows so far: what block size is about.
+    /// Bytes of payload and rows so far, the measure for block size.
     pub fn size(&self) -> u64 {
         self.payload_bytes + self.rows.len() as u64 * ROW_COST
     }
@@ -277,7 +277,7 @@ impl OpenBlock {
         self.reservation.bytes()
     }
 
-    /// What adding so much would have to reserve.
+    /// What has to be reserved to add this much.
     pub fn cost_of(&self, rows: usize, payload_bytes: u64) -> Growth {
         let capacity = self.rows.capacity();
         let needed = self.rows.len() + rows;
@@ -293,7 +293,7 @@ impl OpenBlock {
         let segment = if payload_bytes <= spare {
             0
         } else {
-            payload_bytes.max(self.payload_bytes.min(LARGEST_SPARE_SEGMENT))
+            payload_bytes.max(self.payload_bytes.min(MAX_SEGMENT_BYTES))
         };
         let handle = if segment > 0 || self.segments.is_empty() {
             BUFFER_HANDLE + size_of::<Bytes>() as u64
@@ -307,7 +307,7 @@ impl OpenBlock {
         }
     }
 
-    /// Takes a reservation that was made for [`OpenBlock::cost_of`], and the room that it paid for.
+    /// Adds a reservation made for [`OpenBlock::cost_of`] and allocates the room it paid for.
     pub fn grow(
         &mut self,
         growth: &Growth,
@@ -327,7 +327,7 @@ impl OpenBlock {
         true
     }
 
-    /// Copies messages in. There must be room: see [`OpenBlock::grow`].
+    /// Copies messages in. [`OpenBlock::grow`] must have made room for them.
     pub fn append(&mut self, rows: &[Row], buffers: &[Bytes]) {
         let index = self.segments.len() as u32 - 1;
         let Some(segment) = self.segments.last_mut() else {
@@ -349,7 +349,7 @@ impl OpenBlock {
         }
     }
 
-    /// Closes the block, and gives back what it does not need.
+    /// Seals the block and returns the unused part of its reservation.
     pub fn seal(self, table: &ChannelTable) -> (Block, Reservation) {
         let OpenBlock {
             start, end, rows, ..

@@ -1,4 +1,4 @@
-//! Bytes that may be held, and who holds them.
+//! The byte budget and its reservations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ pub(crate) struct Budget {
     peak: AtomicU64,
 }
 
-/// Bytes taken from a [`Budget`], given back when dropped, whatever the reason.
+/// Bytes taken from a [`Budget`], returned on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
@@ -34,7 +34,7 @@ impl Budget {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// A lower limit than what is used grants nothing until enough was given back.
+    /// A limit below the bytes in use grants nothing until enough have been returned.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether more is used than may be: after the limit was lowered.
+    /// Whether more is in use than the limit allows, after the limit was lowered.
     pub fn is_over(&self) -> bool {
         self.used() > self.limit()
     }
@@ -52,7 +52,7 @@ impl Budget {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Nothing, as a reservation that can grow.
+    /// An empty reservation that can grow.
     pub fn nothing(self: &Arc<Self>) -> Reservation {
         Reservation {
             budget: Arc::clone(self),
@@ -83,7 +83,7 @@ impl Reservation {
         self.bytes
     }
 
-    /// Takes this many bytes more, or nothing.
+    /// Reserves this many more bytes, or none.
     pub fn try_grow(&mut self, more: u64) -> bool {
         let granted = self.budget.try_take(more);
         if granted {
@@ -92,7 +92,7 @@ impl Reservation {
         granted
     }
 
-    /// Gives back all but `bytes`.
+    /// Returns all but `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if bytes < self.bytes {
             self.budget.give_back(self.bytes - bytes);

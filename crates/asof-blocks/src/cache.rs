@@ -16,26 +16,26 @@ use crate::reverse::Reverse;
 use crate::shared::Shared;
 use crate::stats::CacheStats;
 
-/// A [`Source`] over any source, that keeps what was read, by topic and time, within a byte budget.
+/// A read-through cache: a [`Source`] over any source that keeps what was read, by topic and time, within a byte
+/// budget.
 ///
-/// Cloning is cheap: clones share everything. Readers outlive the cache if they must.
+/// Cloning is cheap: clones share everything. Readers may outlive the cache.
 ///
-/// Over a source that grows nothing is kept: any time may still get another message, so that neither a message nor
-/// its absence is the last word. Reads, backfills and followers go to the source itself until it says that it is
-/// [finished](Growth::Finished).
+/// Nothing is cached over a growing source, since any time may still get another message. Reads, backfills and
+/// followers go to the source itself until it is [finished](Growth::Finished).
 #[derive(Debug, Clone)]
 pub struct BlockCache {
     shared: Arc<Shared>,
 }
 
-/// What the cache counts, held against what it finds by counting anew.
+/// The cache's running counts against a recount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
-    /// What the budget says is in use.
+    /// Bytes in use according to the budget.
     pub accounted: u64,
-    /// The sum of what blocks, facts and reads on their way have reserved.
+    /// The sum of the reservations of blocks, facts and reads in progress.
     pub reserved: u64,
-    /// What the blocks cost, measured anew, with the same facts and reads.
+    /// The recounted cost of the blocks, plus the same facts and reads.
     pub measured: u64,
     /// The budget.
     pub budget: u64,
@@ -56,24 +56,24 @@ impl BlockCache {
         BlockCache::over(Arc::new(source), options)
     }
 
-    /// A cache over a source that others use as well.
+    /// A cache over a shared source.
     pub fn over(source: Arc<dyn Source>, options: CacheOptions) -> Self {
         BlockCache {
             shared: Shared::new(source, options),
         }
     }
 
-    /// The source below.
+    /// The underlying source.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.shared.source
     }
 
-    /// A head on these topics: the cache keeps what it needs for as long as the head lives.
+    /// Creates a read head on these topics. The cache keeps what the head needs until it is dropped.
     pub fn head(&self, topics: &Topics, options: HeadOptions) -> ReadHead {
         ReadHead::new(&self.shared, topics, options)
     }
 
-    /// Reads with a head of its own, of this class, that moves along.
+    /// Reads with a new head of this class, which moves along with the reader.
     pub fn read_as(&self, query: &Query, class: HeadClass) -> Reader {
         let options = HeadOptions {
             class,
@@ -85,8 +85,8 @@ impl BlockCache {
 
     /// The last `count` messages of a topic at or before `at`, in order of time.
     ///
-    /// One call steps back over a video's group of pictures, however long it is. What is not held is
-    /// read, and kept, in ranges that grow until there are enough messages.
+    /// One call steps back over a video's group of pictures, however long. Missing data is read, and cached, in
+    /// growing ranges until there are enough messages.
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -108,49 +108,49 @@ impl BlockCache {
         Reverse::new(&self.shared, query, head)
     }
 
-    /// What is held of these topics: the times at which none of them is missing, what is being read included.
+    /// The times at which all of these topics are held, reads in progress included.
     ///
-    /// Kept as blocks come and go: asking costs as much as has changed since these topics were last asked about.
+    /// Updated as blocks come and go: a call costs what has changed since the last call for these topics.
     pub fn loaded(&self, topics: &Topics) -> LoadedRanges {
         LoadedRanges::of(&self.shared, topics)
     }
 
-    /// The stretch of time of the block that holds this topic at `at`; `None` where nothing is held.
+    /// The time range of the block that holds this topic at `at`; `None` if nothing is held there.
     pub fn block_at(&self, topic: &str, at: Stamp) -> Option<TimeRange> {
         let state = self.shared.state();
         let topic = state.names.find(topic)?;
         state.block_at(topic, at)
     }
 
-    /// Tells when what is held of these topics changes, at most 60 times a second.
+    /// Watches the loaded ranges of these topics, with at most 60 events a second.
     pub fn watch(&self, topics: &Topics) -> RangeWatch {
         RangeWatch::new(&self.shared, topics)
     }
 
-    /// Changes the budget. If it is lower, evicts at once, also what a playback head is about to need.
+    /// Changes the budget. A lower one evicts at once, even what a playback head is about to need.
     ///
-    /// What another thread is reading from the source at this moment is given up when its read returns.
+    /// What another thread is reading from the source at this moment is released when its read returns.
     pub fn set_budget(&self, bytes: u64) {
         self.shared.budget.set_limit(bytes);
         self.shared.fit();
         self.shared.spill();
     }
 
-    /// Writes what is held in memory to the disk tier, where there is one, as far as it has room.
+    /// Writes the blocks in memory to the disk tier, if there is one, as far as it has room.
     ///
-    /// The last clone of a cache does this when it is dropped. Call it where a process may end without that.
+    /// Dropping the last clone of a cache does the same. Call this if the process may end without dropping it.
     pub fn keep_on_disk(&self) {
         self.shared.keep_on_disk();
     }
 
-    /// Drops everything that is held, on no one's behalf but the caller's.
+    /// Drops everything that is held.
     pub fn clear(&self) {
         let mut state = self.shared.state();
         let all = (0..state.names.len() as u32).collect();
         state.forget(&all, TimeRange::ALL);
     }
 
-    /// What is held and has been done.
+    /// Statistics: what is held and what was done.
     pub fn stats(&self) -> CacheStats {
         let state = self.shared.state();
         let disk = self.shared.disk.as_ref().map(DiskTier::size);
@@ -173,7 +173,7 @@ impl BlockCache {
         }
     }
 
-    /// Counts everything anew and compares: for tests, after every step.
+    /// Recounts everything and compares. For tests, after every step.
     ///
     /// Exact only while no other thread reads.
     pub fn audit(&self) -> Audit {
@@ -220,7 +220,7 @@ impl Source for BlockCache {
         self.shared.source.outline(grain)
     }
 
-    /// A source that grows is followed itself; one that does not is read through the cache.
+    /// Follows a growing source directly; reads any other through the cache.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         if self.shared.is_growing() {
             return self.shared.source.follow(query);

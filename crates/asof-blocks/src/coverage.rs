@@ -1,4 +1,4 @@
-//! Which times are known, as few intervals as there can be.
+//! Which times are known, as the fewest possible intervals.
 
 use std::collections::BTreeMap;
 
@@ -29,24 +29,25 @@ impl Coverage {
             .map(|(&start, &end)| TimeRange::new(start, end))
     }
 
-    /// The parts of its intervals that lie within `range`, in order.
+    /// The parts of its intervals within `range`, in order.
     pub fn within(&self, range: TimeRange) -> impl Iterator<Item = TimeRange> + '_ {
         let first = self.intervals.range(..=range.start).next_back();
         let from = first.map_or(range.start, |(&start, _)| start);
-        // A range that is empty has nothing; a map's range must not be one that goes backwards.
+        // An empty range contains nothing; `BTreeMap::range` panics if its start is after its
+        // end.
         let overlapping = self.intervals.range(from..=range.end.max(from));
         overlapping
             .map(move |(&start, &end)| TimeRange::new(start, end).intersect(range))
             .filter(|part| !part.is_empty())
     }
 
-    /// The interval that holds `t`.
+    /// The interval that contains `t`.
     pub fn at(&self, t: Stamp) -> Option<TimeRange> {
         let (&start, &end) = self.intervals.range(..=t).next_back()?;
         (t <= end).then(|| TimeRange::new(start, end))
     }
 
-    /// The first instant after `t` at which being covered changes to being not covered, or back.
+    /// The first instant after `t` at which coverage begins or ends.
     pub fn change_after(&self, t: Stamp) -> Option<Stamp> {
         if let Some(inside) = self.at(t) {
             return after(inside.end);
@@ -65,7 +66,7 @@ impl Coverage {
             start = left;
             end = end.max(left_end);
         }
-        // Everything that begins inside, or right behind, is swallowed.
+        // Everything that begins inside, or directly after, is merged.
         let reach = after(end).unwrap_or(end);
         while let Some((&right, &right_end)) = self.intervals.range(start..=reach).next_back() {
             self.intervals.remove(&right);

@@ -1,4 +1,4 @@
-//! What goes when room is needed.
+//! Eviction: what goes when room is needed.
 
 use asof_core::{Stamp, TimeRange};
 
@@ -9,7 +9,7 @@ use crate::names::TopicSet;
 use crate::store::{BlockSet, Slot, State};
 
 impl State {
-    /// Takes `bytes` more for `charge`, evicting until they fit. `false` when they cannot.
+    /// Reserves `bytes` more for `charge`, evicting until they fit. `false` if they cannot.
     pub fn reserve(&mut self, charge: &mut Reservation, bytes: u64, class: HeadClass) -> bool {
         if bytes > self.budget.limit() {
             return false;
@@ -22,24 +22,23 @@ impl State {
         true
     }
 
-    /// Evicts until the budget holds; for a limit that was lowered.
+    /// Evicts until the budget holds, after the limit was lowered.
     pub fn fit(&mut self) {
         while self.budget.is_over()
             && (self.evict_one(HeadClass::Playback) || self.evict_protected())
         {}
     }
 
-    /// Evicts a block although a playback head needs it: the one that it would come to last.
+    /// Evicts a block that a playback head needs: the one it would reach last.
     fn evict_protected(&mut self) -> bool {
         let victim = self.furthest(false);
         victim.is_some_and(|(set, start)| self.evict(set, start))
     }
 
-    /// Evicts one block on behalf of a reader of this class. `false` when nothing may go.
+    /// Evicts one block on behalf of a reader of this class. `false` if nothing may go.
     ///
-    /// First topics that nobody wants, then what only scans have read, then what is furthest from
-    /// any head, then what the source has said about times that are not held. Scans displace nothing but the
-    /// first two.
+    /// In this order: topics that no head wants, blocks that only scans have read, the block furthest from
+    /// any head, remembered facts about times that are not held. Scans displace only the first two.
     pub fn evict_one(&mut self, class: HeadClass) -> bool {
         let unwanted = self.unwanted();
         if unwanted.is_none() && self.trim_one() {
@@ -85,9 +84,9 @@ impl State {
         Some((index, start))
     }
 
-    /// Takes the topics that nobody wants out of a block that has others as well.
+    /// Removes the topics that no head wants from a block that also has others.
     ///
-    /// Only where that wins something: a block is copied for it.
+    /// Only where it frees enough, since the block has to be copied.
     fn trim_one(&mut self) -> bool {
         let mut wanted = TopicSet::default();
         for head in &self.heads {
@@ -122,7 +121,7 @@ impl State {
         };
         let trimmed = whole.only(&kept, self.names.table());
         let mut charge = self.budget.nothing();
-        // What the whole block gave back is more than enough.
+        // Dropping the original block freed more than enough.
         if charge.try_grow(trimmed.footprint()) {
             self.commit(&kept, trimmed, class, charge);
         }
@@ -133,14 +132,14 @@ impl State {
         true
     }
 
-    /// A block that only scans have read, and that no playback is about to reach.
+    /// A block that only scans have read and that no playback head is about to reach.
     fn scanned(&self) -> Option<(usize, Stamp)> {
         self.sets.iter().enumerate().find_map(|(index, set)| {
             if set.scans.is_empty() {
                 return None;
             }
             let protected = self.protected(set);
-            // Those in a protected chain are few and at one place: a look from both ends is enough.
+            // Blocks in a protected chain are few and contiguous: searching from both ends is enough.
             let ends = set
                 .scans
                 .iter()
@@ -152,10 +151,10 @@ impl State {
         })
     }
 
-    /// The block that is furthest from every head, of those that are not protected, or of all.
+    /// The block furthest from every head, among the unprotected ones or among all.
     ///
-    /// How far a block is rises with the distance from its nearest head, so that only a few places can
-    /// be the furthest: the ends, the edges of protected chains, and the watersheds between heads.
+    /// The cost rises with the distance from the nearest head, so only a few places can be the furthest: the
+    /// ends, the edges of protected chains, and the watersheds between heads.
     fn furthest(&self, spares_protected: bool) -> Option<(usize, Stamp)> {
         let mut best: Option<(u64, usize, Stamp)> = None;
         for (index, set) in self.sets.iter().enumerate() {
@@ -189,7 +188,7 @@ impl State {
                 consider(set.next_after(middle));
             }
             for chain in &protected {
-                // The block with the chain's first instant may begin before it: look before that one.
+                // The block with the chain's first instant may begin earlier: search before that block.
                 let first = set.at_or_before(chain.start);
                 let edge = first.map_or(chain.start, |first| first.start.min(chain.start));
                 consider(before(edge).and_then(|t| set.at_or_before(t)));

@@ -1,4 +1,4 @@
-//! One read of the source, which any number of readers share.
+//! One read of the source, shared by any number of readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -14,10 +14,10 @@ use crate::order::key;
 use crate::shared::Shared;
 use crate::store::State;
 
-/// A read of some topics that goes on for as long as a reader wants more of it.
+/// A read of some topics that continues as long as a reader wants more.
 ///
-/// A reader that comes to its frontier drives it on, with its lock held: others who want the same wait for
-/// that lock and find what was read. The lock of the store is taken within it, never around it.
+/// The reader at its frontier drives it, with its lock held: other readers that want the same wait for that lock
+/// and find the result. The lock of the store is taken within it, never around it.
 pub(crate) struct Fetch {
     pub id: u64,
     pub topics: TopicSet,
@@ -26,7 +26,7 @@ pub(crate) struct Fetch {
     progress: Mutex<Progress>,
 }
 
-/// Where a fetch reads.
+/// Where a fetch reads from.
 pub(crate) enum Origin {
     Source(Query),
     Disk { key: u64, query: Query },
@@ -35,17 +35,17 @@ pub(crate) enum Origin {
 struct Progress {
     batches: Option<Batches>,
     is_started: bool,
-    /// Set while foreign code runs: found set, it has panicked.
+    /// Set while foreign code runs. If found set, that code has panicked.
     is_reading: bool,
     /// The group of messages with the latest stamp, of which more may come.
     held: Messages,
-    /// Read and complete, and not yet sealed.
+    /// Complete but not yet sealed.
     open: Option<OpenBlock>,
-    /// What was read last, for those who stand where it begins.
+    /// The piece read last, for readers positioned at its start.
     tail: Option<Arc<Piece>>,
     frontier: Option<Stamp>,
     is_orderly: bool,
-    /// How many pieces there were.
+    /// The number of pieces so far.
     pieces: u64,
     known: Option<KnownChannels>,
 }
@@ -57,15 +57,15 @@ struct Messages {
     buffers: Vec<Bytes>,
 }
 
-/// All that a fetch read of a range of time, as the source gave it.
+/// Everything that a fetch read within a time range, in the source's order.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub range: TimeRange,
     pub rows: Vec<Row>,
     pub buffers: Vec<Bytes>,
-    /// Messages that should have come earlier: the source broke its promise.
+    /// Messages that should have come earlier: the source broke its order.
     pub late: Vec<Row>,
-    /// Its number among the pieces of its fetch, from one on.
+    /// Its number among the pieces of its fetch, starting at 1.
     pub serial: u64,
 }
 
@@ -78,11 +78,11 @@ struct KnownChannels {
     own: Arc<ChannelTable>,
 }
 
-/// What came of asking a fetch for an instant.
+/// The result of [`Fetch::advance`].
 pub(crate) enum Advance {
-    /// This is what is there.
+    /// The piece that covers the instant.
     Ready(Arc<Piece>),
-    /// Things have changed: look again.
+    /// The store has changed: look again.
     Retry,
     /// The source failed, after these last messages.
     Failed(SourceError, Piece),
@@ -143,8 +143,8 @@ impl Fetch {
         advanced
     }
 
-    /// Seals what has been read, so that it is found in the store. Not while the source is being read: that may
-    /// take as long as it likes.
+    /// Seals what has been read, so that it is found in the store. Skipped while the source is being read, which
+    /// may take arbitrarily long.
     pub fn settle(&self, shared: &Shared) {
         let mut progress = match self.progress.try_lock() {
             Ok(progress) => progress,
@@ -156,7 +156,7 @@ impl Fetch {
         }
     }
 
-    /// Lets go of what was read last, if it lies before `at` and nobody else may want it.
+    /// Releases the piece read last if it is before `at` and no other reader can want it.
     pub fn release(&self, shared: &Shared, at: Option<Stamp>) {
         let mut progress = self.lock();
         let is_past = |tail: &Arc<Piece>| at.is_none_or(|at| tail.range.end < at);
@@ -173,12 +173,12 @@ impl Fetch {
         }
     }
 
-    /// Whether it reads the source, and not the disk tier.
+    /// Whether it reads the source rather than the disk tier.
     pub fn is_of_source(&self) -> bool {
         matches!(self.origin, Origin::Source(_))
     }
 
-    /// A reader goes. The last one seals what there is and ends the read.
+    /// Detaches a reader. The last one seals what was read and ends the read.
     pub fn detach(&self, shared: &Shared) {
         let mut state = shared.state();
         let Some(flight) = state.flight(self.id) else {
@@ -195,7 +195,7 @@ impl Fetch {
             .flight(self.id)
             .is_none_or(|flight| flight.readers > 0);
         if is_wanted {
-            // Someone joined between the two locks, or has ended it already.
+            // Another reader joined between the two locks, or has already ended it.
             return;
         }
         if progress.is_reading {
@@ -216,13 +216,13 @@ impl Fetch {
         self.lock().open.as_ref().map_or(0, OpenBlock::reserved)
     }
 
-    /// Unlike the store, what a fetch holds may be half done where foreign code panicked; that is
-    /// what `is_reading` is for.
+    /// Unlike the store, a fetch may be left in an intermediate state by a panic in foreign code; `is_reading`
+    /// detects that.
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads on until something is complete.
+    /// Reads until a piece is complete.
     fn pump(&self, shared: &Shared, progress: &mut Progress) -> Advance {
         loop {
             let limit = shared.state().flight(self.id).map(|flight| flight.end);
@@ -240,7 +240,7 @@ impl Fetch {
                 progress.is_started = true;
                 progress.batches = shared.disk.as_ref().and_then(|disk| disk.read(*key, query));
                 if progress.batches.is_none() {
-                    // It cannot be used, and is gone from the tier: the source will be asked.
+                    // The block is unusable and gone from the tier: read the source instead.
                     self.unregister(shared);
                     return Advance::Retry;
                 }
@@ -319,7 +319,7 @@ impl Fetch {
         next
     }
 
-    /// Takes a batch in: all of it is held at first. Returns the rows that come too late.
+    /// Takes in a batch; all of it is held at first. Returns the rows that came too late.
     fn absorb(
         &self,
         shared: &Shared,
@@ -364,7 +364,7 @@ impl Fetch {
         }
     }
 
-    /// Moves everything in `range` from what is held to a piece, and keeps a copy of it.
+    /// Moves everything in `range` from the held messages to a piece, and caches a copy of it.
     fn deliver(
         &self,
         shared: &Shared,
@@ -409,7 +409,7 @@ impl Fetch {
             after(range.end)
         };
         let piece = Arc::new(piece);
-        // Before anything of it is sealed: one who looks meanwhile must find that it is on its way.
+        // Before any of it is sealed: a concurrent lookup must find the read in progress.
         progress.tail = Some(Arc::clone(&piece));
         if progress.is_orderly && !shared.state().is_disorderly {
             self.keep(shared, progress, &piece);
@@ -423,12 +423,12 @@ impl Fetch {
         Advance::Ready(piece)
     }
 
-    /// The source has broken its promise of order: whatever was kept of it may be incomplete, and so may be what
-    /// would be kept from now on.
+    /// The source has broken its order: what was cached of it may be incomplete, and so would anything cached
+    /// from now on.
     fn distrust(&self, shared: &Shared, progress: &mut Progress, piece: &Piece) {
         let first = piece.late.iter().map(|row| row.log_time).min();
         let first = first.unwrap_or(piece.range.start);
-        tracing::warn!(id = self.id, at = %first, "the source delivers messages out of order: nothing of it is kept any more");
+        tracing::warn!(id = self.id, at = %first, "the source delivers messages out of order; it is no longer cached");
         progress.is_orderly = false;
         progress.open = None;
         let mut state = shared.state();
@@ -461,7 +461,7 @@ impl Fetch {
             let mut run = run_within(rows, room);
             if run == 0 {
                 if !open.is_empty() {
-                    // It ends right before the next message.
+                    // The block ends right before the next message.
                     open.end = before(rows[0].log_time).unwrap_or(open.end).max(open.end);
                     start = after(open.end).unwrap_or(start);
                     self.seal(shared, progress);
@@ -483,7 +483,7 @@ impl Fetch {
                 self.seal(shared, progress);
                 continue;
             }
-            // Not even alone does it fit: it passes through, and leaves a hole of one instant.
+            // It does not fit even on its own: it passes through and leaves a gap of one instant.
             match before(at) {
                 Some(end) if end >= open.start => {
                     open.end = end;
@@ -507,7 +507,7 @@ impl Fetch {
             open.end = open.end.max(end);
         }
         if !rows.is_empty() {
-            // What follows does not join on to this block.
+            // What follows is not contiguous with this block.
             self.seal(shared, progress);
         }
         if passed > 0 {
@@ -536,7 +536,7 @@ impl Fetch {
             let class = open.class;
             let sealed = match &progress.known {
                 Some(known) => open.seal(&known.own),
-                // Nothing came, so that there is nothing to look up.
+                // The block is empty: there is nothing to look up.
                 None => open.seal(&ChannelTable::default()),
             };
             (sealed, class)
@@ -550,7 +550,7 @@ impl Fetch {
         publish(progress, &mut state, self.id);
     }
 
-    /// Foreign code has panicked in the middle of a read: nothing of it can be trusted.
+    /// Foreign code panicked during a read: nothing of it can be trusted.
     fn give_up(&self, shared: &Shared, progress: &mut Progress) {
         progress.open = None;
         progress.tail = None;
@@ -592,7 +592,7 @@ impl Fetch {
     }
 }
 
-/// Copies as many whole groups of `rows` as there can be room for. Returns how many rows that is.
+/// Copies as many complete groups of `rows` as there is room for. Returns the number of rows.
 fn take(
     shared: &Shared,
     open: &mut OpenBlock,
@@ -611,7 +611,7 @@ fn take(
             open.append(part, buffers);
             return count;
         }
-        // Half of it, in whole groups.
+        // Half of it, in complete groups.
         let half = rows[..count].partition_point(|row| row.log_time < rows[count / 2].log_time);
         if half == 0 {
             let first = group(rows);
@@ -625,13 +625,13 @@ fn take(
     }
 }
 
-/// How many rows from the first on share its stamp.
+/// How many rows share the first one's stamp.
 fn group(rows: &[Row]) -> usize {
     let first = rows[0].log_time;
     rows.iter().take_while(|row| row.log_time == first).count()
 }
 
-/// How many rows, in whole groups, fit into `room` bytes.
+/// How many rows, in complete groups, fit into `room` bytes.
 fn run_within(rows: &[Row], room: u64) -> usize {
     let mut used = 0u64;
     let over = rows.iter().position(|row| {
@@ -647,7 +647,7 @@ fn run_within(rows: &[Row], room: u64) -> usize {
     }
 }
 
-/// The last instant of which nothing more can come, if the source keeps its order.
+/// The last instant that is complete, if the source keeps its order.
 fn complete_through(held: &Messages, limit: Stamp) -> Option<Stamp> {
     let last = held.rows.last()?.log_time;
     if last > limit {
@@ -673,7 +673,7 @@ fn compact(mut rows: Vec<Row>, buffers: &[Bytes]) -> Messages {
     }
 }
 
-/// Lets the store know how far this has come.
+/// Publishes this read's progress in the store.
 fn publish(progress: &Progress, state: &mut State, id: u64) {
     let Some(flight) = state.flight(id) else {
         return;

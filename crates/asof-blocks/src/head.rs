@@ -1,4 +1,4 @@
-//! Read heads: who reads where, and what is worth keeping for them.
+//! Read heads: where readers are and what is worth keeping for them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::shared::Shared;
 /// What a reader is for. The cache keeps what the higher classes need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum HeadClass {
-    /// Passes over everything once: what it reads is the first to go, and displaces nobody else's.
+    /// Reads everything once: its data is evicted first and never displaces that of other readers.
     Scan,
     /// Fills the cache for later.
     #[default]
     Preload,
-    /// Looks here and there.
+    /// Jumps around in time.
     Scrub,
-    /// Plays: the unbroken chain ahead of it is never evicted.
+    /// Plays: the unbroken chain of blocks ahead of it is never evicted.
     Playback,
 }
 
@@ -53,7 +53,7 @@ pub struct HeadOptions {
     pub position: Stamp,
     /// Which way it goes.
     pub direction: Direction,
-    /// How far ahead of a playback head the chain is protected. All of it by default.
+    /// How far ahead of a playback head the chain of blocks is protected. All of it by default.
     pub look_ahead: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Default for HeadOptions {
     }
 }
 
-/// A head as the store knows it.
+/// A head as registered in the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub id: u64,
@@ -77,9 +77,9 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// How dear it would be to lose a block at `range`: the larger, the sooner it may go.
+    /// The distance of a block at `range`: the larger it is, the sooner the block may be evicted.
     ///
-    /// What lies behind counts double: it is less likely to be needed again.
+    /// Blocks that the head has passed count double: they are less likely to be needed again.
     pub fn distance(&self, range: TimeRange) -> u64 {
         let at = self.options.position;
         let (forward, gap) = if range.start > at {
@@ -93,7 +93,7 @@ impl Head {
         if is_ahead { gap } else { gap.saturating_mul(2) }
     }
 
-    /// The times that the chain ahead may not lose, given the unbroken stretch around the head.
+    /// The protected times, given the unbroken stretch around the head.
     pub fn protected(&self, chain: TimeRange) -> TimeRange {
         let HeadOptions {
             class,
@@ -114,7 +114,7 @@ impl Head {
         chain.intersect(ahead)
     }
 
-    /// An instant between this head and a later one from where both are equally far.
+    /// The instant between this head and a later one that is equally far from both.
     pub fn watershed(&self, later: &Head) -> Stamp {
         let gap = later.options.position.since(self.options.position);
         let weight = |head: &Head, going: Direction| i64::from(head.options.direction != going) + 1;
@@ -126,16 +126,16 @@ impl Head {
     }
 }
 
-/// A reader's place in a [`BlockCache`](crate::BlockCache), known to it for as long as this lives.
+/// A reader's position in a [`BlockCache`](crate::BlockCache), registered until dropped.
 ///
-/// What lies far from every head is evicted first; see [`HeadClass`] for the rest.
+/// Blocks far from every head are evicted first; [`HeadClass`] has the other rules.
 #[derive(Debug)]
 pub struct ReadHead {
     shared: Arc<Shared>,
     slot: Arc<HeadSlot>,
 }
 
-/// Takes the head out of the store when the last who needs it is gone.
+/// Unregisters the head when its last user is dropped.
 #[derive(Debug)]
 pub(crate) struct HeadSlot {
     shared: Weak<Shared>,
@@ -167,7 +167,7 @@ impl ReadHead {
         Arc::clone(&self.slot)
     }
 
-    /// Where it is, and what it asks for.
+    /// Its current options.
     pub fn options(&self) -> HeadOptions {
         let state = self.shared.state();
         let own = state.heads.iter().find(|head| head.id == self.slot.id);
@@ -184,7 +184,7 @@ impl ReadHead {
         self.change(|head| head.options.direction = direction);
     }
 
-    /// Changes how far ahead it is protected.
+    /// Changes how far ahead blocks are protected.
     pub fn set_look_ahead(&self, time: Duration) {
         self.change(|head| head.options.look_ahead = time);
     }
@@ -195,17 +195,17 @@ impl ReadHead {
         self.change(|head| head.topics = topics);
     }
 
-    /// Reads on behalf of this head, which stays where it is: move it as messages are used.
+    /// Reads on behalf of this head without moving it: move it as messages are used.
     pub fn read_ahead(&self, query: &Query) -> Reader {
         Reader::new(&self.shared, query, self.slot(), false)
     }
 
-    /// Reads, and moves this head along.
+    /// Reads and moves this head along.
     pub fn read(&self, query: &Query) -> Reader {
         Reader::new(&self.shared, query, self.slot(), true)
     }
 
-    /// How far everything on these topics is held in memory without a gap, from `from` on.
+    /// The end of the gapless stretch held in memory for all of these topics, starting at `from`.
     ///
     /// `None` when nothing is held at `from` itself.
     pub fn held_through(&self, topics: &Topics, from: Stamp) -> Option<Stamp> {

@@ -13,10 +13,10 @@ use crate::reverse::Reverse;
 use crate::shared::Shared;
 use crate::store::State;
 
-/// The first look back is over this long, where nothing says how dense a topic is.
+/// Length of the first look back if the topic's rate is unknown.
 const FIRST_SPAN_NANOS: i64 = 100_000_000;
-/// However rare a topic is said to be: from here on a gap is leapt over.
-const LONGEST_FIRST_LOOK: i64 = 60_000_000_000;
+/// The longest first look back, however rare the topic; longer gaps are skipped by a backfill.
+const MAX_FIRST_SPAN_NANOS: i64 = 60_000_000_000;
 
 pub(crate) fn last_n(
     shared: &Arc<Shared>,
@@ -61,7 +61,7 @@ pub(crate) fn last_n(
     Ok(joined(&answers))
 }
 
-/// From memory alone, if everything that is needed is held.
+/// From memory alone, if everything needed is held.
 fn last_n_held(state: &State, topic: TopicId, at: Stamp, count: usize) -> Option<Batch> {
     let floor = state.unbroken_from(topic, at)?;
     let mut answers = Answers::default();
@@ -92,7 +92,7 @@ fn last_n_held(state: &State, topic: TopicId, at: Stamp, count: usize) -> Option
     Some(answers.into_batch(state))
 }
 
-/// Long enough for `count` messages at the topic's usual rate, where the summary tells it.
+/// Long enough for `count` messages at the topic's average rate, if the summary has it.
 fn first_look(shared: &Shared, topic: &str, count: usize) -> i64 {
     let summary = shared.source.summary();
     let of_topic = summary
@@ -105,8 +105,8 @@ fn first_look(shared: &Shared, topic: &str, count: usize) -> i64 {
     }
     let apart = summary.range.duration_nanos() as u128 / u128::from(messages);
     let look = apart * (count as u128 + 1);
-    i64::try_from(look).map_or(LONGEST_FIRST_LOOK, |nanos| {
-        nanos.clamp(1, LONGEST_FIRST_LOOK)
+    i64::try_from(look).map_or(MAX_FIRST_SPAN_NANOS, |nanos| {
+        nanos.clamp(1, MAX_FIRST_SPAN_NANOS)
     })
 }
 
@@ -119,7 +119,7 @@ fn last_of(batch: Batch, count: usize) -> Batch {
     Batch::new(Arc::clone(batch.channels()), batch.buffers().to_vec(), rows)
 }
 
-/// Batches that follow each other as one. Their tables of channels may differ.
+/// Concatenates consecutive batches. Their channel tables may differ.
 fn joined(batches: &[Batch]) -> Batch {
     let mut channels: Vec<Arc<Channel>> = Vec::new();
     let mut numbers: FxHashMap<*const Channel, u32> = FxHashMap::default();

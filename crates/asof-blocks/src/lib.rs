@@ -1,9 +1,8 @@
-//! A cache between readers and a source that is slow to read.
+//! A read-through cache for recordings and other sources, by topic and time.
 //!
-//! A [`BlockCache`] is a [`Source`](asof_core::Source) over any source. It remembers, per topic, which
-//! stretches of time it has, including those that are known to be empty. A read takes what is there from
-//! memory and asks the source only for the holes, and only for the topics that are missing there. Memory
-//! stays within a budget in bytes, whatever happens.
+//! A [`BlockCache`] is a [`Source`](asof_core::Source) over any source. It tracks which times it holds for each topic,
+//! including times known to be empty. A read is served from memory where possible; only the gaps are read from the
+//! source, and only for the topics missing there. Memory never exceeds a byte budget.
 //!
 //! ```
 //! use asof_blocks::{BlockCache, CacheOptions};

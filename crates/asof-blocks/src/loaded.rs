@@ -1,4 +1,4 @@
-//! Which times are held of several topics at once, kept as blocks come and go.
+//! The times at which several topics are all held, updated as blocks come and go.
 
 use asof_core::{Stamp, TimeRange};
 
@@ -6,26 +6,26 @@ use crate::coverage::{Coverage, after, before};
 use crate::names::TopicSet;
 use crate::store::State;
 
-/// The answers for the groups of topics that were asked about last.
+/// Cached answers for the most recently queried groups of topics.
 ///
-/// A change of the store costs an entry for each group. Asking costs as much as has changed since it was last
-/// asked, and a copy of the answer.
+/// A change of the store costs one entry per group. A query costs what has changed since the last one, plus a
+/// copy of the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The one that was asked about last is the last.
+    /// In order of use; the most recently queried group is last.
     groups: Vec<Group>,
 }
 
 #[derive(Debug)]
 struct Group {
     topics: TopicSet,
-    /// The times at which a block is there for each of the topics, except within `stale`.
+    /// The times at which every topic has a block; out of date within `stale`.
     held: Coverage,
     stale: Coverage,
 }
 
-/// Every page asks about the topics that it shows.
-const MOST_GROUPS: usize = 32;
+/// The most groups remembered. Each viewer page queries the topics that it shows.
+const MAX_GROUPS: usize = 32;
 
 impl State {
     /// The times at which all of these topics are held, in blocks or in what is being read.
@@ -60,8 +60,8 @@ impl State {
         all
     }
 
-    /// At each instant a topic is held by at most one set or read: all topics are where the numbers of those that
-    /// each of them holds add up.
+    /// At each instant a topic is held by at most one set or read. So all topics are held where the counts of
+    /// topics held by each add up to the total.
     fn held_within(&self, topics: &TopicSet, range: TimeRange, with_open: bool) -> Vec<TimeRange> {
         let mut edges: Vec<(Stamp, i64)> = Vec::new();
         let mut add = |part: TimeRange, count: i64| {
@@ -99,14 +99,14 @@ impl State {
                 _ => {}
             }
         }
-        // What holds until the end of time has no edge there.
+        // A range that holds until the end of time has no closing edge.
         held.extend(from.map(|start| TimeRange::new(start, range.end)));
         held
     }
 }
 
 impl Loaded {
-    /// What is held of these topics has changed within a range of time.
+    /// Records that what is held of these topics has changed within a time range.
     pub fn note_change(&mut self, topics: &TopicSet, range: TimeRange) {
         for group in &mut self.groups {
             if group.topics.intersects(topics) {
@@ -115,12 +115,12 @@ impl Loaded {
         }
     }
 
-    /// The group of these topics, to be put back; everything about a new one is stale.
+    /// Takes out the group of these topics, to be put back. A new group is entirely stale.
     fn take(&mut self, topics: &TopicSet) -> Group {
         if let Some(index) = self.groups.iter().position(|group| group.topics == *topics) {
             return self.groups.remove(index);
         }
-        if self.groups.len() >= MOST_GROUPS {
+        if self.groups.len() >= MAX_GROUPS {
             self.groups.remove(0);
         }
         let mut stale = Coverage::default();

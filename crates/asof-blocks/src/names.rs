@@ -49,7 +49,7 @@ impl TopicSet {
             .sum()
     }
 
-    /// How many members both have.
+    /// The size of the intersection.
     pub fn common(&self, other: &TopicSet) -> usize {
         let both = self.words.iter().zip(&other.words);
         both.map(|(a, b)| (a & b).count_ones() as usize).sum()
@@ -116,9 +116,9 @@ impl FromIterator<TopicId> for TopicSet {
     }
 }
 
-/// Every channel that was met, and its topic: what rows of blocks point into.
+/// Every channel seen so far with its topic. Rows of blocks point into it.
 ///
-/// A snapshot; numbers never change, later snapshots only know more of them.
+/// A snapshot. Numbers never change; later snapshots only have more of them.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelTable {
     pub channels: Arc<[Arc<Channel>]>,
@@ -136,9 +136,10 @@ pub(crate) struct Names {
     rests: Vec<Rest>,
 }
 
-/// "Every topic but these": what a source may hold and its summary does not list, as one topic.
+/// "Every topic but these": the topics of a source that its summary does not list, as one
+/// topic.
 ///
-/// Invariant: `listed` never changes. When a summary lists more, its rest is another one.
+/// Invariant: `listed` never changes. A summary that lists more has a different rest.
 #[derive(Debug)]
 struct Rest {
     id: TopicId,
@@ -168,7 +169,7 @@ impl Names {
         if let Some(known) = self.rests.iter().find(|rest| rest.listed == *listed) {
             return known.id;
         }
-        // The name is the same in each process that finds the same topics listed.
+        // The name is the same in every process with the same listed topics.
         let mut names: Vec<&Arc<str>> = listed.iter().map(|topic| self.name(topic)).collect();
         names.sort_unstable();
         let mut hasher = FxHasher::default();
@@ -183,7 +184,7 @@ impl Names {
         id
     }
 
-    /// Whether this is a rest and not one topic.
+    /// Whether this is a rest rather than a single topic.
     pub fn is_rest(&self, topic: TopicId) -> bool {
         self.rests.iter().any(|rest| rest.id == topic)
     }
@@ -193,7 +194,7 @@ impl Names {
         self.rests.iter().any(|rest| topics.contains(rest.id))
     }
 
-    /// Which of some topics a message on `name` belongs to.
+    /// The one of `topics` that a message on `name` belongs to.
     pub fn place_in(&self, topics: &TopicSet, name: &str) -> Option<TopicId> {
         let id = self.find(name);
         if let Some(id) = id.filter(|&id| topics.contains(id)) {
@@ -207,7 +208,7 @@ impl Names {
             .map(|rest| rest.id)
     }
 
-    /// The same as [`Names::find`], for names that were stored: a rest is found too.
+    /// Like [`Names::find`] for stored names: also finds a rest.
     pub fn find_stored(&self, name: &str) -> Option<TopicId> {
         let rest = || {
             let mut rests = self.rests.iter().map(|rest| rest.id);

@@ -1,27 +1,27 @@
-//! How a cache is set up.
+//! Options of a cache.
 
 use std::path::PathBuf;
 
-/// How a [`BlockCache`](crate::BlockCache) is set up.
+/// Options of a [`BlockCache`](crate::BlockCache).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Bytes that may be held, everything counted. 600 MB by default.
+    /// The most bytes to hold, everything counted. 600 MB by default.
     pub budget: u64,
-    /// A block is closed when it reaches this many bytes. 4 MiB by default; no more than an eighth of
-    /// the budget in any case, so that there is something to choose from when one has to go.
+    /// A block is closed when it reaches this many bytes. 4 MiB by default; never more than an eighth
+    /// of the budget, so that eviction has a choice.
     pub block_bytes: u64,
     /// Where evicted blocks go. Nowhere by default.
     pub disk: Option<DiskOptions>,
 }
 
-/// How the disk tier is set up.
+/// Options of the disk tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// The folder; it is made if it is missing. Caches of any sources may share it, in any processes.
+    /// The folder; created if missing. Caches of different sources and processes can share it.
     pub folder: PathBuf,
-    /// Bytes that may lie there, of all sources together. The oldest blocks go first.
+    /// The most bytes in the folder, for all sources together. The oldest blocks are removed first.
     pub budget: u64,
-    /// What tells this source from every other one, and from itself when it has changed: see
+    /// Identifies this source and its current content: see
     /// [`fingerprint_of_file`](crate::fingerprint_of_file).
     pub fingerprint: String,
 }

@@ -4,8 +4,8 @@ use asof_core::{Row, Stamp};
 
 /// Rows by time, then place.
 ///
-/// What comes here are a few runs, each in order, one behind the other. Sorting moves keys of half a
-/// row's size, and each row once.
+/// The input is a few sorted runs, one after the other. Sorting moves keys of half a row's size, and
+/// each row once.
 pub(crate) fn in_order(rows: Vec<Row>) -> Vec<Row> {
     if rows.is_sorted_by_key(key) {
         return rows;

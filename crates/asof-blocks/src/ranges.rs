@@ -1,4 +1,4 @@
-//! Which times are held, for those who draw them.
+//! Which times are held, for display.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::shared::Shared;
 pub struct LoadedRanges {
     /// Counts up with every change of what is held, on any topic.
     pub version: u64,
-    /// The ranges, in order, as few as can be; both ends included, exact to the nanosecond.
+    /// The ranges, in order, merged; both ends included, exact to the nanosecond.
     pub ranges: Vec<TimeRange>,
-    /// The same as parts of the recording, from 0 to 1, as far as they lie within it.
+    /// The same as fractions of the recording, from 0 to 1, clipped to it.
     pub fractions: Vec<(f64, f64)>,
 }
 
@@ -46,7 +46,7 @@ fn fractions(ranges: &[TimeRange], recording: TimeRange) -> Vec<(f64, f64)> {
         .map(|range| range.intersect(recording))
         .filter(|range| !range.is_empty());
     if length == 0 {
-        // A recording of one instant is held or not.
+        // A recording of one instant is either held or not.
         return within.map(|_| (0.0, 1.0)).collect();
     }
     let part = |stamp: asof_core::Stamp| stamp.since(recording.start) as f64 / length as f64;
@@ -55,7 +55,7 @@ fn fractions(ranges: &[TimeRange], recording: TimeRange) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Tells when [`LoadedRanges`] have changed. See [`BlockCache::watch`](crate::BlockCache::watch).
+/// Reports changes of [`LoadedRanges`]. See [`BlockCache::watch`](crate::BlockCache::watch).
 #[derive(Debug)]
 pub struct RangeWatch {
     shared: Arc<Shared>,
@@ -77,7 +77,7 @@ impl RangeWatch {
         }
     }
 
-    /// Tells about other topics from now on; the next answer is about them.
+    /// Switches to other topics; the next answer is about them.
     pub fn set_topics(&mut self, topics: &Topics) {
         if self.topics != *topics {
             self.topics = topics.clone();
@@ -85,10 +85,11 @@ impl RangeWatch {
         }
     }
 
-    /// The new ranges, if they differ from those that this watch told last, and that was long enough ago.
+    /// The new ranges, if they differ from those last returned and that was at least
+    /// [`INTERVAL`](Self::INTERVAL) ago.
     ///
-    /// However often it is asked and however much changes, it tells at most 60 times a second; what
-    /// changes in between is told together.
+    /// Returns ranges at most 60 times a second, however often it is called; changes in between are
+    /// combined.
     pub fn changed(&mut self, now: Instant) -> Option<LoadedRanges> {
         if self.told.is_some_and(|told| now < told + Self::INTERVAL) {
             return None;

@@ -1,4 +1,4 @@
-//! Reading forwards: from memory where it is there, from the source where it is not.
+//! Reading forwards: from memory where data is held, from the source where it is not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::store::{Flight, State};
 
 /// The answer to a query: batches in the source's order.
 ///
-/// Dropping it half way keeps everything that was read.
+/// Dropping it early keeps everything that was read.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -27,18 +27,18 @@ pub struct Reader {
     class: HeadClass,
     moves_head: bool,
     wanted: TopicSet,
-    /// The one of them of which it is not known whether there is anything.
+    /// The rest among `topics`, if it is unknown whether it has any messages.
     doubt: Option<TopicId>,
-    /// Set, everything comes from the source, and nothing of it is kept.
+    /// If set, everything comes from the source and nothing is cached.
     around: Option<Around>,
-    /// The next instant to deliver; `None` when everything was.
+    /// The next instant to deliver; `None` at the end.
     position: Option<Stamp>,
     start: Stamp,
     end: Stamp,
-    /// By the read, the last of its pieces whose late messages were handed out.
+    /// By fetch, its last piece whose late messages were handed out.
     late: FxHashMap<u64, u64>,
     ready: VecDeque<Ready>,
-    /// The rest of a block that is handed out in parts.
+    /// The remainder of a block that is handed out in parts.
     rest: Option<Rest>,
     attached: Vec<Arc<Fetch>>,
     is_last_read: bool,
@@ -59,17 +59,17 @@ struct Rest {
     table: Arc<ChannelTable>,
 }
 
-/// What a look at the store came to.
+/// The result of a look at the store.
 enum Step {
-    /// It must be known first whether there are topics that the summary does not list.
+    /// First find out whether there are topics that the summary does not list.
     Doubt(TopicId),
-    /// Everything up to `through` lies in these blocks.
+    /// Everything up to `through` is in these blocks.
     Held {
         blocks: Vec<Arc<Block>>,
         through: Stamp,
         table: Arc<ChannelTable>,
     },
-    /// These topics are on their way, the rest lies in the blocks.
+    /// These topics are being read; the others are in the blocks.
     Missing {
         blocks: Vec<Arc<Block>>,
         missing: TopicSet,
@@ -78,10 +78,10 @@ enum Step {
     },
 }
 
-/// A read of the source that failed, and the last message up to which everything wanted is known.
+/// A failed read of the source, and the last message up to which everything wanted is known.
 struct Failure {
     error: SourceError,
-    /// `None` where not even the first instant is complete in any part.
+    /// `None` if not even the first instant is complete in any part.
     last: Option<Key>,
 }
 
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-/// Blocks are handed out in parts of so many messages, so that a batch stays in the processor's cache.
+/// Blocks are handed out in parts of this many messages, so that a batch fits the processor's cache.
 const ROWS_AT_ONCE: usize = 2048;
 
 impl Reader {
@@ -133,7 +133,7 @@ impl Reader {
 
     /// The next instant that it will deliver; `None` at the end.
     ///
-    /// Everything before has been handed out, except for what the last call to `next` left over.
+    /// Everything before it has been handed out, except for what the last call to `next` left over.
     pub fn at(&self) -> Option<Stamp> {
         match (&self.rest, self.ready.front()) {
             (Some(rest), _) => Some(rest.block.rows[rest.span.start].log_time),
@@ -147,12 +147,12 @@ impl Reader {
         }
     }
 
-    /// Whether the batch that came last was read from the source, at least in part, and not from memory or disk.
+    /// Whether the last batch was read, at least in part, from the source rather than from memory or disk.
     pub fn was_read(&self) -> bool {
         self.is_last_read
     }
 
-    /// Whether there is nothing more to come, not even an error.
+    /// Whether nothing more will come, not even an error.
     pub fn is_finished(&self) -> bool {
         self.position.is_none() && self.rest.is_none() && self.ready.is_empty()
     }
@@ -183,14 +183,14 @@ impl Reader {
         }
     }
 
-    /// Looks at the store, joins reads that are on their way, and starts those that are needed.
+    /// Looks at the store, joins reads in progress, and starts those that are needed.
     fn look(&mut self, at: Stamp) -> Step {
         let shared = Arc::clone(&self.shared);
         let mut guard = shared.state();
         let state = &mut *guard;
         self.move_head(state, at);
         let view = state.view(&self.wanted, at, self.end);
-        // Where nothing is held, everything is asked for, listed or not. Elsewhere that would be a second time.
+        // Where nothing is held, everything is requested, listed or not. Elsewhere that would be a second read.
         if let Some(rest) = self.doubt
             && view.missing.contains(rest)
             && view.missing != self.wanted
@@ -233,7 +233,7 @@ impl Reader {
                 continue;
             }
             if flight.frontier.is_some_and(|frontier| frontier < at) {
-                // It would get here only by and by: leave it what lies before.
+                // That read would take a while to get here: leave it what is before `at`.
                 flight.end = before(at).unwrap_or(at);
                 continue;
             }
@@ -294,7 +294,7 @@ impl Reader {
         fetch
     }
 
-    /// Waits for what is on its way, and delivers as far as everything is there.
+    /// Waits for the reads in progress and delivers as far as all of them have come.
     fn follow(
         &mut self,
         at: Stamp,
@@ -330,7 +330,7 @@ impl Reader {
                     continue;
                 }
             }
-            // Of this one nothing can be had at `at` yet.
+            // This read has nothing at `at` yet.
             match failure {
                 Some(first) => failure = Some(first.cut_at(None)),
                 None => return,
@@ -354,7 +354,7 @@ impl Reader {
         after(through).filter(|&next| next <= self.end)
     }
 
-    /// Hands out what lies in blocks; a single block goes out in parts.
+    /// Hands out messages from blocks; a single block goes out in parts.
     fn deliver_blocks(
         &mut self,
         blocks: &[Arc<Block>],
@@ -385,7 +385,7 @@ impl Reader {
         self.push(&table, buffers, rows, false);
     }
 
-    /// Hands out blocks and pieces together, in order, up to `last` where there is one.
+    /// Hands out blocks and pieces together, in order, up to `last` if set.
     fn deliver(
         &mut self,
         blocks: &[Arc<Block>],
@@ -414,8 +414,8 @@ impl Reader {
         self.push(&table, buffers, rows, is_read);
     }
 
-    /// Whether the piece has messages that come too late and that this reader was not handed yet: it may look at a
-    /// piece several times, while it waits for another.
+    /// Whether the piece has late messages that this reader has not handed out yet: it may look at a piece several
+    /// times while it waits for another.
     fn is_first_look(&mut self, fetch: u64, piece: &Piece) -> bool {
         if piece.late.is_empty() {
             return false;
@@ -428,7 +428,7 @@ impl Reader {
 
     fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet, is_read: bool) {
         let table = Arc::clone(self.shared.state().names.table());
-        // Others share the read, and it may have begun before this reader wants anything.
+        // The read is shared and may have begun before this reader's range.
         let own = TimeRange::new(self.start, self.end);
         let is_wanted = |row: &&Row| {
             own.contains(row.log_time) && missing.contains(table.topics[row.channel as usize])
@@ -438,7 +438,7 @@ impl Reader {
         self.push(&table, piece.buffers.clone(), rows, is_read);
     }
 
-    /// What came before the failure goes out, and then the failure, and nothing more.
+    /// Hands out what came before the failure, then the failure, then nothing more.
     fn fail(
         &mut self,
         blocks: &[Arc<Block>],
@@ -475,7 +475,7 @@ impl Reader {
         state.counters.misses += misses as u64;
     }
 
-    /// Leaves the reads that lie behind.
+    /// Detaches from the reads that the reader has passed.
     fn let_go(&mut self) {
         if self.attached.is_empty() {
             return;
@@ -495,7 +495,7 @@ impl Reader {
         }
     }
 
-    /// The source's next batch, as it comes.
+    /// The source's next batch, unchanged.
     fn next_around(&mut self) -> Option<Result<Batch, SourceError>> {
         let at = self.position?;
         if self.moves_head {
@@ -563,7 +563,7 @@ impl Drop for Reader {
     }
 }
 
-/// Where to stop, so that merging several blocks stays in the processor's cache.
+/// Where to stop so that merging several blocks stays in the processor's cache.
 fn short_of(blocks: &[Arc<Block>], range: TimeRange) -> Stamp {
     if blocks.len() < 2 {
         return range.end;

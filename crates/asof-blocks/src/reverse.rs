@@ -10,12 +10,12 @@ use crate::shared::Shared;
 
 /// Batches from the end of a range to its start.
 ///
-/// Each batch lies wholly before the one that was handed out before it. Within a batch messages are in
-/// order, as in every batch: go through it with `.iter().rev()`.
+/// Each batch is entirely earlier than the one handed out before it. Within a batch messages are in ascending order,
+/// as in every batch: iterate with `.iter().rev()`.
 ///
-/// It reads forwards over short stretches of time, from the last to the first, and holds the messages of one of
-/// them: no more than 8 MiB or an eighth of the budget, whichever is less, and 64 KiB in any case; but messages of one
-/// stamp stay together.
+/// It reads forwards over short stretches of time, from the last to the first, and holds the messages of one stretch:
+/// at most 8 MiB or an eighth of the budget, whichever is less, but at least 64 KiB. Messages of one stamp stay
+/// together.
 #[derive(Debug)]
 pub struct Reverse {
     shared: Arc<Shared>,
@@ -23,20 +23,20 @@ pub struct Reverse {
     query: Query,
     /// The last instant that has not been handed out; `None` at the start.
     end: Option<Stamp>,
-    /// Nanoseconds that the next look takes in.
+    /// Nanoseconds that the next look covers.
     step: i64,
     /// Batches of the last look, the latest at the end.
     ready: Vec<Batch>,
 }
 
-/// The first look, where nothing says how dense the messages are.
+/// Length of the first look if the message rate is unknown.
 const FIRST_SPAN_NANOS: i64 = 50_000_000;
 /// A look that brought fewer messages than this is followed by a longer one.
 const MIN_MESSAGES: usize = 1024;
-/// What a look may hold.
+/// The most bytes that a look may hold.
 const LOOK_BYTES: u64 = 8 << 20;
-/// However small the budget is.
-const LEAST_LOOK_BYTES: u64 = 64 << 10;
+/// The least it may hold, however small the budget.
+const MIN_LOOK_BYTES: u64 = 64 << 10;
 
 impl Reverse {
     pub(crate) fn new(shared: &Arc<Shared>, query: &Query, head: ReadHead) -> Self {
@@ -51,13 +51,13 @@ impl Reverse {
         }
     }
 
-    /// The first look takes in so many nanoseconds.
+    /// Sets how many nanoseconds the first look covers.
     pub(crate) fn with_first_look(mut self, nanos: i64) -> Self {
         self.step = nanos.max(1);
         self
     }
 
-    /// Everything at or before this has not been handed out yet; `None` at the start of the range.
+    /// The latest instant not yet handed out; `None` at the start of the range.
     pub fn at(&self) -> Option<Stamp> {
         match self.ready.last() {
             Some(batch) => Some(batch.range().end),
@@ -65,10 +65,10 @@ impl Reverse {
         }
     }
 
-    /// Reads the stretch that ends at `end`, the shorter the more there is in it.
+    /// Reads the stretch that ends at `end`; the denser the messages, the shorter it is.
     fn look(&mut self, end: Stamp) -> Result<(), SourceError> {
         self.head.set_position(end);
-        let most = (self.shared.budget.limit() / 8).clamp(LEAST_LOOK_BYTES, LOOK_BYTES);
+        let most = (self.shared.budget.limit() / 8).clamp(MIN_LOOK_BYTES, LOOK_BYTES);
         loop {
             let start = end
                 .plus_nanos(1 - self.step)
@@ -102,7 +102,7 @@ impl Reverse {
         let mut batches = Vec::new();
         let mut bytes = 0;
         for batch in self.head.read_ahead(&query) {
-            // Many a batch is cut out of something much larger, which it would keep.
+            // A batch may be a slice of a much larger buffer, which it would keep alive.
             let batch = batch?.compacted();
             bytes += batch.held_bytes();
             if bytes > most && !is_one_stamp {
@@ -113,7 +113,7 @@ impl Reverse {
         Ok(Some(batches))
     }
 
-    /// Nothing was there: goes to the last message before, however far that is.
+    /// The stretch was empty: goes to the last message before it, however far back.
     fn leap(&mut self) -> Result<(), SourceError> {
         let Some(end) = self.end else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a cache and all of its readers share.
+//! State shared by a cache and all of its readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,19 +42,19 @@ impl Shared {
         })
     }
 
-    /// The store. It is never left half changed: nothing that is done to it under the lock runs
-    /// anyone else's code, so that a poisoned lock can be ignored.
+    /// The store. It is never left inconsistent: no foreign code runs under the lock, so a poisoned lock can be
+    /// ignored.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The topics that are meant. The source is asked before the lock is taken.
+    /// The topics that a selection means. The source is queried before the lock is taken.
     pub fn resolve(&self, topics: &Topics) -> Wanted {
         let summary = self.source.summary();
         self.state().resolve(&summary, topics)
     }
 
-    /// Names for the source to be asked with.
+    /// The topic names for a query of the source.
     pub fn names_of(state: &State, topics: &TopicSet) -> Topics {
         if state.names.has_rest(topics) {
             return Topics::All;
@@ -62,19 +62,19 @@ impl Shared {
         Topics::named(topics.iter().map(|topic| state.names.name(topic).as_ref()))
     }
 
-    /// When a block is closed.
+    /// The size at which a block is sealed.
     pub fn block_bytes(&self) -> u64 {
         let most = (self.budget.limit() / 8).max(1);
         self.options.block_bytes.clamp(1, most)
     }
 
-    /// Whether the source may still add to what it has said about any time.
+    /// Whether the source may still add messages at any time.
     pub fn is_growing(&self) -> bool {
         self.source.growth().is_growing()
     }
 
-    /// Evicts until the budget holds. What is being read is sealed for that, where no one is reading it just now;
-    /// those who are do the same when they come back.
+    /// Evicts until the budget holds. Open blocks are sealed for that, except those being read into right now;
+    /// their readers do the same when they return.
     pub fn fit(&self) {
         if !self.budget.is_over() {
             return;
@@ -90,7 +90,7 @@ impl Shared {
         self.state().fit();
     }
 
-    /// Hands evicted blocks to the disk tier, with no lock held.
+    /// Writes evicted blocks to the disk tier, with no lock held.
     pub fn spill(&self) {
         let Some(disk) = &self.disk else { return };
         let mut state = self.state();
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Writes what is held to the disk tier, the most important first, as far as it has room.
+    /// Writes the blocks in memory to the disk tier, the most important first, as far as it has room.
     pub fn keep_on_disk(&self) {
         let Some(disk) = &self.disk else { return };
         self.spill();
@@ -137,7 +137,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// What was read is there when the recording is opened again.
+    /// Keeps what was read for the next time the recording is opened.
     fn drop(&mut self) {
         self.keep_on_disk();
     }

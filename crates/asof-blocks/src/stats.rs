@@ -1,16 +1,16 @@
-//! What the cache has done, in numbers.
+//! Statistics of the cache.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::head::HeadClass;
 
-/// What a [`BlockCache`](crate::BlockCache) holds and has done so far. A snapshot.
+/// What a [`BlockCache`](crate::BlockCache) holds and has done so far. A snapshot in time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// The budget in bytes.
     pub budget: u64,
-    /// Bytes accounted for: blocks, facts, and what is being read.
+    /// Bytes accounted for: blocks, facts and reads in progress.
     pub accounted: u64,
     /// The most that was ever accounted for.
     pub peak: u64,
@@ -26,48 +26,47 @@ pub struct CacheStats {
     pub disk_blocks: usize,
     /// Blocks that could not be written to the disk tier.
     pub disk_failures: u64,
-    /// Bytes of what sources said about times that are not held.
+    /// Bytes of remembered backfill answers about times that are not held.
     pub fact_bytes: u64,
-    /// Messages that came from memory.
+    /// Messages served from memory.
     pub hits: u64,
-    /// Messages that had to be read.
+    /// Messages read from the source or the disk tier.
     pub misses: u64,
-    /// Backfill answers, by topic, that came from memory.
+    /// Backfill answers, per topic, served from memory.
     pub backfill_hits: u64,
-    /// Backfill answers, by topic, that the source was asked for.
+    /// Backfill answers, per topic, requested from the source.
     pub backfill_misses: u64,
     /// Blocks that were evicted.
     pub evictions: u64,
-    /// Blocks that had to give up topics that nobody wants.
+    /// Blocks from which topics that no head wants were removed.
     pub trims: u64,
-    /// Messages that were passed on without being kept: there was no room for them, or the source may still change
-    /// its mind.
+    /// Messages passed through uncached: there was no room for them, or the source may still add to them.
     pub passed_through: u64,
-    /// Times that the source was asked to read.
+    /// Reads of the source.
     pub source_reads: u64,
-    /// Times that the source was asked for a backfill.
+    /// Backfills requested from the source.
     pub source_backfills: u64,
-    /// Messages that the source has delivered.
+    /// Messages delivered by the source.
     pub source_messages: u64,
     /// Blocks that were read back from the disk tier.
     pub disk_reads: u64,
-    /// Times that a reader had to wait for the source.
+    /// Times a reader had to wait for the source.
     pub stalls: u64,
-    /// How long readers have waited for the source, together.
+    /// Total time readers have waited for the source.
     pub stalled: Duration,
-    /// Times that the source broke its promise of order.
+    /// Times the source delivered a message out of order.
     ///
-    /// From the first time on the cache keeps nothing, and readers that begin then get all messages, as the source
-    /// gives them. One that has begun before and shares a read with others may lack a message that came too late,
-    /// or get it twice.
+    /// After the first time nothing is cached, and readers that start then get all messages as the source delivers
+    /// them. A reader that started earlier and shares a read with others may miss a message that came too late, or
+    /// get it twice.
     pub disorders: u64,
 }
 
-/// A source that takes longer than this for a batch has made its reader wait.
-const A_STALL: Duration = Duration::from_millis(1);
+/// A batch that takes longer than this counts as a stall.
+const STALL_THRESHOLD: Duration = Duration::from_millis(1);
 
 impl CacheStats {
-    /// Nothing yet, of any class.
+    /// All zero, with an entry for each class.
     pub(crate) fn nothing_yet() -> Self {
         CacheStats {
             bytes_by_class: HeadClass::ALL.map(|class| (class, 0)).into(),
@@ -75,11 +74,11 @@ impl CacheStats {
         }
     }
 
-    /// Counts a wait for the source's next batch, and whether reading began with it.
+    /// Counts a wait for the source's next batch; `is_new` if it began the read.
     pub(crate) fn add_wait(&mut self, is_new: bool, waited: Duration) {
         self.source_reads += u64::from(is_new);
         self.stalled += waited;
-        self.stalls += u64::from(waited >= A_STALL);
+        self.stalls += u64::from(waited >= STALL_THRESHOLD);
     }
 
     pub(crate) fn add_block(&mut self, class: HeadClass, bytes: u64) {

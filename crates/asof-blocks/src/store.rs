@@ -1,4 +1,4 @@
-//! What is held: blocks by topics and time, and everything that finds them.
+//! What is held: blocks by topics and time, and the indexes over them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::names::{Names, TopicId, TopicSet};
 use crate::stats::CacheStats;
 use crate::wanted::Listing;
 
-/// The store behind the lock.
+/// The store, guarded by the lock of [`Shared`](crate::shared::Shared).
 ///
-/// Invariant: for any topic and instant there is at most one block that covers it, and at most one
-/// fetch that is on its way to it; never both.
+/// Invariant: any topic and instant is covered by at most one block or by at most one fetch in
+/// progress, never by both.
 #[derive(Debug)]
 pub(crate) struct State {
     pub names: Names,
@@ -36,9 +36,10 @@ pub(crate) struct State {
     /// Evicted blocks for the disk tier, where there is one.
     pub evicted: Option<Vec<(TopicSet, Arc<Block>)>>,
     pub listing: Option<Listing>,
-    /// How many topics have a number although no summary lists them and no message was on them.
+    /// How many topics have a number although no summary lists them and no message was seen on
+    /// them.
     pub strangers: usize,
-    /// The source has broken its promise of order: what it says once, it may add to later.
+    /// The source has broken its order: it may add to what it has already returned.
     pub is_disorderly: bool,
     pub loaded: Loaded,
     facts_in_order: VecDeque<(TopicId, Stamp)>,
@@ -46,20 +47,20 @@ pub(crate) struct State {
     next_id: u64,
 }
 
-/// Blocks that were read for one set of topics.
+/// The blocks of one set of topics.
 #[derive(Debug)]
 pub(crate) struct BlockSet {
     pub topics: TopicSet,
     pub blocks: BTreeMap<Stamp, Slot>,
     pub covered: Coverage,
-    /// Blocks that only scans have asked for, by their starts.
+    /// Starts of the blocks that only scans have read.
     pub scans: BTreeSet<Stamp>,
 }
 
 /// A block and what was reserved for it.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// The block's end, here so that a search need not go to the block.
+    /// The block's end, repeated here to keep searches from touching the block.
     pub end: Stamp,
     pub block: Arc<Block>,
     pub class: HeadClass,
@@ -70,13 +71,13 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct TopicIndex {
     sets: Vec<usize>,
-    /// The blocks that have messages of it, by their starts.
+    /// The blocks that have messages of it, by start.
     pub filled: BTreeMap<Stamp, Arc<Block>>,
     facts: BTreeMap<Stamp, Fact>,
     pub payload_bytes: u64,
 }
 
-/// "From its key to `through`, the last message was this", as the source said.
+/// An answer of the source: "from its key to `through`, this was the last message".
 #[derive(Debug)]
 struct Fact {
     through: Stamp,
@@ -91,7 +92,7 @@ pub(crate) struct Remembered {
     pub payload: Bytes,
 }
 
-/// A fetch on its way.
+/// A fetch in progress.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub fetch: Arc<Fetch>,
@@ -101,34 +102,34 @@ pub(crate) struct Flight {
     pub frontier: Option<Stamp>,
     /// The last instant that it will read.
     pub end: Stamp,
-    /// What it has kept and not yet handed over.
+    /// What it holds in an unsealed block.
     pub open: Option<TimeRange>,
     pub readers: usize,
 }
 
-/// What is there at an instant.
+/// What is held at an instant.
 pub(crate) struct View {
     pub blocks: Vec<(Arc<Block>, usize)>,
     pub missing: TopicSet,
-    /// Until when it stays like this.
+    /// The last instant for which this is so.
     pub through: Stamp,
 }
 
-/// The last message at or before some time, as far as memory can tell.
+/// The last message at or before some time, as far as memory can prove it.
 pub(crate) enum Known<'a> {
     InBlock(&'a Arc<Block>, usize),
     Remembered(&'a Remembered),
-    /// There is none.
+    /// There is no such message.
     Nothing,
     Unknown,
 }
 
-/// Facts may take this part of the budget.
-const FACTS_SHARE: u64 = 8;
-/// What the entries of a fact cost beside its payload.
+/// Facts may use one part in this many of the budget.
+const FACTS_BUDGET_DIVISOR: u64 = 8;
+/// Cost of a fact's entries, without its payload.
 const FACT_COST: u64 = 224;
-/// Above so many sets, those without blocks are given up.
-const MANY_SETS: usize = 64;
+/// Above this many sets, those without blocks are dropped.
+const PRUNE_SETS_ABOVE: usize = 64;
 
 impl State {
     pub fn new(budget: Arc<Budget>, spills: bool) -> Self {
@@ -181,7 +182,7 @@ impl State {
         id
     }
 
-    /// What is there at `at`, for these topics.
+    /// What is held at `at`, for these topics.
     pub fn view(&self, wanted: &TopicSet, at: Stamp, end: Stamp) -> View {
         let mut view = View {
             blocks: Vec::new(),
@@ -220,7 +221,7 @@ impl State {
             .min();
         let end = in_flight.map_or(end, |limit| limit.min(end));
         let mut from = at;
-        // Where coverage is in very many pieces, a hole that is cut short is read in two goes.
+        // Where coverage is in very many pieces, the gap may be cut short and read in two parts.
         for _ in 0..64 {
             let change = relevant
                 .iter()
@@ -243,7 +244,7 @@ impl State {
         before(from).unwrap_or(from).max(at)
     }
 
-    /// Puts a block where it belongs. One that overlaps with what is there is given up instead.
+    /// Inserts a block. One that overlaps an existing block is dropped instead.
     pub fn commit(
         &mut self,
         topics: &TopicSet,
@@ -283,7 +284,7 @@ impl State {
         true
     }
 
-    /// Takes a block out, and gives back what it cost.
+    /// Removes a block and returns its reservation.
     pub fn remove(&mut self, set: usize, start: Stamp) -> Option<Arc<Block>> {
         let slot = self.sets[set].blocks.remove(&start)?;
         self.sets[set].covered.remove(slot.block.range);
@@ -300,7 +301,7 @@ impl State {
         Some(slot.block)
     }
 
-    /// A reader of a higher class has use for a block.
+    /// Raises the class of a block that a more important reader uses.
     pub fn promote(&mut self, set: usize, start: Stamp, class: HeadClass) {
         let set = &mut self.sets[set];
         if let Some(slot) = set.blocks.get_mut(&start)
@@ -314,7 +315,7 @@ impl State {
         }
     }
 
-    /// Gives up everything known of these topics within `range`: whole blocks, and facts.
+    /// Drops all facts about these topics, and every block of theirs that overlaps `range`.
     pub fn forget(&mut self, topics: &TopicSet, range: TimeRange) {
         for index in 0..self.sets.len() {
             if !self.sets[index].topics.intersects(topics) {
@@ -334,7 +335,7 @@ impl State {
 
     /// The topic's last message at or before `t`, if memory proves it.
     ///
-    /// `hint` carries over what was found for another topic at the same `t`.
+    /// `hint` reuses what was found for another topic at the same `t`.
     pub fn last_known<'a>(&'a self, topic: TopicId, t: Stamp, hint: &mut Hint<'a>) -> Known<'a> {
         let index = &self.topics[topic as usize];
         let found = hint.last_of(topic).or_else(|| {
@@ -391,7 +392,7 @@ impl State {
         floor
     }
 
-    /// Whether everything up to `t` is held of a topic, and there is nothing in it.
+    /// Whether everything up to `t` is known of a topic and it has no message there.
     pub fn is_known_empty(&self, topic: TopicId, t: Stamp) -> bool {
         self.topics[topic as usize].filled.is_empty()
             && self.unbroken_from(topic, t) == Some(Stamp::MIN)
@@ -403,7 +404,7 @@ impl State {
         sets.iter().find_map(|&set| self.sets[set].range_at(at))
     }
 
-    /// Remembers what the source said: between the answer and `t` there is nothing else.
+    /// Remembers an answer of the source: between it and `t` there is no other message.
     pub fn remember(&mut self, topic: TopicId, t: Stamp, answer: Option<Remembered>) {
         let from = answer
             .as_ref()
@@ -419,7 +420,7 @@ impl State {
             .as_ref()
             .map_or(0, |known| known.payload.len() as u64);
         let bytes = FACT_COST + payload;
-        let allowed = self.budget.limit() / FACTS_SHARE;
+        let allowed = self.budget.limit() / FACTS_BUDGET_DIVISOR;
         if bytes > allowed {
             return;
         }
@@ -477,7 +478,7 @@ impl State {
         if let Some(&index) = self.by_set.get(topics) {
             return index;
         }
-        if self.sets.len() >= MANY_SETS {
+        if self.sets.len() >= PRUNE_SETS_ABOVE {
             self.drop_empty_sets();
         }
         let index = self.sets.len();
@@ -526,22 +527,22 @@ impl BlockSet {
     }
 
     fn last_in(&self, range: TimeRange) -> Option<Stamp> {
-        // They do not overlap: the last that begins by the end of the range ends last, too.
+        // Blocks do not overlap: the last one to begin by the end of the range also ends last.
         let (&last, slot) = self.blocks.range(..=range.end).next_back()?;
         (slot.end >= range.start).then_some(last)
     }
 }
 
-/// What looking for one topic at some time found that is good for the next topic as well.
+/// What a lookup of one topic found that also helps with the next topic at the same time.
 #[derive(Default)]
 pub(crate) struct Hint<'a> {
-    /// A block that holds the time, and how many of its rows are at or before it.
+    /// A block that covers the time, and how many of its rows are at or before it.
     block: Option<(&'a Arc<Block>, usize)>,
     covered: Option<(usize, TimeRange)>,
 }
 
 impl<'a> Hint<'a> {
-    /// The topic's last row in the block that was looked at before, if it has any by then.
+    /// The topic's last row at or before the time in the hinted block, if it has one.
     fn last_of(&self, topic: TopicId) -> Option<(&'a Arc<Block>, usize)> {
         let (block, place) = self.block?;
         let places = block.rows_of(topic);

@@ -12,17 +12,17 @@ use crate::store::State;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     pub topics: TopicSet,
-    /// The one of `topics` that stands for all that the summary does not list, where it is not known whether
-    /// there is anything of the kind.
+    /// The one of `topics` that represents all topics the summary does not list, if it is unknown whether there
+    /// are any.
     pub doubt: Option<TopicId>,
-    /// Names that the cache does not keep anything of: the source is asked for them each time.
+    /// Names that are not cached: they are read from the source each time.
     pub around: Vec<String>,
 }
 
-/// What a summary lists.
+/// The topics that a summary lists.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Kept to know it again.
+    /// Kept to recognize it.
     summary: Arc<Summary>,
     topics: TopicSet,
     rest: Rest,
@@ -31,21 +31,21 @@ pub(crate) struct Listing {
 /// Topics that a summary does not list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// There is none.
+    /// There are none.
     Nothing,
-    /// There may be some: channels are listed, and nothing says that they are all.
+    /// There may be some: channels are listed, but not known to be complete.
     InDoubt(TopicId),
-    /// There is some, or nothing is listed at all.
+    /// There are some, or nothing is listed at all.
     There(TopicId),
 }
 
-/// Names that no summary lists and no message has had may come from anyone, in any number: so many are kept, and
-/// none that is longer.
-const MOST_STRANGERS: usize = 64;
-const LONGEST_STRANGER: usize = 256;
+/// Callers may request any number of names that no summary lists and no message uses. At most this many are
+/// remembered, and none longer than [`MAX_UNLISTED_NAME_BYTES`].
+const MAX_UNLISTED_TOPICS: usize = 64;
+const MAX_UNLISTED_NAME_BYTES: usize = 256;
 
 impl State {
-    /// The topics that are meant, given what the source's summary says now.
+    /// The topics that a selection means under the source's current summary.
     pub fn resolve(&mut self, summary: &Arc<Summary>, topics: &Topics) -> Wanted {
         let rest = self.rest(summary);
         let Topics::Named(names) = topics else {
@@ -66,8 +66,9 @@ impl State {
             if let Some(id) = self.names.find(name) {
                 wanted.topics.insert(id);
             } else if rest == Rest::Nothing {
-                // Every message is on a topic that is listed: this name matches nothing.
-            } else if self.strangers < MOST_STRANGERS && name.len() <= LONGEST_STRANGER {
+                // Every message is on a listed topic: this name matches nothing.
+            } else if self.strangers < MAX_UNLISTED_TOPICS && name.len() <= MAX_UNLISTED_NAME_BYTES
+            {
                 self.strangers += 1;
                 wanted.topics.insert(self.topic(name));
             } else {
@@ -77,7 +78,7 @@ impl State {
         wanted
     }
 
-    /// The topics by which it is told what is held: all that are listed, or everything as one.
+    /// The topics for [`Loaded`](crate::loaded::Loaded) ranges: all that are listed, or everything as one.
     pub fn resolve_held(&mut self, summary: &Arc<Summary>, topics: &Topics) -> Wanted {
         if *topics == Topics::All {
             let rest = self.rest(summary);
@@ -95,7 +96,7 @@ impl State {
         self.resolve(summary, topics)
     }
 
-    /// A rest that was in doubt is there, or is not.
+    /// Settles whether a rest in doubt exists.
     pub fn settle_doubt(&mut self, rest: TopicId, is_there: bool) {
         if let Some(listing) = &mut self.listing
             && listing.rest == Rest::InDoubt(rest)
@@ -114,7 +115,7 @@ impl State {
         listing.map_or_else(TopicSet::default, |listing| listing.topics.clone())
     }
 
-    /// Takes in what a summary lists, if it is a new one, and says what there may be beside it.
+    /// Takes in a new summary's list and returns what there may be beside it.
     fn rest(&mut self, summary: &Arc<Summary>) -> Rest {
         if let Some(known) = &self.listing
             && Arc::ptr_eq(&known.summary, summary)
@@ -128,7 +129,7 @@ impl State {
         let same = self.listing.as_ref().filter(|known| known.topics == topics);
         let rest = match same.map(|known| known.rest) {
             _ if accounts_for_all(summary) => Rest::Nothing,
-            // Only what it says of other things has changed.
+            // Only other parts of the summary have changed.
             Some(known) => known,
             None if topics.is_empty() => Rest::There(self.names.rest_of(&topics)),
             None => Rest::InDoubt(self.names.rest_of(&topics)),
@@ -145,9 +146,9 @@ impl State {
 
 impl Shared {
     /// Finds out whether the source has topics that its summary does not list: each topic with any message has a
-    /// last one. Returns whether they have to be reckoned with.
+    /// last one. Returns whether there may be such topics.
     pub fn ask_about(&self, rest: TopicId) -> bool {
-        // A source that fails is asked again, and fails where that is told.
+        // A failing source is read again later, where its error is reported.
         let Ok(last) = self.source.backfill(&Topics::All, Stamp::MAX) else {
             return true;
         };
@@ -165,7 +166,7 @@ impl Shared {
     }
 }
 
-/// Whether the channels that are listed have all the messages that there are.
+/// Whether the listed channels account for all messages.
 fn accounts_for_all(summary: &Summary) -> bool {
     let counts = summary.channels.iter().map(|entry| entry.messages);
     let listed: Option<u64> = counts.sum();

@@ -1,4 +1,4 @@
-//! The index of a disk tier: which blocks lie there.
+//! The index of a disk tier: which blocks it has.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::format::Expected;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     groups: Vec<Group>,
-    /// In the order in which they came: the first is the oldest.
+    /// In insertion order: the first is the oldest.
     by_key: BTreeMap<u64, Entry>,
     bytes: u64,
     next_key: u64,
@@ -22,7 +22,7 @@ pub(super) struct Files {
 #[derive(Debug)]
 pub(super) struct Group {
     pub topics: Arc<[Arc<str>]>,
-    /// From their starts to their ends and keys.
+    /// Ends and keys by start.
     pub blocks: BTreeMap<Stamp, (Stamp, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Files {
         })
     }
 
-    /// Whether one block holds all of this range for exactly these topics.
+    /// Whether one block covers all of this range for exactly these topics.
     pub fn holds(&self, topics: &[Arc<str>], range: TimeRange) -> bool {
         let Some(group) = self.find(topics) else {
             return false;
@@ -114,7 +114,7 @@ impl Files {
         );
     }
 
-    /// Takes a block out of the index; its file, where it was there.
+    /// Removes a block from the index; returns its file, if it was there.
     pub fn remove(&mut self, key: u64) -> Option<PathBuf> {
         let entry = self.by_key.remove(&key)?;
         self.groups[entry.group].blocks.remove(&entry.range.start);

@@ -19,15 +19,15 @@ const BLOCK: &str = "block";
 const UNFINISHED: &str = "unfinished";
 const LOCK: &str = "asof-blocks.lock";
 
-/// How often the lock is tried for, and how long apart. A process that was stopped while it held the lock
-/// must not stop the others: they go on without writing.
+/// How often the lock is tried, and at what interval. A process that is stopped while it holds the lock must not
+/// stop the others: they continue without writing.
 const MAX_TRIES: u32 = 100;
-const APART: Duration = Duration::from_millis(5);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where a tier's blocks lie: a folder for each source, below one that all sources share.
+/// Where a tier's blocks are: a folder for each source, inside one that all sources share.
 ///
-/// The shared folder has one lock and one budget. The lock's file holds a number that counts changes: a
-/// process that finds another number than it left there looks at the files again.
+/// The shared folder has one lock and one budget. The lock file holds a count of changes: a process that finds a
+/// different count than it left there lists the files again.
 #[derive(Debug)]
 pub(super) struct Folder {
     root: PathBuf,
@@ -35,12 +35,12 @@ pub(super) struct Folder {
     fingerprint: Arc<str>,
     budget: u64,
     lock: File,
-    /// The count of changes that the index agrees with.
+    /// The change count that the index reflects.
     seen: Option<u64>,
     /// Blocks of other sources, the oldest last.
     others: Vec<Other>,
     other_bytes: u64,
-    /// Sets this tier's files apart from those of every other, in any process.
+    /// Distinguishes this tier's files from those of every other tier, in any process.
     maker: u64,
     written: u64,
 }
@@ -89,7 +89,7 @@ impl Folder {
         self.budget
     }
 
-    /// Takes in what others have done to the folder.
+    /// Takes in changes that others made to the folder.
     pub fn refresh(&mut self, index: &Mutex<Files>) -> io::Result<()> {
         self.locked(|folder| folder.look(index))
     }
@@ -152,16 +152,16 @@ impl Folder {
                     let text = "another process holds the folder's lock";
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
                 }
-                TryLockError::WouldBlock => std::thread::sleep(APART),
+                TryLockError::WouldBlock => std::thread::sleep(LOCK_RETRY_INTERVAL),
             }
         }
         let done = work(self);
-        // A lock that cannot be given back goes with the file at the latest.
+        // A lock that cannot be released ends when the file is closed.
         drop(self.lock.unlock());
         done
     }
 
-    /// Looks at the files again if anyone else has changed them. With the lock held.
+    /// Lists the files again if another tier has changed them. With the lock held.
     fn look(&mut self, index: &Mutex<Files>) -> io::Result<()> {
         let count = self.changes()?;
         if self.seen == Some(count) {
@@ -231,8 +231,8 @@ impl Folder {
         }
     }
 
-    /// This source's blocks, in the order in which they were written. Gives up what was never finished: with the
-    /// lock held, no other process is writing.
+    /// This source's blocks, in the order in which they were written. Removes unfinished files: with the lock
+    /// held, no other process is writing.
     fn list_own(&self) -> io::Result<Vec<PathBuf>> {
         let mut blocks = Vec::new();
         for entry in fs::read_dir(&self.own)? {
@@ -256,7 +256,7 @@ impl Folder {
             if folder == self.own || !name.is_some_and(is_name) {
                 continue;
             }
-            // A folder that cannot be listed is another's to mend.
+            // A folder of another source that cannot be listed is skipped.
             let Ok(entries) = fs::read_dir(&folder) else {
                 continue;
             };
@@ -279,7 +279,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a file under a name that no other process uses, and makes it a block when it is whole.
+    /// Writes a file under a unique name and renames it to a block when it is complete.
     fn write(&mut self, bytes: &[u8]) -> io::Result<PathBuf> {
         self.written += 1;
         let name = format!("{:016x}-{:08x}", self.maker, self.written);
@@ -293,7 +293,7 @@ impl Folder {
         Ok(path)
     }
 
-    /// How often the folder was changed, by anyone.
+    /// The folder's change count.
     fn changes(&mut self) -> io::Result<u64> {
         let mut bytes = Vec::new();
         self.lock.seek(SeekFrom::Start(0))?;
@@ -314,7 +314,7 @@ fn with<T>(index: &Mutex<Files>, look: impl FnOnce(&mut Files) -> T) -> T {
     look(&mut index.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a file says that it holds, and its size; `None` if that is not so.
+/// What a file declares that it holds, and its size; `None` if the file is invalid.
 fn read_head(path: &Path, fingerprint: &Arc<str>) -> Option<(Expected, u64)> {
     let mut file = File::open(path).ok()?;
     let bytes = file.metadata().ok()?.len();
@@ -339,7 +339,7 @@ fn read_head(path: &Path, fingerprint: &Arc<str>) -> Option<(Expected, u64)> {
     Some((expected, bytes))
 }
 
-/// If it cannot be removed, it is not used either: the next start will try again.
+/// A file that cannot be removed is not used either; the next start tries again.
 fn remove(path: &Path) {
     drop(fs::remove_file(path));
 }
@@ -349,7 +349,7 @@ fn written_at(path: &Path) -> SystemTime {
     modified.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The name of a source's folder. The whole fingerprint stands in every file.
+/// The name of a source's folder. Every file has the full fingerprint.
 fn name_of(fingerprint: &str) -> String {
     let mut hasher = rustc_hash::FxHasher::default();
     hasher.write(fingerprint.as_bytes());

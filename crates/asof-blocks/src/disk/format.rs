@@ -1,9 +1,9 @@
-//! How a block lies in its file.
+//! The file format of a block.
 //!
 //! Little-endian throughout: the magic, the length of the head, the head (fingerprint, range, topics,
 //! channels, counts) and its checksum, then the rows, the payloads in the order of the rows, and a
-//! checksum of both. Nothing of it is trusted: every length is checked, and whatever does not fit makes
-//! the whole block unusable.
+//! checksum of both. Nothing is trusted: every length is checked, and any mismatch makes the block
+//! unusable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Expected {
     pub topics: Arc<[Arc<str>]>,
 }
 
-/// What stands at the beginning of a file.
+/// The head of a file.
 pub(super) struct Head {
     pub fingerprint: String,
     pub range: TimeRange,
@@ -93,7 +93,7 @@ pub(super) fn encode(
     file.0
 }
 
-/// How many bytes of a file its head takes, with all that belongs to it.
+/// The size in bytes of a file's head, with prefix and checksum.
 pub(super) fn head_length(prefix: &[u8; PREFIX]) -> Option<u64> {
     let mut reader = Reader(prefix);
     if reader.take(8)? != MAGIC {
@@ -132,7 +132,7 @@ pub(super) fn decode_head(bytes: &[u8]) -> Option<Head> {
     })
 }
 
-/// The messages that match; `None` if anything is wrong, or the file holds anything else than is expected.
+/// The messages that match; `None` if the file is damaged or not the expected block.
 pub(super) fn decode(expected: &Expected, bytes: Vec<u8>, query: &Query) -> Option<Batch> {
     let head = decode_head(&bytes)?;
     let is_expected = head.fingerprint == *expected.fingerprint

@@ -1,4 +1,4 @@
-//! Blocks that had to leave memory, in a folder.
+//! The disk tier: evicted blocks in a folder.
 
 mod files;
 mod folder;
@@ -22,19 +22,19 @@ use folder::Folder;
 
 /// A folder of sealed blocks, one file each, that any number of caches and processes may share.
 ///
-/// Files never change: they are written under another name and renamed when they are complete, and
+/// Files never change: they are written under a temporary name and renamed when complete, and
 /// everything in them is checksummed. Their names are unique over all processes. Writing and removing
-/// happens with the folder's lock held; reading needs none, because what a file holds is compared with
-/// what the index expects of it. If anything is wrong with a file, its block is read from the source.
+/// happen with the folder's lock held; reading needs none, because a file's content is compared with
+/// the index. If a file is damaged, its block is read from the source.
 #[derive(Debug)]
 pub(crate) struct DiskTier {
-    /// What is known to lie there. Held for a search, never during I/O: the store's lock is held
+    /// The blocks known to be there. Locked for a search, never during I/O: the store's lock is held
     /// around some of the searches.
     files: Mutex<Files>,
     /// Held while writing. Never taken with the store's lock held.
     folder: Mutex<Folder>,
     failures: AtomicU64,
-    /// What this source says cannot be relied on.
+    /// The source is unreliable and its blocks are no longer used.
     is_given_up: AtomicBool,
 }
 
@@ -42,11 +42,11 @@ pub(crate) struct DiskTier {
 pub(crate) struct Spilled {
     /// A block, and the topics of it that were asked for.
     pub block: Option<(u64, TopicSet)>,
-    /// Until when that stays so.
+    /// The last instant for which this is so.
     pub through: Stamp,
 }
 
-/// What lies in the tier, and what went wrong.
+/// The size of the tier and its failures.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TierSize {
     pub bytes: u64,
@@ -55,7 +55,7 @@ pub(crate) struct TierSize {
 }
 
 impl DiskTier {
-    /// Opens the folder and takes in what is there. `None`, with a warning, where it cannot be used.
+    /// Opens the folder and indexes its blocks. `None`, with a warning, if it cannot be used.
     pub fn open(options: &DiskOptions) -> Option<Self> {
         let files = Mutex::new(Files::default());
         let opened = Folder::open(options).and_then(|mut folder| {
@@ -70,13 +70,13 @@ impl DiskTier {
                 is_given_up: AtomicBool::new(false),
             }),
             Err(error) => {
-                tracing::warn!(folder = %options.folder.display(), %error, "no disk tier: its folder cannot be used");
+                tracing::warn!(folder = %options.folder.display(), %error, "disk tier disabled: its folder cannot be used");
                 None
             }
         }
     }
 
-    /// What lies there, as far as this cache knows.
+    /// The size of the tier as this cache's index has it.
     pub fn size(&self) -> TierSize {
         let files = self.files();
         TierSize {
@@ -86,12 +86,12 @@ impl DiskTier {
         }
     }
 
-    /// Bytes that may lie in the folder.
+    /// The byte budget of the folder.
     pub fn budget(&self) -> u64 {
         self.folder().budget()
     }
 
-    /// Removes every block of this source, and takes no more.
+    /// Removes every block of this source and accepts no more.
     pub fn give_up(&self) {
         let mut folder = self.folder();
         self.is_given_up.store(true, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl DiskTier {
         }
     }
 
-    /// Writes a block, and removes the oldest ones to make room. Returns the bytes that were written.
+    /// Writes a block and removes the oldest ones to make room. Returns the bytes written.
     pub fn write(&self, topics: &[Arc<str>], block: &Block, table: &ChannelTable) -> u64 {
         if topics.is_empty() || self.files().holds(topics, block.range) {
             return 0;
@@ -115,14 +115,14 @@ impl DiskTier {
             Err(error) => {
                 // One warning is enough: a full disk stays full for every block that follows.
                 if self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                    tracing::warn!(folder = %folder.path().display(), %error, "a block could not be written to disk; more are only counted");
+                    tracing::warn!(folder = %folder.path().display(), %error, "a block could not be written to disk; further failures are only counted");
                 }
                 0
             }
         }
     }
 
-    /// What there is of these topics at `at`.
+    /// What the tier has of these topics at `at`.
     pub fn find(&self, state: &State, topics: &TopicSet, at: Stamp) -> Spilled {
         let files = self.files();
         let mut spilled = Spilled {
@@ -155,7 +155,7 @@ impl DiskTier {
         spilled
     }
 
-    /// A block's messages; `None`, and the block is gone from the index, if anything about it is wrong.
+    /// A block's messages. If it is damaged, removes it from the index and returns `None`.
     pub fn read(&self, key: u64, query: &Query) -> Option<Batches> {
         let place = self.files().place(key)?;
         let read = fs::read(&place.path);
@@ -167,7 +167,7 @@ impl DiskTier {
             self.files().remove(key);
             if !is_gone {
                 tracing::warn!(file = %place.path.display(), "a block on disk cannot be used and is removed");
-                // If it cannot be removed, it is not used either: the next start will try again.
+                // A file that cannot be removed is not used either; the next start tries again.
                 drop(fs::remove_file(&place.path));
             }
             return None;
@@ -185,8 +185,8 @@ impl DiskTier {
     }
 }
 
-/// What tells a file from every other, and from itself when it has changed: its size, when it was
-/// modified, and checksums of its head and its tail.
+/// Identifies a file and its current content by its size, modification time, and checksums of its head
+/// and its tail.
 ///
 /// # Errors
 /// When the file cannot be read.
