@@ -1,9 +1,9 @@
-//! Places between messages.
+//! Positions between messages.
 
 use asof_core::{Batch, Row, Stamp};
 
-/// A place between two messages: after all that are at or before `time`, or, with an order, after that
-/// one message.
+/// A position between two messages: after all that are at or before `time`, or, with an order, after
+/// that one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub time: Stamp,
@@ -39,7 +39,7 @@ impl Cursor {
         }
     }
 
-    /// After everything that `known`, as of `at`, tells of.
+    /// After every message of `known`, the backfill as of `at`.
     pub fn told_by(known: &Batch, at: Stamp) -> Self {
         let told = known.rows().iter().filter(|row| row.log_time == at);
         match told.map(|row| row.order).max() {
@@ -51,7 +51,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a row lies at or before this place.
+    /// Whether a row is at or before this position.
     pub fn has_passed(&self, row: &Row) -> bool {
         match self.order {
             Some(order) => (row.log_time, row.order) <= (self.time, order),
@@ -59,7 +59,7 @@ impl Cursor {
         }
     }
 
-    /// The first instant after this place that may have a message.
+    /// The first instant after this position that may have a message.
     pub fn next(&self) -> Stamp {
         match self.order {
             // More messages may share the stamp.

@@ -1,4 +1,4 @@
-//! What a player says.
+//! Events and states of a player.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use asof_core::{Batch, FollowEnd, SourceError, Stamp, TimeRange};
 /// How fast to play.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
-    /// Times real time, from 0.1 to 10.
+    /// A multiple of real time, from 0.1 to 10.
     Times(f64),
     /// As fast as the messages can be read.
     Unlimited,
 }
 
-/// What a player is doing.
+/// The state of a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlayState {
-    /// It stands still.
+    /// Paused.
     Paused,
-    /// It plays.
+    /// Playing.
     Playing,
-    /// It would play, and waits for the source. It goes on by itself.
+    /// Waiting for the source to play on. Resumes by itself.
     Buffering,
-    /// It is at the end of a source that grows, and hands out messages as they come.
+    /// At the end of a growing source, handing out messages as they arrive.
     Following,
-    /// It has come to the end.
+    /// At the end of the source.
     Ended,
 }
 
 impl PlayState {
-    /// Whether messages come by themselves: it plays, follows, or waits for the source to do so.
+    /// Whether messages come without further calls than `tick`: playing, following or buffering.
     pub const fn is_running(self) -> bool {
         matches!(
             self,
@@ -38,31 +38,30 @@ impl PlayState {
     }
 }
 
-/// What a player has to say.
+/// An event of a player.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PlayerEvent {
     /// These messages have become due.
     Messages(Batch),
-    /// After a seek, or for topics that were added: what was known as of then.
+    /// After a seek, or for added topics: the last message of each topic as of this time.
     Backfill(Stamp, Batch),
-    /// It does something else now.
+    /// The state has changed.
     State(PlayState),
-    /// It has come to the end and starts over: from here on messages belong to a new pass, whose number this is. The
-    /// first pass has the number 0.
+    /// A loop starts over: messages from here on belong to the pass with this number. The first pass has number 0.
     Looped(u64),
-    /// Messages in this range of time were not handed out: a source that keeps only what is recent has let go of
-    /// them, or a step was too long. Counted by topic where the source counts them.
+    /// Messages in this time range were not handed out: a source that keeps only recent messages has dropped them, or
+    /// a step was too long. Counted by topic if the source counts them.
     Skipped {
-        /// When they were.
+        /// Their time range.
         range: TimeRange,
-        /// How many of them there were, as far as that is known.
+        /// Their number by topic, as far as it is known.
         missed: BTreeMap<String, u64>,
     },
-    /// The clock of a source that grows was set back. What was derived from earlier messages belongs to another time.
+    /// The clock of a growing source was set back. Discard state derived from earlier messages.
     Restarted,
-    /// A source that grew does not grow any more.
+    /// A growing source has ended.
     Over(FollowEnd),
-    /// The source failed; it is paused, and can be played on to try again.
+    /// The source failed. The player is paused; [`Player::play`](crate::Player::play) tries again.
     Failed(SourceError),
 }

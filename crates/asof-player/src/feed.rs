@@ -1,4 +1,4 @@
-//! Reading ahead of the player, on a thread of its own.
+//! Read-ahead on a separate thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,53 +19,53 @@ use crate::step;
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub topics: Topics,
-    /// What comes after this.
+    /// Read what comes after this.
     pub after: Cursor,
-    /// First say what was known on these topics as of then.
+    /// First fetch what was known on these topics as of then.
     pub backfill: Option<(Topics, Stamp)>,
-    /// What was known is told of all topics, and nothing has been handed out since.
+    /// The backfill is of all topics, and nothing has been handed out since.
     pub is_seek: bool,
-    /// Go on with what comes.
+    /// Follow the source as it grows.
     pub grows: bool,
 }
 
-/// What has been read and not yet played.
-#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
+/// What was read and not yet played.
+#[allow(clippy::struct_excessive_bools)] // Each is independent of the others.
 pub(crate) struct Ahead {
     pub queue: Queue,
     pub backfill: Option<(Stamp, Batch)>,
-    /// Messages at or before this place have been handed out, or told as what was known.
+    /// Messages at or before this position were handed out, or were part of a backfill.
     pub skip: Cursor,
     /// Everything up to here has been read; `None` before the first batch.
     pub through: Option<Stamp>,
-    /// All that a source that grows has so far was read.
+    /// Everything that a growing source has so far was read.
     pub is_caught_up: bool,
     pub is_finished: bool,
-    /// Why a source that grew does not grow any more.
+    /// Why a growing source ended.
     pub end: Option<FollowEnd>,
     pub error: Option<SourceError>,
-    /// What was known could not be found out.
+    /// The backfill failed.
     pub backfill_error: Option<SourceError>,
-    /// Read until here, and then wait.
+    /// Read up to here, then wait.
     pub wanted_through: Stamp,
     pub pace: Pace,
     request: Option<Request>,
-    /// Counts the requests: what belongs to an earlier one is thrown away.
+    /// Counts the requests: results of an earlier one are discarded.
     generation: u64,
-    /// The number of the thread that works. Others end when their source lets them.
+    /// The number of the current worker thread. Others end when their source returns.
     worker: u64,
-    /// Threads that wait for a source whose answer is not needed any more.
+    /// Threads still in a source call whose result is no longer needed.
     strays: usize,
-    /// Since when the source has been at work.
+    /// Since when a call of the source has been running.
     busy: Option<Instant>,
     is_idle: bool,
-    /// Counts how often a source that grows had nothing new.
+    /// Counts how often a growing source had nothing new.
     rounds: u64,
     waiters: usize,
     is_over: bool,
 }
 
-/// The thread that reads ahead, and what it shares with its player.
+/// The read-ahead thread and the state it shares with its player.
 pub(crate) struct Feed {
     shared: Arc<Shared>,
     cache: BlockCache,
@@ -79,12 +79,12 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A source that has been at work for this long does not keep a new request waiting: another thread takes it.
+/// After a source call of this length, a new request is given to another thread.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
-/// So many threads may wait for a stuck source; then requests wait too.
-const MOST_STRAYS: usize = 4;
-/// How long a source that grows is waited for at a time, between looks at what the player wants.
-const A_WAIT: Duration = Duration::from_millis(20);
+/// At most this many threads wait for a stuck source; then requests wait too.
+const MAX_STRAYS: usize = 4;
+/// The longest single wait for a growing source, between checks for new requests.
+const FOLLOW_WAIT: Duration = Duration::from_millis(20);
 
 impl Feed {
     pub fn start(cache: BlockCache, head: Arc<ReadHead>) -> std::io::Result<Self> {
@@ -123,7 +123,7 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Throws away what was read, and reads this instead.
+    /// Discards what was read and reads this instead.
     pub fn ask(&mut self, request: Request) {
         let mut ahead = self.shared.lock();
         ahead.generation += 1;
@@ -143,7 +143,7 @@ impl Feed {
         self.unstick();
     }
 
-    /// A look at what is there; the thread goes on if there is something to do.
+    /// Accesses what was read; wakes the thread if there is something to do.
     pub fn with<T>(&self, look: impl FnOnce(&mut Ahead) -> T) -> T {
         let mut ahead = self.shared.lock();
         let outcome = look(&mut ahead);
@@ -154,13 +154,13 @@ impl Feed {
         outcome
     }
 
-    /// Lets another thread take a request that the first one does not come to, because its source does not answer.
+    /// Gives a request to another thread if the first one is stuck in its source.
     pub fn unstick(&mut self) {
         let mut ahead = self.shared.lock();
         let is_stuck = ahead
             .busy
             .is_some_and(|since| since.elapsed() > STUCK_AFTER);
-        if ahead.request.is_none() || !is_stuck || ahead.strays >= MOST_STRAYS {
+        if ahead.request.is_none() || !is_stuck || ahead.strays >= MAX_STRAYS {
             return;
         }
         let former = ahead.worker;
@@ -169,10 +169,10 @@ impl Feed {
         ahead.busy = None;
         let worker = ahead.worker;
         drop(ahead);
-        // The thread that is left behind ends by itself.
+        // The abandoned thread ends by itself.
         let left = self.thread.take();
         if let Err(error) = self.spawn(worker) {
-            tracing::warn!(%error, "no thread can be started to read ahead; the next seek has to wait");
+            tracing::warn!(%error, "cannot start another read-ahead thread; the next seek has to wait");
             let mut ahead = self.shared.lock();
             ahead.worker = former;
             ahead.strays -= 1;
@@ -180,12 +180,12 @@ impl Feed {
         }
     }
 
-    /// Waits until the thread has nothing more to do, or for so long.
+    /// Waits until the thread has nothing more to do, or until the timeout.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut ahead = self.shared.lock();
         ahead.waiters += 1;
-        // What came before this was asked is there after a look that began later.
+        // What the source had before this call has been read after a round that began later.
         let rounds = ahead.rounds + 2;
         let mut is_idle = false;
         loop {
@@ -225,16 +225,16 @@ impl Drop for Feed {
         let is_busy = ahead.busy.is_some();
         drop(ahead);
         self.shared.changed.notify_all();
-        // A source that is at work is not waited for: its thread ends when the source lets it.
+        // Do not wait for a running source call: its thread ends when the call returns.
         if let Some(thread) = self.thread.take().filter(|_| !is_busy) {
-            // A source that panicked has said so already.
+            // A panic of the source was already reported.
             drop(thread.join());
         }
     }
 }
 
 impl Ahead {
-    /// Takes out what lies at or before `until`, up to the next thing that is not a message.
+    /// Takes out what is at or before `until`, up to the next piece that is not messages.
     pub fn take_due(&mut self, until: Stamp) -> Vec<Piece> {
         let mut due = Vec::new();
         while let Some(front) = self.queue.front() {
@@ -286,11 +286,11 @@ impl Ahead {
     }
 }
 
-/// Where a thread reads.
+/// Where a thread reads from.
 enum Reading {
-    /// What is there, as the cache has it.
+    /// Through the cache.
     Held(Box<Reader>),
-    /// A source that grows, and the topics that it is followed for.
+    /// From a growing source, with the topics it is followed for.
     Growing(Box<dyn Follow>, Topics),
 }
 
@@ -298,11 +298,11 @@ enum Reading {
 enum Task {
     Begin(Request),
     GoOn,
-    /// It is not needed any more.
+    /// The thread is no longer needed.
     Leave,
 }
 
-/// What came of one look at the source.
+/// The result of one read of the source.
 enum Turn {
     GoesOn,
     /// The clock of the source was set back.
@@ -310,7 +310,7 @@ enum Turn {
     Ends,
 }
 
-/// A thread at its work.
+/// A running worker thread.
 struct Worker<'a> {
     shared: &'a Shared,
     cache: &'a BlockCache,
@@ -333,7 +333,7 @@ impl Shared {
         loop {
             match worker.wait(reading.is_some()) {
                 Task::Begin(request) => {
-                    // Its reader goes before anything else is read, and what it has read is kept.
+                    // Drop the old reader before anything else is read; what it has read is kept.
                     drop(reading.take());
                     reading = worker.begin(request);
                 }
@@ -347,7 +347,7 @@ impl Shared {
             };
             reading = match (turn, reading) {
                 (Turn::GoesOn, reading) => reading,
-                // Its times begin again, maybe before the range that was asked for.
+                // Its times restart, maybe before the requested range.
                 (Turn::Anew, Some(Reading::Growing(_, topics))) => {
                     worker.follow_from(Stamp::MIN, topics)
                 }
@@ -361,7 +361,7 @@ impl Shared {
     }
 }
 
-/// Tells that a thread ends, also where its source has panicked.
+/// Records that a thread ends, also if its source has panicked.
 struct Leaving<'a>(&'a Shared, u64);
 
 impl Drop for Leaving<'_> {
@@ -372,7 +372,7 @@ impl Drop for Leaving<'_> {
         } else if std::thread::panicking() {
             ahead.fail(SourceError::Unreadable {
                 place: "the source".into(),
-                reason: "reading it has panicked; play on to try again".into(),
+                reason: "reading it panicked; play to try again".into(),
             });
             ahead.is_idle = true;
         }
@@ -381,7 +381,7 @@ impl Drop for Leaving<'_> {
 }
 
 impl Worker<'_> {
-    /// Waits for something to do.
+    /// Waits for a task.
     fn wait(&mut self, is_reading: bool) -> Task {
         let mut ahead = self.shared.lock();
         loop {
@@ -413,7 +413,7 @@ impl Worker<'_> {
                 && request.grows
                 && request.is_seek
             {
-                // More may come with that very stamp: it is told apart from what was known by its place.
+                // More messages may come with that very stamp: they are told from the backfill by their order.
                 after = Cursor::told_by(known, *at);
             }
             let is_known = known.is_ok();
@@ -468,7 +468,7 @@ impl Worker<'_> {
             // An error is still to come.
             None => from.unwrap_or(Stamp::MIN),
         };
-        // What was in memory says nothing about the source.
+        // What was in memory does not measure the source.
         let was_read = reader.was_read();
         let mut turn = Turn::GoesOn;
         self.put(|ahead| match next {
@@ -496,28 +496,28 @@ impl Worker<'_> {
         turn
     }
 
-    /// Takes what a source that grows has next.
+    /// Takes the next messages of a growing source.
     fn follow(&self, follow: &mut dyn Follow) -> Turn {
         let was_caught_up = self.shared.lock().is_caught_up;
-        // What the source holds before it says that there is nothing new has been handed out, or is on other topics:
-        // time passes up to there. Not asked for while messages come: they tell it themselves.
+        // When the source reports nothing new, everything up to the end of its summary was handed out or is on other
+        // topics: time passes up to there. Not needed while messages come: they carry their times.
         let end = was_caught_up.then(|| self.cache.summary().range);
         let end = end.filter(|range| !range.is_empty());
-        // A look first, without a wait: a source that has something new before every wait is over can be caught up
-        // with, too.
+        // Poll first, without a wait: otherwise a source with something new within every wait could never be caught
+        // up with.
         let next = follow.next(Instant::now());
         let is_caught_up = matches!(next, Ok(Followed::CaughtUp));
         let turn = self.take(next, follow.missed(), end);
         if !is_caught_up || self.shared.lock().waiters > 0 {
             return turn;
         }
-        match follow.next(Instant::now() + A_WAIT) {
+        match follow.next(Instant::now() + FOLLOW_WAIT) {
             Ok(Followed::CaughtUp) => Turn::GoesOn,
             next => self.take(next, follow.missed(), None),
         }
     }
 
-    /// Puts what a source that grows has told with what is ahead.
+    /// Queues what a growing source returned.
     fn take(
         &self,
         next: Result<Followed, SourceError>,
@@ -532,7 +532,7 @@ impl Worker<'_> {
             match next {
                 Ok(Followed::Batch(batch)) => {
                     let end = batch.range().end.plus_nanos(-1);
-                    // What comes late does not take back what was there before it.
+                    // A late message does not move the end of what was read back.
                     ahead.through = Some(ahead.through.map_or(end, |known| known.max(end)));
                     ahead.is_caught_up = false;
                     ahead.queue.push(Piece::Batch(batch));
@@ -565,7 +565,7 @@ impl Worker<'_> {
         turn
     }
 
-    /// Changes what is ahead, unless something else has been asked for since.
+    /// Changes what was read, unless another request came in the meantime.
     fn put(&self, change: impl FnOnce(&mut Ahead)) {
         let mut ahead = self.shared.lock();
         if ahead.worker == self.number && ahead.generation == self.generation {

@@ -1,11 +1,10 @@
-//! Plays recordings and running robots: play, pause, seek, speed, loop, step, follow.
+//! Playback for recordings and live robots: play, pause, seek, speed, loop, step, follow.
 //!
-//! A [`Player`] reads through a [`BlockCache`](asof_blocks::BlockCache), which players share, and hands out
-//! messages as they become due. It has no clock of its own: [`Player::tick`] is told what time it is, so
-//! that an hour can be played in a test of a millisecond. A thread reads ahead meanwhile, as far as the
-//! source's bandwidth and the speed make wise. Where the source is slower than playing, the player says
-//! [`Buffering`](PlayState::Buffering) and goes on by itself; no message is skipped. A source that still grows is
-//! played to its end, and then [followed](PlayState::Following).
+//! A [`Player`] reads through a [`BlockCache`](asof_blocks::BlockCache), which players can share, and hands out
+//! messages as they become due. It has no clock of its own: the caller passes the time to [`Player::tick`], so a test
+//! can play an hour in a millisecond. A thread reads ahead, as far as the source's bandwidth and the playback speed
+//! require. If the source is slower than playback, the player is [`Buffering`](PlayState::Buffering) and resumes by
+//! itself; no message is skipped. A growing source is played to its end and then [followed](PlayState::Following).
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -23,12 +22,12 @@
 //! # }
 //! # source.close(FollowEnd::Complete);
 //!
-//! // Any source: what `asof_formats::open` returns, a robot, or one of your own.
+//! // Any source: the result of `asof_formats::open`, a robot, or your own.
 //! let cache = BlockCache::new(source, CacheOptions::default());
 //! let mut player = Player::new(&cache, Topics::All)?;
 //! player.play();
 //!
-//! // Two seconds of a recording with ten messages a second, by a clock that we hold.
+//! // Two seconds of a recording with ten messages a second, by a clock of our own.
 //! let start = Instant::now();
 //! let mut count = 0;
 //! for tick in 0..=20 {

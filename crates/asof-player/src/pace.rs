@@ -1,4 +1,4 @@
-//! How fast the source is, and how far ahead that makes it wise to read.
+//! How fast the source is, and how far to read ahead.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ pub(crate) struct Pace {
     rate: Option<f64>,
 }
 
-/// Read ahead for this much of playing, at the least.
-const LEAST: Duration = Duration::from_secs(1);
-/// Read ahead for this much of playing where the source is just fast enough.
+/// The shortest read-ahead, in playback time.
+const MIN_READ_AHEAD: Duration = Duration::from_secs(1);
+/// The read-ahead, in playback time, if the source is just fast enough.
 const USUAL_READ_AHEAD: Duration = Duration::from_secs(4);
-/// However slow the source is, no more than this.
+/// The longest read-ahead, however slow the source.
 const MAX_READ_AHEAD: Duration = Duration::from_mins(1);
 
 impl Pace {
-    /// Takes in that so much of the recording took so long to read.
+    /// Records how long a stretch of the recording took to read.
     pub fn note(&mut self, recorded_nanos: i64, took: Duration) {
         let rate = recorded_nanos.max(0) as f64 / took.as_nanos().max(1) as f64;
         self.rate = Some(match self.rate {
@@ -26,10 +26,10 @@ impl Pace {
         });
     }
 
-    /// Nanoseconds of the recording to hold ready at this speed.
+    /// Nanoseconds of the recording to read ahead at this speed.
     ///
-    /// A source that is many times faster than playing needs little. The closer it comes to the speed
-    /// of playing, the more is read while there is time.
+    /// A source that is many times faster than playback needs little. The closer it is to the
+    /// playback speed, the more is read while there is time.
     pub fn look_ahead(&self, speed: f64) -> i64 {
         let rate = self.rate.unwrap_or(speed);
         let margin = if rate > 0.0 {
@@ -38,7 +38,7 @@ impl Pace {
             f64::INFINITY
         };
         let seconds = (USUAL_READ_AHEAD.as_secs_f64() * margin * 4.0)
-            .clamp(LEAST.as_secs_f64(), MAX_READ_AHEAD.as_secs_f64());
+            .clamp(MIN_READ_AHEAD.as_secs_f64(), MAX_READ_AHEAD.as_secs_f64());
         (seconds * speed * 1e9) as i64
     }
 }

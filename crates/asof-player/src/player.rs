@@ -12,19 +12,19 @@ use crate::feed::{Feed, Request};
 use crate::queue::Piece;
 use crate::step::{self, Between};
 
-/// Plays a source: hands out its messages in order, at the pace of a clock that the caller holds.
+/// Plays a source: hands out its messages in order, at the pace of the caller's clock.
 ///
-/// Nothing happens by itself: [`Player::tick`] is told the time and returns what has become due. A thread
-/// reads ahead meanwhile. See the [crate's page](crate) for an example.
+/// Nothing happens by itself: [`Player::tick`] takes the time and returns what has become due. A thread reads ahead.
+/// The [crate's page](crate) has an example.
 ///
-/// # Sources that grow
+/// # Growing sources
 ///
-/// Over a [growing](asof_core::Growth::Growing) source it plays what is held, and when it has caught up with the end
-/// it is [`Following`](PlayState::Following): it hands out messages as they come, each once, however it got there.
-/// [`Player::follow`] goes to the end at once. A pause or a seek leaves it behind the end; it plays on from there, and
-/// catches up where it plays faster than the source grows. What the source lets go of meanwhile is skipped, and told
-/// by [`PlayerEvent::Skipped`]. When the source ends, [`PlayerEvent::Over`] says why.
-#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
+/// Over a [growing](asof_core::Growth::Growing) source the player plays what the source holds. Once it reaches the end
+/// it is [`Following`](PlayState::Following): it hands out messages as they arrive, each exactly once.
+/// [`Player::follow`] goes to the end at once. After a pause or a seek it plays on from there, and catches up if it
+/// plays faster than the source grows. Messages that the source drops in the meantime are skipped and reported by
+/// [`PlayerEvent::Skipped`]. When the source ends, [`PlayerEvent::Over`] has the reason.
+#[allow(clippy::struct_excessive_bools)] // Each is independent of the others.
 pub struct Player {
     cache: BlockCache,
     head: Arc<ReadHead>,
@@ -33,39 +33,39 @@ pub struct Player {
     speed: Speed,
     state: PlayState,
     is_looping: bool,
-    /// What is being read may grow.
+    /// The source may grow.
     grows: bool,
-    /// The last message that was handed out, or where a seek went.
+    /// After the last message that was handed out, or where a seek went.
     cursor: Cursor,
-    /// When the clock was last set, and where the recording stood then.
+    /// When the clock was last set, and the recorded time then.
     anchor: Option<(Instant, Stamp)>,
     pending: Vec<PlayerEvent>,
-    /// What was known of these has been asked for, and not told yet.
+    /// Topics whose backfill was requested and not handed out yet.
     owed: Vec<String>,
-    /// That is all topics, after a seek.
+    /// The backfill of all topics is due, after a seek.
     owes_all: bool,
-    /// Reading has failed, and what has to be read has not been asked for again.
+    /// Reading has failed and was not requested again.
     has_failed: bool,
-    /// How often it has started over.
+    /// How often playback has started over.
     passes: u64,
     pass_began: Option<Instant>,
-    /// At the end of a short recording it rests until then.
+    /// Rests until then after a short pass of a loop.
     rests_until: Option<Instant>,
 }
 
-/// While buffering, this much of playing has to be ready before it goes on.
+/// While buffering, this much playback time has to be ready before playback resumes.
 const RESUME_AFTER: Duration = Duration::from_millis(300);
-/// A player that is less than this behind the end of a growing source has caught up with it.
-const CAUGHT_UP: Duration = Duration::from_millis(300);
-/// A pass of a loop that was shorter than this is followed by a rest of this length: a recording of one message
-/// would come as often as the machine can send it.
-const REST: Duration = Duration::from_secs(2);
+/// A player within this distance of the end of a growing source has caught up with it.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_millis(300);
+/// A pass of a loop shorter than this is followed by a rest of this length. Otherwise a recording of one message would
+/// be repeated as fast as the machine can send it.
+const LOOP_REST: Duration = Duration::from_secs(2);
 
 impl Player {
-    /// A player for these topics, paused at the start of what the source holds. Players may share a cache.
+    /// Creates a player for these topics, paused at the start of the source. Players can share a cache.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn new(cache: &BlockCache, topics: Topics) -> std::io::Result<Self> {
         let start = start_of(cache);
         let options = HeadOptions {
@@ -98,32 +98,32 @@ impl Player {
         Ok(player)
     }
 
-    /// What it is doing.
+    /// The current state.
     pub fn state(&self) -> PlayState {
         self.state
     }
 
-    /// How fast it plays.
+    /// The playback speed.
     pub fn speed(&self) -> Speed {
         self.speed
     }
 
-    /// Where it is: everything before has been handed out.
+    /// The current position: everything before it has been handed out.
     pub fn position(&self) -> Stamp {
         self.cursor.time
     }
 
-    /// The topics that it plays.
+    /// The topics being played.
     pub fn topics(&self) -> &Topics {
         &self.topics
     }
 
-    /// How often it has started over: the number of the pass that it plays.
+    /// How often playback has started over: the number of the current pass.
     pub fn passes(&self) -> u64 {
         self.passes
     }
 
-    /// Starts to play, or goes on. At the end it starts over; at the end of a source that grows it
+    /// Starts or resumes playback. At the end it starts over; at the end of a growing source it
     /// [follows](PlayState::Following).
     pub fn play(&mut self) {
         if self.state == PlayState::Ended {
@@ -139,15 +139,15 @@ impl Player {
         }
     }
 
-    /// Stands still.
+    /// Pauses playback.
     pub fn pause(&mut self) {
         self.anchor = None;
         self.become_state(PlayState::Paused);
     }
 
-    /// Goes to the end of what the source holds, and on with what comes. The next event is what is known by now.
+    /// Goes to the end of the source and continues with new messages. The next event is the backfill at the end.
     ///
-    /// Over a source that does not grow, this is a seek to its end.
+    /// For a source that does not grow, this is a seek to its end.
     pub fn follow(&mut self) {
         let range = self.cache.summary().range;
         if !range.is_empty() {
@@ -161,7 +161,7 @@ impl Player {
         }
     }
 
-    /// Plays this fast from now on; held within 0.1 and 10.
+    /// Sets the playback speed, clamped to 0.1 to 10.
     pub fn set_speed(&mut self, speed: Speed) {
         self.anchor = None;
         self.speed = match speed {
@@ -171,16 +171,16 @@ impl Player {
         };
     }
 
-    /// Whether to start over at the end. After a pass of less than two seconds it rests for two seconds.
+    /// Sets whether to start over at the end. After a pass of less than two seconds the player rests for two seconds.
     pub fn set_loop(&mut self, is_looping: bool) {
         self.is_looping = is_looping;
     }
 
-    /// Goes to `at`, held within the recording: the next events are what was known as of then, and then
-    /// what comes after it.
+    /// Seeks to `at`, clamped to the recording. The next events are what was known as of then, then what comes after
+    /// it.
     ///
-    /// It does not wait for a read that is under way. Where what was known cannot be found out, the next event is
-    /// [`PlayerEvent::Failed`], whatever the state.
+    /// A seek does not wait for a read in progress. If the backfill fails, the next event is [`PlayerEvent::Failed`],
+    /// whatever the state.
     pub fn seek(&mut self, at: Stamp) {
         let range = self.cache.summary().range;
         let at = if range.is_empty() {
@@ -199,10 +199,10 @@ impl Player {
         }
     }
 
-    /// Plays other topics from here on. Those that are new come with what was known of them.
+    /// Plays other topics from here on. New topics come with a backfill.
     pub fn set_topics(&mut self, topics: Topics) {
         if self.state == PlayState::Following {
-            // What has come is due: some of it may lie before the cursor, and would not be read again.
+            // Hand out what was read: some of it may be before the cursor and would not be read again.
             let mut events = Vec::new();
             self.hand_out_all(&mut events);
             self.pending.append(&mut events);
@@ -215,10 +215,10 @@ impl Player {
         self.restart();
     }
 
-    /// Steps to the next message, and hands it out. Pauses.
+    /// Steps to the next message and hands it out. Pauses.
     ///
     /// # Errors
-    /// When the source cannot be read.
+    /// If the source cannot be read.
     pub fn step_forward(&mut self) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
@@ -229,10 +229,10 @@ impl Player {
         Ok(events)
     }
 
-    /// Steps back over the last message, and hands out what was known before it. Pauses.
+    /// Steps back over the last message and hands out what was known before it. Pauses.
     ///
     /// # Errors
-    /// When the source cannot be read.
+    /// If the source cannot be read.
     pub fn step_back(&mut self) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
@@ -251,13 +251,13 @@ impl Player {
         Ok(events)
     }
 
-    /// Steps over so much time, and hands out everything in it; not past the end. Pauses.
+    /// Steps forward by `time` and hands out everything in between; not past the end. Pauses.
     ///
-    /// Where that would be more than 8 MiB, it hands out what was known at the end of the step, as a seek does, and
-    /// says what it [skipped](PlayerEvent::Skipped).
+    /// If that is more than 8 MiB, it hands out what was known at the end of the step, like a seek, and reports what
+    /// was [skipped](PlayerEvent::Skipped).
     ///
     /// # Errors
-    /// When the source cannot be read.
+    /// If the source cannot be read.
     pub fn step_forward_by(&mut self, time: Duration) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
@@ -278,10 +278,10 @@ impl Player {
         Ok(events)
     }
 
-    /// Steps back so much time, and hands out what was known then. Pauses.
+    /// Steps back by `time` and hands out what was known then. Pauses.
     ///
     /// # Errors
-    /// When the source cannot be read.
+    /// If the source cannot be read.
     pub fn step_back_by(&mut self, time: Duration) -> Result<Vec<PlayerEvent>, SourceError> {
         self.pause();
         let mut events = std::mem::take(&mut self.pending);
@@ -293,8 +293,8 @@ impl Player {
         Ok(events)
     }
 
-    /// Everything that has become due by `now`. Call it as often as messages should come, and with times
-    /// that do not go back.
+    /// Returns everything that has become due by `now`. Call it as often as messages should come, with times that do
+    /// not decrease.
     pub fn tick(&mut self, now: Instant) -> Vec<PlayerEvent> {
         self.feed.unstick();
         let mut events = std::mem::take(&mut self.pending);
@@ -318,7 +318,7 @@ impl Player {
         events
     }
 
-    /// Waits until everything is read that should be for now, or for so long; `false` if it is not.
+    /// Waits until the read-ahead is complete for now; `false` after the timeout.
     pub fn wait_ready(&self, timeout: Duration) -> bool {
         self.feed.wait_idle(timeout)
     }
@@ -388,13 +388,13 @@ impl Player {
         }
     }
 
-    /// Whether there is nothing left to play but what comes.
+    /// Whether there is nothing left to play but new messages.
     fn has_caught_up(&self, target: Stamp, read: &ReadSoFar) -> bool {
         let speed = match self.speed {
             Speed::Times(times) => times,
             Speed::Unlimited => 1.0,
         };
-        let near = (CAUGHT_UP.as_nanos() as f64 * speed) as i64;
+        let near = (CAUGHT_UP_WITHIN.as_nanos() as f64 * speed) as i64;
         let left = self.feed.with(|ahead| ahead.queue.end());
         self.grows
             && read.is_whole
@@ -402,17 +402,16 @@ impl Player {
             && left.is_none_or(|end| end.since(target) < near)
     }
 
-    /// Hands out everything that was there when it was called, and perhaps more.
+    /// Hands out everything that was queued when it was called, and perhaps more.
     fn hand_out_all(&mut self, events: &mut Vec<PlayerEvent>) {
         for _ in 0..=self.feed.with(|ahead| ahead.queue.len()) {
             self.hand_out(Stamp::MAX, events);
         }
     }
 
-    /// Hands out what lies at or before `until`, up to the next thing that is not a message.
+    /// Hands out what is at or before `until`, up to the next piece that is not messages.
     fn hand_out(&mut self, until: Stamp, events: &mut Vec<PlayerEvent>) {
-        // How far was read is of the same moment: a batch that is put in the queue between two looks would be passed
-        // over by the time that it reaches.
+        // `through` is read under the same lock: the cursor would move past a batch that is queued in between.
         let (due, through) = self
             .feed
             .with(|ahead| (ahead.take_due(until), ahead.through));
@@ -420,7 +419,7 @@ impl Player {
             match piece {
                 Piece::Batch(batch) => {
                     let last = Cursor::after_last_of(&batch);
-                    // What comes late does not take the player back.
+                    // Late messages do not move the player back.
                     if last.time > self.cursor.time
                         || last.time == self.cursor.time && last.order > self.cursor.order
                     {
@@ -453,7 +452,7 @@ impl Player {
                 }
             }
         }
-        // Time passes where there is no message, too; but not past the end.
+        // Time also passes where there is no message, but not past the end.
         let last = if self.grows {
             through.unwrap_or(self.cursor.time)
         } else {
@@ -480,8 +479,8 @@ impl Player {
             let pass = self
                 .pass_began
                 .map(|began| now.saturating_duration_since(began));
-            if pass.is_none_or(|pass| pass < REST) {
-                self.rests_until = Some(now + REST);
+            if pass.is_none_or(|pass| pass < LOOP_REST) {
+                self.rests_until = Some(now + LOOP_REST);
             } else {
                 self.start_over(events);
             }
@@ -501,7 +500,7 @@ impl Player {
         events.push(PlayerEvent::Looped(self.passes));
     }
 
-    /// Says that reading has failed, and waits to be told to try again.
+    /// Reports that reading has failed and pauses until told to try again.
     fn fail(&mut self, error: SourceError, events: &mut Vec<PlayerEvent>) {
         self.anchor = None;
         self.has_failed = true;
@@ -524,7 +523,7 @@ impl Player {
         through.since(self.cursor.time) > needed
     }
 
-    /// Tells the thread how far to read, by the source's bandwidth and the speed.
+    /// Sets how far the thread reads, by the source's bandwidth and the speed.
     fn look_further(&mut self) {
         let position = self.cursor.time;
         let is_following = self.state == PlayState::Following;
@@ -545,7 +544,7 @@ impl Player {
         self.head.set_look_ahead(look_ahead);
     }
 
-    /// Before the first message, as at the beginning.
+    /// Goes before the first message, as at the beginning.
     fn rewind(&mut self) {
         self.rests_until = None;
         self.pass_began = None;
@@ -558,15 +557,15 @@ impl Player {
         self.restart();
     }
 
-    /// What was known of all topics is to be told.
+    /// Records that the backfill of all topics is due.
     fn owe_all(&mut self) {
         self.anchor = None;
         self.owed = self.names(&self.topics);
         self.owes_all = true;
     }
 
-    /// Reads from the cursor on. What is owed from before is asked for again: the answer to an earlier question is
-    /// thrown away with the question.
+    /// Reads from the cursor on. A backfill that is still due is requested again: the result of an earlier request is
+    /// discarded with it.
     fn restart(&mut self) {
         self.head.set_position(self.cursor.time);
         self.has_failed = false;
@@ -628,10 +627,10 @@ impl std::fmt::Debug for Player {
     }
 }
 
-#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
+#[allow(clippy::struct_excessive_bools)] // Each is independent of the others.
 struct ReadSoFar {
     through: Option<Stamp>,
-    /// All that there is so far was read.
+    /// Everything so far was read.
     is_whole: bool,
     is_finished: bool,
     is_full: bool,

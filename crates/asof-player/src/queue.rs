@@ -1,32 +1,32 @@
-//! What has been read and waits to be played.
+//! The queue of what was read and not yet played.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use asof_core::{Batch, Stamp};
 
-/// What waits, in the order in which it is to be played, and the bytes that it keeps alive.
+/// Queued pieces in playback order, and the bytes that they keep alive.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pieces: VecDeque<(Piece, u64)>,
     bytes: u64,
 }
 
-/// One thing that waits.
+/// A queued piece.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Batch(Batch),
-    /// Messages that were gone before they could be read, by topic.
+    /// The number of messages, by topic, that were dropped before they could be read.
     Missed(BTreeMap<String, u64>),
     /// The clock of the source was set back.
     Restarted,
 }
 
-/// Batches that wait to be played keep their buffers alive: no more than this, whatever the look-ahead.
-/// What lies further ahead waits in the cache, or in the source.
+/// The most bytes that queued batches may keep alive, whatever the look-ahead. What is further ahead
+/// stays in the cache or the source.
 pub(crate) const QUEUED_BYTES: u64 = 32 << 20;
 
 impl Queue {
-    /// Adds something at the end. Of a batch, only what it needs is kept.
+    /// Adds a piece at the end. Batches are compacted.
     pub fn push(&mut self, piece: Piece) {
         let (piece, bytes) = match piece {
             Piece::Batch(batch) => {
@@ -40,7 +40,7 @@ impl Queue {
         self.pieces.push_back((piece, bytes));
     }
 
-    /// Puts back the rest of what came out last.
+    /// Puts back the rest of the batch taken last.
     pub fn push_back_front(&mut self, batch: Batch) {
         let bytes = batch.held_bytes();
         self.bytes += bytes;
@@ -57,7 +57,7 @@ impl Queue {
         self.pieces.front().map(|(piece, _)| piece)
     }
 
-    /// The start of the first batch that waits.
+    /// The start of the first queued batch.
     pub fn start(&self) -> Option<Stamp> {
         self.pieces.iter().find_map(|(piece, _)| match piece {
             Piece::Batch(batch) => Some(batch.range().start),
@@ -65,7 +65,7 @@ impl Queue {
         })
     }
 
-    /// The end of the last batch that waits.
+    /// The end of the last queued batch.
     pub fn end(&self) -> Option<Stamp> {
         self.pieces.iter().rev().find_map(|(piece, _)| match piece {
             Piece::Batch(batch) => Some(batch.range().end),
@@ -73,7 +73,7 @@ impl Queue {
         })
     }
 
-    /// Whether the clock of the source was set back within what waits.
+    /// Whether the queue contains a restart of the source's clock.
     pub fn has_restart(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.any(|(piece, _)| matches!(piece, Piece::Restarted))
@@ -88,7 +88,7 @@ impl Queue {
         self.pieces.len()
     }
 
-    /// Whether more may be read: a queue that is full is as good as one that is long enough.
+    /// Whether more may be read; a full queue is treated as far enough ahead.
     pub fn has_room(&self) -> bool {
         self.pieces.is_empty() || self.bytes < QUEUED_BYTES
     }

@@ -1,4 +1,4 @@
-//! Steps of one message, both ways.
+//! Steps of one message, in both directions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use asof_core::{Batch, Query, Row, Source, SourceError, Stamp, TimeRange, Topics
 
 use crate::cursor::Cursor;
 
-/// The first message behind the cursor.
+/// The first message after the cursor.
 pub(crate) fn next(
     cache: &BlockCache,
     topics: &Topics,
@@ -25,19 +25,19 @@ pub(crate) fn next(
     Ok(None)
 }
 
-/// The last message before the cursor; with `including`, the one that it stands behind counts.
+/// The last message before the cursor; with `including`, the one right before it counts.
 pub(crate) fn previous(
     cache: &BlockCache,
     topics: &Topics,
     cursor: Cursor,
     including: bool,
 ) -> Result<Option<Batch>, SourceError> {
-    let behind = TimeRange::new(Stamp::MIN, cursor.time);
+    let passed = TimeRange::new(Stamp::MIN, cursor.time);
     let is_before = |row: &Row| {
         let is_itself = cursor.order == Some(row.order) && row.log_time == cursor.time;
         cursor.has_passed(row) && (including || !is_itself)
     };
-    for batch in cache.reverse(&query(topics, behind), HeadClass::Scrub) {
+    for batch in cache.reverse(&query(topics, passed), HeadClass::Scrub) {
         let batch = batch?;
         let count = batch.rows().partition_point(is_before);
         if count > 0 {
@@ -47,7 +47,7 @@ pub(crate) fn previous(
     Ok(None)
 }
 
-/// What was known on each topic at the cursor, which may stand between two messages of one stamp.
+/// What was known on each topic at the cursor, which may be between two messages of one stamp.
 pub(crate) fn known(
     cache: &BlockCache,
     topics: &Topics,
@@ -83,14 +83,14 @@ pub(crate) fn known(
     Ok(messages.into_iter().map(|(_, message)| message).collect())
 }
 
-/// What lies between a cursor and a time.
+/// What is between a cursor and a time.
 pub(crate) enum Between {
     All(Vec<Batch>),
     /// More than is handed out at once.
     TooMuch,
 }
 
-/// A step hands out no more than this.
+/// The most bytes that a step hands out.
 const STEP_BYTES: u64 = 8 << 20;
 
 /// Everything after the cursor, up to `end`.
@@ -127,7 +127,7 @@ pub(crate) fn part(batch: &Batch, rows: std::ops::Range<usize>) -> Batch {
     )
 }
 
-/// A row of nothing, to compare places with.
+/// An empty row, to compare positions with.
 const EMPTY: Row = Row {
     log_time: Stamp::EPOCH,
     publish_time: Stamp::EPOCH,
