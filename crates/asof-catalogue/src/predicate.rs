@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use asof_core::Stamp;
+use asof_core::{Comparison, Stamp};
 
 use crate::tables::RecordingRow;
 
@@ -52,16 +52,6 @@ enum Condition {
     IsNull(Operand),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 enum Operand {
     Column(Column),
@@ -77,40 +67,33 @@ enum Value {
     Null,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
-    Recording,
-    Address,
-    ETag,
-    Size,
-    Modified,
-    Format,
-    Start,
-    End,
-    Duration,
-    Messages,
-    Robot,
-    Site,
-    Date,
-    Problems,
+macro_rules! columns {
+    ($($name:literal => $column:ident,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Column {
+            $($column),*
+        }
+
+        const COLUMNS: &[(&str, Column)] = &[$(($name, Column::$column)),*];
+    };
 }
 
-const COLUMNS: [(&str, Column); 14] = [
-    ("recording", Column::Recording),
-    ("address", Column::Address),
-    ("etag", Column::ETag),
-    ("size", Column::Size),
-    ("modified", Column::Modified),
-    ("format", Column::Format),
-    ("start", Column::Start),
-    ("end", Column::End),
-    ("duration", Column::Duration),
-    ("messages", Column::Messages),
-    ("robot", Column::Robot),
-    ("site", Column::Site),
-    ("date", Column::Date),
-    ("problems", Column::Problems),
-];
+columns! {
+    "recording" => Recording,
+    "address" => Address,
+    "etag" => ETag,
+    "size" => Size,
+    "modified" => Modified,
+    "format" => Format,
+    "start" => Start,
+    "end" => End,
+    "duration" => Duration,
+    "messages" => Messages,
+    "robot" => Robot,
+    "site" => Site,
+    "date" => Date,
+    "problems" => Problems,
+}
 
 /// Deeper conditions than this are not read.
 const MAX_DEPTH: usize = 64;
@@ -163,19 +146,6 @@ impl Condition {
                 (!is_unknown).then_some(false)
             }
             Condition::IsNull(operand) => Some(operand.value(row) == Value::Null),
-        }
-    }
-}
-
-impl Comparison {
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Comparison::Equal => order.is_eq(),
-            Comparison::NotEqual => order.is_ne(),
-            Comparison::Less => order.is_lt(),
-            Comparison::LessOrEqual => order.is_le(),
-            Comparison::Greater => order.is_gt(),
-            Comparison::GreaterOrEqual => order.is_ge(),
         }
     }
 }
@@ -363,23 +333,12 @@ impl Parser<'_> {
         if is_negated {
             return Err(self.error("expected LIKE, IN or BETWEEN"));
         }
-        let signs = [
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("<>", Comparison::NotEqual),
-            ("!=", Comparison::NotEqual),
-            ("==", Comparison::Equal),
-            ("=", Comparison::Equal),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
-        ];
-        for (sign, comparison) in signs {
-            if self.sign(sign) {
-                let right = self.operand()?;
-                self.check_time(&left, &right)?;
-                self.check_time(&right, &left)?;
-                return Ok(Condition::Compare(left, comparison, right));
-            }
+        if let Some((comparison, rest)) = Comparison::leading(self.rest.trim_start()) {
+            self.rest = rest;
+            let right = self.operand()?;
+            self.check_time(&left, &right)?;
+            self.check_time(&right, &left)?;
+            return Ok(Condition::Compare(left, comparison, right));
         }
         Err(self.error("expected a comparison such as = or >"))
     }

@@ -18,6 +18,7 @@
 
 mod batch;
 mod channel;
+mod comparison;
 mod follow;
 mod message;
 mod problem;
@@ -33,6 +34,7 @@ mod when;
 
 pub use batch::{Batch, Row};
 pub use channel::{Channel, Schema};
+pub use comparison::Comparison;
 pub use follow::{Follow, FollowEnd, FollowFinished, FollowFused, Followed, Growth};
 pub use message::{Message, MessageRef};
 pub use problem::{Problem, ProblemKind};

@@ -362,15 +362,6 @@ pub struct PoseWithCovariance {
     pub covariance: [f64; 36],
 }
 
-impl Default for PoseWithCovariance {
-    fn default() -> Self {
-        PoseWithCovariance {
-            pose: Pose::default(),
-            covariance: [0.0; 36],
-        }
-    }
-}
-
 /// `geometry_msgs/TwistWithCovariance`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
@@ -381,13 +372,22 @@ pub struct TwistWithCovariance {
     pub covariance: [f64; 36],
 }
 
-impl Default for TwistWithCovariance {
-    fn default() -> Self {
-        TwistWithCovariance {
-            twist: Twist::default(),
-            covariance: [0.0; 36],
-        }
-    }
+macro_rules! default_without_covariance {
+    ($($name:ident { $value:ident })*) => {
+        $(impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    $value: Default::default(),
+                    covariance: [0.0; 36],
+                }
+            }
+        })*
+    };
+}
+
+default_without_covariance! {
+    PoseWithCovariance { pose }
+    TwistWithCovariance { twist }
 }
 
 /// `std_msgs/Bool`, `Float64`, `String` and the others that have one field, `data`.

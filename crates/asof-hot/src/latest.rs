@@ -393,12 +393,8 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
 /// The value was filled.
 #[inline(always)]
 unsafe fn sample<T>(value: MaybeUninit<T>, meta: Meta) -> Reading<T> {
-    Reading {
-        // SAFETY: by the caller's promise.
-        value: unsafe { value.assume_init() },
-        generation: meta.generation,
-        stamp: meta.stamp,
-    }
+    // SAFETY: by the caller's promise.
+    Reading::new(unsafe { value.assume_init() }, meta)
 }
 
 /// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.

@@ -8,11 +8,11 @@
 use crate::sync::{Ordering, fence};
 
 macro_rules! orderings {
-    ($(
+    ($($model:literal fails unless {$(
         $(#[doc = $doc:literal])*
-        $name:ident = $strong:ident, not $($weak:ident)|+, or $model:literal fails;
-    )*) => {
-        $(
+        $name:ident = $strong:ident, not $($weak:ident)|+;
+    )*})*) => {
+        $($(
             $(#[doc = $doc])*
             #[inline(always)]
             #[cfg_attr(
@@ -25,10 +25,10 @@ macro_rules! orderings {
                 })+
                 Ordering::$strong
             }
-        )*
+        )*)*
         /// Orderings that can be weakened: the name of the mutation, and the model that fails under it.
         const WEAKER_ORDERINGS: &[(&str, &str)] = &[
-            $($((concat!(stringify!($name), "=", stringify!($weak)), $model)),+),*
+            $($($((concat!(stringify!($name), "=", stringify!($weak)), $model),)+)*)*
         ];
     };
 }
@@ -55,92 +55,136 @@ macro_rules! fences {
 }
 
 orderings! {
-    /// Shows, with a slot that is being taken, that the head has passed it by far.
-    latest_mark_store = Release, not Relaxed, or "latest_is_never_torn" fails;
-    /// Publishes a slot: a thread that sees the new head sees the slot's contents.
-    latest_head_store = Release, not Relaxed, or "latest_is_never_torn" fails;
-    /// Sees what was written before the head moved.
-    latest_head_load = Acquire, not Relaxed, or "latest_is_never_torn" fails;
+    "latest_is_never_torn" fails unless {
+        /// Shows, with a slot that is being taken, that the head has passed it by far.
+        latest_mark_store = Release, not Relaxed;
+        /// Publishes a slot: a thread that sees the new head sees the slot's contents.
+        latest_head_store = Release, not Relaxed;
+        /// Sees what was written before the head moved.
+        latest_head_load = Acquire, not Relaxed;
+    }
 
-    /// Gives a filled slot to the consumer.
-    ring_ready_store = Release, not Relaxed, or "ring_refuse" fails;
-    /// Takes a filled slot, with its contents.
-    ring_ready_load = Acquire, not Relaxed, or "ring_refuse" fails;
-    /// Gives a slot that was read back to the producer: the reads are done.
-    ring_free_store = Release, not Relaxed, or "ring_refuse" fails;
-    /// Takes a free slot: the consumer's reads are done.
-    ring_free_load = Acquire, not Relaxed, or "ring_refuse" fails;
-    /// Takes a filled slot before the producer can drop it, with its contents (acquire); a thread that sees it taken sees that
-    /// the one before was given back (release).
-    ring_claim = AcqRel, not Acquire | Release, or "ring_drop_oldest" fails;
-    /// Drops a sample: a thread that finds it gone finds the one that it made way for.
-    ring_drop = Release, not Relaxed, or "ring_drop_oldest_lapped" fails;
-    /// Looks for the oldest sample that was not dropped.
-    ring_scan_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
-    /// Tells the newest position, after the slot was marked.
-    ring_head_store = Release, not Relaxed, or "ring_drop_oldest_lapped" fails;
-    /// Sees the newest position, and the mark of its slot.
-    ring_head_load = Acquire, not Relaxed, or "ring_drop_oldest_lapped" fails;
+    "ring_refuse" fails unless {
+        /// Gives a filled slot to the consumer.
+        ring_ready_store = Release, not Relaxed;
+        /// Takes a filled slot, with its contents.
+        ring_ready_load = Acquire, not Relaxed;
+        /// Gives a slot that was read back to the producer: the reads are done.
+        ring_free_store = Release, not Relaxed;
+        /// Takes a free slot: the consumer's reads are done.
+        ring_free_load = Acquire, not Relaxed;
+    }
 
-    /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
-    ring_takeover_head_store = Release, not Relaxed, or "ring_takeover_drop_oldest" fails;
-    /// Gives back what a dead consumer was reading: its reads are done.
-    ring_takeover_free_store = Release, not Relaxed, or "ring_survives_a_consumer" fails;
-    /// Looks, as one who takes over, for the oldest sample: none that lies before one that was seen is overlooked.
-    ring_takeover_load = Acquire, not Relaxed, or "ring_takeover_refuse" fails;
+    "ring_drop_oldest" fails unless {
+        /// Takes a filled slot before the producer can drop it, with its contents (acquire); a thread that sees it taken sees that
+        /// the one before was given back (release).
+        ring_claim = AcqRel, not Acquire | Release;
+    }
 
-    /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
-    snapshot_taken_load = Acquire, not Relaxed, or "snapshot" fails;
-    /// Gives a buffer to a reader, with its contents.
-    snapshot_offer_store = Release, not Relaxed, or "snapshot" fails;
-    /// Gives a buffer to a reader in place of one that it has not taken.
-    snapshot_exchange = Release, not Relaxed, or "snapshot" fails;
-    /// Takes the newest buffer (acquire), and lets go of the last one (release).
-    snapshot_take = AcqRel, not Acquire | Release, or "snapshot" fails;
+    "ring_drop_oldest_lapped" fails unless {
+        /// Drops a sample: a thread that finds it gone finds the one that it made way for.
+        ring_drop = Release, not Relaxed;
+        /// Looks for the oldest sample that was not dropped.
+        ring_scan_load = Acquire, not Relaxed;
+        /// Tells the newest position, after the slot was marked.
+        ring_head_store = Release, not Relaxed;
+        /// Sees the newest position, and the mark of its slot.
+        ring_head_load = Acquire, not Relaxed;
+    }
 
-    /// Learns, as one who takes over, what a reader has taken: its reads of the buffer before that are done.
-    snapshot_takeover_load = Acquire, not Relaxed, or "snapshot" fails;
+    "ring_takeover_drop_oldest" fails unless {
+        /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+        ring_takeover_head_store = Release, not Relaxed;
+    }
 
-    /// Gives a filled slot to all readers.
-    broadcast_ready_store = Release, not Relaxed, or "broadcast_lossless" fails;
-    /// Begins to read a sample, with its contents (acquire); a thread that sees that sees that the one before was given back
-    /// (release).
-    broadcast_pin = AcqRel, not Acquire | Release, or "broadcast" fails;
-    /// Ends to read a sample: the reads are done.
-    broadcast_unpin = Release, not Relaxed, or "broadcast_take_back" fails;
-    /// Ends what a dead reader had begun to read: its reads are done.
-    broadcast_takeover_unpin = Release, not Relaxed, or "broadcast_survives_a_reader" fails;
-    /// Takes a slot out of use: the reads of all who read it are done (acquire); a thread that finds it gone finds the newer ones
-    /// (release).
-    broadcast_take_back = AcqRel, not Acquire | Release, or "broadcast_take_back" fails;
-    /// Looks for the oldest sample, and for a slot that nobody needs.
-    broadcast_scan_load = Acquire, not Relaxed, or "broadcast_take_back" fails;
-    /// Tells the newest position, after the slot was marked.
-    broadcast_head_store = Release, not Relaxed, or "broadcast_to_an_empty" fails;
-    /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
-    broadcast_takeover_head_store = Release, not Relaxed, or "broadcast_survives_a_producer" fails;
-    /// Sees the newest position, and the mark of its slot.
-    broadcast_head_load = Acquire, not Relaxed, or "broadcast_to_an_empty" fails;
+    "ring_survives_a_consumer" fails unless {
+        /// Gives back what a dead consumer was reading: its reads are done.
+        ring_takeover_free_store = Release, not Relaxed;
+    }
 
-    /// Tells when a level was last commanded, after the command was written.
-    mux_stamp_store = Release, not Relaxed, or "mux" fails;
-    /// Sees the command that belongs to a level's time, or a newer one.
-    mux_stamp_load = Acquire, not Relaxed, or "mux" fails;
+    "ring_takeover_refuse" fails unless {
+        /// Looks, as one who takes over, for the oldest sample: none that lies before one that was seen is overlooked.
+        ring_takeover_load = Acquire, not Relaxed;
+    }
 
-    /// Acknowledges events after they were looked at.
-    latch_ack = Release, not Relaxed, or "latch" fails;
-    /// Sees an acknowledgement with all that its writer had seen: the events themselves.
-    latch_ack_load = Acquire, not Relaxed, or "latch" fails;
+    "snapshot" fails unless {
+        /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
+        snapshot_taken_load = Acquire, not Relaxed;
+        /// Gives a buffer to a reader, with its contents.
+        snapshot_offer_store = Release, not Relaxed;
+        /// Gives a buffer to a reader in place of one that it has not taken.
+        snapshot_exchange = Release, not Relaxed;
+        /// Takes the newest buffer (acquire), and lets go of the last one (release).
+        snapshot_take = AcqRel, not Acquire | Release;
+        /// Learns, as one who takes over, what a reader has taken: its reads of the buffer before that are done.
+        snapshot_takeover_load = Acquire, not Relaxed;
+    }
 
-    /// Says that an end is given up, after all that it did.
-    end_leave_store = Release, not Relaxed, or "abandoned" fails;
-    /// Learns that an end was given up, and sees all that it did.
-    end_leave_load = Acquire, not Relaxed, or "abandoned" fails;
+    "broadcast_lossless" fails unless {
+        /// Gives a filled slot to all readers.
+        broadcast_ready_store = Release, not Relaxed;
+    }
 
-    /// Begins a turn: who sees it sees what was published before, and needs no second look.
-    signal_wake = Release, not Relaxed, or "signal_is_heard_at_once" fails;
-    /// Sees a turn, with what it was begun for.
-    signal_turn_load = Acquire, not Relaxed, or "signal_is_heard_at_once" fails;
+    "broadcast" fails unless {
+        /// Begins to read a sample, with its contents (acquire); a thread that sees that sees that the one before was given back
+        /// (release).
+        broadcast_pin = AcqRel, not Acquire | Release;
+    }
+
+    "broadcast_take_back" fails unless {
+        /// Ends to read a sample: the reads are done.
+        broadcast_unpin = Release, not Relaxed;
+        /// Takes a slot out of use: the reads of all who read it are done (acquire); a thread that finds it gone finds the newer ones
+        /// (release).
+        broadcast_take_back = AcqRel, not Acquire | Release;
+        /// Looks for the oldest sample, and for a slot that nobody needs.
+        broadcast_scan_load = Acquire, not Relaxed;
+    }
+
+    "broadcast_survives_a_reader" fails unless {
+        /// Ends what a dead reader had begun to read: its reads are done.
+        broadcast_takeover_unpin = Release, not Relaxed;
+    }
+
+    "broadcast_to_an_empty" fails unless {
+        /// Tells the newest position, after the slot was marked.
+        broadcast_head_store = Release, not Relaxed;
+        /// Sees the newest position, and the mark of its slot.
+        broadcast_head_load = Acquire, not Relaxed;
+    }
+
+    "broadcast_survives_a_producer" fails unless {
+        /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+        broadcast_takeover_head_store = Release, not Relaxed;
+    }
+
+    "mux" fails unless {
+        /// Tells when a level was last commanded, after the command was written.
+        mux_stamp_store = Release, not Relaxed;
+        /// Sees the command that belongs to a level's time, or a newer one.
+        mux_stamp_load = Acquire, not Relaxed;
+    }
+
+    "latch" fails unless {
+        /// Acknowledges events after they were looked at.
+        latch_ack = Release, not Relaxed;
+        /// Sees an acknowledgement with all that its writer had seen: the events themselves.
+        latch_ack_load = Acquire, not Relaxed;
+    }
+
+    "abandoned" fails unless {
+        /// Says that an end is given up, after all that it did.
+        end_leave_store = Release, not Relaxed;
+        /// Learns that an end was given up, and sees all that it did.
+        end_leave_load = Acquire, not Relaxed;
+    }
+
+    "signal_is_heard_at_once" fails unless {
+        /// Begins a turn: who sees it sees what was published before, and needs no second look.
+        signal_wake = Release, not Relaxed;
+        /// Sees a turn, with what it was begun for.
+        signal_turn_load = Acquire, not Relaxed;
+    }
 }
 
 fences! {

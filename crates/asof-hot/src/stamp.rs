@@ -127,6 +127,16 @@ pub struct Reading<T> {
 }
 
 impl<T> Reading<T> {
+    /// A value that was copied out, and what was written with it.
+    #[inline(always)]
+    pub(crate) const fn new(value: T, Meta { generation, stamp }: Meta) -> Self {
+        Reading {
+            value,
+            generation,
+            stamp,
+        }
+    }
+
     /// How old the value is; zero if it was stamped ahead of `now`.
     pub const fn age(&self, now: MonoStamp) -> Duration {
         self.stamp.age(now)

@@ -68,7 +68,7 @@ pub use snapshot::{SnapshotOptions, SnapshotReport};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
 pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
-pub use trigger::{Comparison, Trigger, TriggerError};
+pub use trigger::{Trigger, TriggerError};
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, WindowBuilder};
 

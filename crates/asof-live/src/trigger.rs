@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Channel, Message, Stamp};
+use asof_core::{Channel, Comparison, Message, Stamp};
 use asof_decode::{Archetype, Decoder, FieldPath, LogLevel};
 use serde_json::Value;
 
@@ -49,33 +49,6 @@ pub enum Trigger {
     },
 }
 
-/// How two values are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// They are the same.
-    Equal,
-    /// They are not.
-    NotEqual,
-    /// The field's is smaller.
-    Less,
-    /// It is not larger.
-    LessOrEqual,
-    /// It is larger.
-    Greater,
-    /// It is not smaller.
-    GreaterOrEqual,
-}
-
-/// Longer signs first: `<=` is not `<`.
-const SIGNS: [(&str, Comparison); 6] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    ("<=", Comparison::LessOrEqual),
-    (">=", Comparison::GreaterOrEqual),
-    ("<", Comparison::Less),
-    (">", Comparison::Greater),
-];
-
 /// Why text is not a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -98,13 +71,15 @@ impl FromStr for Trigger {
             .find(['=', '!', '<', '>'])
             .ok_or_else(|| wrong("it compares nothing".to_owned()))?;
         let (left, rest) = text.split_at(at);
-        let sign = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign));
-        let &(sign, comparison) = sign.ok_or_else(|| {
+        let comparison = Comparison::leading(rest);
+        // `=` and `<>` are SQL's.
+        let spelled = comparison.filter(|(one, _)| rest.starts_with(&one.to_string()));
+        let (comparison, right) = spelled.ok_or_else(|| {
             wrong("it is compared by something else than ==, !=, <, <=, > and >=".to_owned())
         })?;
-        let (left, right) = (left.trim(), rest[sign.len()..].trim());
+        let (left, right) = (left.trim(), right.trim());
         if right.is_empty() {
-            return Err(wrong(format!("nothing comes after {sign}")));
+            return Err(wrong(format!("nothing comes after {comparison}")));
         }
         if left == "log" {
             let level: LogLevel = right
@@ -157,13 +132,6 @@ fn literal(text: &str) -> Value {
     }
 }
 
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = SIGNS.iter().find(|(_, one)| one == self);
-        f.write_str(sign.map_or("", |(sign, _)| sign))
-    }
-}
-
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -179,32 +147,25 @@ impl fmt::Display for Trigger {
     }
 }
 
-impl Comparison {
-    fn holds(self, found: &Value, wanted: &Value) -> bool {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        let number = |value: &Value| match value {
-            Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
-            // What JSON has no number for: NaN and the infinities.
-            Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
-            value => value.as_f64(),
-        };
-        let order = match (found, wanted) {
-            (Value::String(found), Value::String(wanted)) => Some(found.cmp(wanted)),
-            _ => match (number(found), number(wanted)) {
-                (Some(found), Some(wanted)) => found.partial_cmp(&wanted),
-                _ => None,
-            },
-        };
-        match self {
-            Comparison::Equal => order == Some(Equal),
-            // A value that is not there, or not a number, is not the one that is named.
-            Comparison::NotEqual => order != Some(Equal),
-            Comparison::Less => order == Some(Less),
-            Comparison::LessOrEqual => matches!(order, Some(Less | Equal)),
-            Comparison::Greater => order == Some(Greater),
-            Comparison::GreaterOrEqual => matches!(order, Some(Greater | Equal)),
-        }
-    }
+/// Whether a field's value compares so with the one that is named.
+fn holds(found: &Value, comparison: Comparison, wanted: &Value) -> bool {
+    let number = |value: &Value| match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        // What JSON has no number for: NaN and the infinities.
+        Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
+        value => value.as_f64(),
+    };
+    let order = match (found, wanted) {
+        (Value::String(found), Value::String(wanted)) => Some(found.cmp(wanted)),
+        _ => match (number(found), number(wanted)) {
+            (Some(found), Some(wanted)) => found.partial_cmp(&wanted),
+            _ => None,
+        },
+    };
+    // A value that is not there, or not a number, is not the one that is named.
+    order.map_or(comparison == Comparison::NotEqual, |order| {
+        comparison.holds(order)
+    })
 }
 
 /// Looks out for triggers.
@@ -307,7 +268,7 @@ impl Watched {
                 }
                 let (comparison, wanted) = (*comparison, value.clone());
                 let found = self.value(message, problems);
-                let holds = found.is_some_and(|found| comparison.holds(&found, &wanted));
+                let holds = found.is_some_and(|found| holds(&found, comparison, &wanted));
                 let happened = holds && !self.held;
                 self.held = holds;
                 happened
@@ -501,20 +462,17 @@ mod tests {
 
     #[test]
     fn numbers_text_and_truth_are_compared_as_what_they_are() {
-        let holds = |found: Value, sign: &str, wanted: &str| {
-            let (_, comparison) = SIGNS
-                .iter()
-                .find(|(known, _)| *known == sign)
-                .expect("a sign");
-            comparison.holds(&found, &literal(wanted))
+        let compares = |found: Value, sign: &str, wanted: &str| {
+            let comparison = Comparison::of_sign(sign).expect("a sign");
+            holds(&found, comparison, &literal(wanted))
         };
-        assert!(holds(11.4.into(), "<", "11.5") && !holds(11.5.into(), "<", "11.5"));
-        assert!(holds(11.5.into(), "<=", "11.5") && holds(7.into(), "==", "7.0"));
-        assert!(holds(true.into(), "==", "true") && holds(true.into(), "==", "1"));
-        assert!(holds("map".into(), "==", "map") && holds("map".into(), "==", "'map'"));
-        assert!(holds("map".into(), "!=", "odom") && !holds("map".into(), "<", "5"));
-        assert!(holds("NaN".into(), "!=", "5") && !holds("NaN".into(), "<", "5"));
-        assert!(!holds(Value::Null, "==", "0") && !holds(Value::Null, ">=", "0"));
+        assert!(compares(11.4.into(), "<", "11.5") && !compares(11.5.into(), "<", "11.5"));
+        assert!(compares(11.5.into(), "<=", "11.5") && compares(7.into(), "==", "7.0"));
+        assert!(compares(true.into(), "==", "true") && compares(true.into(), "==", "1"));
+        assert!(compares("map".into(), "==", "map") && compares("map".into(), "==", "'map'"));
+        assert!(compares("map".into(), "!=", "odom") && !compares("map".into(), "<", "5"));
+        assert!(compares("NaN".into(), "!=", "5") && !compares("NaN".into(), "<", "5"));
+        assert!(!compares(Value::Null, "==", "0") && !compares(Value::Null, ">=", "0"));
     }
 
     #[test]

@@ -115,6 +115,21 @@ const fn archetype(
     }
 }
 
+/// One number that a sensor measures, with its variance: the type, and the field that has it.
+macro_rules! measured {
+    ($name:literal, $type_name:literal, $field:literal) => {
+        archetype(
+            $name,
+            &[$type_name],
+            &[
+                FRAME,
+                same("value", &[$field]),
+                same("variance", &["variance"]),
+            ],
+        )
+    };
+}
+
 const fn rows_of(
     each: &'static str,
     name: &'static str,
@@ -569,42 +584,14 @@ pub(crate) const ALL: &[Archetype] = &[
             same("variance", &["variance"]),
         ],
     ),
-    archetype(
-        "Temperature",
-        &["sensor_msgs/Temperature"],
-        &[
-            FRAME,
-            same("value", &["temperature"]),
-            same("variance", &["variance"]),
-        ],
-    ),
-    archetype(
-        "Pressure",
-        &["sensor_msgs/FluidPressure"],
-        &[
-            FRAME,
-            same("value", &["fluid_pressure"]),
-            same("variance", &["variance"]),
-        ],
-    ),
-    archetype(
+    measured!("Temperature", "sensor_msgs/Temperature", "temperature"),
+    measured!("Pressure", "sensor_msgs/FluidPressure", "fluid_pressure"),
+    measured!(
         "Humidity",
-        &["sensor_msgs/RelativeHumidity"],
-        &[
-            FRAME,
-            same("value", &["relative_humidity"]),
-            same("variance", &["variance"]),
-        ],
+        "sensor_msgs/RelativeHumidity",
+        "relative_humidity"
     ),
-    archetype(
-        "Illuminance",
-        &["sensor_msgs/Illuminance"],
-        &[
-            FRAME,
-            same("value", &["illuminance"]),
-            same("variance", &["variance"]),
-        ],
-    ),
+    measured!("Illuminance", "sensor_msgs/Illuminance", "illuminance"),
     archetype(
         "Joy",
         &["sensor_msgs/Joy"],

@@ -83,28 +83,26 @@ const fn many(name: &'static str, number: u32, kind: Kind) -> Field {
     }
 }
 
+const X: Field = one("x", 1, Kind::Double);
+const Y: Field = one("y", 2, Kind::Double);
+const Z: Field = one("z", 3, Kind::Double);
+/// What most types begin with.
+const TIMESTAMP: Field = one("timestamp", 1, Kind::Time);
+const FRAME_ID: Field = one("frame_id", 2, Kind::Text);
+
 pub(crate) static VECTOR2: MessageType = MessageType {
     name: "foxglove.Vector2",
-    fields: &[one("x", 1, Kind::Double), one("y", 2, Kind::Double)],
+    fields: &[X, Y],
 };
 
 pub(crate) static VECTOR3: MessageType = MessageType {
     name: "foxglove.Vector3",
-    fields: &[
-        one("x", 1, Kind::Double),
-        one("y", 2, Kind::Double),
-        one("z", 3, Kind::Double),
-    ],
+    fields: &[X, Y, Z],
 };
 
 pub(crate) static QUATERNION: MessageType = MessageType {
     name: "foxglove.Quaternion",
-    fields: &[
-        one("x", 1, Kind::Double),
-        one("y", 2, Kind::Double),
-        one("z", 3, Kind::Double),
-        one("w", 4, Kind::Double),
-    ],
+    fields: &[X, Y, Z, one("w", 4, Kind::Double)],
 };
 
 pub(crate) static POSE: MessageType = MessageType {
@@ -123,8 +121,8 @@ pub(crate) static KEY_VALUE_PAIR: MessageType = MessageType {
 pub(crate) static LASER_SCAN: MessageType = MessageType {
     name: "foxglove.LaserScan",
     fields: &[
-        one("timestamp", 1, Kind::Time),
-        one("frame_id", 2, Kind::Text),
+        TIMESTAMP,
+        FRAME_ID,
         one("pose", 3, Kind::Message(&POSE)),
         one("start_angle", 4, Kind::Double),
         one("end_angle", 5, Kind::Double),
@@ -136,8 +134,8 @@ pub(crate) static LASER_SCAN: MessageType = MessageType {
 pub(crate) static ODOMETRY: MessageType = MessageType {
     name: "foxglove.Odometry",
     fields: &[
-        one("timestamp", 1, Kind::Time),
-        one("frame_id", 2, Kind::Text),
+        TIMESTAMP,
+        FRAME_ID,
         one("body_frame_id", 3, Kind::Text),
         one("pose", 4, Kind::Message(&POSE)),
         one("linear_velocity", 5, Kind::Message(&VECTOR3)),
@@ -151,7 +149,7 @@ pub(crate) static ODOMETRY: MessageType = MessageType {
 pub(crate) static FRAME_TRANSFORM: MessageType = MessageType {
     name: "foxglove.FrameTransform",
     fields: &[
-        one("timestamp", 1, Kind::Time),
+        TIMESTAMP,
         one("parent_frame_id", 2, Kind::Text),
         one("child_frame_id", 3, Kind::Text),
         one("translation", 4, Kind::Message(&VECTOR3)),
@@ -167,7 +165,7 @@ pub(crate) static FRAME_TRANSFORMS: MessageType = MessageType {
 pub(crate) static COMPRESSED_IMAGE: MessageType = MessageType {
     name: "foxglove.CompressedImage",
     fields: &[
-        one("timestamp", 1, Kind::Time),
+        TIMESTAMP,
         one("frame_id", 4, Kind::Text),
         one("data", 2, Kind::Bytes),
         one("format", 3, Kind::Text),
@@ -195,8 +193,8 @@ pub(crate) static PACKED_ELEMENT_FIELD: MessageType = MessageType {
 pub(crate) static GRID: MessageType = MessageType {
     name: "foxglove.Grid",
     fields: &[
-        one("timestamp", 1, Kind::Time),
-        one("frame_id", 2, Kind::Text),
+        TIMESTAMP,
+        FRAME_ID,
         one("pose", 3, Kind::Message(&POSE)),
         one("column_count", 4, Kind::Fixed32),
         one("cell_size", 5, Kind::Message(&VECTOR2)),
@@ -215,7 +213,7 @@ static LOG_LEVEL: EnumType = EnumType {
 pub(crate) static LOG: MessageType = MessageType {
     name: "foxglove.Log",
     fields: &[
-        one("timestamp", 1, Kind::Time),
+        TIMESTAMP,
         one("level", 2, Kind::Enum(&LOG_LEVEL)),
         one("message", 3, Kind::Text),
         one("name", 4, Kind::Text),
@@ -237,17 +235,14 @@ pub(crate) static JOINT_STATE: MessageType = MessageType {
 
 pub(crate) static JOINT_STATES: MessageType = MessageType {
     name: "foxglove.JointStates",
-    fields: &[
-        one("timestamp", 1, Kind::Time),
-        many("joints", 2, Kind::Message(&JOINT_STATE)),
-    ],
+    fields: &[TIMESTAMP, many("joints", 2, Kind::Message(&JOINT_STATE))],
 };
 
 pub(crate) static IMU: MessageType = MessageType {
     name: "asof.demo.Imu",
     fields: &[
-        one("timestamp", 1, Kind::Time),
-        one("frame_id", 2, Kind::Text),
+        TIMESTAMP,
+        FRAME_ID,
         one("orientation", 3, Kind::Message(&QUATERNION)),
         one("angular_velocity", 4, Kind::Message(&VECTOR3)),
         one("linear_acceleration", 5, Kind::Message(&VECTOR3)),
@@ -257,7 +252,7 @@ pub(crate) static IMU: MessageType = MessageType {
 pub(crate) static VELOCITY_COMMAND: MessageType = MessageType {
     name: "asof.demo.VelocityCommand",
     fields: &[
-        one("timestamp", 1, Kind::Time),
+        TIMESTAMP,
         one("linear", 2, Kind::Message(&VECTOR3)),
         one("angular", 3, Kind::Message(&VECTOR3)),
     ],
@@ -265,11 +260,7 @@ pub(crate) static VELOCITY_COMMAND: MessageType = MessageType {
 
 pub(crate) static BUMPER: MessageType = MessageType {
     name: "asof.demo.Bumper",
-    fields: &[
-        one("timestamp", 1, Kind::Time),
-        one("frame_id", 2, Kind::Text),
-        one("is_pressed", 3, Kind::Bool),
-    ],
+    fields: &[TIMESTAMP, FRAME_ID, one("is_pressed", 3, Kind::Bool)],
 };
 
 static STATUS_LEVEL: EnumType = EnumType {
@@ -290,8 +281,5 @@ pub(crate) static STATUS: MessageType = MessageType {
 
 pub(crate) static DIAGNOSTICS: MessageType = MessageType {
     name: "asof.demo.Diagnostics",
-    fields: &[
-        one("timestamp", 1, Kind::Time),
-        many("status", 2, Kind::Message(&STATUS)),
-    ],
+    fields: &[TIMESTAMP, many("status", 2, Kind::Message(&STATUS))],
 };

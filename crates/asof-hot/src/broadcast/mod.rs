@@ -206,12 +206,10 @@ impl<T, const N: usize, const R: usize> Memory for Broadcast<T, N, R> {
 }
 
 /// The end of a broadcast ring that writes. There is one.
-pub struct BroadcastProducer<
-    T,
-    const N: usize,
-    const R: usize,
-    H: Handle<Target = Broadcast<T, N, R>> = Owned<Broadcast<T, N, R>>,
-> {
+pub struct BroadcastProducer<T, const N: usize, const R: usize, H = Owned<Broadcast<T, N, R>>>
+where
+    H: Handle<Target = Broadcast<T, N, R>>,
+{
     memory: H,
     state: ProducerState,
     _type: PhantomData<T>,
@@ -366,12 +364,10 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>> 
 }
 
 /// An end of a broadcast ring that reads. There are R, each with a place of its own.
-pub struct BroadcastReader<
-    T,
-    const N: usize,
-    const R: usize,
-    H: Handle<Target = Broadcast<T, N, R>> = Owned<Broadcast<T, N, R>>,
-> {
+pub struct BroadcastReader<T, const N: usize, const R: usize, H = Owned<Broadcast<T, N, R>>>
+where
+    H: Handle<Target = Broadcast<T, N, R>>,
+{
     memory: H,
     state: ReaderState,
     _type: PhantomData<T>,
@@ -424,12 +420,7 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         T: Clone,
     {
         let guard = self.try_read()?;
-        let Meta { generation, stamp } = guard.meta();
-        Some(Reading {
-            value: T::clone(&guard),
-            generation,
-            stamp,
-        })
+        Some(Reading::new(T::clone(&guard), guard.meta()))
     }
 
     /// Whether a sample is there that this reader has not read.

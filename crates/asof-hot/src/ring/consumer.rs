@@ -82,12 +82,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         T: Clone,
     {
         let slot = self.try_read()?;
-        let Meta { generation, stamp } = slot.meta();
-        Some(Reading {
-            value: T::clone(&slot),
-            generation,
-            stamp,
-        })
+        Some(Reading::new(T::clone(&slot), slot.meta()))
     }
 
     /// Whether a sample is there.

@@ -61,8 +61,7 @@ pub(super) fn open(
     address: &SocketAddress,
     graph: &Arc<Graph>,
 ) -> Result<impl Transport + use<>, LiveError> {
-    let graph = Arc::downgrade(graph);
-    Served::call(address, |hub, about| Client {
+    Served::call(address, graph, |graph, hub, about| Client {
         graph,
         hub,
         about,

@@ -1,6 +1,6 @@
 //! A robot behind a server that one WebSocket reaches: what all protocols over it have in common.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use asof_core::Problem;
 use parking_lot::Mutex;
@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::hub::Hub;
 use super::socket::{self, Caller, Conversation};
 use super::{Held, Transport};
+use crate::graph::Graph;
 use crate::ros::QosOverride;
 use crate::subscribe::Callback;
 use crate::{LiveError, Publisher, RobotInfo, SocketAddress};
@@ -35,10 +36,11 @@ impl<A: About> Served<A> {
     /// Starts a conversation with the server at an address, which may come later.
     pub fn call<C: Conversation>(
         address: &SocketAddress,
-        client: impl FnOnce(Arc<Hub>, Arc<Mutex<A>>) -> C,
+        graph: &Arc<Graph>,
+        client: impl FnOnce(Weak<Graph>, Arc<Hub>, Arc<Mutex<A>>) -> C,
     ) -> Result<Self, LiveError> {
         let (hub, about) = (Arc::new(Hub::default()), Arc::<Mutex<A>>::default());
-        let client = client(Arc::clone(&hub), Arc::clone(&about));
+        let client = client(Arc::downgrade(graph), Arc::clone(&hub), Arc::clone(&about));
         Ok(Served {
             caller: socket::call(address, client)?,
             hub,

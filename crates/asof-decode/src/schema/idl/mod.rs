@@ -293,14 +293,7 @@ impl Parser {
             let annotations = self.annotations()?;
             let kind = self.kind(0)?;
             loop {
-                let (name, kind) = self.declarator(kind.clone())?;
-                members.push(Member {
-                    name,
-                    kind,
-                    is_optional: annotations.is_optional(),
-                    id: annotations.id(),
-                    default: annotations.default_value(),
-                });
+                members.push(self.member(kind.clone(), &annotations)?);
                 if !self.tokens.eat(",") {
                     break;
                 }
@@ -343,13 +336,10 @@ impl Parser {
             }
             let annotations = self.annotations()?;
             let kind = self.kind(0)?;
-            let (name, kind) = self.declarator(kind)?;
             let member = Member {
-                name,
-                kind,
                 is_optional: true,
-                id: annotations.id(),
                 default: None,
+                ..self.member(kind, &annotations)?
             };
             members.push((labels, is_default, member));
             self.expect(";")?;
@@ -362,6 +352,21 @@ impl Parser {
         };
         self.define(&name, Definition::Union(definition));
         Ok(())
+    }
+
+    fn member(
+        &mut self,
+        kind: TypeSyntax,
+        annotations: &Annotations,
+    ) -> Result<Member, SchemaError> {
+        let (name, kind) = self.declarator(kind)?;
+        Ok(Member {
+            name,
+            kind,
+            is_optional: annotations.is_optional(),
+            id: annotations.id(),
+            default: annotations.default_value(),
+        })
     }
 
     fn enumeration(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
