@@ -65,8 +65,6 @@ class Cluster:
         self.asof, self.roots, self.logs = asof, roots, logs
         self.address = f"127.0.0.1:{free_port()}"
         self.processes = []
-        self.scheduler = self.start("scheduler", "scheduler", "--listen", self.address, "--executor-timeout", str(TIMEOUT))
-        self.wait(lambda: self.api("executors") == [])
 
     def start(self, name, *words):
         log = open(self.logs / f"{name}.log", "w")
@@ -95,8 +93,6 @@ class Cluster:
                 if is_ready():
                     return
             time.sleep(0.1)
-        for log in sorted(self.logs.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text()[-2000:]}", file=sys.stderr)
         sys.exit("the cluster does not come up")
 
     def stop(self):
@@ -104,6 +100,22 @@ class Cluster:
             process.kill()
         for process in self.processes:
             process.wait()
+
+
+@contextlib.contextmanager
+def running_cluster(asof, roots, logs):
+    """A scheduler, for as long as it is needed; the caller adds executors. What they all said is printed if anything fails."""
+    cluster = Cluster(asof, roots, logs)
+    try:
+        cluster.start("scheduler", "scheduler", "--listen", cluster.address, "--executor-timeout", str(TIMEOUT))
+        cluster.wait(lambda: cluster.api("executors") == [])
+        yield cluster
+    except BaseException:
+        for log in sorted(logs.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text()[-2000:]}", file=sys.stderr)
+        raise
+    finally:
+        cluster.stop()
 
 
 def asked(asof, places, query, *words):
@@ -281,28 +293,20 @@ def bucket_of(fleet):
 
 def test_bucket(asof, fleet, logs):
     logs.mkdir()
-    with bucket_of(fleet) as (addresses, outside):
-        cluster = Cluster(asof, ["s3://robots/drives"], logs)
-        try:
-            cluster.executor("first")
-            cluster.executor("second")
-            chosen = QUERIES[1:4] + QUERIES[13:14] + QUERIES[18:20]
-            compare(asof, cluster, addresses, chosen)
-            subprocess.run([asof, "index", "-q", "s3://robots/drives", "--pattern", "{robot}/…"], check=True, stdout=subprocess.DEVNULL)
-            print("the same over its catalogue:")
-            labelled = "SELECT robot, count(*), avg(twist.twist.linear.x) FROM odom WHERE robot <> 'r1' GROUP BY 1 ORDER BY 1"
-            meant = "SELECT robot, topic, count(*) FROM transforms WHERE robot = 'r2' GROUP BY 1, 2 ORDER BY 1, 2"
-            points = "SELECT robot, count(*), avg(x) FROM points(scan, 20) WHERE robot = 'r0' GROUP BY 1 ORDER BY 1"
-            compare(asof, cluster, ["s3://robots/drives"], [*chosen[:2], labelled, meant, points])
-            answer = asked(asof, [outside], "SELECT avg(angular_velocity.z) FROM imu", "--cluster", cluster.address)
-            assert answer.returncode == 1 and "under its roots" in answer.stderr, f"{answer.stderr}{answer.stdout}"
-            print(f"  refused: {answer.stderr.strip()}")
-        except BaseException:
-            for log in sorted(logs.glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text()[-2000:]}", file=sys.stderr)
-            raise
-        finally:
-            cluster.stop()
+    with bucket_of(fleet) as (addresses, outside), running_cluster(asof, ["s3://robots/drives"], logs) as cluster:
+        cluster.executor("first")
+        cluster.executor("second")
+        chosen = QUERIES[1:4] + QUERIES[13:14] + QUERIES[18:20]
+        compare(asof, cluster, addresses, chosen)
+        subprocess.run([asof, "index", "-q", "s3://robots/drives", "--pattern", "{robot}/…"], check=True, stdout=subprocess.DEVNULL)
+        print("the same over its catalogue:")
+        labelled = "SELECT robot, count(*), avg(twist.twist.linear.x) FROM odom WHERE robot <> 'r1' GROUP BY 1 ORDER BY 1"
+        meant = "SELECT robot, topic, count(*) FROM transforms WHERE robot = 'r2' GROUP BY 1, 2 ORDER BY 1, 2"
+        points = "SELECT robot, count(*), avg(x) FROM points(scan, 20) WHERE robot = 'r0' GROUP BY 1 ORDER BY 1"
+        compare(asof, cluster, ["s3://robots/drives"], [*chosen[:2], labelled, meant, points])
+        answer = asked(asof, [outside], "SELECT avg(angular_velocity.z) FROM imu", "--cluster", cluster.address)
+        assert answer.returncode == 1 and "under its roots" in answer.stderr, f"{answer.stderr}{answer.stdout}"
+        print(f"  refused: {answer.stderr.strip()}")
 
 
 def main():
@@ -320,8 +324,7 @@ def main():
             words = ["--seconds", str(SECONDS), "--seed", str(number + 1), "--no-serve"]
             subprocess.run([asof, "demo", "-q", "-o", path, *words], check=True, stdout=subprocess.DEVNULL)
         wanted = sys.argv[2:] or ["rows", "roots", "killed", "packaging", "bucket"]
-        cluster = Cluster(asof, [fleet], logs)
-        try:
+        with running_cluster(asof, [fleet], logs) as cluster:
             cluster.executor("steady")
             victim = cluster.executor("victim")
             if "rows" in wanted:
@@ -334,12 +337,6 @@ def main():
             if "killed" in wanted:
                 print("one executor is killed:")
                 test_one_is_killed(asof, cluster, fleet, victim)
-        except BaseException:
-            for log in sorted(logs.glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text()[-2000:]}", file=sys.stderr)
-            raise
-        finally:
-            cluster.stop()
         if "packaging" in wanted:
             print("the examples in packaging/cluster:")
             test_packaging(asof, fleet, logs)
