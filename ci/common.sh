@@ -2,8 +2,8 @@
 # builds it. A choice of packages (`-p`) would compile most dependencies again, with fewer features.
 target="${CARGO_TARGET_DIR:-target}"
 
-# The command and the named examples, in $target/debug. An example among the targets brings in the features of the
-# development dependencies, which the tests were built with.
+# The command and what else is named (`--bin` of ci/programs, `--example`), in $target/debug. An example among the targets
+# brings in the features of the development dependencies, which the tests were built with.
 build_asof() {
     cargo build --quiet --workspace --bin asof --example robot "$@"
 }
@@ -15,6 +15,11 @@ engine=(-p asof-sql -p asof-cluster -p asof --features asof/cluster)
 # The command with the engine, in $target/debug. A test among the targets brings in the features that tests have.
 build_asof_with_engine() {
     cargo build --quiet "${engine[@]}" --bin asof --test sql
+}
+
+# Runs cargo on models of loom, in a target folder that they share.
+under_loom() {
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" "$@"
 }
 
 # Says what a suite leaves out, in the one form that the gate counts and repeats.
@@ -40,11 +45,12 @@ virtual_environment() {
 }
 
 # Whether there is such a Python. It stays in the target folder for the next run; ASOF_VENV is one that is there already.
+# `interpreter` is the Python that it is made from, if not python3.
 has_environment() {
     local venv="${ASOF_VENV:-$target/venv/$1}"
     shift
     python="$venv/bin/python"
-    [ -x "$python" ] || python3 -m venv "$venv" || return
+    [ -x "$python" ] || "${interpreter:-python3}" -m venv "$venv" || return
     [ "$(cat "$venv/asof-packages" 2>/dev/null)" = "$*" ] && return
     "$python" -m pip install --quiet --disable-pip-version-check "$@" || return
     echo "$*" >"$venv/asof-packages"
