@@ -1,6 +1,6 @@
 //! Writes a drive to standard output in a form that any language reads in a few lines.
 //!
-//!     cargo run --release -p asof-demo --example drive_bytes -- [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin
+//! usage: drive_bytes [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin
 //!
 //! Every record is a kind (`C` or `M`) and fields, each a little-endian `u32` length and bytes.
 //! A channel: number, topic, message encoding, schema name, schema encoding, schema.

@@ -1,6 +1,6 @@
 //! Writes a recording whose messages are in no order at all, for those who measure sorting.
 //!
-//! `cargo run --release -p asof-formats --example shuffled -- OUT.mcap MEGABYTES`
+//! usage: shuffled OUT.mcap MEGABYTES
 
 use std::sync::Arc;
 
