@@ -1,4 +1,4 @@
-//! Writes a drive to standard output in a form that any language reads in a few lines.
+//! Writes a drive to standard output in a format that any language can read in a few lines.
 //!
 //! usage: drive_bytes [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin
 //!
@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
         Some("protobuf") => DemoEncoding::Protobuf,
         Some("json") => DemoEncoding::Json,
         Some(other) => {
-            let problem = format!("{other} is none of cdr, protobuf, json");
+            let problem = format!("{other} is not one of cdr, protobuf, json");
             return Err(io::Error::other(problem));
         }
     };

@@ -1,4 +1,4 @@
-//! Draws the house and the robot's way through it, from above, in braille.
+//! Draws the house and the robot's path through it, from above, in braille.
 //!
 //!     cargo run --release -p asof-demo --example drive [SECONDS]
 
@@ -25,7 +25,7 @@ fn main() {
     for (row, line) in dots.iter_mut().enumerate() {
         for (column, dot) in line.iter_mut().enumerate() {
             let (x, y) = (column as f64 * DOT, row as f64 * DOT);
-            // The skin of things, so that the way stands out.
+            // Only the outline of things, so that the path stands out.
             *dot = house.clearance(x, y) <= 0.0 && house.clearance(x, y) > -DOT;
         }
     }

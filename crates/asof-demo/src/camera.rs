@@ -1,7 +1,7 @@
 //! The robot's camera: every column of the picture is a ray into the house.
 //!
-//! Walls and furniture are upright, so one level ray finds what a whole column shows; the floor is
-//! cast pixel by pixel. Patterns fade with the distance, where they would only flicker.
+//! Walls and furniture are upright, so one level ray finds everything in a column; the floor is
+//! cast pixel by pixel. Patterns fade with distance, where they would only flicker.
 
 use jpeg_encoder::{ColorType, Encoder};
 
@@ -10,25 +10,25 @@ use crate::paint::{self, Colour};
 use crate::pose::Pose;
 use crate::sensors::CAMERA;
 
-/// Pixels across.
+/// Image width in pixels.
 const WIDTH: usize = 320;
-/// Pixels down.
+/// Image height in pixels.
 const HEIGHT: usize = 240;
-/// Half the picture's width, seen from one unit away: an opening of about 74 degrees.
+/// Half the image's width at depth one: a field of view of about 74 degrees.
 const HALF_VIEW: f64 = 0.75;
-/// Of 100. Enough for the eye, and ten pictures a second stay small.
+/// JPEG quality, of 100. Good enough to look at, and ten images a second stay small.
 const QUALITY: u8 = 72;
 
-/// Draws pictures, and keeps the canvas between them.
+/// Draws images, and reuses the canvas.
 #[derive(Debug)]
 pub(crate) struct Camera {
     canvas: Vec<u8>,
     hits: Vec<Hit>,
-    /// For every row, what it shows of the floor or of the ceiling.
+    /// For every row, its part of the floor or of the ceiling.
     ground: Vec<Ground>,
 }
 
-/// A row of floor or ceiling: everything that does not depend on where the robot stands.
+/// A row of floor or ceiling: everything that does not depend on the robot's pose.
 #[derive(Debug, Clone, Copy)]
 struct Ground {
     depth: f64,
@@ -59,7 +59,7 @@ impl Camera {
         }
     }
 
-    /// What the camera sees from a robot that stands here, as a JPEG.
+    /// The camera's view from a robot at this pose, as a JPEG.
     pub(crate) fn picture(&mut self, house: &House, robot: Pose) -> Vec<u8> {
         let eye = robot.then(Pose::new(CAMERA.0, 0.0, 0.0));
         for column in 0..WIDTH {
@@ -67,7 +67,7 @@ impl Camera {
         }
         let mut jpeg = Vec::with_capacity(16 * 1024);
         let encoder = Encoder::new(&mut jpeg, QUALITY);
-        // Writing to memory fails only for a picture of another size than its canvas.
+        // Writing to memory fails only when the image size differs from the canvas.
         let drawn = encoder.encode(&self.canvas, WIDTH as u16, HEIGHT as u16, ColorType::Rgb);
         debug_assert!(drawn.is_ok());
         jpeg
@@ -88,7 +88,7 @@ impl Camera {
         self.hits = hits;
     }
 
-    /// Floor and ceiling, as far as the wall behind them leaves free.
+    /// Floor and ceiling, above and below the wall that covers the rest of the column.
     fn draw_ground(&mut self, eye: Pose, ray: (f64, f64), column: usize, wall: f64) {
         let middle = HEIGHT / 2;
         let floor = row_of(0.0, wall).clamp(middle as f64, HEIGHT as f64) as usize;
@@ -112,7 +112,7 @@ impl Camera {
         let first = (top - 0.5).ceil().clamp(0.0, HEIGHT as f64) as usize;
         let last = (bottom - 0.5).ceil().clamp(0.0, HEIGHT as f64) as usize;
         let (x, y) = (eye.x + depth * ray.0, eye.y + depth * ray.1);
-        // The room that the surface looks into decides what a wall is papered with.
+        // The room that the surface faces decides the wallpaper.
         let room = Room::at(x + 0.01 * hit.normal.0, y + 0.01 * hit.normal.1);
         let edge = edge(thing.outline, hit);
         let slant = 0.86 + 0.14 * hit.normal.0 * 0.6 + 0.1 * hit.normal.1.abs();
@@ -140,17 +140,17 @@ impl Camera {
     }
 }
 
-/// Pixels to one unit at depth one.
+/// Pixels per unit at depth one.
 fn focal_length() -> f64 {
     WIDTH as f64 / 2.0 / HALF_VIEW
 }
 
-/// The row in which something at this height and depth shows.
+/// The image row of a point at this height and depth.
 fn row_of(height: f64, depth: f64) -> f64 {
     HEIGHT as f64 / 2.0 + (CAMERA.1 - height) / depth * focal_length()
 }
 
-/// How much of a pattern is left at a distance.
+/// How much of a pattern is visible at a distance.
 fn detail(depth: f64) -> f32 {
     (1.0 / (1.0 + 0.05 * depth * depth)) as f32
 }
@@ -169,7 +169,7 @@ fn corner_shade(thing: &Thing, height: f64) -> f32 {
     (1.0 - 0.2 / (1.0 + 14.0 * gap)) as f32
 }
 
-/// Metres from the spot that was hit to the nearest end of that side.
+/// Metres from the hit to the nearest end of that side.
 fn edge(outline: Outline, hit: &Hit) -> f64 {
     match outline {
         Outline::Round(..) => f64::INFINITY,

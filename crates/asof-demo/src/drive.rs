@@ -13,7 +13,7 @@ const DECISION_STEPS: u64 = 10;
 /// Steps between two scans, and the step of the first.
 const SCAN_STEPS: (u64, u64) = (20, 6);
 
-/// The robot on its way. Knows nothing of messages.
+/// The robot on its way, without its messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Drive {
     pub(crate) house: House,
@@ -23,7 +23,7 @@ pub(crate) struct Drive {
     told: Told,
 }
 
-/// What was true when events were last told.
+/// The state when events were last reported.
 #[derive(Debug, Clone)]
 struct Told {
     room: Option<Room>,
@@ -34,7 +34,7 @@ struct Told {
     speed: f64,
 }
 
-/// Something that is worth a line in the log.
+/// An event for the log.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Started,
@@ -84,7 +84,7 @@ impl Drive {
         self.steps % SCAN_STEPS.0 == SCAN_STEPS.1
     }
 
-    /// Lets the navigator decide, if it is time, and says what happened since the last step.
+    /// Lets the navigator decide, if it is time, and returns the events since the last step.
     pub(crate) fn decide(&mut self) -> Vec<Event> {
         if self.is_deciding() {
             self.robot.command = self.navigator.tick(&self.robot, &self.house);
@@ -92,7 +92,7 @@ impl Drive {
         self.events()
     }
 
-    /// Lets one step of time pass.
+    /// Advances by one step of time.
     pub(crate) fn advance(&mut self) {
         if self.is_scanning() {
             self.robot.localise();
@@ -150,7 +150,7 @@ impl Drive {
 }
 
 impl Event {
-    /// The line that the robot's software would write about it.
+    /// The log line of the event.
     pub(crate) fn told(&self) -> Log {
         let navigator = |message: String, function, line| Log {
             level: Level::Info,

@@ -1,19 +1,19 @@
 //! The house that the robot drives through.
 //!
 //! Four rooms around a cross of walls, joined in a ring by four doorways, with some furniture.
-//! Everything that stands in the way is a [`Thing`]: a box or a column with a height and a
-//! surface. The laser, the camera, the bumper and the map all ask the same things, so they agree.
+//! Every obstacle is a [`Thing`]: a box or a column with a height and a surface. The laser,
+//! the camera, the bumper and the map all use the same things, so they agree.
 
 /// Eight metres from west to east.
 pub(crate) const WIDTH: f64 = 8.0;
 /// Six metres from south to north.
 pub(crate) const DEPTH: f64 = 6.0;
-/// From the floor to the ceiling.
+/// The height of the ceiling.
 pub(crate) const CEILING: f64 = 2.4;
 
-/// How thick the outer walls are.
+/// The thickness of the outer walls.
 const OUTER: f64 = 0.15;
-/// Half as thick as the inner walls.
+/// Half the thickness of the inner walls.
 const INNER: f64 = 0.06;
 /// Where the inner walls cross.
 const CROSS: (f64, f64) = (4.0, 3.0);
@@ -32,7 +32,7 @@ pub enum Room {
 }
 
 impl Room {
-    /// The room around a point.
+    /// The room at a point.
     pub fn at(x: f64, y: f64) -> Room {
         match (x < CROSS.0, y < CROSS.1) {
             (true, true) => Room::Hall,
@@ -42,7 +42,7 @@ impl Room {
         }
     }
 
-    /// What people call it.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Room::Hall => "hall",
@@ -53,10 +53,10 @@ impl Room {
     }
 }
 
-/// What a thing looks like; the camera knows the colours.
+/// What a thing looks like; the colours are the camera's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
-    /// A wall, papered or tiled as the room that it faces.
+    /// A wall, papered or tiled like the room that it faces.
     Wall,
     /// Drawers with handles.
     Cupboard,
@@ -85,13 +85,13 @@ pub(crate) enum Outline {
     Round(f64, f64, f64),
 }
 
-/// Something that stands in the house.
+/// An obstacle in the house.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Thing {
     pub(crate) outline: Outline,
-    /// Where it begins above the floor: pictures hang, everything else stands.
+    /// Its lower edge above the floor: pictures hang, everything else stands.
     pub(crate) bottom: f64,
-    /// Where it ends above the floor.
+    /// Its upper edge above the floor.
     pub(crate) top: f64,
     pub(crate) surface: Surface,
 }
@@ -105,11 +105,11 @@ pub(crate) struct Hit {
     pub(crate) along: f64,
     /// Which way the surface faces.
     pub(crate) normal: (f64, f64),
-    /// Which thing it is.
+    /// The index of the thing.
     pub(crate) thing: usize,
 }
 
-/// The floor plan: what stands where.
+/// The floor plan with its obstacles.
 #[derive(Debug, Clone)]
 pub struct House {
     things: Vec<Thing>,
@@ -136,7 +136,7 @@ impl House {
         (WIDTH, DEPTH)
     }
 
-    /// Whether something stands at this point, at the height of the laser and the bumper.
+    /// Whether a point is occupied, at the height of the laser and the bumper.
     pub fn is_occupied(&self, x: f64, y: f64) -> bool {
         self.solid()
             .any(|thing| clearance(thing.outline, x, y) <= 0.0)
@@ -149,12 +149,12 @@ impl House {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Metres from a point to what a level ray in this direction meets first, at laser height.
+    /// Metres from a point to the first hit of a level ray in this direction, at laser height.
     pub fn range(&self, x: f64, y: f64, direction: f64) -> Option<f64> {
         self.echo(x, y, direction).map(|(distance, _)| distance)
     }
 
-    /// Range, and how squarely the ray meets the surface: from 0, along it, to 1, head on.
+    /// Range, and the cosine of incidence: from 0, along the surface, to 1, head on.
     pub(crate) fn echo(&self, x: f64, y: f64, direction: f64) -> Option<(f64, f64)> {
         let (sin, cos) = libm::sincos(direction);
         self.solid()
@@ -163,7 +163,7 @@ impl House {
             .min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Everything that a level ray meets, nearest first, up to and with the first whole wall.
+    /// Everything that a level ray hits, nearest first, up to and including the first full-height wall.
     pub(crate) fn view(&self, from: (f64, f64), direction: (f64, f64), hits: &mut Vec<Hit>) {
         hits.clear();
         for (index, thing) in self.things.iter().enumerate() {
@@ -189,7 +189,7 @@ impl House {
         &self.things[index]
     }
 
-    /// What stands on the floor.
+    /// The things that stand on the floor.
     fn solid(&self) -> impl Iterator<Item = &Thing> {
         self.things.iter().filter(|thing| thing.bottom == 0.0)
     }
@@ -271,7 +271,7 @@ fn furniture() -> Vec<Thing> {
 }
 
 fn pictures() -> Vec<Thing> {
-    // A finger's breadth in front of the wall, so that the ray meets them first.
+    // A little in front of the wall, so that the ray hits them first.
     let hung = |west, south, east, north, kind| Thing {
         outline: Outline::Box(west, south, east, north),
         bottom: 1.15,
@@ -307,8 +307,8 @@ fn clearance(outline: Outline, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Distance in multiples of the direction, place along the surface, and normal, where a ray enters
-/// an outline.
+/// Where a ray enters an outline: distance in multiples of the direction, position along the surface,
+/// and normal.
 fn meet(
     outline: Outline,
     from: (f64, f64),
@@ -319,7 +319,7 @@ fn meet(
             let (near_x, far_x) = slab(from.0, direction.0, west, east);
             let (near_y, far_y) = slab(from.1, direction.1, south, north);
             let near = near_x.max(near_y);
-            // A ray that starts inside of a thing does not meet it.
+            // A ray that starts inside a thing does not hit it.
             if near <= 0.0 || near > far_x.min(far_y) {
                 return None;
             }

@@ -1,12 +1,11 @@
 //! A small simulated robot, for demos, tests and benchmarks.
 //!
 //! A wheeled robot drives a loop through the four rooms of a [`House`]. Its laser, camera, wheels,
-//! IMU and bumper all look at the same simulated world, so what they say agrees: the odometry is
-//! the sum of the wheels' motion, the scan is what the map shows from where the robot stands, the
-//! bumper is pressed when it touches a wall. A seed decides the rest, and the same seed gives the
-//! same bytes on every machine.
+//! IMU and bumper all see the same simulated world, so their messages agree: the odometry
+//! integrates the wheels' motion, the scan matches the map from the robot's pose, the bumper is
+//! pressed when it touches a wall. The same seed gives the same bytes on every machine.
 //!
-//! This crate makes channels and messages and writes no file.
+//! This crate makes channels and messages; it does not write files.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,8 +16,8 @@
 //! assert_eq!(scans.count(), 10);
 //! ```
 //!
-//! For benchmarks, [`small_messages`] and [`large_messages`] make as many bytes as are wanted, of
-//! the shapes that recordings of real robots have.
+//! For benchmarks, [`small_messages`] and [`large_messages`] make any number of bytes, in
+//! the shapes of real recordings.
 
 #![forbid(unsafe_code)]
 
@@ -52,7 +51,7 @@ pub use shapes::{Shapes, large_messages, small_messages};
 use drive::Drive;
 use readings::Topic;
 
-/// How the messages are put into bytes, and their schemas with them.
+/// How messages are encoded, and the schemas that go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DemoEncoding {
     /// ROS 2's types in CDR, with `ros2msg` schemas.
@@ -64,16 +63,16 @@ pub enum DemoEncoding {
     Json,
 }
 
-/// What kind of drive is wanted.
+/// The options of a drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Decides everything that is left to chance.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// When the drive starts. Noon of 1 May 2024 (UTC), unless somebody says otherwise.
+    /// When the drive starts; by default noon of 1 May 2024 (UTC).
     pub start: Stamp,
-    /// How long it takes: any length, and 30 seconds by default.
+    /// How long it takes: any length; by default 30 seconds.
     pub duration: Duration,
-    /// How the messages are put into bytes.
+    /// How messages are encoded.
     pub encoding: DemoEncoding,
 }
 
@@ -88,7 +87,7 @@ impl Default for DemoOptions {
     }
 }
 
-/// A drive that can be recorded.
+/// A simulated drive, as channels and messages.
 #[derive(Debug, Clone)]
 pub struct Demo {
     options: DemoOptions,
@@ -96,7 +95,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// The half width of the round robot, in metres.
+    /// The radius of the round robot, in metres.
     pub const RADIUS: f64 = robot::RADIUS;
     /// The distance between its two wheels, in metres.
     pub const WHEEL_BASE: f64 = robot::WHEEL_BASE;
@@ -117,17 +116,17 @@ impl Demo {
         }
     }
 
-    /// What was asked for.
+    /// The options of this drive.
     pub fn options(&self) -> &DemoOptions {
         &self.options
     }
 
-    /// Every channel that the messages come on.
+    /// Every channel of the messages.
     pub fn channels(&self) -> &[Arc<Channel>] {
         &self.channels
     }
 
-    /// The name of the conventions that the recording follows, for an MCAP header: `ros2`, or none.
+    /// The profile for an MCAP header: `ros2`, or empty.
     pub fn profile(&self) -> &'static str {
         match self.options.encoding {
             DemoEncoding::Cdr => "ros2",
@@ -135,14 +134,14 @@ impl Demo {
         }
     }
 
-    /// The messages, in the order of their log times, simulated as they are asked for.
+    /// The messages, sorted by log time, simulated lazily.
     ///
     /// A message's publish time is its header's stamp; its log time is a little later.
     pub fn messages(&self) -> Messages {
         Messages::new(&self.options, Arc::clone(&self.channels))
     }
 
-    /// Where the robot really is, 200 times a second: what no recording of a real robot knows.
+    /// The true pose of the robot, 200 times a second, which no recording of a real robot holds.
     pub fn truth(&self) -> impl Iterator<Item = (Stamp, Pose)> + use<> {
         let start = self.options.start;
         let end = i64::try_from(self.options.duration.as_nanos()).unwrap_or(i64::MAX);

@@ -1,23 +1,23 @@
-//! The map as the robot comes to know it.
+//! The map that the robot builds.
 
 use crate::house::{DEPTH, WIDTH};
 use crate::pose::Pose;
 
-/// Metres to a cell.
+/// Metres per cell.
 pub(crate) const RESOLUTION: f64 = 0.05;
-/// Unknown land around the house, so that its outer walls are not the edge of the map.
+/// Unknown space around the house, so that its outer walls are not the edge of the map.
 const MARGIN: f64 = 0.3;
 /// Cells from west to east.
 pub(crate) const COLUMNS: usize = ((WIDTH + 2.0 * MARGIN) / RESOLUTION + 0.5) as usize;
 /// Cells from south to north.
 pub(crate) const ROWS: usize = ((DEPTH + 2.0 * MARGIN) / RESOLUTION + 0.5) as usize;
-/// Where the first cell's south-west corner lies, on both axes.
+/// The south-west corner of the first cell, on both axes.
 pub(crate) const ORIGIN: f64 = -MARGIN;
 
-/// Evidence for and against something standing in each cell, gathered from scans.
+/// Evidence for and against an obstacle in each cell, gathered from scans.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapper {
-    /// Above zero: something is there. Below: nothing. Zero: not seen.
+    /// Above zero: occupied. Below: free. Zero: unknown.
     evidence: Vec<i8>,
 }
 
@@ -28,7 +28,7 @@ impl Mapper {
         }
     }
 
-    /// Takes in one scan: beams `(angle, range)` as seen from the laser's place.
+    /// Adds one scan: beams `(angle, range)` as seen from the laser's pose.
     pub(crate) fn see(&mut self, laser: Pose, beams: impl Iterator<Item = (f64, f64)>) {
         for (angle, range) in beams {
             let (sin, cos) = libm::sincos(laser.heading + angle);
@@ -45,7 +45,7 @@ impl Mapper {
                     self.weigh(cell, -1);
                 }
             }
-            // A hair behind the surface, so that a wall on a cell's edge falls on its inner side.
+            // Slightly beyond the surface, so that a wall on the edge of a cell falls on its inner side.
             let way = range + RESOLUTION / 4.0;
             if let Some(cell) = cell(laser.x + way * cos, laser.y + way * sin) {
                 self.weigh(cell, 6);
@@ -59,7 +59,7 @@ impl Mapper {
         self.evidence[cell] = if sum == 0 { weight.signum() } else { sum };
     }
 
-    /// The map as ROS has it: -1 unknown, 0 free, 100 occupied; rows from south to north.
+    /// The map in ROS's values: -1 unknown, 0 free, 100 occupied; rows from south to north.
     pub(crate) fn grid(&self) -> Vec<i8> {
         self.evidence
             .iter()

@@ -1,4 +1,4 @@
-//! Where the robot wants to go, and what it tells its wheels.
+//! Where the robot wants to go, and its velocity commands.
 
 use crate::house::House;
 use crate::pose::{Pose, wrapped};
@@ -20,8 +20,8 @@ pub(crate) const START: Pose = Pose {
 
 /// The loop through the rooms: a point, and how far from it a lap may stray.
 ///
-/// Two of the goals lie inside of a wall. The robot drives up to them, touches, backs off, and
-/// goes on: that is where the bumper has something to say.
+/// Two of the goals are inside a wall. The robot drives up to them, touches, backs off, and
+/// goes on: that is what presses the bumper.
 const LOOP: [Goal; 10] = [
     Goal::via(3.2, 1.5, 0.05),
     Goal::via(4.9, 1.5, 0.05),
@@ -62,7 +62,7 @@ impl Goal {
         }
     }
 
-    /// This goal on one lap: never quite at the same place.
+    /// This goal on one lap: never at quite the same point.
     fn strayed(self, random: &mut Random) -> Goal {
         let along_x = if self.is_wall { 0.0 } else { self.stray };
         Goal {
@@ -73,7 +73,7 @@ impl Goal {
     }
 }
 
-/// What the navigator is busy with.
+/// What the navigator is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Driving to the next goal.
@@ -84,11 +84,11 @@ pub(crate) enum Mode {
     BackingOff(u32),
 }
 
-/// Follows the loop, tick by tick, from what the robot believes about itself.
+/// Follows the loop, tick by tick, by the robot's estimated pose.
 #[derive(Debug, Clone)]
 pub(crate) struct Navigator {
     pub(crate) mode: Mode,
-    /// Whole loops driven so far.
+    /// Complete loops so far.
     pub(crate) laps: u32,
     index: usize,
     goal: Goal,

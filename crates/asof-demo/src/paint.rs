@@ -7,7 +7,7 @@ use crate::house::{Outline, Room, Surface, Thing};
 pub(crate) struct Colour(f32, f32, f32);
 
 impl Colour {
-    /// The same colour in this much light.
+    /// This colour under this much light.
     pub(crate) fn lit(self, light: f32) -> Colour {
         // Lamplight is a little warm.
         Colour(
@@ -22,7 +22,7 @@ impl Colour {
         [self.0, self.1, self.2].map(|part| part as u8)
     }
 
-    /// This colour with a part of another.
+    /// This colour blended with another.
     fn mixed(self, other: Colour, part: f32) -> Colour {
         let mix = |a: f32, b: f32| a + (b - a) * part;
         Colour(
@@ -42,9 +42,9 @@ pub(crate) struct Spot {
     pub(crate) height: f64,
     /// Metres to the nearest end of the surface.
     pub(crate) edge: f64,
-    /// How much of a pattern can be seen, from 0 to 1.
+    /// How much of a pattern is visible, from 0 to 1.
     pub(crate) detail: f32,
-    /// The room that the surface looks into.
+    /// The room that the surface faces.
     pub(crate) room: Room,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn floor(x: f64, y: f64, detail: f32) -> Colour {
     }
 }
 
-/// The colour of a spot on a thing; `None` where one can see through it.
+/// The colour of a spot on a thing; `None` where the thing is transparent.
 pub(crate) fn surface(thing: &Thing, spot: &Spot) -> Option<Colour> {
     Some(match thing.surface {
         Surface::Wall => wall(spot),
@@ -281,7 +281,7 @@ fn metal(thing: &Thing, spot: &Spot) -> Colour {
     steel.mixed(DARK, (shade + brushed + 0.4 * round).min(0.9))
 }
 
-/// How far around a column a spot lies, as a shade that makes it look round.
+/// How far around a column a spot is, as a shade that makes it look round.
 fn roundness(thing: &Thing, spot: &Spot) -> f32 {
     match thing.outline {
         Outline::Box(..) => 0.0,
@@ -361,17 +361,17 @@ fn room_inside(x: f64, y: f64) -> Option<Room> {
     is_inside.then(|| Room::at(x, y))
 }
 
-/// Which stretch of this length a place lies in.
+/// The index of the stretch of this length that a coordinate is in.
 ///
-/// Rounds down by hand: `floor` is a call into a library on processors that are not told better,
-/// and every pixel asks.
+/// Rounds down by hand: without target features, `floor` is a library call, and this runs for
+/// every pixel.
 fn cell(place: f64, length: f64) -> i64 {
     let stretches = place / length;
     let towards_zero = stretches as i64;
     towards_zero - i64::from(stretches < towards_zero as f64)
 }
 
-/// How far into its stretch of this length a place lies.
+/// The offset of a coordinate in its stretch of this length.
 fn inside(place: f64, length: f64) -> f64 {
     place - cell(place, length) as f64 * length
 }

@@ -1,7 +1,7 @@
-//! Pictures that are painted ahead, on every core.
+//! Images that are rendered ahead, on every core.
 //!
-//! Painting is most of what a recording costs. A picture depends on where the robot is and on nothing that was
-//! said before, so each painter drives through the house by itself and stops where its own pictures are due.
+//! Rendering is most of the cost of a recording. An image depends only on where the robot is, so each
+//! painter simulates the drive by itself and stops where its own images are due.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -9,21 +9,21 @@ use crate::DemoOptions;
 use crate::camera::Camera;
 use crate::drive::Drive;
 
-/// Steps between two pictures, and the step of the first.
+/// Steps between two images, and the step of the first.
 const PICTURE_STEPS: (u64, u64) = (20, 13);
-/// More painters than this would only wait for the recorder.
-const MOST_PAINTERS: usize = 8;
-/// How many pictures a painter has ready.
-const AHEAD: usize = 2;
+/// More painters would only wait for the recorder.
+const MAX_PAINTERS: usize = 8;
+/// The number of images that a painter renders ahead.
+const IMAGES_AHEAD: usize = 2;
 
-/// The camera's pictures, in order.
+/// The camera's images, in order.
 #[derive(Debug)]
 pub(crate) struct Pictures {
     options: DemoOptions,
-    /// They take turns. Nobody paints before the first picture is asked for.
+    /// They take turns. They start when the first image is requested.
     painters: Vec<Receiver<Vec<u8>>>,
     taken: usize,
-    /// For where there is no other thread to be had.
+    /// The fallback when no thread can be started.
     camera: Camera,
 }
 
@@ -37,12 +37,12 @@ impl Pictures {
         }
     }
 
-    /// Whether this is a step in which a picture is taken.
+    /// Whether an image is taken in this step.
     pub(crate) fn is_due(step: u64) -> bool {
         step % PICTURE_STEPS.0 == PICTURE_STEPS.1
     }
 
-    /// The next picture: what the camera sees on this drive, which has come to it.
+    /// The next image: the camera's view at the current step of this drive.
     pub(crate) fn next(&mut self, drive: &Drive) -> Vec<u8> {
         if self.taken == 0 {
             self.start();
@@ -55,9 +55,9 @@ impl Pictures {
 
     fn start(&mut self) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let count = cores.min(MOST_PAINTERS);
+        let count = cores.min(MAX_PAINTERS);
         for number in 0..count {
-            let (sender, receiver) = sync_channel(AHEAD);
+            let (sender, receiver) = sync_channel(IMAGES_AHEAD);
             let options = self.options.clone();
             let spawned = std::thread::Builder::new()
                 .name("asof-demo".into())
@@ -65,7 +65,7 @@ impl Pictures {
             if spawned.is_ok() {
                 self.painters.push(receiver);
             } else {
-                // Without one of them the turns would not come out.
+                // With one of them missing, the turns would not match.
                 self.painters.clear();
                 return;
             }
@@ -73,7 +73,7 @@ impl Pictures {
     }
 }
 
-/// Paints every `count`th picture, until nobody takes them any more.
+/// Paints every `count`th image, until the receiver is dropped.
 fn paint(options: &DemoOptions, number: usize, count: usize, pictures: &SyncSender<Vec<u8>>) {
     let mut drive = Drive::new(options);
     let mut camera = Camera::new();

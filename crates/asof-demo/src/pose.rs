@@ -1,11 +1,10 @@
-//! Where something stands on the floor.
+//! Poses on the floor.
 
 use std::f64::consts::{PI, TAU};
 
-/// A place on the floor and a heading, in metres and radians, counter-clockwise from the x axis.
+/// A position on the floor and a heading, in metres and radians, counter-clockwise from the x axis.
 ///
-/// The sine and cosine come from the `libm` crate and not from the platform, whose last bit differs
-/// from one to the next.
+/// Sine and cosine come from the `libm` crate: those of the platform differ in their last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Pose {
     /// Metres to the east.
@@ -17,7 +16,7 @@ pub struct Pose {
 }
 
 impl Pose {
-    /// A pose from its parts; the heading may be any number of turns away.
+    /// A pose from its parts; the heading may be off by any number of turns.
     pub fn new(x: f64, y: f64, heading: f64) -> Self {
         Pose {
             x,
@@ -26,7 +25,7 @@ impl Pose {
         }
     }
 
-    /// The pose that `local`, given as seen from here, has in the frame that this one is given in.
+    /// The pose `local`, given relative to this one, in the frame of this one.
     #[must_use]
     pub fn then(self, local: Pose) -> Pose {
         let (sin, cos) = libm::sincos(self.heading);
@@ -37,7 +36,7 @@ impl Pose {
         )
     }
 
-    /// The pose that undoes this one: `pose.then(pose.inverse())` is the origin.
+    /// The inverse: `pose.then(pose.inverse())` is the origin.
     #[must_use]
     pub fn inverse(self) -> Pose {
         let (sin, cos) = libm::sincos(self.heading);
@@ -59,11 +58,11 @@ impl Pose {
         wrapped(libm::atan2(y - self.y, x - self.x) - self.heading)
     }
 
-    /// The place after driving `forward` metres while turning `turn` radians, along an arc.
+    /// The pose after driving `forward` metres while turning `turn` radians, along an arc.
     #[must_use]
     pub(crate) fn driven(self, forward: f64, turn: f64) -> Pose {
         let (sin, cos) = libm::sincos(self.heading + turn / 2.0);
-        // A chord is shorter than its arc; at a thousandth of a radian that no longer shows.
+        // A chord is shorter than its arc; below a ten-thousandth of a radian the difference is negligible.
         let chord = if turn.abs() < 1e-4 {
             forward
         } else {
@@ -77,7 +76,7 @@ impl Pose {
     }
 }
 
-/// The same angle between minus and plus pi.
+/// The same angle, wrapped to between minus and plus pi.
 pub(crate) fn wrapped(angle: f64) -> f64 {
     if angle.abs() <= PI {
         return angle;

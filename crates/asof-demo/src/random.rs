@@ -1,15 +1,15 @@
-//! Chance that is the same on every machine.
+//! Random numbers that are the same on every machine.
 
 /// A small pseudo-random generator (xoshiro256++), seeded through splitmix64.
 ///
-/// Our own, so that a seed means the same bytes for as long as this crate lives.
+/// Part of this crate, so that a seed always gives the same bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// One stream of chance: every sensor has its own, so that adding one leaves the others alone.
+    /// One random stream: every sensor has its own, so that adding one does not change the others.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mix = seed ^ stream.wrapping_mul(0xa076_1d64_78bd_642f);
         Random {
@@ -31,23 +31,23 @@ impl Random {
         result
     }
 
-    /// Evenly spread in `[0, 1)`.
+    /// Uniform in `[0, 1)`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Evenly spread in `[low, high)`.
+    /// Uniform in `[low, high)`.
     pub(crate) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// Bell-shaped around zero with this standard deviation, never beyond 3.5 of them.
+    /// Approximately normal around zero with this standard deviation, never beyond 3.5 of them.
     ///
-    /// A sum of four 16-bit numbers: one draw and no logarithm, near enough for a sensor's noise.
+    /// A sum of four 16-bit numbers: one draw and no logarithm, close enough for sensor noise.
     pub(crate) fn noise(&mut self, deviation: f64) -> f64 {
         let bits = self.bits();
         let sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
-        // Four even spreads of width 65536 have a deviation of 65536 / sqrt(3).
+        // Four uniform distributions of width 65536 sum to a deviation of 65536 / sqrt(3).
         (sum as f64 - 131_070.0) / 37_837.2 * deviation
     }
 }

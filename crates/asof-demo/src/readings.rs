@@ -1,12 +1,12 @@
-//! What the robot has to say, before it is put into bytes.
+//! The robot's messages before they are encoded.
 //!
-//! One plain struct a topic. Every encoding starts from these, so that they say the same thing.
+//! One plain struct per topic. Every encoding starts from these, so that all have the same content.
 
 use asof_core::Stamp;
 
 use crate::pose::Pose;
 
-/// The robot's topics; the number of one is its place in [`Topic::ALL`].
+/// The robot's topics; a topic's number is its index in [`Topic::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Topic {
     TfStatic,
@@ -56,7 +56,7 @@ impl Topic {
         }
     }
 
-    /// Microseconds from sending to recording: at least, and how much more at most.
+    /// Microseconds from sending to recording: the minimum, and how much is added at most.
     pub(crate) fn latency(self) -> (f64, f64) {
         match self {
             Topic::Imu | Topic::CmdVel | Topic::Bumper => (110.0, 180.0),
@@ -106,7 +106,7 @@ pub(crate) struct Scan {
     pub(crate) period: f32,
     pub(crate) range_min: f32,
     pub(crate) range_max: f32,
-    /// Infinite where no echo came back.
+    /// Infinite without an echo.
     pub(crate) ranges: Vec<f32>,
     pub(crate) intensities: Vec<f32>,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Odometry {
 }
 
 impl Odometry {
-    /// x, y, z, then the rotations around them: a robot on a floor knows nothing of z and tilt.
+    /// x, y, z, then the rotations around them: a robot on a floor cannot estimate z and tilt.
     pub(crate) const POSE_VARIANCES: [f64; 6] = [1e-3, 1e-3, 1e6, 1e6, 1e6, 3e-3];
     /// The same for its velocity.
     pub(crate) const VELOCITY_VARIANCES: [f64; 6] = [1e-4, 1e-4, 1e6, 1e6, 1e6, 5e-4];
@@ -157,7 +157,7 @@ pub(crate) struct Joints {
     pub(crate) velocities: [f64; 2],
 }
 
-/// How bad a line in the log is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Debug,
@@ -175,10 +175,10 @@ pub(crate) struct Log {
     pub(crate) line: u32,
 }
 
-/// One part's health.
+/// The health of one part.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
-    /// 0 is well, 1 a warning, 2 an error.
+    /// 0 is OK, 1 a warning, 2 an error.
     pub(crate) level: u8,
     pub(crate) name: &'static str,
     pub(crate) message: String,
@@ -186,7 +186,7 @@ pub(crate) struct Status {
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
-/// The frames that headers and transforms name.
+/// The frames of headers and transforms.
 pub(crate) mod frame {
     pub(crate) const MAP: &str = "map";
     pub(crate) const ODOM: &str = "odom";
@@ -198,7 +198,7 @@ pub(crate) mod frame {
     pub(crate) const BUMPER: &str = "bumper";
 }
 
-/// To the millionth: below what any of the sensors resolves, and short where it is text.
+/// Rounded to a millionth: below the resolution of every sensor, and short as text.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -1,4 +1,4 @@
-//! The recording: time passes, the robot drives, messages come out in the order of their log times.
+//! The recording: the robot drives, and messages come out sorted by log time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,12 +15,12 @@ use crate::random::Random;
 use crate::readings::{Level, Log, Reading, Topic};
 use crate::{DemoEncoding, DemoOptions, foxglove, ros2, sensors};
 
-/// Nanoseconds of a step.
+/// Nanoseconds per step.
 pub(crate) const STEP_NANOS: i64 = 5_000_000;
 
-/// The messages of a [`Demo`](crate::Demo), simulated as they are asked for.
+/// The messages of a [`Demo`](crate::Demo), simulated lazily.
 ///
-/// They come in the order of their log times. Memory stays the same however long the drive is.
+/// They are sorted by log time. Memory stays constant however long the drive is.
 #[derive(Debug)]
 pub struct Messages {
     channels: Arc<[Arc<Channel>]>,
@@ -38,7 +38,7 @@ pub struct Messages {
     charge: i64,
 }
 
-/// One stream of chance for each thing that has some.
+/// One random stream for each thing that needs one.
 #[derive(Debug)]
 struct Chance {
     latency: Random,
@@ -78,7 +78,7 @@ impl Messages {
         }
     }
 
-    /// Says everything that is due now, then lets time pass by a step.
+    /// Sends everything that is due now, then advances by one step.
     fn step(&mut self) {
         let step = self.drive.steps();
         let events = self.drive.decide();
@@ -189,7 +189,7 @@ impl Iterator for Messages {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {
-        // Whatever is sent from now on is recorded after now.
+        // Anything sent from now on is recorded after now.
         while self.drive.steps() < self.steps
             && self
                 .pending
@@ -208,7 +208,7 @@ impl Pending {
     }
 }
 
-/// Turned around, since a heap hands out its greatest first.
+/// Reversed, since a heap returns its greatest element first.
 impl Ord for Pending {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())

@@ -4,20 +4,20 @@ use crate::house::House;
 use crate::pose::{Pose, wrapped};
 use crate::random::Random;
 
-/// Seconds between two steps of the simulation: as often as the IMU speaks.
+/// Seconds between two steps of the simulation: the period of the IMU.
 pub(crate) const STEP: f64 = 0.005;
-/// Half the robot's width, metres.
+/// The radius of the base, metres.
 pub(crate) const RADIUS: f64 = 0.17;
 /// Metres from wheel to wheel.
 pub(crate) const WHEEL_BASE: f64 = 0.28;
-/// Half a wheel's height, metres.
+/// The radius of a wheel, metres.
 pub(crate) const WHEEL_RADIUS: f64 = 0.036;
-/// What a wheel's motor can do, metres per second squared.
+/// The maximum acceleration of a wheel, metres per second squared.
 pub(crate) const WHEEL_ACCELERATION: f64 = 1.6;
-/// How far the bumper must come away from the wall to let go, metres.
+/// How far the bumper must come away from the wall to be released, metres.
 const BUMPER_TRAVEL: f64 = 0.01;
 
-/// What the robot is told to do, as on `/cmd_vel`.
+/// A velocity command, as on `/cmd_vel`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Command {
     /// Metres per second, forward.
@@ -26,28 +26,28 @@ pub(crate) struct Command {
     pub(crate) angular: f64,
 }
 
-/// The robot, its body and what it believes about where it is.
+/// The robot: its body, and its estimate of its pose.
 #[derive(Debug, Clone)]
 pub(crate) struct Robot {
-    /// Where it really is, in the house.
+    /// Its true pose in the house.
     pub(crate) truth: Pose,
-    /// Where its wheels say that it is, since the start.
+    /// Its pose by wheel odometry, relative to the start.
     pub(crate) odometry: Pose,
-    /// Where it believes that the odometry started, in the map.
+    /// Its estimate of the odometry's origin in the map.
     pub(crate) correction: Pose,
-    /// What it was told last.
+    /// The last command.
     pub(crate) command: Command,
     /// Radians that the left and the right wheel have turned since the start.
     pub(crate) wheel_angles: [f64; 2],
     /// Metres per second at the rim of the left and the right wheel.
     pub(crate) wheel_speeds: [f64; 2],
-    /// Radians per second that it really turns.
+    /// Its true turn rate, radians per second.
     pub(crate) turn_rate: f64,
     /// Metres per second squared, forward and to the left.
     pub(crate) acceleration: (f64, f64),
     /// Whether the bumper is pressed.
     pub(crate) is_touching: bool,
-    /// Part of the wheels' motion that reaches the floor: forward and in turns.
+    /// The fraction of the wheels' motion that reaches the floor: forward and in turns.
     grip: (f64, f64),
     random: Random,
 }
@@ -69,18 +69,18 @@ impl Robot {
         }
     }
 
-    /// Metres per second forward and radians per second to the left, as the wheels have it.
+    /// Metres per second forward and radians per second to the left, by the wheels.
     pub(crate) fn velocity(&self) -> (f64, f64) {
         let [left, right] = self.wheel_speeds;
         (f64::midpoint(left, right), (right - left) / WHEEL_BASE)
     }
 
-    /// Where it believes that it is in the map.
+    /// Its estimated pose in the map.
     pub(crate) fn belief(&self) -> Pose {
         self.correction.then(self.odometry)
     }
 
-    /// Lets one [`STEP`] of time pass.
+    /// Advances by one [`STEP`] of time.
     pub(crate) fn step(&mut self, house: &House) {
         let before = self.wheel_speeds;
         let half_turn = self.command.angular * WHEEL_BASE / 2.0;
@@ -101,8 +101,8 @@ impl Robot {
         self.acceleration = ((now - speed_before) / STEP, now * self.turn_rate);
     }
 
-    /// Corrects what it believes, as a localisation does that compares the scan with the map:
-    /// part of the way each time, so that `map -> odom` moves slowly.
+    /// Corrects the estimate, as a localisation does that matches the scan with the map:
+    /// a fraction each time, so that `map -> odom` moves slowly.
     pub(crate) fn localise(&mut self) {
         let belief = self.belief();
         let part = 0.3;
@@ -119,7 +119,7 @@ impl Robot {
         self.correction = better.then(self.odometry.inverse());
     }
 
-    /// Moves by what the wheels turned, up to the wall if there is one; there the wheels stall.
+    /// Moves by the turn of the wheels, at most up to the wall; there the wheels stall.
     fn roll(&mut self, house: &House, travel: [f64; 2]) {
         let forward = f64::midpoint(travel[0], travel[1]);
         let turn = (travel[1] - travel[0]) / WHEEL_BASE;

@@ -12,18 +12,18 @@ use crate::readings::{
 use crate::robot::{Robot, WHEEL_RADIUS};
 use asof_core::Stamp;
 
-/// Beams in a scan: one a degree.
+/// Beams in a scan: one per degree.
 pub(crate) const BEAMS: usize = 360;
 /// Where the laser sits on the base.
 pub(crate) const LASER: (f64, f64) = (0.03, 0.22);
 /// Where the camera sits on the base: in front, on a short mast.
 pub(crate) const CAMERA: (f64, f64) = (0.1, 0.45);
-/// What the accelerometer can show, either way: four times the Earth's pull.
+/// The limit of the accelerometer, in either direction: four g.
 const ACCELERATION_LIMIT: f64 = 39.2;
-/// The Earth's pull.
+/// Standard gravity.
 pub(crate) const GRAVITY: f64 = 9.80665;
 
-/// The laser's place in the frame that the robot's pose is given in.
+/// The laser's pose, in the frame of the robot's pose.
 pub(crate) fn laser(robot: Pose) -> Pose {
     robot.then(Pose::new(LASER.0, 0.0, 0.0))
 }
@@ -64,7 +64,7 @@ pub(crate) fn scan(robot: &Robot, house: &House, random: &mut Random) -> Scan {
     }
 }
 
-/// Lets the mapper see what the scan saw.
+/// Adds a scan to the map.
 pub(crate) fn explore(mapper: &mut Mapper, robot: &Robot, scan: &Scan) {
     let beams = scan.ranges.iter().enumerate();
     let echoes = beams.filter(|(_, range)| range.is_finite());
@@ -94,7 +94,7 @@ pub(crate) fn odometry(robot: &Robot) -> Odometry {
     }
 }
 
-/// What a small MEMS sensor shows: truth, a standing offset, noise, in steps of its resolution.
+/// The reading of a small MEMS sensor: truth, a constant bias, noise, in steps of its resolution.
 pub(crate) fn imu(robot: &Robot, start_heading: f64, random: &mut Random) -> Imu {
     let gyro = |truth: f64, offset: f64, random: &mut Random| {
         let step = 1.0 / 16_384.0;
@@ -131,7 +131,7 @@ pub(crate) fn joints(robot: &Robot) -> Joints {
     }
 }
 
-/// `odom -> base_link` as the wheels have it, `map -> odom` as the localisation has it.
+/// `odom -> base_link` by the wheels, `map -> odom` by the localisation.
 pub(crate) fn transforms(robot: &Robot) -> Vec<Transform> {
     let flat = |parent, child, pose: Pose| Transform {
         parent,
@@ -145,7 +145,7 @@ pub(crate) fn transforms(robot: &Robot) -> Vec<Transform> {
     ]
 }
 
-/// Where the sensors are bolted on.
+/// The mounting poses of the sensors.
 pub(crate) fn mounts() -> Reading {
     let level = [0.0, 0.0, 0.0, 1.0];
     let mount = |parent, child, translation, rotation| Transform {

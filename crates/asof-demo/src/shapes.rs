@@ -1,7 +1,7 @@
-//! Recordings for benchmarks: as many bytes as are wanted, of shapes that real robots record.
+//! Recordings for benchmarks: any number of bytes, in the shapes that real robots record.
 //!
-//! Nothing is simulated here. Numbers wander and tremble like those of sensors, in steps of their
-//! resolution, so that compression finds about as much in them as in the real thing.
+//! Nothing is simulated here. Numbers drift and jitter like those of sensors, in steps of their
+//! resolution, so that they compress about as well as real ones.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::readings::{Imu, Odometry, Quaternion, frame};
 use crate::ros2;
 
-/// Messages of one shape, in the order of their log times, until there are enough bytes.
+/// Messages of one shape, sorted by log time, until there are enough bytes.
 #[derive(Debug)]
 pub struct Shapes {
     channels: Vec<Arc<Channel>>,
@@ -35,10 +35,10 @@ enum Maker {
     Large(Box<Large>),
 }
 
-/// Many small messages on ten topics, with at least this many bytes of payload in all.
+/// Many small messages on ten topics, with at least this many payload bytes in total.
 ///
 /// Four IMUs at 400 Hz, two odometries, transforms, two sets of twelve joints, and a command:
-/// some 400 bytes a message, 2,200 messages for every second of the recording.
+/// about 400 bytes a message, 2,200 messages for every second of the recording.
 pub fn small_messages(seed: u64, payload_bytes: u64) -> Shapes {
     let topics: [(&str, &str, i64); 10] = [
         ("/imu/front", "sensor_msgs/msg/Imu", 2_500_000),
@@ -68,10 +68,10 @@ pub fn small_messages(seed: u64, payload_bytes: u64) -> Shapes {
     )
 }
 
-/// A few large messages on four topics, with at least this many bytes of payload in all.
+/// A few large messages on four topics, with at least this many payload bytes in total.
 ///
-/// Raw 1280 x 720 colour pictures, 848 x 480 depth pictures, clouds of 65,536 points and JPEGs of
-/// some 150 kB, each ten times a second: about 48 MB for every second of the recording.
+/// Raw 1280 x 720 colour images, 848 x 480 depth images, clouds of 65,536 points and JPEGs of
+/// about 150 kB, each ten times a second: about 48 MB for every second of the recording.
 pub fn large_messages(seed: u64, payload_bytes: u64) -> Shapes {
     let topics: [(&str, &str, i64); 4] = [
         ("/camera/color", "sensor_msgs/msg/Image", 100_000_000),
@@ -92,7 +92,7 @@ impl Shapes {
         let channel = |&(topic, kind, _): &(&str, &str, i64)| {
             Arc::new(ros2::channel_of(topic, kind, "volatile"))
         };
-        // A little apart, so that no two messages have one time.
+        // Offset a little, so that no two messages have the same time.
         let periods = topics.iter().enumerate();
         Shapes {
             channels: topics.iter().map(channel).collect(),
@@ -108,7 +108,7 @@ impl Shapes {
         }
     }
 
-    /// Every channel that the messages come on.
+    /// Every channel of the messages.
     pub fn channels(&self) -> &[Arc<Channel>] {
         &self.channels
     }
@@ -143,7 +143,7 @@ impl Iterator for Shapes {
     }
 }
 
-/// The state behind the small messages: values that wander.
+/// The state of the small messages: values that drift.
 #[derive(Debug)]
 struct Small {
     tilts: [[f64; 3]; 4],
@@ -243,7 +243,7 @@ impl Small {
         cdr.string(frame::BASE);
         ros2::vector(&mut cdr, [*x, *y, 0.0]);
         ros2::quaternion(&mut cdr, rotation([0.0, 0.0, *heading]));
-        // An estimator's variances tremble with its pose.
+        // An estimator's variances jitter with its pose.
         let mut trembling = |value: f64| value * (1.0 + random.noise(0.01));
         cdr.float64s(&ros2::diagonal(
             Odometry::POSE_VARIANCES.map(&mut trembling),
@@ -310,7 +310,7 @@ fn in_steps(value: f64, step: f64) -> f64 {
     (value / step).round() * step
 }
 
-/// The state behind the large messages: a scene that is drawn once and then scrolls and trembles.
+/// The state of the large messages: a scene that is drawn once and then scrolls and jitters.
 #[derive(Debug)]
 struct Large {
     colour: Vec<u8>,
@@ -413,7 +413,7 @@ impl Large {
         for point in &self.cloud {
             let bits = random.bits();
             for (at, &value) in point.iter().enumerate() {
-                // To the half millimetre: below that a laser knows nothing.
+                // To the half millimetre: below that a laser measures only noise.
                 let shake = (bits >> (8 * at) & 15) as f32 - 8.0;
                 let value = if at == 3 {
                     value

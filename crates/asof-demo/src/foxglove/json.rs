@@ -1,4 +1,4 @@
-//! JSON: messages, and the JSON Schemas that say what is in them.
+//! JSON: messages and their JSON Schemas.
 
 use std::fmt::Write as _;
 

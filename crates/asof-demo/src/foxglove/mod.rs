@@ -50,7 +50,7 @@ fn channel(topic: Topic, encoding: &str, language: &str, name: &str, data: Bytes
     }
 }
 
-/// Whole seconds since 1970, and what is left.
+/// Whole seconds since 1970, and the nanoseconds after them.
 fn seconds_and_nanos(stamp: Stamp) -> (i64, u32) {
     let second = 1_000_000_000;
     let nanos = stamp.nanos();

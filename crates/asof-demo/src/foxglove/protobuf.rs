@@ -1,4 +1,4 @@
-//! Protobuf: messages on the wire, and the descriptor sets that say how to read them.
+//! Protobuf: messages on the wire, and their descriptor sets.
 
 use asof_core::Stamp;
 
@@ -14,7 +14,7 @@ pub(crate) fn encode(record: &Record<'_>) -> Vec<u8> {
     wire.bytes
 }
 
-/// A `FileDescriptorSet` with everything that a type needs, `timestamp.proto` included.
+/// A `FileDescriptorSet` with a type and its dependencies, `timestamp.proto` included.
 pub(crate) fn descriptor_set(kind: &'static MessageType) -> Vec<u8> {
     let mut needed = Vec::new();
     collect(kind, &mut needed);
@@ -28,7 +28,7 @@ pub(crate) fn descriptor_set(kind: &'static MessageType) -> Vec<u8> {
 
 fn write(wire: &mut Wire, field: &Field, value: &Value<'_>) {
     let number = field.number;
-    // In proto3 a plain field with its default value is left out; an optional one is not.
+    // In proto3, a plain field with its default value is omitted; an optional one is not.
     let is_plain = field.label == Label::One;
     match value {
         Value::Absent => {}
@@ -72,7 +72,7 @@ fn timestamp(stamp: Stamp) -> Vec<u8> {
     wire.bytes
 }
 
-/// The types that a type is made of, each before those that need it, and itself last.
+/// The dependencies of a type in topological order, itself last.
 fn collect(kind: &'static MessageType, needed: &mut Vec<&'static MessageType>) {
     if needed.iter().any(|known| known.name == kind.name) {
         return;
@@ -155,7 +155,7 @@ fn message(kind: &MessageType, name: &str) -> Wire {
             message.bytes(4, &set.bytes);
         }
     }
-    // An optional field of proto3 sits alone in a oneof that is named after it.
+    // An optional field of proto3 is alone in a oneof that is named after it.
     for name in optionals {
         let mut oneof = Wire::default();
         oneof.text(1, &format!("_{name}"));
@@ -192,7 +192,7 @@ fn descriptor(kind: &MessageType, field: &Field, optionals: &mut Vec<&'static st
     wire
 }
 
-/// Name, number, label and type: what every `FieldDescriptorProto` has.
+/// Name, number, label and type: the fields of every `FieldDescriptorProto`.
 fn describe(wire: &mut Wire, name: &str, number: u32, label: u64, kind: u64) {
     wire.text(1, name);
     wire.number(3, u64::from(number));

@@ -10,7 +10,7 @@ use crate::readings::{
     Vector, frame, rounded, yaw,
 };
 
-/// A message: its type, and a value for each of the type's fields, in their order.
+/// A message: its type, and a value for each of the type's fields, in order.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
     pub(crate) kind: &'static MessageType,
@@ -20,7 +20,7 @@ pub(crate) struct Record<'a> {
 /// The value of a field.
 #[derive(Debug)]
 pub(crate) enum Value<'a> {
-    /// An optional field that is not there.
+    /// An optional field that is not set.
     Absent,
     Double(f64),
     Doubles(Vec<f64>),
@@ -36,7 +36,7 @@ pub(crate) enum Value<'a> {
 
 use Value::{Absent, Boolean, Bytes, Double, Doubles, Integer, Messages, Text, Time};
 
-/// The type that a topic's messages have.
+/// The message type of a topic.
 pub(crate) fn type_of(topic: Topic) -> &'static MessageType {
     match topic {
         Topic::Tf | Topic::TfStatic => &types::FRAME_TRANSFORMS,
@@ -120,7 +120,7 @@ fn pose<'a>(position: Vector, rotation: Quaternion) -> Value<'a> {
 const LEVEL: Quaternion = [0.0, 0.0, 0.0, 1.0];
 
 fn laser_scan(stamp: Stamp, scan: &Scan) -> Record<'_> {
-    // A millimetre as a 32-bit float has a long tail in 64 bits; it was a millimetre.
+    // A millimetre as a 32-bit float has a long tail in 64 bits, so it is rounded.
     let millimetres = |&range: &f32| (range as f64 * 1000.0).round() / 1000.0;
     filled(
         &types::LASER_SCAN,

@@ -1,7 +1,7 @@
 //! The message types of the protobuf and JSON recordings.
 //!
 //! Foxglove's where it has one, with its field numbers (as of its SDK 0.30), and a few of our own
-//! for what it has no type for. Descriptor sets and JSON Schemas are both made from these tables.
+//! for the rest. Descriptor sets and JSON Schemas are both made from these tables.
 
 /// A message type.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Field {
     pub(crate) label: Label,
 }
 
-/// How often a field may be there.
+/// The cardinality of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     One,
@@ -35,7 +35,7 @@ pub(crate) enum Label {
     Many,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Double,
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Message(&'static MessageType),
 }
 
-/// A set of named numbers that belongs to a message type.
+/// An enum of a message type.
 #[derive(Debug)]
 pub(crate) struct EnumType {
     pub(crate) name: &'static str,

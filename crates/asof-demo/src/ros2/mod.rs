@@ -1,4 +1,4 @@
-//! The robot's messages as ROS 2 has them: CDR with `ros2msg` schemas.
+//! The robot's messages in ROS 2's types: CDR with `ros2msg` schemas.
 
 pub(crate) mod schemas;
 
@@ -88,7 +88,7 @@ fn size_hint(reading: &Reading) -> usize {
     }
 }
 
-/// What rosbag2 keeps of a publisher's quality of service.
+/// A publisher's quality of service, as rosbag2 records it.
 fn qos(durability: &str) -> String {
     let forever = "    sec: 9223372036\n    nsec: 854775807\n";
     format!(
@@ -99,7 +99,7 @@ fn qos(durability: &str) -> String {
 }
 
 pub(crate) fn time(cdr: &mut CdrWriter, stamp: Stamp) {
-    // ROS 2 counts seconds in 32 bits; a drive after 2038 stays at their end.
+    // ROS 2 counts seconds in 32 bits; a drive after 2038 saturates.
     let (sec, nanosec) = stamp.to_ros2().unwrap_or((i32::MAX, 0));
     cdr.int32(sec).uint32(nanosec);
 }

@@ -1,8 +1,8 @@
-//! The definitions of ROS 2's message types, in the form that rosbag2 writes into a recording.
+//! Definitions of ROS 2 message types, in the form that rosbag2 writes into a recording.
 
 use std::fmt::Write as _;
 
-/// The definition of a type and, after lines of `=`, of everything that it is made of.
+/// The definition of a type and, after lines of `=`, of its dependencies.
 pub(crate) fn definition(name: &str) -> String {
     let mut names = vec![name.to_owned()];
     let mut text = String::new();
@@ -30,7 +30,7 @@ pub(crate) fn definition(name: &str) -> String {
     text
 }
 
-/// The fields of one type, a line each; empty for a type that the robot does not speak.
+/// The fields of one type, a line each; empty for a type that the robot does not use.
 fn fields(name: &str) -> &'static str {
     TYPES
         .iter()
