@@ -1,4 +1,4 @@
-//! Writes the catalogue of a large fleet, without its recordings: for measuring how fast it is searched.
+//! Writes the catalogue of a large fleet, without its recordings, to measure searches.
 //!
 //! usage: many_rows FOLDER RECORDINGS
 //!
@@ -13,7 +13,7 @@ use asof_formats::Store;
 
 const HOUR: i64 = 3_600_000_000_000;
 const START: i64 = 1_714_564_800_000_000_000;
-/// As many as an indexer writes down at once.
+/// As many as an indexer writes at once.
 const AT_ONCE: usize = 2_000;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! A catalogue, and where it lies.
+//! A catalogue and its location.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::known::KnownParts;
 use crate::reading;
 use crate::tables::{RecordingRow, SchemaRow};
 
-/// The folder that a catalogue lies in, where nobody said otherwise: hidden, beside the recordings.
+/// The default folder of a catalogue: hidden, beside the recordings.
 pub const FOLDER: &str = ".asof";
 /// The head's name.
 pub(crate) const HEAD: &str = "head.json";
 
-/// What is known of the recordings of a folder or bucket.
+/// The catalogue of the recordings in a folder or bucket.
 #[derive(Debug)]
 pub struct Catalogue {
     pub(crate) root: Arc<Store>,
@@ -24,17 +24,17 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The catalogue of the recordings below `root`, which lies beside them.
+    /// The catalogue beside the recordings in `root`.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address is not valid.
     pub fn beside(root: Store) -> Result<Self, CatalogueError> {
         let store = root.inside(FOLDER)?;
         Ok(Self::elsewhere(root, store))
     }
 
-    /// The catalogue of the recordings below `root`, which lies in a folder of its own: for recordings that nothing can
-    /// be written beside.
+    /// The catalogue of the recordings in `root`, kept in a folder of its own: for recordings in a place that is not
+    /// writable.
     pub fn elsewhere(root: Store, store: Store) -> Self {
         Catalogue {
             root: Arc::new(root),
@@ -43,25 +43,25 @@ impl Catalogue {
         }
     }
 
-    /// Where the recordings lie.
+    /// The root of the recordings.
     pub fn root(&self) -> &Store {
         &self.root
     }
 
-    /// Where the catalogue itself lies, as it may be shown.
+    /// The address of the catalogue, without secrets.
     pub fn address(&self) -> String {
         self.store.address()
     }
 
-    /// The head as it is now; `None` where there is no catalogue yet.
+    /// The current head; `None` if there is no catalogue yet.
     ///
     /// # Errors
-    /// When it cannot be read, or is of another version.
+    /// When it cannot be read, or has an unsupported version.
     pub fn head(&self) -> Result<Option<Head>, CatalogueError> {
         Ok(self.seen_head()?.map(|(head, _)| head))
     }
 
-    /// The head, of a catalogue that must be there.
+    /// The head of a catalogue that must exist.
     ///
     /// # Errors
     /// When there is none, or as [`Catalogue::head`].
@@ -80,7 +80,7 @@ impl Catalogue {
             place: place(),
             reason,
         };
-        // The version first: the rest of a later one may be different.
+        // The version first: a later one may have a different layout.
         let front: Front =
             serde_json::from_slice(&stored.bytes).map_err(|error| bad(error.to_string()))?;
         if front.format != Head::FORMAT {
@@ -106,7 +106,7 @@ impl Catalogue {
         Ok(Some((head, stored.version)))
     }
 
-    /// Every recording that the catalogue knows, those that vanished among them.
+    /// Every recording in the catalogue, including vanished ones.
     ///
     /// # Errors
     /// When there is no catalogue, or it cannot be read.
@@ -119,7 +119,7 @@ impl Catalogue {
         Ok(all)
     }
 
-    /// Every definition that the catalogue knows, each once.
+    /// Every message definition in the catalogue, without duplicates.
     ///
     /// # Errors
     /// When there is no catalogue, or it cannot be read.
@@ -145,7 +145,7 @@ impl Catalogue {
     }
 }
 
-/// What every version of a head begins with.
+/// The fields that every version of a head has.
 #[derive(serde::Deserialize)]
 struct Front {
     format: String,

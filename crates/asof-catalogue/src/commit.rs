@@ -1,4 +1,4 @@
-//! Changing a catalogue: new files, then a new head, if the old one is still the one that was read.
+//! Changing a catalogue: write new files, then replace the head if it is still the one that was read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -19,37 +19,37 @@ use crate::tables::{
     IndexedRecording, RecordingRow, SchemaRow, SectionRow, SummaryRow, Table, TopicRow,
 };
 
-/// What is to become of a catalogue.
+/// A change to a catalogue.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Recordings that are new, or other than they were.
+    /// Recordings that are new or changed.
     pub indexed: Vec<IndexedRecording>,
     /// Recordings that are gone, by their paths from the root.
     pub vanished: Vec<String>,
-    /// What people say of recordings.
+    /// Labels that users set or remove.
     pub labels: Vec<LabelChange>,
-    /// How paths are read from now on.
+    /// The new patterns for paths.
     pub patterns: Option<Vec<KeyPattern>>,
 }
 
-/// What a person says of a recording from now on.
+/// A change to the labels of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelChange {
     /// The recording's path from the root.
     pub recording: String,
     /// Keys and values that are set.
     pub set: BTreeMap<String, String>,
-    /// Keys that nothing is said of any more.
+    /// Keys that are removed.
     pub removed: BTreeSet<String>,
 }
 
-/// How often a change is made anew because others were quicker.
-const ATTEMPTS: u32 = 100;
-/// Files that no head names any more are needed for so long by those who have read an older one.
-const RETIRED_FOR: i64 = 3_600_000_000_000;
+/// How often a change is attempted when other writers replace the head first.
+const MAX_ATTEMPTS: u32 = 100;
+/// How long files that the head no longer names are kept, for readers of an older head.
+const RETIRED_FILE_NANOS: i64 = 3_600_000_000_000;
 
 impl Catalogue {
-    /// Makes a change, whatever others do to the catalogue meanwhile. What is in the catalogue already changes nothing.
+    /// Applies a change, also while other processes change the catalogue. What is already there changes nothing.
     ///
     /// # Errors
     /// When files cannot be read or written: then nothing has changed.
@@ -57,13 +57,13 @@ impl Catalogue {
         self.change(now, |draft| draft.apply(changes, now))
     }
 
-    /// Makes a change to the head that is there; once more to the next one, if that was replaced meanwhile.
+    /// Applies a change to the current head, and again to the next one if that was replaced meanwhile.
     pub(crate) fn change(
         &self,
         now: Stamp,
         make: impl Fn(&mut Draft<'_>) -> Result<(), CatalogueError>,
     ) -> Result<Head, CatalogueError> {
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
             let (before, version) = match self.seen_head()? {
                 Some((head, version)) => (head, Some(version)),
                 None => (Head::empty(self.root.address()), None),
@@ -76,16 +76,16 @@ impl Catalogue {
             if let Some(head) = self.publish(draft, &before, version.as_ref(), now)? {
                 return Ok(head);
             }
-            tracing::debug!(attempt, "others were quicker; the change is made anew");
+            tracing::debug!(attempt, "another writer replaced the head first; retrying");
             std::thread::sleep(pause(attempt));
         }
         Err(CatalogueError::Contended {
             place: self.store.shown_address_of(HEAD),
-            attempts: ATTEMPTS,
+            attempts: MAX_ATTEMPTS,
         })
     }
 
-    /// Puts a new head in place of the one that was seen; `None` where somebody else has done so.
+    /// Replaces the head that was seen by a new one; `None` if another writer has replaced it.
     fn publish(
         &self,
         draft: Draft<'_>,
@@ -93,7 +93,7 @@ impl Catalogue {
         version: Option<&StoredVersion>,
         now: Stamp,
     ) -> Result<Option<Head>, CatalogueError> {
-        let is_old = |since: i64| now.nanos().saturating_sub(since) > RETIRED_FOR;
+        let is_old = |since: i64| now.nanos().saturating_sub(since) > RETIRED_FILE_NANOS;
         let old = before
             .retired
             .iter()
@@ -110,12 +110,12 @@ impl Catalogue {
         })?;
         match self.store.replace(HEAD, &json, version)? {
             Replaced::Done => {
-                // From here on nobody needs them; those that are left are swept up later.
+                // No reader needs them now; those that remain are swept later.
                 self.discard(forgotten.iter().map(String::as_str));
                 Ok(Some(head))
             }
             Replaced::Conflict => {
-                // An answer may have been lost on its way, and the request repeated: then the other was this one.
+                // The response may have been lost and the request repeated: then the other writer was this one.
                 let current = self.head()?;
                 let is_done = |current: &Head| written.iter().any(|file| current.knows(file));
                 match current {
@@ -129,26 +129,26 @@ impl Catalogue {
         }
     }
 
-    /// Removes files that nobody needs. One that stays costs its place, and nothing else.
+    /// Removes unused files. One that cannot be removed takes space, and nothing else.
     pub(crate) fn discard<'a>(&self, files: impl IntoIterator<Item = &'a str>) {
         for file in files {
             if let Err(error) = self.store.remove(file) {
-                tracing::debug!(%error, "a file that nobody needs stays");
+                tracing::debug!(%error, "an unused file could not be removed");
             }
         }
     }
 }
 
-/// Longer and longer, and never the same for two that are in each other's way.
+/// A pause that grows with each attempt, with jitter so that two writers do not collide again.
 fn pause(attempt: u32) -> Duration {
     let mut byte = [0];
-    // Without chance they still meet less and less often.
+    // Without randomness they still collide less and less often.
     let _ = getrandom::fill(&mut byte);
     let longest = 20 * u64::from(attempt.min(20));
     Duration::from_millis(longest * u64::from(byte[0]) / 255)
 }
 
-/// A head in the making, and the files that were written for it.
+/// A new head in preparation, and the files that were written for it.
 pub(crate) struct Draft<'a> {
     catalogue: &'a Catalogue,
     pub head: Head,
@@ -156,7 +156,7 @@ pub(crate) struct Draft<'a> {
     pub is_changed: bool,
 }
 
-/// What happens to the recordings of a part.
+/// The changes to the recordings of a part.
 #[derive(Default)]
 struct PartChange<'a> {
     replaced: HashSet<&'a str>,
@@ -218,7 +218,7 @@ impl<'a> Draft<'a> {
             }
         }
         let mut inherited = HashMap::new();
-        // From the back, so that a part that goes leaves the numbers before it as they are.
+        // From the end, so that removing a part does not shift the indices before it.
         for (number, change) in parts.into_iter().rev() {
             self.change_part(number, &change, now, &mut inherited)?;
         }
@@ -315,7 +315,7 @@ impl<'a> Draft<'a> {
         self.write(table, &kept)
     }
 
-    /// Writes the summaries of some files to a new one, without those of recordings that are gone.
+    /// Writes the summaries of several files to a new one, without those of removed recordings.
     pub fn write_summaries(
         &mut self,
         files: &[&PartFile],
@@ -328,7 +328,7 @@ impl<'a> Draft<'a> {
         Ok(file)
     }
 
-    /// Writes recordings that no other part has.
+    /// Writes recordings that are in no other part.
     fn add_part(&mut self, new: Vec<IndexedRecording>) -> Result<(), CatalogueError> {
         if new.is_empty() {
             return Ok(());
@@ -368,7 +368,7 @@ impl<'a> Draft<'a> {
         self.add_schemas(new.into_iter().flat_map(|indexed| indexed.schemas))
     }
 
-    /// Writes the definitions that the catalogue has not got yet.
+    /// Writes the definitions that the catalogue does not have yet.
     fn add_schemas(
         &mut self,
         schemas: impl Iterator<Item = SchemaRow>,
@@ -400,7 +400,7 @@ impl<'a> Draft<'a> {
         self.write(Table::Schemas, &batch)
     }
 
-    /// Reads robot, site and date out of all paths anew.
+    /// Takes robot, site and date from all paths again.
     fn read_paths_by(&mut self, patterns: &[KeyPattern]) -> Result<(), CatalogueError> {
         let texts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
         if texts == self.head.patterns {
@@ -421,7 +421,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether a row says more than what is known. An older version never replaces a newer one: its indexer was late.
+/// Whether a row is newer than the known one. An older version never replaces a newer one: its indexer was late.
 fn is_newer(row: &RecordingRow, known: &Known) -> bool {
     let is_same =
         row.size == known.size && row.e_tag == known.e_tag && row.modified == known.modified;

@@ -1,4 +1,4 @@
-//! Putting small parts together, and removing what nobody needs.
+//! Merging small parts, and removing unused files.
 
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat_batches;
@@ -12,28 +12,28 @@ use crate::parts::sorted;
 use crate::reading::{bad, read_all};
 use crate::tables::{RecordingRow, SectionRow, Table, TopicRow};
 
-/// More small parts than this are put together.
-const MOST_SMALL_PARTS: usize = 8;
-/// No part has more recordings, or sections, than this, so that a change to it stays cheap.
-const MOST_RECORDINGS: u64 = 20_000;
-const MOST_SECTIONS: u64 = 2_000_000;
-/// The summaries of a part are written in one piece.
-const MOST_SUMMARY_BYTES: u64 = 256 << 20;
-/// Files that no head names were left by a writer that was killed, once they are older than any writer waits.
-const ORPHANED_AFTER: i64 = 24 * 3_600_000_000_000;
+/// With more small parts than this, they are merged.
+const MAX_SMALL_PARTS: usize = 8;
+/// The most recordings, or sections, of a merged part, so that a change to it stays cheap.
+const MAX_PART_RECORDINGS: u64 = 20_000;
+const MAX_PART_SECTIONS: u64 = 2_000_000;
+/// The most bytes of summaries of a merged part: they are written in one piece.
+const MAX_PART_SUMMARY_BYTES: u64 = 256 << 20;
+/// The age at which a file that no head names is an orphan of a killed writer: no writer takes this long.
+const ORPHAN_NANOS: i64 = 24 * 3_600_000_000_000;
 
 impl Catalogue {
-    /// Puts small parts together where there are many.
+    /// Merges small parts if there are many.
     ///
     /// # Errors
     /// When files cannot be read or written: then nothing has changed.
     pub fn compact(&self, now: Stamp) -> Result<Head, CatalogueError> {
         self.change(now, |draft| {
             let small = small_parts(&draft.head);
-            if small.len() > MOST_SMALL_PARTS {
+            if small.len() > MAX_SMALL_PARTS {
                 self.put_together(draft, &small)?;
             }
-            if draft.head.schemas.len() > MOST_SMALL_PARTS {
+            if draft.head.schemas.len() > MAX_SMALL_PARTS {
                 self.put_schemas_together(draft)?;
             }
             Ok(())
@@ -101,14 +101,14 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Removes files that no head has ever named: their writers were killed. Those that are young may be named soon.
-    /// Returns how many there were.
+    /// Removes orphans: files that no head has ever named, because their writers were killed. Recent ones are kept,
+    /// since they may be named soon. Returns the number of orphans.
     ///
     /// # Errors
     /// When the catalogue cannot be listed.
     pub fn sweep(&self, now: Stamp) -> Result<usize, CatalogueError> {
         let files = self.store.files()?;
-        // After the listing: what a head names by then is needed.
+        // After the listing: files that the head names by then are in use.
         let Some(head) = self.head()? else {
             return Ok(0);
         };
@@ -121,7 +121,7 @@ impl Catalogue {
                 Table::Schemas,
             ];
             let is_table = |table: &Table| name.starts_with(&format!("{}-", table.name()));
-            // As they are named here, to the letter; whatever else lies there is not ours.
+            // Exactly the names that asof gives; any other file is left alone.
             let stem = name.strip_suffix(".parquet");
             let is_part = stem.is_some() && tables.iter().any(is_table);
             let is_unfinished = name
@@ -129,8 +129,8 @@ impl Catalogue {
                 .is_some_and(|stem| stem.starts_with(".asof-"));
             is_part || is_unfinished
         };
-        // By the store's own clock, of which its newest file tells: one that is set wrong here would make files of others
-        // look old while they are written.
+        // By the store's clock, taken from its newest file: with a wrong local clock, files of other writers would look
+        // old while they are being written.
         let newest = files.iter().filter_map(|file| file.modified).max();
         let now = newest.map_or(now, |newest| newest.min(now));
         let orphans: Vec<&str> = files
@@ -139,7 +139,7 @@ impl Catalogue {
             .filter(|file| {
                 let age = |modified: Stamp| now.nanos().saturating_sub(modified.nanos());
                 file.modified
-                    .is_some_and(|modified| age(modified) > ORPHANED_AFTER)
+                    .is_some_and(|modified| age(modified) > ORPHAN_NANOS)
             })
             .map(|file| file.path.as_str())
             .collect();
@@ -149,7 +149,7 @@ impl Catalogue {
     }
 }
 
-/// The parts that are put together, smallest first, in the order of their numbers.
+/// The parts to merge, smallest first, in the order of their numbers.
 fn small_parts(head: &Head) -> Vec<usize> {
     let size = |&part: &usize| head.parts[part].recordings.rows;
     let mut by_size: Vec<usize> = (0..head.parts.len()).collect();
@@ -163,9 +163,9 @@ fn small_parts(head: &Head) -> Vec<usize> {
             .summaries
             .as_ref()
             .map_or(0, |file| file.bytes);
-        let is_much = recordings > MOST_RECORDINGS
-            || sections > MOST_SECTIONS
-            || summaries > MOST_SUMMARY_BYTES;
+        let is_much = recordings > MAX_PART_RECORDINGS
+            || sections > MAX_PART_SECTIONS
+            || summaries > MAX_PART_SUMMARY_BYTES;
         if is_much {
             break;
         }

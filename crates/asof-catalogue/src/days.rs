@@ -1,8 +1,8 @@
-//! Times of searches, where a day alone says enough.
+//! Times of searches, which may be days.
 
 use asof_core::Stamp;
 
-/// A text that names neither a day nor a time.
+/// A text that is neither a day nor a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a day or a time: use a day (2024-05-01), RFC 3339 (2024-05-01T12:00:00Z), \
@@ -10,7 +10,7 @@ use asof_core::Stamp;
 )]
 pub struct NotADay(pub String);
 
-/// A time from which on something is meant: as everywhere, or a day (`2024-05-01`), which begins at midnight UTC.
+/// The start of a search: a time, or a day (`2024-05-01`), which begins at midnight UTC.
 ///
 /// # Errors
 /// When the text is neither.
@@ -18,7 +18,7 @@ pub fn since(text: &str) -> Result<Stamp, NotADay> {
     at(text, "T00:00:00Z")
 }
 
-/// A time until which something is meant, inclusive: as everywhere, or a day, all of it.
+/// The end of a search, inclusive: a time, or a day, up to its end in UTC.
 ///
 /// # Errors
 /// When the text is neither.

@@ -1,4 +1,4 @@
-//! Answers from the catalogue alone: no recording is opened.
+//! Searches, answered from the catalogue alone: no recording is opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::predicate::Predicate;
 use crate::reading::{self, Reading, RowChoice, bounds, may_hold_text};
 use crate::tables::{RecordingRow, column, ints, range_at, range_of, text, texts};
 
-/// Which recordings are meant: those that fulfil everything that is said.
+/// A search for recordings. All criteria must match.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// With messages on one of these topics; any where it is empty.
+    /// With messages on one of these topics; empty for any.
     pub topics: Vec<NamePattern>,
-    /// With something between these times: on one of the topics, where topics are named.
+    /// With messages in this range: on one of the topics, if topics are given.
     pub range: TimeRange,
-    /// Of one of these robots; any where it is empty.
+    /// Of one of these robots; empty for any.
     pub robots: Vec<NamePattern>,
-    /// From one of these sites; any where it is empty.
+    /// From one of these sites; empty for any.
     pub sites: Vec<NamePattern>,
-    /// With these tags. `robot`, `site` and `date` are meant too.
+    /// With these tags; also `robot`, `site` and `date`.
     pub tags: Vec<(String, NamePattern)>,
-    /// Under this condition.
+    /// Matching this condition.
     pub predicate: Option<Predicate>,
-    /// Those that are gone, too.
+    /// Includes vanished recordings.
     pub with_vanished: bool,
 }
 
@@ -50,46 +50,46 @@ impl Default for Search {
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// By start, then by path.
+    /// The matches, sorted by start, then by path.
     pub recordings: Vec<FoundRecording>,
-    /// What it took.
+    /// The cost of the search.
     pub stats: SearchStats,
 }
 
-/// A recording that was meant.
+/// A matching recording.
 #[derive(Debug, Clone)]
 pub struct FoundRecording {
-    /// What is known of it.
+    /// Its row in the catalogue.
     pub row: RecordingRow,
-    /// The topics that were meant, and between which times their messages lie; empty where none were named.
+    /// The matching topics and their time ranges; empty if the search names none.
     pub topics: BTreeMap<String, TimeRange>,
 }
 
-/// What a search took.
+/// The cost of a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SearchStats {
-    /// Row groups of the tables that were asked.
+    /// Row groups of the searched tables.
     pub groups: u64,
-    /// Of these, the ones that had to be read.
+    /// Of these, the ones that were read.
     pub groups_read: u64,
 }
 
-/// The columns by which recordings are chosen before the others are read.
-const CHOICE: [&str; 5] = ["recording", "start_ns", "end_ns", "robot", "vanished"];
+/// The columns that filter recordings before the others are read.
+const FILTER_COLUMNS: [&str; 5] = ["recording", "start_ns", "end_ns", "robot", "vanished"];
 /// The columns of topics that a search needs.
 const TOPIC_COLUMNS: [&str; 5] = ["recording", "topic", "messages", "start_ns", "end_ns"];
 
-/// Parts that are asked at once over a network.
-const REQUESTS_AT_ONCE: usize = 16;
+/// Parts that are read at once over a network.
+const CONCURRENT_REQUESTS: usize = 16;
 
 /// Topics of recordings, by recording.
 type TopicRanges = HashMap<String, BTreeMap<String, TimeRange>>;
 
 impl Catalogue {
-    /// The recordings that are meant.
+    /// The matching recordings.
     ///
     /// # Errors
     /// When there is no catalogue, or it cannot be read.
@@ -108,10 +108,10 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// What each part has, several at once: in a bucket a part is mostly waited for.
+    /// The matches of each part, several parts at once: with a bucket, latency dominates.
     fn in_all_parts(&self, parts: &[Part], search: &Search) -> Result<Vec<Found>, CatalogueError> {
         let at_once = if self.store.is_remote() {
-            REQUESTS_AT_ONCE
+            CONCURRENT_REQUESTS
         } else {
             std::thread::available_parallelism().map_or(1, usize::from)
         };
@@ -164,7 +164,7 @@ impl Catalogue {
             columns: None,
             may_hold: &|group| may_hold_recording(group, search),
             filter: Some(RowChoice {
-                columns: &CHOICE,
+                columns: &FILTER_COLUMNS,
                 choose: Box::new(choose),
             }),
         };
@@ -218,7 +218,7 @@ impl Catalogue {
 }
 
 impl Search {
-    /// Whether a recording is meant, by everything but its topics.
+    /// Whether a recording matches, apart from its topics.
     fn means(&self, row: &RecordingRow) -> bool {
         let is_any = |patterns: &[NamePattern], value: Option<&String>| {
             patterns.is_empty()
@@ -249,7 +249,7 @@ impl Search {
     }
 }
 
-/// Which rows may be meant, by the columns that cost least.
+/// The rows that may match, by the cheapest columns.
 fn chosen(
     batch: &RecordBatch,
     search: &Search,
@@ -276,11 +276,11 @@ fn chosen(
         .collect())
 }
 
-/// Which rows of topics are meant.
+/// The matching rows of topics.
 fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, ArrowError> {
     let (topics, messages) = (texts(batch, "topic")?, ints(batch, "messages")?);
     let is_timely = ranges_of(batch, search)?;
-    // Rows are sorted by topic: the last answer holds for most of those that follow.
+    // Rows are sorted by topic: the last answer holds for most of the next ones.
     let mut last = ("", false);
     let mut is_named = |topic| {
         if last.0 != topic {
@@ -290,7 +290,7 @@ fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, Ar
         last.1
     };
     let mut is_meant = |row: usize| {
-        // A topic that nothing was ever said on was not recorded.
+        // A topic without messages was not recorded.
         let is_silent = messages.is_valid(row) && messages.value(row) == 0;
         is_timely(row) && !is_silent && is_named(topics.value(row))
     };
@@ -299,7 +299,7 @@ fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, Ar
         .collect())
 }
 
-/// Whether a row has something between the times that are asked for.
+/// A test whether a row overlaps the time range of the search.
 fn ranges_of<'a>(
     batch: &'a RecordBatch,
     search: &'a Search,
@@ -323,12 +323,12 @@ fn note_topics(batch: &RecordBatch, found: &mut TopicRanges) -> Result<(), Arrow
     Ok(())
 }
 
-/// Whether a row group of topics may hold one that is meant.
+/// Whether a row group of topics may hold a match.
 fn may_hold_topic(group: &RowGroupMetaData, search: &Search) -> bool {
     may_hold_name(group, "topic", &search.topics) && may_hold_time(group, search)
 }
 
-/// Whether a row group of recordings may hold one that is meant.
+/// Whether a row group of recordings may hold a match.
 fn may_hold_recording(group: &RowGroupMetaData, search: &Search) -> bool {
     may_hold_name(group, "robot", &search.robots) && may_hold_time(group, search)
 }

@@ -5,21 +5,21 @@ use std::str::FromStr;
 
 use globset::{Glob, GlobMatcher};
 
-/// A name, or a glob that means several: `/tf`, `/camera/*`, `r[1-4]`.
+/// A name, or a glob that matches several: `/tf`, `/camera/*`, `r[1-4]`.
 ///
-/// A name always means itself, whatever a glob would make of it.
+/// A name always matches itself, also when it is a glob too.
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
-    /// `None` where the text is not a glob.
+    /// `None` if the text is not a glob.
     glob: Option<GlobMatcher>,
 }
 
-/// What no glob is made of alone.
+/// The characters that make a text a glob.
 const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 impl NamePattern {
-    /// What a text means: every text is a pattern.
+    /// A pattern from a text. Every text is a pattern.
     pub fn new(text: &str) -> Self {
         NamePattern {
             text: text.to_owned(),
@@ -27,35 +27,34 @@ impl NamePattern {
         }
     }
 
-    /// The text, as it was given.
+    /// The text as it was given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it means this name.
+    /// Whether it matches this name.
     pub fn is_match(&self, name: &str) -> bool {
         self.text == name || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 
-    /// What every name that it means begins with.
+    /// The common prefix of all names that it matches.
     pub fn prefix(&self) -> &str {
         let end = self.text.find(SPECIAL).unwrap_or(self.text.len());
         &self.text[..end]
     }
 
-    /// Whether it means a single name.
+    /// Whether it matches only one name.
     pub fn is_exact(&self) -> bool {
         !self.text.contains(SPECIAL)
     }
 
-    /// The largest text that a name can be below, exclusive of nothing: names above it are not meant. `None` where there
-    /// is no such bound.
+    /// An upper bound, inclusive, of the names that it matches; `None` if there is none.
     pub(crate) fn upper_bound(&self) -> Option<Vec<u8>> {
         let mut bytes = self.prefix().as_bytes().to_vec();
         if self.is_exact() {
             return Some(bytes);
         }
-        // Everything that begins with the prefix is below the prefix with its last byte raised.
+        // Everything with the prefix sorts before the prefix with its last byte incremented.
         while let Some(last) = bytes.pop() {
             if last < u8::MAX {
                 bytes.push(last + 1);

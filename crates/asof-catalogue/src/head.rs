@@ -1,39 +1,39 @@
-//! The head: which files make up the catalogue now.
+//! The head, which lists the current files of the catalogue.
 
 use std::collections::BTreeSet;
 
 use asof_core::Stamp;
 use serde::{Deserialize, Serialize};
 
-/// The only file of a catalogue that is ever replaced.
+/// The head of a catalogue: the only file that is ever replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Always [`Head::FORMAT`].
     pub format: String,
     /// The version of the layout.
     pub version: u64,
-    /// How often the head was replaced.
+    /// How often the head has been replaced.
     pub generation: u64,
     /// When it was written, in nanoseconds since the epoch.
     pub written_ns: i64,
-    /// Where the recordings lie, as the last indexer named it.
+    /// The root of the recordings, as the last indexer named it.
     pub root: String,
-    /// The patterns that robot, site and date were taken from the paths by.
+    /// The patterns that take robot, site and date from paths.
     #[serde(default)]
     pub patterns: Vec<String>,
-    /// The files by table, for those who read them without asof. Made from `parts` and `schemas`.
+    /// The files by table, for readers without asof. Made from `parts` and `schemas`.
     #[serde(default)]
     pub tables: Tables,
     /// Sets of recordings.
     pub parts: Vec<Part>,
-    /// Definitions of message types; a definition may be in several.
+    /// Definitions of message types; a definition may be in several files.
     pub schemas: Vec<PartFile>,
     /// Files that an older head named.
     #[serde(default)]
     pub retired: Vec<Retired>,
 }
 
-/// Names of files by table.
+/// File names by table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tables {
     /// A row per recording.
@@ -42,7 +42,7 @@ pub struct Tables {
     pub topics: Vec<String>,
     /// A row per chunk.
     pub sections: Vec<String>,
-    /// A row per recording whose summary is kept.
+    /// A row per recording whose summary is stored.
     #[serde(default)]
     pub summaries: Vec<String>,
     /// A row per definition.
@@ -58,7 +58,7 @@ pub struct Part {
     pub topics: PartFile,
     /// A row per chunk.
     pub sections: PartFile,
-    /// A row per recording whose summary is kept; `None` where none is.
+    /// A row per recording whose summary is stored; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summaries: Option<PartFile>,
 }
@@ -74,22 +74,22 @@ pub struct PartFile {
     pub bytes: u64,
 }
 
-/// A file that no longer belongs to the catalogue, and is removed a while later.
+/// A file that is no longer part of the catalogue and will be removed later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retired {
     /// Its name.
     pub file: String,
-    /// Since when, in nanoseconds since the epoch.
+    /// When it was retired, in nanoseconds since the epoch.
     pub since_ns: i64,
 }
 
 impl Head {
-    /// What every head says that it is.
+    /// The value of [`Head::format`] in every head.
     pub const FORMAT: &str = "asof catalogue";
-    /// The version of the layout that is written here.
+    /// The version of the layout that this crate writes.
     pub const VERSION: u64 = 1;
 
-    /// A head of nothing.
+    /// An empty head.
     pub(crate) fn empty(root: String) -> Self {
         Head {
             format: Self::FORMAT.to_owned(),
@@ -115,18 +115,18 @@ impl Head {
         of_parts.chain(&self.schemas)
     }
 
-    /// How many rows there are for recordings, those that vanished among them.
+    /// The number of recordings, including vanished ones.
     pub fn recordings(&self) -> u64 {
         self.parts.iter().map(|part| part.recordings.rows).sum()
     }
 
-    /// Whether a file is named, as current or as retired.
+    /// Whether it names a file, as current or as retired.
     pub(crate) fn knows(&self, file: &str) -> bool {
         self.files().any(|known| known.file == file)
             || self.retired.iter().any(|retired| retired.file == file)
     }
 
-    /// The head that follows `before`: what it no longer names is retired, and what was retired long ago is forgotten.
+    /// The head after `before`: files that it no longer names are retired, and those retired long ago are dropped.
     pub(crate) fn following(
         mut self,
         before: &Head,

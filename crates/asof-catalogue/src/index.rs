@@ -1,4 +1,4 @@
-//! Keeping a catalogue current: what is listed is held against what is known, and only the difference is opened.
+//! Keeping a catalogue current: the listing is compared with the catalogue, and only the difference is opened.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ use crate::pattern::KeyPattern;
 use crate::survey::survey;
 use crate::tables::{IndexedRecording, ProblemRow, SummaryRow};
 
-/// How a catalogue is kept current.
+/// Options of an indexer.
 #[derive(Debug, Clone)]
 pub struct IndexOptions {
-    /// How paths are read; `None` for the way that the catalogue knows already.
+    /// The patterns for paths; `None` for those stored in the catalogue.
     pub patterns: Option<Vec<KeyPattern>>,
-    /// How many recordings are opened at once; `None` for 16 over a network, and as many as there are cores on disk.
+    /// The number of recordings that are opened at once; `None` for 16 over a network, and the number of cores on disk.
     pub at_once: Option<usize>,
     /// How recordings are opened.
     pub open: OpenOptions,
@@ -34,7 +34,7 @@ impl Default for IndexOptions {
             at_once: None,
             open: OpenOptions {
                 threads: 1,
-                // A file that is cut while it is looked at must be an error, and not a signal.
+                // A file that is truncated while it is read must be an error, not a signal.
                 map: false,
                 map_pages: false,
                 ..OpenOptions::default()
@@ -43,37 +43,37 @@ impl Default for IndexOptions {
     }
 }
 
-/// Brings a catalogue up to date.
+/// Updates a catalogue.
 #[derive(Debug)]
 pub struct Indexer<'a> {
     catalogue: &'a Catalogue,
     options: IndexOptions,
 }
 
-/// What happened on the way.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexEvent<'a> {
     /// The recordings were listed.
     Listed {
-        /// How many there are.
+        /// The number of recordings.
         recordings: u64,
-        /// How many of them are new or changed, and are opened.
+        /// How many of them are new or changed, and will be opened.
         to_open: u64,
     },
-    /// A folder could not be looked into.
+    /// A folder could not be listed.
     NotListed {
         /// Which, and why.
         problem: &'a str,
     },
-    /// A recording was opened, whole or damaged.
+    /// A recording was opened, intact or damaged.
     Opened {
         /// Its path from the root.
         recording: &'a str,
-        /// What is wrong with it.
+        /// The problems found in it.
         problems: &'a [ProblemRow],
     },
-    /// A recording could not be read, and is tried again the next time.
+    /// A recording could not be read; the next run tries again.
     Failed {
         /// Its path from the root.
         recording: &'a str,
@@ -87,47 +87,47 @@ pub enum IndexEvent<'a> {
     },
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexRun {
-    /// Recordings that are there.
+    /// Recordings in the listing.
     pub recordings: u64,
-    /// Recordings that were opened, because they are new or changed.
+    /// Recordings that were opened because they are new or changed.
     pub opened: u64,
-    /// Recordings that are what they were.
+    /// Recordings that are unchanged.
     pub unchanged: u64,
-    /// Recordings that are gone since the last run.
+    /// Recordings that vanished since the last run.
     pub vanished: u64,
-    /// Of those that were opened, the ones that something is wrong with.
+    /// Of the opened ones, those with problems.
     pub damaged: u64,
-    /// Of those that were opened, the ones that could not be read and are tried again.
+    /// Of the opened ones, those that could not be read and will be tried again.
     pub failed: u64,
-    /// Why recordings failed or are damaged, and how often: by the kind of problem.
+    /// How many recordings failed or are damaged, by kind of problem.
     pub reasons: BTreeMap<String, u64>,
-    /// Folders that could not be looked into.
+    /// Folders that could not be listed.
     pub not_listed: u64,
-    /// Recordings whose path no pattern fits.
+    /// Recordings whose path matches no pattern.
     pub without_pattern: u64,
-    /// The catalogue's generation afterwards.
+    /// The catalogue's generation after the run.
     pub generation: u64,
 }
 
-/// A part is written when so many recordings, or rows about them, have come together, or it is time.
-const RECORDINGS_AT_ONCE: usize = 2_000;
-const ROWS_AT_ONCE: usize = 500_000;
-const SUMMARY_BYTES_AT_ONCE: usize = 64 << 20;
-const AT_LEAST_EVERY: Duration = Duration::from_secs(20);
-/// Requests wait for the network rather than compute, so there are more of them than cores.
-const REQUESTS_AT_ONCE: usize = 16;
+/// A part is written once this many recordings, rows or summary bytes are waiting, or after this time.
+const PART_RECORDINGS: usize = 2_000;
+const PART_ROWS: usize = 500_000;
+const PART_SUMMARY_BYTES: usize = 64 << 20;
+const PART_INTERVAL: Duration = Duration::from_secs(20);
+/// Requests wait for the network, so there are more of them than cores.
+const CONCURRENT_REQUESTS: usize = 16;
 
 impl<'a> Indexer<'a> {
-    /// One for this catalogue.
+    /// An indexer of this catalogue.
     pub fn new(catalogue: &'a Catalogue, options: IndexOptions) -> Self {
         Indexer { catalogue, options }
     }
 
-    /// Looks at what is there, and writes down what is new. Whatever is wrong with a recording does not stop it. What was
-    /// found is written down in parts on the way, so that little is lost where the run is ended.
+    /// Lists the recordings, opens those that are new or changed, and writes them to the catalogue. A damaged recording
+    /// does not stop the run. Results are written in parts on the way, so that an interrupted run loses little.
     ///
     /// # Errors
     /// When the recordings cannot be listed, or the catalogue cannot be read or written.
@@ -156,7 +156,7 @@ impl<'a> Indexer<'a> {
             run.without_pattern = run.recordings - listing.files.iter().filter(fits).count() as u64;
         }
         let (to_open, vanished) = self.difference(before.as_ref(), &listing.files)?;
-        // What lies in a folder that cannot be looked into may well be there.
+        // Recordings in a folder that cannot be listed may still exist.
         let vanished = if listing.problems.is_empty() {
             vanished
         } else {
@@ -171,7 +171,7 @@ impl<'a> Indexer<'a> {
         for recording in &vanished {
             tell(IndexEvent::Vanished { recording });
         }
-        // Before anything is opened, so that a place that cannot be written to is told at once.
+        // Before anything is opened, so that a place that is not writable is reported at once.
         let first = Changes {
             vanished,
             patterns: self.options.patterns.clone(),
@@ -196,7 +196,7 @@ impl<'a> Indexer<'a> {
         known.filter_map(|pattern| pattern.parse().ok()).collect()
     }
 
-    /// What is new or changed, and what is gone.
+    /// The files that are new or changed, and the paths that are gone.
     fn difference<'f>(
         &self,
         head: Option<&Head>,
@@ -224,7 +224,7 @@ impl<'a> Indexer<'a> {
         Ok((to_open, vanished))
     }
 
-    /// Opens recordings, several at once, and writes down what they hold.
+    /// Opens recordings, several at once, and writes their rows.
     fn open_all(
         &self,
         files: &[&StoredFile],
@@ -239,14 +239,14 @@ impl<'a> Indexer<'a> {
         let root = &self.catalogue.root;
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            // As many wait to be written down as are being opened, and no more.
+            // At most as many results wait to be written as recordings are being opened.
             let (found, coming) = mpsc::sync_channel(self.at_once(root));
             for _ in 0..self.at_once(root).min(files.len()) {
                 let (found, next) = (found.clone(), &next);
                 scope.spawn(move || {
                     while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let indexed = survey(root, file, patterns, &self.options.open, now);
-                        // Nobody listens where writing has failed.
+                        // The receiver is gone if writing has failed.
                         if found.send(indexed).is_err() {
                             return;
                         }
@@ -273,10 +273,10 @@ impl<'a> Indexer<'a> {
             rows += indexed.topics.len() + indexed.sections.len();
             bytes += indexed.summary.as_ref().map_or(0, SummaryRow::bytes);
             waiting.indexed.push(indexed);
-            let is_much = waiting.indexed.len() >= RECORDINGS_AT_ONCE
-                || rows >= ROWS_AT_ONCE
-                || bytes >= SUMMARY_BYTES_AT_ONCE;
-            if is_much || written.elapsed() > AT_LEAST_EVERY {
+            let is_much = waiting.indexed.len() >= PART_RECORDINGS
+                || rows >= PART_ROWS
+                || bytes >= PART_SUMMARY_BYTES;
+            if is_much || written.elapsed() > PART_INTERVAL {
                 self.catalogue.commit(&waiting, now)?;
                 waiting = Changes::default();
                 (rows, bytes) = (0, 0);
@@ -291,7 +291,7 @@ impl<'a> Indexer<'a> {
 
     fn at_once(&self, root: &Store) -> usize {
         let usual = if root.is_remote() {
-            REQUESTS_AT_ONCE
+            CONCURRENT_REQUESTS
         } else {
             std::thread::available_parallelism().map_or(1, usize::from)
         };

@@ -1,4 +1,4 @@
-//! What the catalogue knows of each recording's version: all that is needed to see what has changed.
+//! The version of each recording in the catalogue: all that is needed to detect changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::reading::{self, Reading};
 use crate::tables::{column, int, text};
 use arrow_array::Array as _;
 
-/// A recording and its version.
+/// A recording and its version in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub recording: String,
@@ -26,7 +26,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether a listed file is the one that was indexed.
+    /// Whether a listed file is the version that was indexed.
     pub fn is_current(&self, file: &StoredFile) -> bool {
         self.is_indexed && !self.is_vanished && self.is_version_of(file)
     }
@@ -36,7 +36,7 @@ impl Known {
     }
 }
 
-/// The columns that are read for it.
+/// The columns to read.
 const COLUMNS: [&str; 6] = [
     "recording",
     "etag",
@@ -46,7 +46,7 @@ const COLUMNS: [&str; 6] = [
     "vanished",
 ];
 
-/// What was read of parts, which never change.
+/// A cache of parts, which never change.
 #[derive(Debug, Default)]
 pub(crate) struct KnownParts(Mutex<HashMap<String, Arc<Vec<Known>>>>);
 

@@ -1,4 +1,4 @@
-//! What people say of recordings.
+//! Labels that users give to recordings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use crate::error::CatalogueError;
 use crate::tables::RecordingRow;
 
 impl Catalogue {
-    /// Says something of a recording, without touching it. A key of `robot`, `site` or `date` goes before what path and
-    /// metadata say. Returns what is known of the recording from then on.
+    /// Labels a recording, without changing the file. The keys `robot`, `site` and `date` take precedence over path and
+    /// metadata. Returns the new row of the recording.
     ///
     /// # Errors
     /// When the catalogue has no such recording, or cannot be changed.
@@ -37,11 +37,11 @@ impl Catalogue {
         )?;
         let mut rows = self.recordings()?.into_iter();
         rows.find(|row| row.recording == recording)
-            .ok_or_else(|| unknown(&recording, "; it is gone by now"))
+            .ok_or_else(|| unknown(&recording, "; it was removed meanwhile"))
     }
 
-    /// The path from the root of a recording that is named by this path, by its address, or by the end of its path where
-    /// only one has it.
+    /// The path from the root of a recording, given by this path, by its address, or by the end of its path if that is
+    /// unique.
     ///
     /// # Errors
     /// When there is none, or several.
@@ -73,12 +73,14 @@ impl Catalogue {
         match (ending.next(), ending.next()) {
             (Some(found), None) => Ok(found.to_owned()),
             (Some(first), Some(second)) => {
-                let hint = format!("; several end so: {first}, {second}; name more of its path");
+                let hint = format!(
+                    "; several paths end like this: {first}, {second}; give more of the path"
+                );
                 Err(unknown(named, &hint))
             }
             _ => Err(unknown(
                 named,
-                "; `asof find` lists those that it has, `asof index` adds new ones",
+                "; `asof find` lists its recordings, `asof index` adds new ones",
             )),
         }
     }

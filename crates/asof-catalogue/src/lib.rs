@@ -1,9 +1,9 @@
 //! A folder or bucket of recordings as one database.
 //!
-//! A [`Catalogue`] lies beside the recordings, in plain Parquet: which recordings there are, which topics they hold, when,
-//! by which definitions, and where in the files. An [`Indexer`] keeps it current and opens only what is new or changed; a
-//! [`Search`] answers from it without opening any recording. Several processes may index and label at once: see the
-//! crate's README for how it stays whole.
+//! A [`Catalogue`] is a set of plain Parquet files beside the recordings. It lists the recordings, their topics, times,
+//! schemas and chunks. An [`Indexer`] keeps it current and opens only what is new or changed; a [`Search`] is answered
+//! without opening any recording. Several processes may index and label at once: see the crate's README for how the
+//! catalogue stays consistent.
 //!
 //! ```
 //! use std::sync::Arc;

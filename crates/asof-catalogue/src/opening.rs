@@ -1,4 +1,4 @@
-//! Recordings as the catalogue knows them, opened when somebody reads one.
+//! Recordings as described by the catalogue, opened on the first read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,10 +21,10 @@ use crate::reading::{self, Reading};
 use crate::summaries::Summaries;
 use crate::tables::{RecordingRow, int, text};
 
-/// A recording whose summary is the catalogue's: what is in it and when is known without opening it.
+/// A recording whose summary comes from the catalogue: topics, times and counts are known without opening it.
 ///
-/// It is opened by the first that reads it, and closed again when many others have been opened since. If it is not the
-/// version that was indexed, or is gone, reading it is an error that says so.
+/// It is opened on the first read, and closed again when many others have been opened since. If it is not the
+/// version that was indexed, or is gone, reading returns an error.
 pub struct CataloguedRecording {
     file: StoredFile,
     place: String,
@@ -33,7 +33,7 @@ pub struct CataloguedRecording {
     opened: Mutex<Weak<dyn Recording>>,
 }
 
-/// What the recordings of one catalogue share: the newest that were opened.
+/// The state that the recordings of one catalogue share: those that were opened last.
 struct Opened {
     root: Arc<Store>,
     options: OpenOptions,
@@ -42,13 +42,13 @@ struct Opened {
     summaries: Summaries,
 }
 
-/// So many recordings stay open for those who read them again: each may hold some of its file in memory.
+/// The number of recordings that stay open to be read again: each may hold some of its file in memory.
 const MAX_OPEN_RECORDINGS: usize = 16;
-/// The columns of topics that a summary is made of.
+/// The columns of topics that make up a summary.
 const COLUMNS: [&str; 5] = ["recording", "topic", "schema_hash", "encoding", "messages"];
 
 impl Catalogue {
-    /// The recordings that were found, to be read. Those that could not be read when they were indexed are left out.
+    /// The recordings of a search result, to be read. Those that could not be read when they were indexed are left out.
     ///
     /// # Errors
     /// When the catalogue cannot be read.
@@ -85,7 +85,7 @@ impl Catalogue {
         Ok(readable.map(recording).collect())
     }
 
-    /// The channels of the recordings that were found, by recording.
+    /// The channels of the recordings of a search result, by recording.
     fn channels_of(
         &self,
         found: &Found,
@@ -152,7 +152,7 @@ fn summary_of(row: &RecordingRow, channels: Vec<ChannelSummary>) -> Summary {
     summary.messages = row.messages;
     summary.channels = channels;
     let problems = row.problems.iter().map(|problem| Problem {
-        // The catalogue has the kind as a text for everybody; here it is part of the sentence.
+        // The catalogue has the kind as text; here it is part of the sentence.
         kind: ProblemKind::Incomplete,
         offset: problem.offset,
         topic: problem.topic.clone(),
@@ -163,7 +163,7 @@ fn summary_of(row: &RecordingRow, channels: Vec<ChannelSummary>) -> Summary {
 }
 
 impl CataloguedRecording {
-    /// Where it is, as it may be shown.
+    /// Its address, without secrets.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -197,7 +197,7 @@ impl CataloguedRecording {
         Ok(recording)
     }
 
-    /// What is asked of it; an error that the catalogue is to blame for says so.
+    /// Runs a request on the opened recording. An error caused by an outdated catalogue is explained.
     fn ask<T>(
         &self,
         ask: impl FnOnce(&dyn Recording) -> Result<T, SourceError>,
@@ -212,21 +212,21 @@ impl CataloguedRecording {
 }
 
 impl Opened {
-    /// Opens a recording: over a network, by what the catalogue has of it, as far as that goes.
+    /// Opens a recording; over a network, from the bytes that the catalogue has of it.
     fn open(&self, file: &StoredFile) -> Result<Box<dyn Recording>, SourceError> {
         if !self.root.is_remote() {
             return self.root.open(file, &self.options);
         }
         let pieces = self.summaries.pieces(&self.catalogue, &file.path);
         let pieces = pieces.unwrap_or_else(|error| {
-            tracing::warn!(%error, "its summary is read from the recording instead");
+            tracing::warn!(%error, "the catalogue's copy of a summary cannot be read; it is read from the recording");
             Vec::new()
         });
         self.root.open_known(file, pieces, &self.options)
     }
 }
 
-/// A recording that is not what the catalogue says shows when it is read: it was opened by what the catalogue has.
+/// A recording that differs from the catalogue shows only when it is read, since it was opened from the catalogue.
 fn explained(place: &str, error: SourceError) -> SourceError {
     use std::io::ErrorKind::{NotFound, StaleNetworkFileHandle};
     match &error {
@@ -242,9 +242,7 @@ fn explained(place: &str, error: SourceError) -> SourceError {
 fn outdated(place: &str, why: &str) -> SourceError {
     SourceError::Unreadable {
         place: place.to_owned(),
-        reason: format!(
-            "{why}; the catalogue is of before that: bring it up to date with `asof index`"
-        ),
+        reason: format!("{why}; the catalogue is out of date: update it with `asof index`"),
     }
 }
 

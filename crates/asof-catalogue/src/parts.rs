@@ -19,7 +19,7 @@ use crate::head::PartFile;
 use crate::reading::{PartReader, bad};
 use crate::tables::{SummaryRow, Table, column, wrong_type};
 
-/// Writes a table to a file of its own, which nobody else writes.
+/// Writes a table to a new file with a unique name.
 pub(crate) fn write(
     store: &Store,
     table: Table,
@@ -30,8 +30,8 @@ pub(crate) fn write(
     create(store, table, generation, batch.num_rows() as u64, bytes)
 }
 
-/// Writes the summaries of several files, without those of some recordings, to a file of its own: a row group at a time,
-/// since all of them may be too much to hold. `None` where nothing is left.
+/// Copies the summaries of several files, without those of some recordings, to a new file, one row group at a time,
+/// since all of them may not fit into memory. `None` if nothing is left.
 pub(crate) fn write_summaries(
     store: &Store,
     generation: u64,
@@ -62,7 +62,7 @@ pub(crate) fn write_summaries(
     create(store, Table::Summaries, generation, rows, bytes).map(Some)
 }
 
-/// The rows that are not of some recordings.
+/// The rows of the other recordings.
 pub(crate) fn without_recordings(
     batch: &RecordBatch,
     is_gone: impl Fn(&str) -> bool,
@@ -116,19 +116,19 @@ fn writer(table: Table, schema: SchemaRef) -> Result<ArrowWriter<Vec<u8>>, Parqu
     ArrowWriter::try_new(Vec::new(), schema, Some(properties))
 }
 
-/// A text that no other file has.
+/// A text that no other file name contains.
 fn unique() -> Result<String, CatalogueError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| CatalogueError::Random(error.to_string()))?;
     let mut text = String::with_capacity(16);
     for byte in bytes {
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     Ok(text)
 }
 
-/// A table in the order that its files have: topics by topic and start, sections by recording and offset.
+/// A table in the sort order of its files: topics by topic and start, sections by recording and offset.
 pub(crate) fn sorted(table: Table, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let (first, second) = match table {
         Table::Topics => ("topic", "start_ns"),

@@ -1,14 +1,14 @@
-//! What the path of a recording says about it.
+//! Patterns that take robot, site, date and tags from paths.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// How paths are laid out: `{robot}/{date}/…`.
+/// The layout of paths: `{robot}/{date}/…`.
 ///
-/// A name in braces stands for what is between the texts around it, within one folder's name. `*` is anything within a
-/// name, `…` (or `...`, or `**`) anything at all. `{robot}`, `{site}` and `{date}` are columns, all others are tags;
-/// `{year}`, `{month}` and `{day}` together are a date.
+/// A name in braces matches the text between its neighbours, within one component of the path. `*` matches anything
+/// within a component, `…` (or `...`, or `**`) anything at all. `{robot}`, `{site}` and `{date}` are columns, all
+/// others are tags; `{year}`, `{month}` and `{day}` together are a date.
 ///
 /// ```
 /// use asof_catalogue::KeyPattern;
@@ -29,9 +29,9 @@ pub struct KeyPattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Text(String),
-    /// What is in braces.
+    /// A name in braces.
     Name(String),
-    /// Anything within a folder's or a file's name, also nothing.
+    /// Anything within a component of the path, also nothing.
     Star,
     /// Anything.
     Rest,
@@ -41,13 +41,13 @@ enum Token {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// There is nothing in it.
+    /// The pattern is empty.
     #[error("the pattern is empty; write it as '{{robot}}/{{date}}/…'")]
     Empty,
-    /// A brace is not closed, or closed without having been opened.
-    #[error("'{0}': a brace has no partner; write names as '{{robot}}'")]
+    /// A brace without its partner.
+    #[error("'{0}': unbalanced brace; write names as '{{robot}}'")]
     Brace(String),
-    /// What is in braces is not a name.
+    /// The text in braces is not a name.
     #[error("'{pattern}': '{name}' is not a name; use letters, digits, '_' and '-'")]
     Name {
         /// The pattern.
@@ -55,26 +55,26 @@ pub enum PatternError {
         /// What is in braces.
         name: String,
     },
-    /// A name comes twice.
-    #[error("'{pattern}': {{{name}}} is there twice; use '*' for what is not needed")]
+    /// A name is used twice.
+    #[error("'{pattern}': {{{name}}} occurs twice; use '*' for a part you do not need")]
     Twice {
         /// The pattern.
         pattern: String,
         /// The name.
         name: String,
     },
-    /// Two names follow each other directly.
+    /// Two names are adjacent.
     #[error(
-        "'{0}': two names follow each other, so nothing tells where one ends; put a text between them"
+        "'{0}': two names are adjacent, so it is ambiguous where one ends; put a text between them"
     )]
     Adjacent(String),
-    /// Nothing is named in it.
-    #[error("'{0}': nothing in it is named; write it as '{{robot}}/{{date}}/…'")]
+    /// The pattern has no names.
+    #[error("'{0}': it has no names; write it as '{{robot}}/{{date}}/…'")]
     Nothing(String),
 }
 
 impl KeyPattern {
-    /// What a path says; `None` where it is laid out otherwise.
+    /// The names and values in a path; `None` if the path does not match.
     pub fn read(&self, path: &str) -> Option<BTreeMap<String, String>> {
         let mut matching = Matching {
             tokens: &self.tokens,
@@ -98,7 +98,7 @@ impl KeyPattern {
         Some(said)
     }
 
-    /// What the first pattern that fits says of a path.
+    /// The names and values in a path, by the first pattern that matches.
     pub(crate) fn read_by(patterns: &[KeyPattern], path: &str) -> BTreeMap<String, String> {
         patterns
             .iter()
@@ -107,11 +107,11 @@ impl KeyPattern {
     }
 }
 
-/// Finds out which part of a path stands for which name.
+/// Matches a path against a pattern.
 struct Matching<'a> {
     tokens: &'a [Token],
     path: &'a str,
-    /// Tokens and places that are known to lead nowhere: without these a path could be tried for ages.
+    /// Tokens and positions that are known to fail: without these, matching could take exponential time.
     failed: HashSet<(usize, usize)>,
     found: Vec<(&'a str, &'a str)>,
 }
@@ -140,7 +140,7 @@ impl Matching<'_> {
         is_met
     }
 
-    /// The shortest text without a slash that lets the rest fit.
+    /// The shortest text without a slash after which the rest matches.
     fn within_a_name(&mut self, token: usize, at: usize) -> bool {
         let rest = &self.path[at..];
         let longest = rest.find('/').unwrap_or(rest.len());
@@ -196,7 +196,7 @@ impl FromStr for KeyPattern {
         if names.is_empty() {
             return Err(PatternError::Nothing(text.to_owned()));
         }
-        // A folder stands for everything in it.
+        // A folder matches everything in it.
         if text.ends_with('/') {
             tokens.push(Token::Rest);
         }

@@ -1,4 +1,4 @@
-//! A condition on recordings, in the words of SQL.
+//! Conditions on recordings, in SQL syntax.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,10 +10,11 @@ use crate::tables::RecordingRow;
 
 /// A condition on the columns of a recording: `messages > 1000 AND tags.weather = 'rain'`.
 ///
-/// Comparisons (`=`, `!=`, `<>`, `<`, `<=`, `>`, `>=`), `LIKE`, `IN (…)`, `BETWEEN … AND …`, `IS NULL`, `IS NOT NULL`, `AND`, `OR`, `NOT` and
-/// parentheses, as SQL means them: a comparison with what is not known is not known. The columns are `recording`,
-/// `address`, `etag`, `format`, `robot`, `site`, `date` (texts), `size`, `messages`, `duration` (seconds), `problems` (how many)
-/// (numbers), `start`, `end`, `modified` (times, compared with texts that are times), and `tags.name` or `tags['name']`.
+/// Comparisons (`=`, `!=`, `<>`, `<`, `<=`, `>`, `>=`), `LIKE`, `IN (…)`, `BETWEEN … AND …`, `IS NULL`, `IS NOT NULL`,
+/// `AND`, `OR`, `NOT` and parentheses, with SQL's semantics: a comparison with NULL is NULL. The columns are
+/// `recording`, `address`, `etag`, `format`, `robot`, `site`, `date` (texts), `size`, `messages`, `duration` (seconds),
+/// `problems` (their number) (numbers), `start`, `end`, `modified` (times, compared with texts that are times), and
+/// `tags.name` or `tags['name']`.
 ///
 /// ```
 /// use asof_catalogue::{Predicate, RecordingRow};
@@ -31,11 +32,11 @@ pub struct Predicate {
 
 /// Why a text is not a [`Predicate`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot understand the condition '{text}' at '{rest}': {reason}")]
+#[error("cannot parse the condition '{text}' at '{rest}': {reason}")]
 pub struct PredicateError {
-    /// All of it.
+    /// The complete condition.
     pub text: String,
-    /// From where on it is not understood.
+    /// The part from the error on.
     pub rest: String,
     /// What is wrong.
     pub reason: String,
@@ -95,11 +96,11 @@ columns! {
     "problems" => Problems,
 }
 
-/// Deeper conditions than this are not read.
+/// The deepest nesting that is parsed.
 const MAX_DEPTH: usize = 64;
 
 impl Predicate {
-    /// Whether a recording fulfils it. What is not known does not.
+    /// Whether it is true of a recording. NULL is not true.
     pub fn is_true(&self, row: &RecordingRow) -> bool {
         self.condition.evaluate(row) == Some(true)
     }
@@ -182,7 +183,7 @@ impl Operand {
 }
 
 impl Value {
-    /// How two values stand; `None` where one is not known, or they cannot be compared.
+    /// The order of two values; `None` if one is NULL, or they cannot be compared.
     fn compare(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
             (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
@@ -190,7 +191,7 @@ impl Value {
             (Value::Time(a), Value::Time(b)) => Some(a.cmp(b)),
             (Value::Time(a), Value::Text(b)) => Some(a.cmp(&time_in(b)?)),
             (Value::Text(a), Value::Time(b)) => Some(time_in(a)?.cmp(b)),
-            // Tags are texts, also where they are numbers.
+            // Tags are texts, also those that look like numbers.
             (Value::Text(a), Value::Number(b)) => a.trim().parse::<f64>().ok()?.partial_cmp(b),
             (Value::Number(a), Value::Text(b)) => a.partial_cmp(&b.trim().parse::<f64>().ok()?),
             (Value::Time(a), Value::Number(b)) => (a.nanos() as f64 / 1e9).partial_cmp(b),
@@ -311,7 +312,7 @@ impl Parser<'_> {
                 Operand::Value(Value::Text(pattern)) => {
                     Ok(negated(is_negated, Condition::Like(left, pattern)))
                 }
-                _ => Err(self.error("LIKE wants a text such as 'r%'")),
+                _ => Err(self.error("expected a text after LIKE, such as 'r%'")),
             };
         }
         if self.word("IN") {
@@ -343,7 +344,7 @@ impl Parser<'_> {
         Err(self.error("expected a comparison such as = or >"))
     }
 
-    /// A time that is none would never be equal to anything, and nobody would know why.
+    /// Rejects a text that is not a time: it would never be equal to anything, for no apparent reason.
     fn check_time(&self, column: &Operand, other: &Operand) -> Result<(), PredicateError> {
         let is_time = matches!(
             column,
@@ -386,7 +387,7 @@ impl Parser<'_> {
             let value = number
                 .replace('_', "")
                 .parse()
-                .map_err(|_| self.error("this is not a number"))?;
+                .map_err(|_| self.error("not a number"))?;
             self.rest = rest;
             return Ok(Operand::Value(Value::Number(value)));
         }
@@ -410,7 +411,7 @@ impl Parser<'_> {
         )))
     }
 
-    /// What follows `tags`.
+    /// The name of a tag, after `tags`.
     fn tag(&mut self) -> Result<String, PredicateError> {
         if self.sign(".") {
             return self.name();
@@ -440,7 +441,7 @@ impl Parser<'_> {
         Ok(name.to_owned())
     }
 
-    /// A text in quotes; two of them stand for one.
+    /// A text in quotes; a doubled quote stands for one.
     fn quoted(&mut self, quote: char) -> Result<String, PredicateError> {
         let Some(mut rest) = self.rest.strip_prefix(quote) else {
             return Err(self.error(format!("expected {quote}")));
@@ -464,7 +465,7 @@ impl Parser<'_> {
         Ok(text)
     }
 
-    /// Whether this word comes next; it is taken if so.
+    /// Consumes this word if it comes next, and returns whether it did.
     fn word(&mut self, word: &str) -> bool {
         let rest = self.rest.trim_start();
         let Some(front) = rest.get(..word.len()) else {

@@ -1,4 +1,4 @@
-//! Reading the files of a catalogue: the row groups that can hold an answer, and no others.
+//! Reading the files of a catalogue: only the row groups that can hold an answer.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use parquet::file::statistics::Statistics;
 use crate::error::CatalogueError;
 use crate::head::PartFile;
 
-/// What is read of a file.
+/// What to read of a file.
 pub(crate) struct Reading<'a> {
-    /// The columns; all where it is `None`.
+    /// The columns; `None` for all.
     pub columns: Option<&'a [&'a str]>,
-    /// Whether a row group can hold anything that is wanted.
+    /// Whether a row group can hold a match.
     pub may_hold: &'a dyn Fn(&RowGroupMetaData) -> bool,
-    /// Which rows are wanted, by a few columns that are read before the others.
+    /// A filter on rows by a few columns, which are read before the others.
     pub filter: Option<RowChoice<'a>>,
 }
 
-/// Chooses rows by some columns.
+/// A filter on rows by some columns.
 pub(crate) struct RowChoice<'a> {
     pub columns: &'a [&'a str],
     pub choose: Chooser,
 }
 
-/// Says of each row whether it is wanted.
+/// Returns for each row whether it is wanted.
 pub(crate) type Chooser =
     Box<dyn FnMut(RecordBatch) -> Result<BooleanArray, ArrowError> + Send + 'static>;
 
-/// What reading has cost.
+/// The cost of reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub read: u64,
     pub all: u64,
 }
 
-/// All of a file.
+/// Reads all of a file.
 pub(crate) fn read_all(
     store: &Store,
     file: &PartFile,
@@ -89,7 +89,7 @@ impl PartReader {
     }
 }
 
-/// What is wanted of a file.
+/// Reads the wanted part of a file.
 pub(crate) fn read(
     store: &Store,
     file: &PartFile,
@@ -146,7 +146,7 @@ pub(crate) fn bad(store: &Store, file: &PartFile, error: &dyn std::error::Error)
     }
 }
 
-/// Whether a group may hold a text between two, both ends in.
+/// Whether a group may hold a text in this range, both ends included.
 pub(crate) fn may_hold_text(
     group: &RowGroupMetaData,
     column: &str,
@@ -161,7 +161,7 @@ pub(crate) fn may_hold_text(
     !(is_below || is_above)
 }
 
-/// The smallest and the largest number of a group.
+/// The minimum and maximum of a column in a group.
 pub(crate) fn bounds(group: &RowGroupMetaData, column: &str) -> Option<(i64, i64)> {
     match statistics(group, column)? {
         Statistics::Int64(found) => Some((*found.min_opt()?, *found.max_opt()?)),
@@ -176,7 +176,7 @@ fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Stati
     found.statistics()
 }
 
-/// The bytes of a file, as Parquet asks for them.
+/// The bytes of a file, for Parquet's reader.
 #[derive(Clone)]
 struct PartBytes(Arc<dyn Storage>);
 
@@ -208,7 +208,7 @@ impl ChunkReader for PartBytes {
     }
 }
 
-/// A file from a place on.
+/// A file from an offset on.
 struct From {
     storage: Arc<dyn Storage>,
     at: u64,

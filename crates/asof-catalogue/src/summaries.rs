@@ -1,4 +1,4 @@
-//! What opening recordings reads of them, as the catalogue has it.
+//! The bytes that opening a recording reads, as stored in the catalogue.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) struct Summaries(Mutex<State>);
 
 struct State {
     files: Vec<(PartFile, Option<PartReader>)>,
-    /// Row groups that were read, the newest last.
+    /// Cached row groups, the newest last.
     groups: VecDeque<Group>,
 }
 
@@ -24,11 +24,11 @@ struct Group {
     pieces: HashMap<String, Vec<FilePiece>>,
 }
 
-/// What groups that were read may hold, besides the newest.
-const KEPT_BYTES: usize = 16 << 20;
+/// The most bytes that cached groups may hold, apart from the newest.
+const CACHE_BYTES: usize = 16 << 20;
 
 impl Summaries {
-    /// Those that a head names. Nothing is read yet.
+    /// The summaries that a head names. Nothing is read yet.
     pub fn of(head: &Head) -> Self {
         let parts = head.parts.iter().filter_map(|part| part.summaries.clone());
         Summaries(Mutex::new(State {
@@ -37,9 +37,9 @@ impl Summaries {
         }))
     }
 
-    /// The pieces of a recording that opening it reads; none where the catalogue has not got them.
+    /// The pieces of a recording that opening it reads; empty if the catalogue does not have them.
     ///
-    /// One thread reads at a time: what it brings is what most others wait for.
+    /// One thread reads at a time: the group that it reads is the one that most others wait for.
     pub fn pieces(&self, store: &Store, recording: &str) -> Result<Vec<FilePiece>, CatalogueError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let State { files, groups } = &mut *state;
@@ -86,7 +86,7 @@ fn read(reader: &PartReader, number: usize) -> Result<Group, parquet::errors::Pa
 fn keep(groups: &mut VecDeque<Group>, group: Group) {
     groups.push_back(group);
     let held = |groups: &VecDeque<Group>| groups.iter().map(|group| group.bytes).sum::<usize>();
-    while groups.len() > 1 && held(groups) > KEPT_BYTES {
+    while groups.len() > 1 && held(groups) > CACHE_BYTES {
         groups.pop_front();
     }
 }

@@ -1,4 +1,4 @@
-//! What one recording adds to the catalogue.
+//! The rows of one recording.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::tables::{
     schema_hash,
 };
 
-/// So many sets of metadata are read of a recording: each may be a request.
-const MOST_METADATA: usize = 16;
-/// A longer text is not a tag.
-const LONGEST_TAG: usize = 256;
-const MOST_TAGS: usize = 64;
-/// So many problems are kept of a recording; the doctor tells all.
-const MOST_PROBLEMS: usize = 32;
+/// The most metadata records that are read of a recording: each may be a request.
+const MAX_METADATA_RECORDS: usize = 16;
+/// A longer text is not taken as a tag.
+const MAX_TAG_BYTES: usize = 256;
+const MAX_TAGS: usize = 64;
+/// The most problems that are stored of a recording; `asof doctor` lists them all.
+const MAX_PROBLEMS: usize = 32;
 
-/// Opens a recording and says what is in it. One that cannot be opened is a row too, with the reason.
+/// Opens a recording and makes its rows. One that cannot be opened has a row too, with the reason.
 pub(crate) fn survey(
     store: &Store,
     file: &StoredFile,
@@ -89,7 +89,7 @@ fn opened(
     row.format = Some(summary.format.clone());
     row.range = summary.range;
     row.messages = summary.messages;
-    let problems = summary.problems.iter().take(MOST_PROBLEMS);
+    let problems = summary.problems.iter().take(MAX_PROBLEMS);
     row.problems.extend(problems.map(ProblemRow::from));
     row.settle();
     let topics = topics_of(&row.recording, &summary, &sections);
@@ -105,7 +105,7 @@ fn opened(
     }
 }
 
-/// The topics of a recording: a row for each type and encoding that one has.
+/// The topics of a recording: a row for each combination of topic, type and encoding.
 fn topics_of(recording: &str, summary: &Summary, sections: &[SectionEntry]) -> Vec<TopicRow> {
     let ranges = ranges_of(sections);
     let mut rows: BTreeMap<(&str, Option<String>, &str), TopicRow> = BTreeMap::new();
@@ -151,8 +151,8 @@ fn topics_of(recording: &str, summary: &Summary, sections: &[SectionEntry]) -> V
     rows.into_values().collect()
 }
 
-/// Between which times the messages of each channel lie, by the sections that hold them; `None` where a section does not
-/// say which channels it holds, or there are none.
+/// The time range of each channel, from the sections that hold it; `None` if a section does not list its channels,
+/// or there are no sections.
 fn ranges_of(sections: &[SectionEntry]) -> Option<HashMap<*const Channel, TimeRange>> {
     if sections.is_empty() {
         return None;
@@ -204,8 +204,8 @@ fn section_row(recording: &str, number: usize, section: SectionEntry) -> Section
     }
 }
 
-/// What opening it took, of a recording that is opened by what it says of itself. One that had to be walked is walked
-/// again, so that what is wrong with it is told again.
+/// The bytes that opening a recording reads, if it is opened by its own summary. A recording without one is walked
+/// each time it is opened, so that its problems are reported again.
 fn summary_row(
     row: &RecordingRow,
     summary: &Summary,
@@ -219,22 +219,27 @@ fn summary_row(
     })
 }
 
-/// What a recording's own metadata says: robot, site, date, and everything else that is short enough as tags.
+/// The metadata of a recording: robot, site, date, and everything else that is short enough as tags.
 fn metadata_of(recording: &dyn Recording) -> Result<BTreeMap<String, String>, SourceError> {
     let mut said = BTreeMap::new();
-    for entry in recording.summary().metadata.iter().take(MOST_METADATA) {
+    for entry in recording
+        .summary()
+        .metadata
+        .iter()
+        .take(MAX_METADATA_RECORDS)
+    {
         let found = match recording.metadata(entry) {
             Ok(found) => found,
-            // It is damaged: the recording is indexed without it, and its doctor says more.
+            // It is damaged: the recording is indexed without it, and `asof doctor` lists the damage.
             Err(SourceError::Unreadable { .. }) => continue,
             Err(error) => return Err(error),
         };
         for (key, value) in found {
             let value = value.trim();
-            if value.is_empty() || value.len() > LONGEST_TAG || value.contains('\n') {
+            if value.is_empty() || value.len() > MAX_TAG_BYTES || value.contains('\n') {
                 continue;
             }
-            if said.len() >= MOST_TAGS {
+            if said.len() >= MAX_TAGS {
                 return Ok(said);
             }
             said.entry(name_of(&entry.name, &key))
@@ -244,7 +249,7 @@ fn metadata_of(recording: &dyn Recording) -> Result<BTreeMap<String, String>, So
     Ok(said)
 }
 
-/// What a text of a recording's metadata is called here.
+/// The tag name of a metadata entry.
 fn name_of(set: &str, key: &str) -> String {
     let (set, key) = (set.trim().to_lowercase(), key.trim().to_lowercase());
     let known: [(&str, &[&str], &[&str]); 3] = [

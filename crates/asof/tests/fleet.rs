@@ -153,7 +153,11 @@ fn wrong_words_are_refused_with_a_way_on() {
     }
     let several = say(&folder, &["tag", ".", "run.mcap", "a=b"]);
     assert_eq!(several.code, Some(1));
-    assert!(several.err.contains("several end so"), "{}", several.err);
+    assert!(
+        several.err.contains("several paths end like this"),
+        "{}",
+        several.err
+    );
     for place in ["nowhere", "r8/notes.txt"] {
         let said = say(&folder, &["index", place]);
         assert_eq!(said.code, Some(1), "{}", said.err);

@@ -1,4 +1,4 @@
-//! The rows of a catalogue, and how they lie in Arrow.
+//! The rows of a catalogue, and their Arrow schemas.
 
 mod recordings;
 mod schemas;
@@ -32,7 +32,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// What its files begin with.
+    /// The prefix of its files.
     pub fn name(self) -> &'static str {
         match self {
             Table::Recordings => "recordings",
@@ -43,19 +43,19 @@ impl Table {
         }
     }
 
-    /// Rows of a row group: what is read or passed over as one.
+    /// Rows per row group, the unit that is read or skipped.
     pub fn rows_per_group(self) -> usize {
         match self {
             Table::Recordings | Table::Schemas => 4_096,
             Table::Topics => 2_048,
             Table::Sections => 65_536,
-            // Each is some ten thousand bytes.
+            // Each is about ten thousand bytes.
             Table::Summaries => 64,
         }
     }
 }
 
-/// A recording as it was found, with everything that the catalogue has about it.
+/// A recording with all its rows in the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexedRecording {
     /// The recording itself.
@@ -66,11 +66,11 @@ pub struct IndexedRecording {
     pub schemas: Vec<SchemaRow>,
     /// Its chunks.
     pub sections: Vec<SectionRow>,
-    /// What opening it reads, where that is worth keeping.
+    /// The bytes that opening it reads, if they are worth storing.
     pub summary: Option<SummaryRow>,
 }
 
-/// Four columns for a range of time: `start` and `end` to the microsecond, rounded outwards, and exact.
+/// Four columns for a time range: `start` and `end` in microseconds, rounded outwards, and exact in nanoseconds.
 struct RangeColumns {
     start: TimestampMicrosecondBuilder,
     end: TimestampMicrosecondBuilder,
@@ -128,13 +128,13 @@ fn range_fields() -> [Field; 4] {
     ]
 }
 
-/// The range of times that a row has.
+/// The time range of a row.
 pub(crate) fn range_at(batch: &RecordBatch, row: usize) -> Result<TimeRange, ArrowError> {
     let (starts, ends) = (ints(batch, "start_ns")?, ints(batch, "end_ns")?);
     Ok(range_of(starts, ends, row))
 }
 
-/// The range of times that a row has, by the columns of its ends.
+/// The time range of a row, from the columns of its ends.
 pub(crate) fn range_of(starts: &Int64Array, ends: &Int64Array, row: usize) -> TimeRange {
     if starts.is_null(row) || ends.is_null(row) {
         return TimeRange::EMPTY;

@@ -22,44 +22,44 @@ use super::{
 pub struct RecordingRow {
     /// Its path from the root: the key of every table.
     pub recording: String,
-    /// Where it was when it was indexed.
+    /// Its address when it was indexed.
     pub address: String,
-    /// What the server calls this version; `None` on disk.
+    /// The server's ETag of this version; `None` on disk.
     pub e_tag: Option<String>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last changed.
+    /// When it was last modified.
     pub modified: Option<Stamp>,
-    /// `mcap`, `bag`, …; `None` where it could not be opened.
+    /// `mcap`, `bag`, …; `None` if it could not be opened.
     pub format: Option<String>,
     /// From the first message to the last.
     pub range: TimeRange,
-    /// Messages in all; `None` where only reading would tell.
+    /// The number of messages; `None` if only reading could count them.
     pub messages: Option<u64>,
-    /// Whose recording it is.
+    /// The robot that made it.
     pub robot: Option<String>,
-    /// Where it was made.
+    /// The site where it was made.
     pub site: Option<String>,
-    /// On which day, as the path or the metadata spell it.
+    /// The day, as spelled in the path or the metadata.
     pub date: Option<String>,
-    /// Everything else that is said of it: by people, by the path, by its metadata. See [`RecordingRow::settle`].
+    /// All other labels, from users, the path and the metadata. See [`RecordingRow::settle`].
     pub tags: BTreeMap<String, String>,
-    /// What people say of it, which goes before everything else and outlives the recording's contents.
+    /// Labels that users gave it. They take precedence, and are kept when the file changes.
     pub labels: BTreeMap<String, String>,
-    /// What its path says.
+    /// Names and values in its path.
     pub from_path: BTreeMap<String, String>,
-    /// What its own metadata says.
+    /// Names and values in its own metadata.
     pub from_file: BTreeMap<String, String>,
-    /// What was wrong with it.
+    /// The problems found in it.
     pub problems: Vec<ProblemRow>,
-    /// When it was indexed; `None` where it could not be read for a passing reason.
+    /// When it was indexed; `None` if it could not be read for a transient reason.
     pub indexed: Option<Stamp>,
-    /// Since when it is gone.
+    /// When it was found missing.
     pub vanished: Option<Stamp>,
 }
 
 impl Default for RecordingRow {
-    /// A recording that nothing is known of.
+    /// An empty row.
     fn default() -> Self {
         RecordingRow {
             recording: String::new(),
@@ -84,12 +84,12 @@ impl Default for RecordingRow {
     }
 }
 
-/// Something that was wrong with a recording.
+/// A problem found in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProblemRow {
-    /// As [`asof_core::ProblemKind::name`] has it, or `unreadable`, or `unread`.
+    /// The name of an [`asof_core::ProblemKind`], or `unreadable`, or `unread`.
     pub kind: String,
-    /// Where in the file.
+    /// Byte offset in the file.
     pub offset: Option<u64>,
     /// The topic that it concerns.
     pub topic: Option<String>,
@@ -98,9 +98,9 @@ pub struct ProblemRow {
 }
 
 impl ProblemRow {
-    /// Of a recording that holds nothing that can be read.
+    /// The kind of a recording that holds nothing readable.
     pub const UNREADABLE: &str = "unreadable";
-    /// Of a recording that could not be fetched; it is tried again.
+    /// The kind of a recording that could not be fetched; the next run tries again.
     pub const UNREAD: &str = "unread";
 }
 
@@ -187,7 +187,7 @@ impl RecordingRow {
         Arc::clone(&SCHEMA)
     }
 
-    /// Rows as a table, in their order: by robot, then start.
+    /// Rows as a table, sorted by robot, then start.
     pub(crate) fn batch(rows: &mut [RecordingRow]) -> Result<RecordBatch, ArrowError> {
         rows.sort_by(|a, b| {
             let key = |row: &RecordingRow| (row.robot.clone(), row.range.start);
@@ -202,7 +202,7 @@ impl RecordingRow {
         columns.finish()
     }
 
-    /// Makes robot, site, date and tags of what people, the path and the metadata say, in this order.
+    /// Derives robot, site, date and tags from labels, path and metadata, in this order of precedence.
     pub fn settle(&mut self) {
         let mut all = self.from_file.clone();
         all.extend(self.from_path.clone());

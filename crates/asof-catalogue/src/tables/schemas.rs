@@ -16,7 +16,7 @@ use super::{column, text, wrong_type};
 /// The definition of a message type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaRow {
-    /// What [`schema_hash`] makes of it.
+    /// The [`schema_hash`] of the definition.
     pub hash: String,
     /// The type's name.
     pub name: String,
@@ -26,7 +26,7 @@ pub struct SchemaRow {
     pub definition: Bytes,
 }
 
-/// A text that two definitions share if and only if name, language and definition are the same.
+/// A hash that is equal for two definitions if and only if name, encoding and text are equal.
 pub fn schema_hash(schema: &Schema) -> String {
     let mut hash = Sha256::new();
     for part in [
@@ -39,7 +39,7 @@ pub fn schema_hash(schema: &Schema) -> String {
     }
     let mut text = String::with_capacity(64);
     for byte in hash.finalize() {
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -70,7 +70,7 @@ impl SchemaRow {
         Arc::clone(&SCHEMA)
     }
 
-    /// Rows as a table, by hash.
+    /// Rows as a table, sorted by hash.
     pub(crate) fn batch(rows: &mut [SchemaRow]) -> Result<RecordBatch, ArrowError> {
         rows.sort_by(|a, b| a.hash.cmp(&b.hash));
         let mut texts: [StringBuilder; 3] = std::array::from_fn(|_| StringBuilder::new());

@@ -9,24 +9,24 @@ use asof_core::TimeRange;
 
 use super::as_int;
 
-/// A chunk of a recording, or messages that follow each other outside of any.
+/// A chunk of a recording, or a run of messages outside of chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionRow {
     /// The recording's path from the root.
     pub recording: String,
     /// Its number, in file order.
     pub section: u64,
-    /// Where it starts in the file.
+    /// Byte offset in the file.
     pub offset: u64,
     /// Its length in the file.
     pub length: u64,
-    /// Its length once decompressed, as declared.
+    /// Its declared length once decompressed.
     pub uncompressed: u64,
     /// Its compression; empty for none.
     pub compression: String,
-    /// No message in it is earlier or later.
+    /// All messages in it are within this range.
     pub range: TimeRange,
-    /// The topics in it; `None` where only reading would tell.
+    /// The topics in it; `None` if only reading could list them.
     pub topics: Option<Vec<String>>,
 }
 
@@ -54,7 +54,7 @@ impl SectionRow {
         Arc::clone(&SCHEMA)
     }
 
-    /// Rows as a table, in the order that they come.
+    /// Rows as a table, in the given order.
     pub(crate) fn batch<'a>(
         rows: impl IntoIterator<Item = &'a SectionRow>,
     ) -> Result<RecordBatch, ArrowError> {

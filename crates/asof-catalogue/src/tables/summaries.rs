@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::{as_int, column, text, wrong_type};
 
-/// What opening a recording reads of it, most of all its summary.
+/// The bytes that opening a recording reads, mostly its summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryRow {
     /// The recording's path from the root.
@@ -43,7 +43,7 @@ impl SummaryRow {
         self.pieces.iter().map(|piece| piece.bytes.len()).sum()
     }
 
-    /// Rows as a table, by recording.
+    /// Rows as a table, sorted by recording.
     pub(crate) fn batch(rows: &mut [&SummaryRow]) -> Result<RecordBatch, ArrowError> {
         rows.sort_by(|a, b| a.recording.cmp(&b.recording));
         let field = |of| Arc::new(Field::new("element", of, false));

@@ -9,26 +9,26 @@ use asof_core::TimeRange;
 
 use super::{RangeColumns, as_int, range_fields};
 
-/// A topic of a recording, with one type and encoding: a topic that has several is listed once for each.
+/// A topic of a recording with one type and encoding: a topic with several has a row for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRow {
     /// The recording's path from the root.
     pub recording: String,
     /// The topic's name.
     pub topic: String,
-    /// Its type; empty where there is no schema.
+    /// Its type; empty without a schema.
     pub type_name: String,
-    /// Which definition; `None` where there is no schema.
+    /// The hash of its definition; `None` without a schema.
     pub schema_hash: Option<String>,
     /// How its payloads are encoded.
     pub encoding: String,
-    /// The language of its definition; empty where there is none.
+    /// The language of its definition; empty without one.
     pub schema_encoding: String,
-    /// Its messages; `None` where only reading would tell.
+    /// The number of its messages; `None` if only reading could count them.
     pub messages: Option<u64>,
-    /// Bytes of its payloads; `None` where only reading would tell.
+    /// The bytes of its payloads; `None` if only reading could count them.
     pub bytes: Option<u64>,
-    /// No message of it is earlier or later.
+    /// All its messages are within this range.
     pub range: TimeRange,
 }
 
@@ -57,7 +57,7 @@ impl TopicRow {
         Arc::clone(&SCHEMA)
     }
 
-    /// Rows as a table, in the order that they come.
+    /// Rows as a table, in the given order.
     pub(crate) fn batch<'a>(
         rows: impl IntoIterator<Item = &'a TopicRow>,
     ) -> Result<RecordBatch, ArrowError> {
