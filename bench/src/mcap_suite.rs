@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use asof_core::{Query, Source, Stamp, Topics};
 use asof_formats::{
-    Compression, Mapped, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
+    Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
 };
 use mcap::sans_io::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
 
@@ -93,7 +93,7 @@ fn default_threads() -> usize {
 
 /// A mapped file, read by so many threads.
 pub fn open(path: &Path, threads: usize) -> McapFile {
-    let mapped = Mapped::open(path).expect("a file");
+    let mapped = MappedFile::open(path).expect("a file");
     McapFile::from_storage(
         Box::new(mapped),
         &OpenOptions {
@@ -254,7 +254,7 @@ fn backfill(bench: &Bench, path: &Path) {
     let file = open(path, default_threads());
     let (end, topics) = (file.summary().range.end, file.summary().topics().len());
     file.backfill(&Topics::All, end).expect("reads");
-    let counters = file.counters().expect("counts");
+    let counters = file.read_stats().expect("counts");
     eprintln!(
         "backfill of {topics} topics at the end decompresses {} chunks",
         counters.decompressed_chunks

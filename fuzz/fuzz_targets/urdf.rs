@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use asof_tf::ros::JointState;
+use asof_tf::ros::JointPositions;
 use asof_tf::{RobotModel, TransformBuffer};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let buffer = TransformBuffer::new();
     robot.publish_fixed(&buffer);
     let names: Vec<String> = robot.movable_joints().map(str::to_owned).collect();
-    let state = JointState {
+    let state = JointPositions {
         stamp: 1.into(),
         positions: (0..names.len()).map(|i| i as f64 * 0.1).collect(),
         names,

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use asof_core::Query;
 use asof_decode::{Layers, TableOptions, Tables};
-use asof_formats::{Mapped, McapFile, OpenOptions};
+use asof_formats::{MappedFile, McapFile, OpenOptions};
 
 use crate::chunks::{cpu, decompress};
 use crate::harness::{Bench, Contender, contender};
@@ -115,7 +115,7 @@ fn semantic_over_reflection(bench: &Bench, path: &Path) {
 
 /// Everything decoded, batch by batch, on one thread.
 fn decode(path: &Path, query: &Query, layers: &Layers) -> usize {
-    let mapped = Mapped::open(path).expect("a file");
+    let mapped = MappedFile::open(path).expect("a file");
     let options = OpenOptions {
         threads: 1,
         ..OpenOptions::default()

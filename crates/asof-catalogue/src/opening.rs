@@ -295,9 +295,9 @@ impl Recording for CataloguedRecording {
         self.ask(|opened| opened.log_times(topic, range))
     }
 
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.upgrade()?.counters()
+        opened.upgrade()?.read_stats()
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

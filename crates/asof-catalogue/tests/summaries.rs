@@ -15,7 +15,7 @@ use asof_catalogue::{
     Catalogue, CataloguedRecording, Changes, IndexedRecording, Search, SummaryRow,
 };
 use asof_core::{Query, Source as _};
-use asof_formats::{Mapped, OpenOptions, Recording as _, Store, StoredFile};
+use asof_formats::{MappedFile, OpenOptions, Recording as _, Store, StoredFile};
 use fleet::{Fleet, now, write};
 use server::Server;
 
@@ -87,9 +87,10 @@ impl Served {
     fn put(&self, name: &str, bytes: Option<Vec<u8>>) {
         let mut files = self.server.files.lock().expect("no panic");
         match bytes {
-            Some(bytes) => {
-                files.insert(name.to_owned(), (Mapped::from_bytes(name, bytes.into()), 2))
-            }
+            Some(bytes) => files.insert(
+                name.to_owned(),
+                (MappedFile::from_bytes(name, bytes.into()), 2),
+            ),
             None => files.remove(name),
         };
     }

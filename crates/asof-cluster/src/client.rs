@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use asof_sql::{Cluster, ClusterCounts, ClusterRows, PlanCodec};
+use asof_sql::{Cluster, ClusterRows, ClusterStats, PlanCodec};
 use ballista_core::BALLISTA_VERSION;
 use ballista_core::extension::{SessionConfigExt as _, SessionConfigHelperExt as _};
 use ballista_core::ids::new_instance_id;
@@ -159,8 +159,8 @@ impl Counted {
                 continue;
             };
             let counter = match count.name.as_str() {
-                ClusterCounts::READ => &self.read,
-                ClusterCounts::UNDECODED => &self.undecoded,
+                ClusterStats::READ => &self.read,
+                ClusterStats::UNDECODED => &self.undecoded,
                 _ => continue,
             };
             counter.fetch_add(count.value, Ordering::Relaxed);
@@ -212,8 +212,8 @@ impl Cluster for ClusterClient {
         })
     }
 
-    fn counts(&self) -> ClusterCounts {
-        ClusterCounts {
+    fn stats(&self) -> ClusterStats {
+        ClusterStats {
             read: self.counted.read.load(Ordering::Relaxed),
             undecoded: self.counted.undecoded.load(Ordering::Relaxed),
         }

@@ -22,7 +22,7 @@ mod state;
 pub use client::ClusterClient;
 pub use error::ClusterError;
 pub use executor::{ClusterExecutor, ExecutorOptions};
-pub use log::{LogLevel, log_to};
+pub use log::{Severity, log_to};
 pub use roots::Roots;
 pub use scheduler::{ClusterScheduler, SchedulerOptions};
 pub use state::{ExecutorState, executors};

@@ -4,7 +4,7 @@ use ::log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// How loud a line of the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogLevel {
+pub enum Severity {
     /// Something is wrong.
     Warning,
     /// Something happened.
@@ -12,7 +12,7 @@ pub enum LogLevel {
 }
 
 /// Hands what Ballista says to a function: warnings, and with `all` what else it does. Only the first call counts.
-pub fn log_to(all: bool, tell: impl Fn(LogLevel, &str) + Send + Sync + 'static) {
+pub fn log_to(all: bool, tell: impl Fn(Severity, &str) + Send + Sync + 'static) {
     let level = if all {
         LevelFilter::Info
     } else {
@@ -25,7 +25,7 @@ pub fn log_to(all: bool, tell: impl Fn(LogLevel, &str) + Send + Sync + 'static) 
 
 struct Told<F>(F);
 
-impl<F: Fn(LogLevel, &str) + Send + Sync> Log for Told<F> {
+impl<F: Fn(Severity, &str) + Send + Sync> Log for Told<F> {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.target().starts_with("ballista") || about.level() <= Level::Warn
     }
@@ -33,9 +33,9 @@ impl<F: Fn(LogLevel, &str) + Send + Sync> Log for Told<F> {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let level = if record.level() <= Level::Warn {
-                LogLevel::Warning
+                Severity::Warning
             } else {
-                LogLevel::Note
+                Severity::Note
             };
             (self.0)(level, &record.args().to_string());
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use asof_core::{Query, Source};
 use asof_decode::{TableOptions, Tables};
-use asof_formats::{McapFile, McapWriter, McapWriterOptions, OpenOptions, Plain};
+use asof_formats::{McapFile, McapWriter, McapWriterOptions, OpenOptions, PlainFile};
 use common::flavours::{Flavour, Types};
 use common::message;
 use common::types::ROS;
@@ -76,7 +76,7 @@ fn a_recording_of_any_size_is_decoded_in_bounded_memory() {
     let messages = write(File::create(&path).expect("a file"));
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
-    let storage = Plain::open(&path).expect("a file");
+    let storage = PlainFile::open(&path).expect("a file");
     let file = McapFile::from_storage(
         Box::new(storage),
         &OpenOptions {

@@ -7,7 +7,7 @@ use jpeg_encoder::{ColorType, Encoder};
 
 use crate::house::{CEILING, Hit, House, Outline, Room, Surface, Thing};
 use crate::paint::{self, Colour};
-use crate::pose::Pose;
+use crate::pose::PlanarPose;
 use crate::sensors::CAMERA;
 
 /// Image width in pixels.
@@ -60,8 +60,8 @@ impl Camera {
     }
 
     /// The camera's view from a robot at this pose, as a JPEG.
-    pub(crate) fn picture(&mut self, house: &House, robot: Pose) -> Vec<u8> {
-        let eye = robot.then(Pose::new(CAMERA.0, 0.0, 0.0));
+    pub(crate) fn picture(&mut self, house: &House, robot: PlanarPose) -> Vec<u8> {
+        let eye = robot.then(PlanarPose::new(CAMERA.0, 0.0, 0.0));
         for column in 0..WIDTH {
             self.draw_column(house, eye, column);
         }
@@ -73,7 +73,7 @@ impl Camera {
         jpeg
     }
 
-    fn draw_column(&mut self, house: &House, eye: Pose, column: usize) {
+    fn draw_column(&mut self, house: &House, eye: PlanarPose, column: usize) {
         let across = HALF_VIEW * (1.0 - 2.0 * (column as f64 + 0.5) / WIDTH as f64);
         let (sin, cos) = libm::sincos(eye.heading);
         // One unit deep along this ray; depth, not distance, so that straight walls stay straight.
@@ -89,7 +89,7 @@ impl Camera {
     }
 
     /// Floor and ceiling, above and below the wall that covers the rest of the column.
-    fn draw_ground(&mut self, eye: Pose, ray: (f64, f64), column: usize, wall: f64) {
+    fn draw_ground(&mut self, eye: PlanarPose, ray: (f64, f64), column: usize, wall: f64) {
         let middle = HEIGHT / 2;
         let floor = row_of(0.0, wall).clamp(middle as f64, HEIGHT as f64) as usize;
         for row in floor..HEIGHT {
@@ -106,7 +106,14 @@ impl Camera {
         }
     }
 
-    fn draw_thing(&mut self, thing: &Thing, hit: &Hit, eye: Pose, ray: (f64, f64), column: usize) {
+    fn draw_thing(
+        &mut self,
+        thing: &Thing,
+        hit: &Hit,
+        eye: PlanarPose,
+        ray: (f64, f64),
+        column: usize,
+    ) {
         let depth = hit.distance.max(0.02);
         let (top, bottom) = (row_of(thing.top, depth), row_of(thing.bottom, depth));
         let first = (top - 0.5).ceil().clamp(0.0, HEIGHT as f64) as usize;

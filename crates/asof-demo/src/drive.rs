@@ -3,7 +3,7 @@
 use crate::DemoOptions;
 use crate::house::{House, Room};
 use crate::navigator::{Mode, Navigator, START};
-use crate::pose::Pose;
+use crate::pose::PlanarPose;
 use crate::random::Random;
 use crate::readings::{Level, Log};
 use crate::robot::{Robot, STEP};
@@ -104,7 +104,7 @@ impl Drive {
 
     fn events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        let Pose { x, y, .. } = self.robot.belief();
+        let PlanarPose { x, y, .. } = self.robot.belief();
         let truth = self.robot.truth;
         if self.told.laps.is_none() {
             events.push(Event::Started);

@@ -44,8 +44,8 @@ use std::time::Duration;
 use asof_core::{Channel, Stamp};
 
 pub use house::{House, Room};
-pub use pose::Pose;
-pub use recording::Messages;
+pub use pose::PlanarPose;
+pub use recording::DemoMessages;
 pub use shapes::{Shapes, large_messages, small_messages};
 
 use drive::Drive;
@@ -137,12 +137,12 @@ impl Demo {
     /// The messages, sorted by log time, simulated lazily.
     ///
     /// A message's publish time is its header's stamp; its log time is a little later.
-    pub fn messages(&self) -> Messages {
-        Messages::new(&self.options, Arc::clone(&self.channels))
+    pub fn messages(&self) -> DemoMessages {
+        DemoMessages::new(&self.options, Arc::clone(&self.channels))
     }
 
     /// The true pose of the robot, 200 times a second, which no recording of a real robot holds.
-    pub fn truth(&self) -> impl Iterator<Item = (Stamp, Pose)> + use<> {
+    pub fn truth(&self) -> impl Iterator<Item = (Stamp, PlanarPose)> + use<> {
         let start = self.options.start;
         let end = i64::try_from(self.options.duration.as_nanos()).unwrap_or(i64::MAX);
         let mut drive = Drive::new(&self.options);

@@ -1,7 +1,7 @@
 //! The map that the robot builds.
 
 use crate::house::{DEPTH, WIDTH};
-use crate::pose::Pose;
+use crate::pose::PlanarPose;
 
 /// Metres per cell.
 pub(crate) const RESOLUTION: f64 = 0.05;
@@ -29,7 +29,7 @@ impl Mapper {
     }
 
     /// Adds one scan: beams `(angle, range)` as seen from the laser's pose.
-    pub(crate) fn see(&mut self, laser: Pose, beams: impl Iterator<Item = (f64, f64)>) {
+    pub(crate) fn see(&mut self, laser: PlanarPose, beams: impl Iterator<Item = (f64, f64)>) {
         for (angle, range) in beams {
             let (sin, cos) = libm::sincos(laser.heading + angle);
             // Half a cell each, up to the last cell before the echo.

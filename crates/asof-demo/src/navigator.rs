@@ -1,7 +1,7 @@
 //! Where the robot wants to go, and its velocity commands.
 
 use crate::house::House;
-use crate::pose::{Pose, wrapped};
+use crate::pose::{PlanarPose, wrapped};
 use crate::random::Random;
 use crate::robot::{Command, RADIUS, Robot};
 
@@ -12,7 +12,7 @@ const CREEP: f64 = 0.32;
 /// Radians per second, at most.
 const TURN: f64 = 2.2;
 /// Where the drive starts.
-pub(crate) const START: Pose = Pose {
+pub(crate) const START: PlanarPose = PlanarPose {
     x: 1.1,
     y: 1.5,
     heading: 0.0,
@@ -139,7 +139,7 @@ impl Navigator {
         }
     }
 
-    fn drive(&mut self, belief: Pose, house: &House) -> Command {
+    fn drive(&mut self, belief: PlanarPose, house: &House) -> Command {
         if !self.goal.is_wall && belief.distance_to(self.goal.x, self.goal.y) < 0.22 {
             self.advance();
         }
@@ -153,7 +153,7 @@ impl Navigator {
             linear = linear.min(CREEP + 1.4 * (gap - 0.15).max(0.0));
         } else {
             let next = LOOP[(self.index + 1) % LOOP.len()];
-            let arriving = Pose::new(goal.x, goal.y, belief.heading + bearing);
+            let arriving = PlanarPose::new(goal.x, goal.y, belief.heading + bearing);
             let is_sharp = wrapped(arriving.bearing_to(next.x, next.y)).abs() > 0.6;
             if is_sharp {
                 linear = linear.min(CREEP + 1.5 * distance);

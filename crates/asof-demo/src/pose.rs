@@ -6,7 +6,7 @@ use std::f64::consts::{PI, TAU};
 ///
 /// Sine and cosine come from the `libm` crate: those of the platform differ in their last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Pose {
+pub struct PlanarPose {
     /// Metres to the east.
     pub x: f64,
     /// Metres to the north.
@@ -15,10 +15,10 @@ pub struct Pose {
     pub heading: f64,
 }
 
-impl Pose {
+impl PlanarPose {
     /// A pose from its parts; the heading may be off by any number of turns.
     pub fn new(x: f64, y: f64, heading: f64) -> Self {
-        Pose {
+        PlanarPose {
             x,
             y,
             heading: wrapped(heading),
@@ -27,9 +27,9 @@ impl Pose {
 
     /// The pose `local`, given relative to this one, in the frame of this one.
     #[must_use]
-    pub fn then(self, local: Pose) -> Pose {
+    pub fn then(self, local: PlanarPose) -> PlanarPose {
         let (sin, cos) = libm::sincos(self.heading);
-        Pose::new(
+        PlanarPose::new(
             self.x + cos * local.x - sin * local.y,
             self.y + sin * local.x + cos * local.y,
             self.heading + local.heading,
@@ -38,9 +38,9 @@ impl Pose {
 
     /// The inverse: `pose.then(pose.inverse())` is the origin.
     #[must_use]
-    pub fn inverse(self) -> Pose {
+    pub fn inverse(self) -> PlanarPose {
         let (sin, cos) = libm::sincos(self.heading);
-        Pose::new(
+        PlanarPose::new(
             -cos * self.x - sin * self.y,
             sin * self.x - cos * self.y,
             -self.heading,
@@ -60,7 +60,7 @@ impl Pose {
 
     /// The pose after driving `forward` metres while turning `turn` radians, along an arc.
     #[must_use]
-    pub(crate) fn driven(self, forward: f64, turn: f64) -> Pose {
+    pub(crate) fn driven(self, forward: f64, turn: f64) -> PlanarPose {
         let (sin, cos) = libm::sincos(self.heading + turn / 2.0);
         // A chord is shorter than its arc; below a ten-thousandth of a radian the difference is negligible.
         let chord = if turn.abs() < 1e-4 {
@@ -68,7 +68,7 @@ impl Pose {
         } else {
             forward * libm::sin(turn / 2.0) / (turn / 2.0)
         };
-        Pose::new(
+        PlanarPose::new(
             self.x + chord * cos,
             self.y + chord * sin,
             self.heading + turn,
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn a_pose_and_its_inverse_cancel() {
-        let pose = Pose::new(1.5, -2.0, 2.5);
+        let pose = PlanarPose::new(1.5, -2.0, 2.5);
         let origin = pose.then(pose.inverse());
         assert!(origin.x.abs() < 1e-12 && origin.y.abs() < 1e-12 && origin.heading.abs() < 1e-12);
     }
 
     #[test]
     fn a_quarter_circle_ends_a_radius_ahead_and_a_radius_to_the_left() {
-        let end = Pose::default().driven(PI, PI / 2.0);
+        let end = PlanarPose::default().driven(PI, PI / 2.0);
         assert!((end.x - 2.0).abs() < 1e-12 && (end.y - 2.0).abs() < 1e-12);
         assert!((end.heading - PI / 2.0).abs() < 1e-12);
     }

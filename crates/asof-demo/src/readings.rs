@@ -4,7 +4,7 @@
 
 use asof_core::Stamp;
 
-use crate::pose::Pose;
+use crate::pose::PlanarPose;
 
 /// The robot's topics; a topic's number is its index in [`Topic::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub(crate) struct Scan {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Odometry {
-    pub(crate) pose: Pose,
+    pub(crate) pose: PlanarPose,
     pub(crate) linear: f64,
     pub(crate) angular: f64,
 }

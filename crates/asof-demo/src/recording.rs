@@ -22,7 +22,7 @@ pub(crate) const STEP_NANOS: i64 = 5_000_000;
 ///
 /// They are sorted by log time. Memory stays constant however long the drive is.
 #[derive(Debug)]
-pub struct Messages {
+pub struct DemoMessages {
     channels: Arc<[Arc<Channel>]>,
     encoding: DemoEncoding,
     start: Stamp,
@@ -53,11 +53,11 @@ struct Pending {
     message: Message,
 }
 
-impl Messages {
+impl DemoMessages {
     pub(crate) fn new(options: &DemoOptions, channels: Arc<[Arc<Channel>]>) -> Self {
         let stream = |number| Random::new(options.seed, number);
         let nanos = i64::try_from(options.duration.as_nanos()).unwrap_or(i64::MAX);
-        Messages {
+        DemoMessages {
             channels,
             encoding: options.encoding,
             start: options.start,
@@ -185,7 +185,7 @@ impl Messages {
     }
 }
 
-impl Iterator for Messages {
+impl Iterator for DemoMessages {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {

@@ -1,7 +1,7 @@
 //! The robot's body: two wheels, a round base, a bumper.
 
 use crate::house::House;
-use crate::pose::{Pose, wrapped};
+use crate::pose::{PlanarPose, wrapped};
 use crate::random::Random;
 
 /// Seconds between two steps of the simulation: the period of the IMU.
@@ -30,11 +30,11 @@ pub(crate) struct Command {
 #[derive(Debug, Clone)]
 pub(crate) struct Robot {
     /// Its true pose in the house.
-    pub(crate) truth: Pose,
+    pub(crate) truth: PlanarPose,
     /// Its pose by wheel odometry, relative to the start.
-    pub(crate) odometry: Pose,
+    pub(crate) odometry: PlanarPose,
     /// Its estimate of the odometry's origin in the map.
-    pub(crate) correction: Pose,
+    pub(crate) correction: PlanarPose,
     /// The last command.
     pub(crate) command: Command,
     /// Radians that the left and the right wheel have turned since the start.
@@ -53,10 +53,10 @@ pub(crate) struct Robot {
 }
 
 impl Robot {
-    pub(crate) fn new(start: Pose, mut random: Random) -> Self {
+    pub(crate) fn new(start: PlanarPose, mut random: Random) -> Self {
         Robot {
             truth: start,
-            odometry: Pose::default(),
+            odometry: PlanarPose::default(),
             correction: start,
             command: Command::default(),
             wheel_angles: [0.0; 2],
@@ -76,7 +76,7 @@ impl Robot {
     }
 
     /// Its estimated pose in the map.
-    pub(crate) fn belief(&self) -> Pose {
+    pub(crate) fn belief(&self) -> PlanarPose {
         self.correction.then(self.odometry)
     }
 
@@ -106,12 +106,12 @@ impl Robot {
     pub(crate) fn localise(&mut self) {
         let belief = self.belief();
         let part = 0.3;
-        let seen = Pose::new(
+        let seen = PlanarPose::new(
             self.truth.x + self.random.noise(0.006),
             self.truth.y + self.random.noise(0.006),
             self.truth.heading + self.random.noise(0.003),
         );
-        let better = Pose::new(
+        let better = PlanarPose::new(
             belief.x + part * (seen.x - belief.x),
             belief.y + part * (seen.y - belief.y),
             belief.heading + part * wrapped(seen.heading - belief.heading),
@@ -127,7 +127,7 @@ impl Robot {
             self.truth
                 .driven(forward * self.grip.0 * part, turn * self.grip.1 * part)
         };
-        let fits = |pose: Pose| house.clearance(pose.x, pose.y) >= RADIUS;
+        let fits = |pose: PlanarPose| house.clearance(pose.x, pose.y) >= RADIUS;
         let mut part = 1.0;
         if !fits(to(1.0)) {
             let (mut free, mut blocked) = (0.0, 1.0);
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn robot() -> Robot {
-        Robot::new(Pose::new(6.0, 1.5, 0.0), Random::new(1, 0))
+        Robot::new(PlanarPose::new(6.0, 1.5, 0.0), Random::new(1, 0))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::f64::consts::{PI, TAU};
 
 use crate::house::House;
 use crate::mapper::{self, Mapper};
-use crate::pose::Pose;
+use crate::pose::PlanarPose;
 use crate::random::Random;
 use crate::readings::{
     Imu, Joints, Map, Odometry, Reading, Scan, Status, Transform, frame, rounded, yaw,
@@ -24,8 +24,8 @@ const ACCELERATION_LIMIT: f64 = 39.2;
 pub(crate) const GRAVITY: f64 = 9.80665;
 
 /// The laser's pose, in the frame of the robot's pose.
-pub(crate) fn laser(robot: Pose) -> Pose {
-    robot.then(Pose::new(LASER.0, 0.0, 0.0))
+pub(crate) fn laser(robot: PlanarPose) -> PlanarPose {
+    robot.then(PlanarPose::new(LASER.0, 0.0, 0.0))
 }
 
 /// The angle of a beam, as seen from the laser.
@@ -133,7 +133,7 @@ pub(crate) fn joints(robot: &Robot) -> Joints {
 
 /// `odom -> base_link` by the wheels, `map -> odom` by the localisation.
 pub(crate) fn transforms(robot: &Robot) -> Vec<Transform> {
-    let flat = |parent, child, pose: Pose| Transform {
+    let flat = |parent, child, pose: PlanarPose| Transform {
         parent,
         child,
         translation: [rounded(pose.x), rounded(pose.y), 0.0],

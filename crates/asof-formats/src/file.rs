@@ -16,7 +16,7 @@ use crate::recording::{
     HiddenRecords, Progress, ReadStats, Recording, SectionEntry, check_by_reading, has_none,
 };
 use crate::sections::{self, Sections};
-use crate::storage::{Mapped, Storage, open_storage};
+use crate::storage::{MappedFile, Storage, open_storage};
 
 /// A file of one format as a [`Source`] and a [`Recording`]: [`McapFile`](crate::McapFile),
 /// [`BagFile`](crate::BagFile), [`Db3File`](crate::Db3File), [`UlogFile`](crate::UlogFile).
@@ -64,7 +64,7 @@ pub trait Format: Sections + Sized + 'static {
         Box::new(std::iter::empty())
     }
 
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         None
     }
 
@@ -135,7 +135,7 @@ impl<F: StoredFormat> FormatFile<F> {
         name: impl Into<String>,
         bytes: impl Into<Bytes>,
     ) -> Result<Self, SourceError> {
-        let storage = Mapped::from_bytes(name, bytes.into());
+        let storage = MappedFile::from_bytes(name, bytes.into());
         Self::from_storage(Box::new(storage), &OpenOptions::default())
     }
 
@@ -194,8 +194,8 @@ impl<F: Format> Recording for FormatFile<F> {
         Ok(self.shared.hidden(topics))
     }
 
-    fn counters(&self) -> Option<ReadStats> {
-        self.shared.counters()
+    fn read_stats(&self) -> Option<ReadStats> {
+        self.shared.read_stats()
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

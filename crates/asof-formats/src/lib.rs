@@ -76,7 +76,7 @@ pub use recording::{HiddenRecord, HiddenRecords, Progress, ReadStats, Recording,
 #[cfg(feature = "remote")]
 pub use remote::{RemoteFile, version_at};
 pub use secrets::without_secrets;
-pub use storage::{Mapped, Plain, Storage};
+pub use storage::{MappedFile, PlainFile, Storage};
 pub use store::{FilePiece, Listing, Replaced, Store, Stored, StoredFile, StoredVersion};
 pub use ulog::UlogFile;
 pub use unpacked::remove_temporary_files;

@@ -68,7 +68,7 @@ pub trait Recording: Source {
     }
 
     /// What reading has cost so far, for formats that count it.
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         None
     }
 
@@ -177,8 +177,8 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
         (**self).hidden(topics)
     }
 
-    fn counters(&self) -> Option<ReadStats> {
-        (**self).counters()
+    fn read_stats(&self) -> Option<ReadStats> {
+        (**self).read_stats()
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

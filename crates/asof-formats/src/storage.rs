@@ -58,7 +58,7 @@ impl dyn Storage + '_ {
 /// the file is. So larger slices give their pages up some time after they are dropped, and after many small ones
 /// all pages go; the next reader finds them in the system's cache.
 #[derive(Clone)]
-pub struct Mapped {
+pub struct MappedFile {
     name: String,
     bytes: Bytes,
     map: Option<Arc<Map>>,
@@ -101,10 +101,10 @@ pub(crate) const PAGE_CLUSTER_BYTES: usize = MAPPED_AROUND_BYTES;
 /// What small slices may keep resident.
 const KEPT_BYTES: usize = 16 << 20;
 
-impl Mapped {
+impl MappedFile {
     /// Bytes that are in memory already, under a name for messages.
     pub fn from_bytes(name: impl Into<String>, bytes: Bytes) -> Self {
-        Mapped {
+        MappedFile {
             name: name.into(),
             bytes,
             map: None,
@@ -114,7 +114,7 @@ impl Mapped {
     /// The same under another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
-        Mapped {
+        MappedFile {
             name: name.into(),
             ..self
         }
@@ -131,7 +131,7 @@ impl Mapped {
     /// Maps a file that is open already; small slices may keep so many bytes of it resident.
     pub(crate) fn of_file(file: &File, name: String, kept_bytes: usize) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
-            return Ok(Mapped::from_bytes(name, Bytes::new()));
+            return Ok(MappedFile::from_bytes(name, Bytes::new()));
         }
         let map = Arc::new(Map {
             file: map(file)?,
@@ -140,14 +140,14 @@ impl Mapped {
             many: kept_bytes / MAPPED_AROUND_BYTES,
             leaving: Mutex::default(),
         });
-        Ok(Mapped {
+        Ok(MappedFile {
             name,
             bytes: Bytes::from_owner(Whole(Arc::clone(&map))),
             map: Some(map),
         })
     }
 
-    /// All of it, to look at in place. Who walks it tells where with a [`walk`](Mapped::walk).
+    /// All of it, to look at in place. Who walks it tells where with a [`walk`](MappedFile::walk).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -195,9 +195,9 @@ pub(crate) fn open_storage(
     map: bool,
 ) -> Result<Box<dyn Storage>, SourceError> {
     let opened = if map {
-        Mapped::open(path).map(|mapped| Box::new(mapped.named(name)) as Box<dyn Storage>)
+        MappedFile::open(path).map(|mapped| Box::new(mapped.named(name)) as Box<dyn Storage>)
     } else {
-        Plain::open(path).map(|plain| Box::new(plain.named(name)) as Box<dyn Storage>)
+        PlainFile::open(path).map(|plain| Box::new(plain.named(name)) as Box<dyn Storage>)
     };
     opened.map_err(|cause| failed(path, cause))
 }
@@ -331,7 +331,7 @@ fn map(file: &File) -> io::Result<memmap2::Mmap> {
     unsafe { memmap2::Mmap::map(file) }
 }
 
-impl Storage for Mapped {
+impl Storage for MappedFile {
     fn name(&self) -> &str {
         &self.name
     }
@@ -355,15 +355,15 @@ impl Storage for Mapped {
     }
 }
 
-impl fmt::Debug for Mapped {
+impl fmt::Debug for MappedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mapped({}, {} bytes)", self.name, self.bytes.len())
+        write!(f, "MappedFile({}, {} bytes)", self.name, self.bytes.len())
     }
 }
 
 /// A file that is read piece by piece: takes no more memory than the pieces that are held.
 #[derive(Debug)]
-pub struct Plain {
+pub struct PlainFile {
     name: String,
     file: File,
     size: u64,
@@ -375,14 +375,14 @@ pub struct Plain {
     read: Arc<AtomicUsize>,
 }
 
-impl Plain {
+impl PlainFile {
     /// Opens a file.
     ///
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        Ok(Plain {
+        Ok(PlainFile {
             name: path.display().to_string(),
             size: file.metadata()?.len(),
             file,
@@ -411,7 +411,7 @@ impl Plain {
 
     /// The first bytes of the file, however large it becomes.
     pub(crate) fn front(&self, size: u64) -> io::Result<Self> {
-        Ok(Plain {
+        Ok(PlainFile {
             name: self.name.clone(),
             file: self.file.try_clone()?,
             size,
@@ -430,14 +430,14 @@ impl Plain {
     /// The same under another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
-        Plain {
+        PlainFile {
             name: name.into(),
             ..self
         }
     }
 }
 
-impl Storage for Plain {
+impl Storage for PlainFile {
     fn name(&self) -> &str {
         &self.name
     }
@@ -509,7 +509,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         File::create(&path).unwrap().set_len(40 << 20).unwrap();
-        let mapped = Mapped::open(&path).unwrap();
+        let mapped = MappedFile::open(&path).unwrap();
         let left_behind = || mapped.map.as_ref().unwrap().leaving().bytes;
         let slice = |at: u64| mapped.fetch(at << 20, 1 << 20).unwrap();
 

@@ -192,7 +192,7 @@ impl Recording for Unpacked {
         self.inner.hidden(topics)
     }
 
-    fn counters(&self) -> Option<ReadStats> {
-        self.inner.counters()
+    fn read_stats(&self) -> Option<ReadStats> {
+        self.inner.read_stats()
     }
 }

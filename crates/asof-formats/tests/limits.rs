@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use asof_core::{ProblemKind, Query, Source, Topics};
-use asof_formats::{BagFile, DecompressionLimits, Mapped, McapFile, OpenOptions, open, open_with};
+use asof_formats::{
+    BagFile, DecompressionLimits, MappedFile, McapFile, OpenOptions, open, open_with,
+};
 use common::bags::BagMaker;
 use common::messages;
 
@@ -78,7 +80,7 @@ fn mcap(bytes: Vec<u8>, limits: DecompressionLimits) -> McapFile {
         limits,
         ..OpenOptions::default()
     };
-    let storage = Mapped::from_bytes("run.mcap", bytes.into());
+    let storage = MappedFile::from_bytes("run.mcap", bytes.into());
     McapFile::from_storage(Box::new(storage), &options).expect("opens")
 }
 
@@ -133,7 +135,7 @@ fn a_bag_with_a_bomb_keeps_its_other_chunks() {
         maker.connect(0, "/a", "std_msgs/String", "string data\n", false);
         maker.chunk(&[(0, (1, 0), &vec![0; 70 << 10])]);
         maker.chunk(&[(0, (2, 0), b"good")]);
-        let storage = Mapped::from_bytes("run.bag", maker.finish().into());
+        let storage = MappedFile::from_bytes("run.bag", maker.finish().into());
         let options = OpenOptions {
             threads: 2,
             limits: SMALL,

@@ -34,7 +34,7 @@ fn an_outline_counts_every_message_and_opens_no_chunk() {
     let bytes = common::demo_file(3.0, common::small_chunks());
     let file = McapFile::from_bytes("demo.mcap", bytes).expect("opens");
     let outlines = [1, SECOND / 100, SECOND, 100 * SECOND].map(|grain| told(&file, grain));
-    assert_eq!(file.counters().expect("counts").chunks, 0);
+    assert_eq!(file.read_stats().expect("counts").chunks, 0);
     let wanted = read(&file);
     for counts in outlines {
         assert_eq!(counts.as_ref(), Some(&wanted));
@@ -82,7 +82,7 @@ fn log_times_come_from_the_indexes_and_open_no_chunk() {
     for range in ranges(file.summary().range) {
         for topic in ["/odom", "/tf", "/map", "/nothing"] {
             let told = file.log_times(topic, range).expect("readable");
-            assert_eq!(file.counters().expect("counts").chunks, 0);
+            assert_eq!(file.read_stats().expect("counts").chunks, 0);
             let wanted = logged(&other, topic, range);
             assert_eq!(told, Some(wanted), "{topic} in {range:?}");
         }

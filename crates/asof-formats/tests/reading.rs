@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use asof_core::{Channel, Message, Query, Schema, Source, Stamp, TimeRange, Topics};
 use asof_formats::{
-    Compression, Mapped, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
+    Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
 };
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ fn tiny_chunks() -> McapWriterOptions {
 }
 
 fn open(bytes: Vec<u8>, threads: usize) -> McapFile {
-    let storage = Mapped::from_bytes("test.mcap", bytes.into());
+    let storage = MappedFile::from_bytes("test.mcap", bytes.into());
     McapFile::from_storage(
         Box::new(storage),
         &OpenOptions {
@@ -99,7 +99,7 @@ fn backfill_at_the_end_decompresses_only_the_chunks_that_hold_the_answers() {
     assert!(file.summary().chunks > 1000);
     let known = file.backfill(&Topics::All, Stamp::MAX).expect("reads");
     assert_eq!(known.len(), 2);
-    assert_eq!(file.counters().expect("counts").decompressed_chunks, 2);
+    assert_eq!(file.read_stats().expect("counts").decompressed_chunks, 2);
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn a_topic_and_a_time_touch_only_the_chunks_that_hold_them() {
     let bytes = write(&messages, tiny_chunks());
     let file = open(bytes.clone(), 2);
     assert_eq!(common::messages(&file, &Query::topics(["/rare"])).len(), 10);
-    assert_eq!(file.counters().expect("counts").decompressed_chunks, 10);
+    assert_eq!(file.read_stats().expect("counts").decompressed_chunks, 10);
 
     let file = open(bytes, 2);
     let all = file.summary().chunks;
     let part = Query::all().between(Stamp::from_nanos(5000)..=Stamp::from_nanos(5499));
     assert_eq!(common::messages(&file, &part).len(), 500);
-    assert!(file.counters().expect("counts").decompressed_chunks <= all / 20 + 2);
+    assert!(file.read_stats().expect("counts").decompressed_chunks <= all / 20 + 2);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn opening_reads_no_chunk() {
         .collect();
     let file = open(write(&messages, tiny_chunks()), 2);
     assert_eq!(file.summary().messages, Some(1000));
-    assert_eq!(file.counters().expect("counts").chunks, 0);
+    assert_eq!(file.read_stats().expect("counts").chunks, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, SourceError, Stamp, Topics};
-use asof_formats::{Mapped, McapFile, OpenOptions, Recording};
+use asof_formats::{MappedFile, McapFile, OpenOptions, Recording};
 
 fn recordings() -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
@@ -70,7 +70,7 @@ fn every_message_is_the_one_that_the_mcap_crate_reads() {
         let bytes = std::fs::read(&path).expect("readable");
         let wanted = reference(&bytes);
         for threads in [1, 3] {
-            let storage = Box::new(Mapped::open(&path).expect("maps"));
+            let storage = Box::new(MappedFile::open(&path).expect("maps"));
             let file = McapFile::from_storage(
                 storage,
                 &OpenOptions {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp, Topics};
 use asof_formats::{
-    Compression, Mapped, McapFile, McapWriter, McapWriterOptions, OpenOptions, Storage, Store,
+    Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, Storage, Store,
     StoredFile, open,
 };
 use common::bags::BagMaker;
@@ -359,7 +359,7 @@ fn opening_two_gigabytes_makes_at_most_four_requests_and_fetches_little() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("large.mcap");
     two_gigabytes(&path);
-    let file = Mapped::open(&path).expect("opens");
+    let file = MappedFile::open(&path).expect("opens");
     assert!(file.size() > 2 << 30);
     let (server, address) = Server::with(file).start();
     let remote = open(&address).expect("opens");

@@ -25,8 +25,8 @@ pub use binary::{ServerBinary, asset_response, message_data, time};
 pub use channel::{Advertised, advertised};
 pub use playback::{PlaybackRequest, PlaybackState, PlaybackStatus, is_playback_request};
 pub use text::{
-    ClientText, FetchAsset, ParameterValue, PublishedTopic, ServerInfo, ServerText, Subscribe,
-    Time, decline_of,
+    ClientText, FetchAsset, ParameterValue, ProtocolTime, PublishedTopic, ServerInfo, ServerText,
+    Subscribe, decline_of,
 };
 
 /// The subprotocol of the Foxglove SDK.

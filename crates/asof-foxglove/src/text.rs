@@ -86,15 +86,15 @@ pub struct ServerInfo {
     pub session_id: Option<String>,
     /// The start of the recording that is played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_start_time: Option<Time>,
+    pub data_start_time: Option<ProtocolTime>,
     /// The end of the recording that is played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_end_time: Option<Time>,
+    pub data_end_time: Option<ProtocolTime>,
 }
 
 /// A time in a text message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Time {
+pub struct ProtocolTime {
     /// Seconds since the epoch.
     pub sec: i64,
     /// Nanoseconds within the second.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use asof_core::{Channel, Stamp};
 use asof_demo::{Demo, DemoOptions};
 use asof_live::Robot;
-use asof_live::ros::{Attachment, TopicKey, dds_type_name};
+use asof_live::ros::{SampleAttachment, TopicKey, dds_type_name};
 use zenoh::Wait;
 use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
 
@@ -43,7 +43,7 @@ fn main() -> zenoh::Result<()> {
         sleep(Duration::from_nanos(due as u64).saturating_sub(began.elapsed()));
         let count = counts.entry(message.channel.topic.clone()).or_default();
         *count += 1;
-        let attachment = Attachment {
+        let attachment = SampleAttachment {
             sequence: *count,
             source_timestamp: message.publish_time,
             gid: [7; 16],

@@ -62,7 +62,7 @@ pub use publish::{PublisherOptions, TopicPublisher};
 pub use queue::TopicReport;
 pub use record::{RecordReport, Recorder};
 pub use robot::{Robot, RobotInfo, Topic};
-pub use sample::{Payload, Sample};
+pub use sample::{Sample, SamplePayload};
 pub use sink::Tags;
 pub use snapshot::{SnapshotOptions, SnapshotReport};
 pub use source::{LiveSource, RecentOptions};

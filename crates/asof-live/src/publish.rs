@@ -10,7 +10,7 @@ use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
 
 use crate::error::said;
 use crate::ros::{
-    Attachment, Durability, QosProfile, TopicKey, dds_type_name, publisher_token, type_hash,
+    Durability, QosProfile, SampleAttachment, TopicKey, dds_type_name, publisher_token, type_hash,
 };
 use crate::{LiveError, Robot};
 
@@ -106,7 +106,7 @@ impl TopicPublisher {
         payload: impl Into<zenoh::bytes::ZBytes>,
         at: Stamp,
     ) -> Result<(), LiveError> {
-        let attachment = Attachment {
+        let attachment = SampleAttachment {
             sequence: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             source_timestamp: at,
             gid: self.gid,

@@ -39,12 +39,12 @@ pub struct Sample {
     /// What a recording has in front of its topic's name.
     pub(crate) prefix: String,
     /// The encoded message.
-    pub payload: Payload,
+    pub payload: SamplePayload,
 }
 
 impl Sample {
     /// A message of a channel that is fully known, received now.
-    pub(crate) fn new(channel: Arc<Channel>, payload: impl Into<Payload>) -> Self {
+    pub(crate) fn new(channel: Arc<Channel>, payload: impl Into<SamplePayload>) -> Self {
         Sample {
             channel,
             described: None,
@@ -60,7 +60,7 @@ impl Sample {
     }
 
     /// A message of a channel whose schema may still be on its way, received now.
-    pub(crate) fn of(described: &Arc<Described>, payload: impl Into<Payload>) -> Self {
+    pub(crate) fn of(described: &Arc<Described>, payload: impl Into<SamplePayload>) -> Self {
         let known = described.known();
         Sample {
             described: known.is_pending.then(|| Arc::clone(described)),
@@ -133,7 +133,7 @@ impl Sample {
 
 /// The bytes of a message. Large ones are shared with the transport, as they arrived.
 #[derive(Debug, Clone)]
-pub struct Payload(Inner);
+pub struct SamplePayload(Inner);
 
 #[derive(Debug, Clone)]
 enum Inner {
@@ -151,17 +151,17 @@ struct Kept {
     whole: OnceLock<Bytes>,
 }
 
-impl Payload {
+impl SamplePayload {
     /// Takes over what was received: copied if it is small, kept as it is if it is large.
     pub fn new(received: &ZBytes) -> Self {
         let len = received.len();
         if len < KEEP_FROM {
-            return Payload(Inner::Copied(copy(received)));
+            return SamplePayload(Inner::Copied(copy(received)));
         }
         let pinned = received
             .slices()
             .map(|slice| slice.len().max(RECEIVE_BUFFER) as u64);
-        Payload(Inner::Kept(Arc::new(Kept {
+        SamplePayload(Inner::Kept(Arc::new(Kept {
             len,
             weight: pinned.sum(),
             pieces: Mutex::new(Some(received.clone())),
@@ -235,15 +235,15 @@ impl Kept {
     }
 }
 
-impl Default for Payload {
+impl Default for SamplePayload {
     fn default() -> Self {
-        Payload(Inner::Copied(Bytes::new()))
+        SamplePayload(Inner::Copied(Bytes::new()))
     }
 }
 
-impl From<Bytes> for Payload {
+impl From<Bytes> for SamplePayload {
     fn from(bytes: Bytes) -> Self {
-        Payload(Inner::Copied(bytes))
+        SamplePayload(Inner::Copied(bytes))
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
         writer.finish()
     }
 
-    fn sample(definition: Option<&str>, payload: Payload) -> Sample {
+    fn sample(definition: Option<&str>, payload: SamplePayload) -> Sample {
         Sample {
             channel: Arc::default(),
             described: None,
@@ -304,19 +304,19 @@ mod tests {
 
     #[test]
     fn a_small_payload_is_copied_out_of_its_buffer() {
-        let payload = Payload::new(&ZBytes::from(vec![7; 100]));
+        let payload = SamplePayload::new(&ZBytes::from(vec![7; 100]));
         assert_eq!((payload.weight(), payload.bytes().len()), (100, 100));
     }
 
     #[test]
     fn a_large_payload_is_kept_and_weighed_with_what_it_pins() {
         let received = ZBytes::from(vec![7; 1 << 20]);
-        let payload = Payload::new(&received);
+        let payload = SamplePayload::new(&received);
         let first = received.slices().next().expect("one slice").as_ptr();
         assert_eq!(payload.bytes().as_ptr(), first, "nothing was copied");
         assert_eq!(payload.weight(), 1 << 20);
         assert_eq!(
-            Payload::new(&ZBytes::from(vec![7; KEEP_FROM])).weight(),
+            SamplePayload::new(&ZBytes::from(vec![7; KEEP_FROM])).weight(),
             1 << 16
         );
     }
@@ -325,14 +325,14 @@ mod tests {
     fn a_part_of_a_receive_buffer_does_not_pin_it_as_a_message() {
         let received = ZBytes::from(vec![7; KEEP_FROM]);
         let part = received.slices().next().expect("one slice").as_ptr();
-        let message = sample(None, Payload::new(&received)).to_message();
+        let message = sample(None, SamplePayload::new(&received)).to_message();
         assert_ne!(message.payload.as_ptr(), part, "it has bytes of its own");
         assert_eq!(message.payload.len(), KEEP_FROM);
     }
 
     #[test]
     fn pieces_are_given_up_for_the_whole() {
-        let payload = Payload::new(&in_pieces(3, 50_000));
+        let payload = SamplePayload::new(&in_pieces(3, 50_000));
         let before = payload.weight();
         assert_eq!(before, 3 << 16, "each pins a receive buffer");
         let whole = payload.bytes();
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_of_types_that_start_with_a_header_alone() {
-        let at_rest = || Payload::from(Bytes::from(vec![0; 52]));
+        let at_rest = || SamplePayload::from(Bytes::from(vec![0; 52]));
         let twist = "geometry_msgs/Vector3 linear\ngeometry_msgs/Vector3 angular";
         assert_eq!(sample(Some(twist), at_rest()).header_stamp(), None);
         assert_eq!(sample(None, at_rest()).header_stamp(), None);
@@ -369,7 +369,7 @@ mod tests {
         writer.append(ZBytes::from(vec![0, 1, 0, 0, 7]));
         writer.append(ZBytes::from(vec![0, 0, 0, 5, 0, 0, 0]));
         writer.append(ZBytes::from(vec![0; 1 << 17]));
-        let payload = Payload::new(&writer.finish());
+        let payload = SamplePayload::new(&writer.finish());
         let sample = sample(definition, payload);
         assert_eq!(sample.header_stamp(), Some(7_000_000_005.into()));
         let _ = sample.payload.bytes();

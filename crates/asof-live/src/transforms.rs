@@ -142,11 +142,11 @@ struct Listener {
     /// What takes transforms out of messages; one message at a time.
     loader: Mutex<TransformLoader>,
     filters: Mutex<Vec<Weak<dyn Poked>>>,
-    stats: Counts,
+    stats: ListenerStats,
 }
 
 #[derive(Default)]
-struct Counts {
+struct ListenerStats {
     received: AtomicU64,
     refused: AtomicU64,
     restarts: AtomicU64,
@@ -162,7 +162,7 @@ impl Listener {
             loader: Mutex::new(TransformLoader::with_options(buffer.clone(), options)),
             buffer,
             filters: Mutex::default(),
-            stats: Counts::default(),
+            stats: ListenerStats::default(),
         }
     }
 

@@ -150,7 +150,7 @@ impl<T: Send + Sync + 'static> LiveWindow<T> {
         window: Window<T>,
         make: impl Fn(Sample) -> Result<(Option<Stamp>, T), String> + Send + Sync + 'static,
     ) -> Result<Self, LiveError> {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(LiveWindowStats::default());
         let filler = Filler {
             window: window.clone(),
             make,
@@ -177,13 +177,13 @@ impl<T: Send + Sync + 'static> LiveWindow<T> {
 /// A window with the subscription that fills it. Dropping it ends both; it is used like the [`Window`] that it is.
 pub struct LiveWindow<T> {
     window: Window<T>,
-    counters: Arc<Counters>,
+    counters: Arc<LiveWindowStats>,
     subscription: Subscription,
     _robot: Robot,
 }
 
 #[derive(Default)]
-struct Counters {
+struct LiveWindowStats {
     fallbacks: AtomicU64,
     undecodable: AtomicU64,
 }
@@ -232,7 +232,7 @@ impl<T> Drop for LiveWindow<T> {
 struct Filler<T, M> {
     window: Window<T>,
     make: M,
-    counters: Arc<Counters>,
+    counters: Arc<LiveWindowStats>,
     topic: String,
 }
 

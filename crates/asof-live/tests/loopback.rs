@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use asof_core::{FollowEnd, Followed, Message, Query, Source, Stamp};
 use asof_formats::McapFile;
-use asof_live::ros::{Attachment, QosProfile};
+use asof_live::ros::{QosProfile, SampleAttachment};
 use asof_live::{
     LiveSource, RecentOptions, RecordOptions, Recorder, Robot, Sample, Watch, connect,
 };
@@ -76,7 +76,7 @@ fn until_heard(robot: &Robot, topic: &str) {
 }
 
 fn publish(robot: &Robot, topic: &str, sequence: i64, payload: Vec<u8>) {
-    let attachment = Attachment {
+    let attachment = SampleAttachment {
         sequence,
         source_timestamp: (1_000 + sequence).into(),
         gid: [9; 16],

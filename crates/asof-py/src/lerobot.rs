@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use asof::lerobot::{Exported, LerobotError, Map};
+use asof::lerobot::{Exported, LerobotError, DatasetMap};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -37,7 +37,7 @@ pub fn export_lerobot<'py>(
     folder: PathBuf,
     map: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let map = Map::from_json(map).map_err(Failure::from)?;
+    let map = DatasetMap::from_json(map).map_err(Failure::from)?;
     let mut interrupt: Option<PyErr> = None;
     let made = py.detach(|| {
         let mut last = Instant::now();

@@ -49,12 +49,12 @@ pub enum Line<'a> {
         value: &'a str,
     },
     /// A field.
-    Field(Field<'a>),
+    Field(MsgField<'a>),
 }
 
 /// A field of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field<'a> {
+pub struct MsgField<'a> {
     /// Its type.
     pub kind: FieldType<'a>,
     /// Its name.
@@ -159,7 +159,7 @@ pub fn parse_line(line: &str) -> Result<Line<'_>, String> {
         return Ok(Line::Constant { kind, name, value });
     }
     let default = without_comment(rest);
-    Ok(Line::Field(Field {
+    Ok(Line::Field(MsgField {
         kind: FieldType::parse(kind).ok_or_else(|| format!("cannot read the type '{kind}'"))?,
         name,
         comment: &rest[default.len()..],
@@ -168,7 +168,7 @@ pub fn parse_line(line: &str) -> Result<Line<'_>, String> {
 }
 
 /// The fields of a definition without dependencies; lines that cannot be parsed are skipped.
-pub fn fields<'a>(lines: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Field<'a>> {
+pub fn fields<'a>(lines: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = MsgField<'a>> {
     lines.into_iter().filter_map(|line| match parse_line(line) {
         Ok(Line::Field(field)) => Some(field),
         Ok(Line::Nothing | Line::Constant { .. }) | Err(_) => None,

@@ -21,7 +21,7 @@ use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
 use crate::recordings::RecordingList;
 use crate::series::Looks;
-use crate::snapshots::SnapshotWriter;
+use crate::snapshots::SnapshotTaker;
 use crate::tracks::Tracks;
 use crate::waiting::Waiting;
 
@@ -57,7 +57,7 @@ pub(crate) struct App {
     /// What answers queries, and how many may run at once.
     pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
     /// What writes snapshots of a robot.
-    pub snapshots: Option<Arc<dyn SnapshotWriter>>,
+    pub snapshots: Option<Arc<dyn SnapshotTaker>>,
     /// What the page can choose from.
     pub recordings: Option<Arc<dyn RecordingList>>,
     /// Where those are who play together.

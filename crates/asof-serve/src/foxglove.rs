@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Channel, FollowEnd, Source, Stamp, Summary, Topics};
 use asof_foxglove::{
-    ClientText, FetchAsset, PlaybackRequest, PlaybackState, PlaybackStatus, ServerInfo, ServerText,
-    Subscribe, Time, asset_response, decline_of, is_playback_request, message_data,
+    ClientText, FetchAsset, PlaybackRequest, PlaybackState, PlaybackStatus, ProtocolTime,
+    ServerInfo, ServerText, Subscribe, asset_response, decline_of, is_playback_request,
+    message_data,
 };
 use asof_player::{PlayState, Player, PlayerEvent, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
@@ -517,9 +518,9 @@ pub(crate) fn over_text(end: &FollowEnd) -> String {
     }
 }
 
-fn seconds(stamp: Stamp) -> Time {
+fn seconds(stamp: Stamp) -> ProtocolTime {
     let nanos = stamp.nanos();
-    Time {
+    ProtocolTime {
         sec: nanos.div_euclid(1_000_000_000),
         nsec: nanos.rem_euclid(1_000_000_000) as u32,
     }

@@ -69,7 +69,7 @@ pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits}
 pub use recordings::{ListedRecording, RecordingList, RecordingsAsked, newest_first};
 pub use refusal::Refusal;
 pub use server::{Server, make_token};
-pub use snapshots::SnapshotWriter;
+pub use snapshots::SnapshotTaker;
 
 /// Runs the README's examples as doc tests.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use asof_core::Stamp;
 use crate::frames::RobotDescription;
 use crate::queries::QueryEngine;
 use crate::recordings::RecordingList;
-use crate::snapshots::SnapshotWriter;
+use crate::snapshots::SnapshotTaker;
 
 /// How a [`Server`](crate::Server) is set up.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct ServeOptions {
     /// What answers queries about the source; without it the page has no panel for them.
     pub queries: Option<Arc<dyn QueryEngine>>,
     /// What writes snapshots of a running robot when it is asked to over HTTP; without it none are written.
-    pub snapshots: Option<Arc<dyn SnapshotWriter>>,
+    pub snapshots: Option<Arc<dyn SnapshotTaker>>,
     /// Many recordings, which the page shows a list of where the source has no name; without it there is no list.
     pub recordings: Option<Arc<dyn RecordingList>>,
     /// What one client can make the server hold, and how many of them there can be.

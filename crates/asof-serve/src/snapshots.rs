@@ -13,7 +13,7 @@ use crate::changes::{json_of, wrong};
 use crate::refusal::Refusal;
 
 /// Writes snapshots: the last minute of a robot, and a while that follows.
-pub trait SnapshotWriter: Send + Sync {
+pub trait SnapshotTaker: Send + Sync {
     /// Begins one, or makes the one that is being written longer.
     ///
     /// # Errors
@@ -27,9 +27,9 @@ pub trait SnapshotWriter: Send + Sync {
     fn finish(&self);
 }
 
-impl fmt::Debug for dyn SnapshotWriter {
+impl fmt::Debug for dyn SnapshotTaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SnapshotWriter")
+        f.write_str("SnapshotTaker")
     }
 }
 

@@ -403,7 +403,7 @@ impl Database {
         let read = self.shared.read.load(Ordering::Relaxed);
         #[cfg(feature = "distributed")]
         if let Some(cluster) = &self.cluster {
-            return read + cluster.counts().read;
+            return read + cluster.stats().read;
         }
         read
     }
@@ -533,7 +533,7 @@ impl Database {
     pub fn undecoded(&self) -> (u64, BTreeMap<String, Undecoded>) {
         let count = self.shared.undecoded.load(Ordering::Relaxed);
         #[cfg(feature = "distributed")]
-        let count = count + (self.cluster.as_ref()).map_or(0, |cluster| cluster.counts().undecoded);
+        let count = count + (self.cluster.as_ref()).map_or(0, |cluster| cluster.stats().undecoded);
         (count, self.shared.undecoded_topics())
     }
 

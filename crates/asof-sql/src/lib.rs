@@ -78,7 +78,7 @@ pub use datafusion::arrow;
 pub use datafusion::common::ScalarValue;
 #[cfg(feature = "distributed")]
 pub use distributed::{
-    Cluster, ClusterCounts, ClusterRows, PlanCodec, RecordingAddress, RecordingOpener,
+    Cluster, ClusterRows, ClusterStats, PlanCodec, RecordingAddress, RecordingOpener,
 };
 pub use error::{SqlError, TextPlace};
 #[cfg(feature = "flight")]

@@ -10,7 +10,7 @@ use asof_core::SourceError;
 use asof_formats::Recording;
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{
-    Cluster, ClusterCounts, ClusterRows, Database, PlanCodec, RecordingAddress, RecordingOpener,
+    Cluster, ClusterRows, ClusterStats, Database, PlanCodec, RecordingAddress, RecordingOpener,
     SqlOptions,
 };
 use common::{Row, write};
@@ -78,8 +78,8 @@ impl Cluster for Loopback {
         })
     }
 
-    fn counts(&self) -> ClusterCounts {
-        ClusterCounts::default()
+    fn stats(&self) -> ClusterStats {
+        ClusterStats::default()
     }
 }
 

@@ -155,7 +155,7 @@ fn several_joins_are_one_pass_and_each_chunk_is_decompressed_once() {
     let decompressed = || {
         fixture
             .recording
-            .counters()
+            .read_stats()
             .expect("counts")
             .decompressed_bytes
     };
@@ -191,7 +191,7 @@ fn a_stretch_of_time_is_joined_without_reading_the_rest() {
     let decompressed = || {
         fixture
             .recording
-            .counters()
+            .read_stats()
             .expect("counts")
             .decompressed_bytes
     };

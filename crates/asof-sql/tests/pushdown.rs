@@ -101,7 +101,7 @@ fn another_recording_stays_compressed() {
     let found = database.collect("SELECT sum(n) FROM a WHERE recording = 'one'");
     assert_eq!(found.expect("a row").len(), 1);
     let decompressed = |place: usize| {
-        let counters = recordings[place].1.counters().expect("counts");
+        let counters = recordings[place].1.read_stats().expect("counts");
         counters.decompressed_bytes
     };
     assert!(decompressed(0) > 0);

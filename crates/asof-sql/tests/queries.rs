@@ -132,13 +132,13 @@ fn a_count_comes_from_the_index_and_decompresses_nothing() {
     let fixture = demo();
     let before = fixture
         .recording
-        .counters()
+        .read_stats()
         .expect("counts")
         .decompressed_bytes;
     let found = fixture.rows(r#"SELECT count(*) FROM "/imu""#);
     let after = fixture
         .recording
-        .counters()
+        .read_stats()
         .expect("counts")
         .decompressed_bytes;
     let summary = fixture.recording.summary();

@@ -42,7 +42,7 @@ pub struct ChainLink {
 
 /// A velocity: how a frame moves in another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Twist {
+pub struct FrameTwist {
     /// Of the moving frame's origin, in metres per second, along the axes of the observing frame.
     pub linear: Vector3<f64>,
     /// In radians per second, about the axes of the observing frame.
@@ -51,12 +51,12 @@ pub struct Twist {
     pub over: TimeRange,
 }
 
-impl Twist {
+impl FrameTwist {
     /// The same motion along the axes of another frame; `rotation` takes directions of the observing
     /// frame into that frame.
     #[must_use]
-    pub fn along(&self, rotation: &nalgebra::UnitQuaternion<f64>) -> Twist {
-        Twist {
+    pub fn along(&self, rotation: &nalgebra::UnitQuaternion<f64>) -> FrameTwist {
+        FrameTwist {
             linear: rotation * self.linear,
             angular: rotation * self.angular,
             ..*self
@@ -66,8 +66,8 @@ impl Twist {
     /// The motion of a point that is fixed to the moving body, `offset` away from the moving frame's
     /// origin, along the axes that this twist is given in.
     #[must_use]
-    pub fn at_offset(&self, offset: &Vector3<f64>) -> Twist {
-        Twist {
+    pub fn at_offset(&self, offset: &Vector3<f64>) -> FrameTwist {
+        FrameTwist {
             linear: self.linear + self.angular.cross(offset),
             ..*self
         }

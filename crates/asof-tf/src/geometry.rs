@@ -20,7 +20,7 @@ pub struct Screw {
 /// A pose and how sure one is of it, as ROS's `PoseWithCovariance` has it: x, y, z, then the rotations about
 /// the fixed axes x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PoseWithCovariance {
+pub struct UncertainPose {
     /// The pose.
     pub pose: Isometry3<f64>,
     /// Its covariance.
@@ -76,9 +76,9 @@ pub fn transform_covariance(isometry: &Isometry3<f64>, covariance: &Matrix6<f64>
 #[must_use]
 pub fn transform_pose_with_covariance(
     isometry: &Isometry3<f64>,
-    given: &PoseWithCovariance,
-) -> PoseWithCovariance {
-    PoseWithCovariance {
+    given: &UncertainPose,
+) -> UncertainPose {
+    UncertainPose {
         pose: isometry * given.pose,
         covariance: transform_covariance(isometry, &given.covariance),
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_covariance_is_turned_with_its_axes() {
         let sure = Matrix6::from_diagonal(&Vector6::new(4.0, 1.0, 0.5, 0.1, 0.2, 0.3));
-        let given = PoseWithCovariance {
+        let given = UncertainPose {
             pose: Isometry3::translation(1.0, 0.0, 0.0),
             covariance: sure,
         };

@@ -33,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - Names and ids: everything takes `&str` or a [`FrameId`]; a [`Path`] prepares one pair of frames.
+//! - Names and ids: everything takes `&str` or a [`FrameId`]; a [`LookupPath`] prepares one pair of frames.
 //! - [`lookup_many`](TransformBuffer::lookup_many) and
 //!   [`transform_points`](TransformBuffer::transform_points) answer for many times at once.
 //! - [`deskew`](TransformBuffer::deskew) undoes a sensor's motion in a `PointCloud2`; [`geometry`] takes poses,
@@ -91,7 +91,7 @@ pub use urdf::{RobotModel, UrdfError};
 #[cfg(feature = "glam")]
 pub use with_glam::{ToGlam, from_glam};
 pub use {
-    answers::{ChainLink, LatestTransform, Newest, Twist},
+    answers::{ChainLink, FrameTwist, LatestTransform, Newest},
     authority::{Rivals, TransformWriter},
     buffer::TransformBuffer,
     callback::WaitCallback,
@@ -108,7 +108,7 @@ pub use {
     name::{BadFrameName, FrameName},
     observe::{Observer, Update},
     options::{BufferOptions, BufferStats, Conflicts, Limits},
-    path::{Many, Path},
+    path::{LookupPath, Many},
     source::Loaded,
     trajectory::{TrajectoryFormat, TrajectoryFormatError, every},
     wait::{TransformWaitError, Wait},

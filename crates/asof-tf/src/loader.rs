@@ -11,7 +11,7 @@ use crate::buffer::TransformBuffer;
 use crate::error::UpdateError;
 use crate::monitor::TransformMonitor;
 #[cfg(feature = "urdf")]
-use crate::ros::JointState;
+use crate::ros::JointPositions;
 use crate::ros::{self, RosEncoding, StampedTransform};
 #[cfg(feature = "urdf")]
 use crate::urdf::RobotModel;
@@ -446,7 +446,7 @@ impl TransformLoader {
     #[cfg(feature = "urdf")]
     fn joints(&mut self, encoding: RosEncoding, message: &MessageRef<'_>) {
         let topic = &message.channel.topic;
-        let state: JointState = match ros::joint_state(encoding, message.payload) {
+        let state: JointPositions = match ros::joint_state(encoding, message.payload) {
             Ok(state) => state,
             Err(error) => return self.undecodable(message.channel, &error.to_string()),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asof_core::{Stamp, TimeRange};
 use nalgebra::{Isometry3, Vector3};
 
-use crate::answers::{ChainLink, LatestTransform, Newest, Twist};
+use crate::answers::{ChainLink, FrameTwist, LatestTransform, Newest};
 use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::sealed::Resolve;
@@ -282,7 +282,7 @@ impl TransformBuffer {
     /// Linear is the velocity of `moving`'s origin, angular its turning; both along the axes of
     /// `observer`: a body that drives along the observer's x axis has its velocity in x, however it is
     /// turned. (tf2's `lookupVelocity` turns the result by the body's own rotation and so does not have
-    /// that property; [`Twist::along`] and [`Twist::at_offset`] give other axes and other points.)
+    /// that property; [`FrameTwist::along`] and [`FrameTwist::at_offset`] give other axes and other points.)
     ///
     /// The window is centred on `t` where there is data, and moved to fit what there is otherwise.
     ///
@@ -311,7 +311,7 @@ impl TransformBuffer {
         observer: impl FrameRef,
         t: Stamp,
         window: Duration,
-    ) -> Result<Twist, LookupError> {
+    ) -> Result<FrameTwist, LookupError> {
         let graph = self.graph();
         let (moving, observer) = (moving.find(graph)?, observer.find(graph)?);
         let at = |t: i64| {
@@ -324,7 +324,7 @@ impl TransformBuffer {
         let seconds = end.saturating_sub(start) as f64 * 1e-9;
         if seconds <= 0.0 {
             let zero = Vector3::zeros();
-            return Ok(Twist {
+            return Ok(FrameTwist {
                 linear: zero,
                 angular: zero,
                 over,
@@ -332,7 +332,7 @@ impl TransformBuffer {
         }
         let (first, last) = (at(start)?.isometry(), at(end)?.isometry());
         let turn = last.rotation * first.rotation.inverse();
-        Ok(Twist {
+        Ok(FrameTwist {
             linear: (last.translation.vector - first.translation.vector) / seconds,
             angular: turn.scaled_axis() / seconds,
             over,

@@ -31,7 +31,7 @@ use crate::shelf::Spot;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Path {
+pub struct LookupPath {
     buffer: TransformBuffer,
     target: Spot<Frame>,
     source: Spot<Frame>,
@@ -134,9 +134,13 @@ impl TransformBuffer {
     ///
     /// # Errors
     /// When a frame is unknown.
-    pub fn path(&self, target: impl FrameRef, source: impl FrameRef) -> Result<Path, LookupError> {
+    pub fn path(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<LookupPath, LookupError> {
         let graph = self.graph();
-        let mut path = Path {
+        let mut path = LookupPath {
             buffer: self.clone(),
             target: Spot::of(target.find(graph)?),
             source: Spot::of(source.find(graph)?),
@@ -211,7 +215,7 @@ impl TransformBuffer {
     }
 }
 
-impl Path {
+impl LookupPath {
     /// As [`TransformBuffer::lookup`].
     ///
     /// # Errors

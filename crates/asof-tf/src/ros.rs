@@ -24,7 +24,7 @@ pub struct StampedTransform {
 
 /// Positions of joints at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JointState {
+pub struct JointPositions {
     /// When.
     pub stamp: Stamp,
     /// The joints' names.
@@ -69,7 +69,10 @@ pub fn tf_message(
 ///
 /// # Errors
 /// [`RosDecodeError`] says what is wrong and where.
-pub fn joint_state(encoding: RosEncoding, payload: &[u8]) -> Result<JointState, RosDecodeError> {
+pub fn joint_state(
+    encoding: RosEncoding,
+    payload: &[u8],
+) -> Result<JointPositions, RosDecodeError> {
     let mut reader = RosReader::new(encoding, payload)?;
     let stamp = reader.header()?;
     reader.text("header.frame_id")?;
@@ -83,7 +86,7 @@ pub fn joint_state(encoding: RosEncoding, payload: &[u8]) -> Result<JointState, 
     for _ in 0..count {
         positions.push(reader.float64("a position")?);
     }
-    Ok(JointState {
+    Ok(JointPositions {
         stamp,
         names,
         positions,

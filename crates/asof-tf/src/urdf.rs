@@ -8,9 +8,9 @@ use urdf_rs::{Joint, JointType};
 
 use crate::buffer::TransformBuffer;
 use crate::error::UpdateError;
-use crate::ros::JointState;
+use crate::ros::JointPositions;
 
-/// A robot's joints, from a URDF: fixed ones become static edges, [`JointState`]s move the others.
+/// A robot's joints, from a URDF: fixed ones become static edges, [`JointPositions`]s move the others.
 ///
 /// A joint's transform is its origin, then its motion along or about its axis. Mimic joints follow the
 /// joint that they mimic. Floating, planar and spherical joints have no single position: someone else
@@ -101,7 +101,11 @@ impl RobotModel {
 
     /// Stores where a message puts the joints, and those that mimic them. Names that are no joints of
     /// this robot are passed over. Returns what was refused.
-    pub fn move_joints(&self, buffer: &TransformBuffer, state: &JointState) -> Vec<UpdateError> {
+    pub fn move_joints(
+        &self,
+        buffer: &TransformBuffer,
+        state: &JointPositions,
+    ) -> Vec<UpdateError> {
         let placed = self.place_joints(buffer, state, |_| true);
         placed.into_iter().filter_map(|(_, error)| error).collect()
     }
@@ -110,7 +114,7 @@ impl RobotModel {
     pub(crate) fn place_joints(
         &self,
         buffer: &TransformBuffer,
-        state: &JointState,
+        state: &JointPositions,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Vec<(&str, Option<UpdateError>)> {
         let mut placed = Vec::new();
@@ -127,7 +131,7 @@ impl RobotModel {
         placed
     }
 
-    /// The names of the joints that a [`JointState`] moves, mimics not among them.
+    /// The names of the joints that a [`JointPositions`] moves, mimics not among them.
     pub fn movable_joints(&self) -> impl Iterator<Item = &str> {
         let is_mover = |joint: &&Joint| is_movable(joint) && joint.mimic.is_none();
         self.joints

@@ -421,7 +421,7 @@ fn trajectories_are_written_for_others_to_read() {
 mod robots {
     use super::*;
     use asof_tf::RobotModel;
-    use asof_tf::ros::JointState;
+    use asof_tf::ros::JointPositions;
 
     const ARM: &str = r#"<robot name="arm">
         <link name="base"/><link name="upper"/><link name="fore"/><link name="tool"/><link name="shadow"/>
@@ -443,7 +443,7 @@ mod robots {
         let buffer = TransformBuffer::new();
         assert!(robot.publish_fixed(&buffer).is_empty());
         assert!(buffer.lookup("fore", "tool", 0.into()).is_ok());
-        let state = JointState {
+        let state = JointPositions {
             stamp: 5.into(),
             names: vec!["shoulder".into(), "slide".into(), "someone else's".into()],
             positions: vec![std::f64::consts::FRAC_PI_2, 0.25, 1.0],
@@ -516,7 +516,7 @@ mod robots {
                 let buffer = TransformBuffer::new();
                 robot.publish_fixed(&buffer);
                 let names = vec!["shoulder".into(), "slide".into()];
-                let state = JointState {
+                let state = JointPositions {
                     stamp: 0.into(),
                     names,
                     positions: vec![1.0, 0.5],

@@ -3,7 +3,7 @@
 /// A type for which "half way between these two" has a meaning.
 ///
 /// Implemented for scalars, arrays, vectors, tuples of two and three, for the shapes that robots' messages are made of
-/// ([`Rotation`], [`Pose`], [`Twist`], [`Odometry`], [`JointState`]), and with the feature `nalgebra` for its vectors,
+/// ([`Rotation`], [`PoseSample`], [`TwistSample`], [`OdometrySample`], [`JointSample`]), and with the feature `nalgebra` for its vectors,
 /// points, rotations and poses. Implement it for your own messages field by field.
 pub trait Interpolate: Sized {
     /// The value at `fraction` of the way from `self` (0) to `later` (1).
@@ -87,16 +87,16 @@ impl Interpolate for Rotation {
 
 /// Where something is, and how it is turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pose {
+pub struct PoseSample {
     /// Where it is: x, y, z.
     pub position: [f64; 3],
     /// How it is turned.
     pub rotation: Rotation,
 }
 
-impl Interpolate for Pose {
+impl Interpolate for PoseSample {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
-        Pose {
+        PoseSample {
             position: self.position.interpolate(&later.position, fraction),
             rotation: self.rotation.interpolate(&later.rotation, fraction),
         }
@@ -105,16 +105,16 @@ impl Interpolate for Pose {
 
 /// How fast something moves and turns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Twist {
+pub struct TwistSample {
     /// Metres a second.
     pub linear: [f64; 3],
     /// Radians a second, about each axis.
     pub angular: [f64; 3],
 }
 
-impl Interpolate for Twist {
+impl Interpolate for TwistSample {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
-        Twist {
+        TwistSample {
             linear: self.linear.interpolate(&later.linear, fraction),
             angular: self.angular.interpolate(&later.angular, fraction),
         }
@@ -123,16 +123,16 @@ impl Interpolate for Twist {
 
 /// A pose and a twist, as odometry has them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Odometry {
+pub struct OdometrySample {
     /// Where it is.
-    pub pose: Pose,
+    pub pose: PoseSample,
     /// How it moves.
-    pub twist: Twist,
+    pub twist: TwistSample,
 }
 
-impl Interpolate for Odometry {
+impl Interpolate for OdometrySample {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
-        Odometry {
+        OdometrySample {
             pose: self.pose.interpolate(&later.pose, fraction),
             twist: self.twist.interpolate(&later.twist, fraction),
         }
@@ -141,7 +141,7 @@ impl Interpolate for Odometry {
 
 /// The joints of a robot. Any of the lists of numbers may be empty, as in ROS.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct JointState {
+pub struct JointSample {
     /// The names of the joints.
     pub names: Vec<String>,
     /// Radians or metres.
@@ -153,12 +153,12 @@ pub struct JointState {
 }
 
 /// In each joint; where the joints are others, the earlier stands until the later is there.
-impl Interpolate for JointState {
+impl Interpolate for JointSample {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
         if self.names != later.names {
             return held(self, later, fraction);
         }
-        JointState {
+        JointSample {
             names: self.names.clone(),
             positions: self.positions.interpolate(&later.positions, fraction),
             velocities: self.velocities.interpolate(&later.velocities, fraction),
@@ -296,14 +296,14 @@ mod tests {
 
     #[test]
     fn odometry_moves_and_turns() {
-        let at = |x: f64, angle: f64| Odometry {
-            pose: Pose {
+        let at = |x: f64, angle: f64| OdometrySample {
+            pose: PoseSample {
                 position: [x, 0.0, 0.0],
                 rotation: turned(angle),
             },
-            twist: Twist {
+            twist: TwistSample {
                 linear: [x, 0.0, 0.0],
-                ..Twist::default()
+                ..TwistSample::default()
             },
         };
         let half = at(1.0, 0.0).interpolate(&at(3.0, 1.0), 0.5);
@@ -317,10 +317,10 @@ mod tests {
 
     #[test]
     fn joints_move_where_they_are_the_same() {
-        let joints = |names: &[&str], positions: &[f64]| JointState {
+        let joints = |names: &[&str], positions: &[f64]| JointSample {
             names: names.iter().map(ToString::to_string).collect(),
             positions: positions.to_vec(),
-            ..JointState::default()
+            ..JointSample::default()
         };
         let start = joints(&["hip", "knee"], &[0.0, 1.0]);
         let half = start.interpolate(&joints(&["hip", "knee"], &[1.0, 3.0]), 0.5);

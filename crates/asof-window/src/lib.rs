@@ -38,7 +38,9 @@ mod window;
 pub use bounds::{Bounds, Duplicates};
 pub use entry::{Bracket, Entry};
 pub use health::StampOptions;
-pub use interpolate::{Interpolate, JointState, Odometry, Pose, Rotation, Twist};
+pub use interpolate::{
+    Interpolate, JointSample, OdometrySample, PoseSample, Rotation, TwistSample,
+};
 pub use names::{MessageFiltersCache, ZCache};
 pub use observe::Connection;
 pub use recent::{Recent, RecentStats};

@@ -75,10 +75,16 @@ impl Default for AlignOptions {
 
 /// A time that messages are put side by side by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "lerobot",
+    derive(serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum On {
     /// When they were measured, as they say themselves.
     Stamp,
     /// When they were recorded.
+    #[cfg_attr(feature = "lerobot", serde(alias = "log"))]
     LogTime,
 }
 

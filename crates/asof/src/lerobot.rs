@@ -6,10 +6,10 @@
 //! `ffmpeg`, and stay pictures where there is none.
 //!
 //! ```no_run
-//! use asof::lerobot::{Map, export};
+//! use asof::lerobot::{DatasetMap, export};
 //! # use std::ops::ControlFlow;
 //!
-//! let map = Map::from_toml(r#"
+//! let map = DatasetMap::from_toml(r#"
 //!     hz = 30
 //!     [features]
 //!     "observation.state" = ["/joint_states.position"]
@@ -44,7 +44,7 @@ use crate::align::AlignError;
 
 #[cfg(feature = "cli")]
 pub(crate) use ffmpeg::command as ffmpeg_command;
-pub use map::{Episodes, Feature, Map, Method, Time};
+pub use map::{DatasetMap, Episodes, Feature, Method};
 #[cfg(feature = "cli")]
 pub(crate) use mp4::{Mp4, Parameters};
 use writing::Dataset;
@@ -213,7 +213,7 @@ pub enum LerobotError {
 /// How far an export is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct ExportProgress {
     /// Frames that were written.
     pub frames: u64,
     /// Recordings that were read, and how many there are.
@@ -230,8 +230,8 @@ pub struct Progress {
 pub fn export(
     recordings: &[Vec<PathBuf>],
     folder: &Path,
-    map: &Map,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    map: &DatasetMap,
+    progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
 ) -> Result<Exported, LerobotError> {
     let is_free = match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
@@ -254,7 +254,7 @@ pub fn export(
     let mut dataset = Dataset::new(making.path(), map);
     for (at, places) in recordings.iter().enumerate() {
         let recording = crate::open_all(places)?;
-        let mut told = |frames: u64| match progress(Progress {
+        let mut told = |frames: u64| match progress(ExportProgress {
             frames,
             recordings: (at, recordings.len()),
         }) {

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use asof::live::Robot;
-use asof::live::ros::{Attachment, GET_TYPE_DESCRIPTION, type_hash};
+use asof::live::ros::{GET_TYPE_DESCRIPTION, SampleAttachment, type_hash};
 use common::{Folder, asof};
 use serde_json::Value;
 use zenoh::Wait;
@@ -66,7 +66,7 @@ impl Talking {
             while !end.load(Ordering::Relaxed) {
                 let number = count.load(Ordering::Relaxed) + 1;
                 for key in &keys {
-                    let attachment = Attachment {
+                    let attachment = SampleAttachment {
                         sequence: number as i64,
                         source_timestamp: (number as i64).into(),
                         gid: [7; 16],

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use asof::live::ros::Attachment;
+use asof::live::ros::SampleAttachment;
 use asof::live::{Broadcaster, Robot};
 use asof::tf::ros::StampedTransform;
 use asof::{Query, Source, Stamp};
@@ -93,7 +93,7 @@ fn say(robot: &Robot, topic: &str, number: i64) {
     cdr.extend((text.len() as u32 + 1).to_le_bytes());
     cdr.extend(text.bytes());
     cdr.push(0);
-    let attachment = Attachment {
+    let attachment = SampleAttachment {
         sequence: number,
         source_timestamp: Stamp::now(),
         gid: [7; 16],

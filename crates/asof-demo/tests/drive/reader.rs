@@ -3,14 +3,14 @@
 use std::sync::LazyLock;
 
 use asof_core::{Message, Stamp};
-use asof_demo::{Demo, DemoOptions, Pose};
+use asof_demo::{Demo, DemoOptions, PlanarPose};
 
 /// The default drive of thirty seconds in CDR.
 pub static DRIVE: LazyLock<Vec<Message>> =
     LazyLock::new(|| Demo::new(DemoOptions::default()).messages().collect());
 
 /// Where the robot really was during it.
-pub static TRUTH: LazyLock<Vec<(Stamp, Pose)>> =
+pub static TRUTH: LazyLock<Vec<(Stamp, PlanarPose)>> =
     LazyLock::new(|| Demo::new(DemoOptions::default()).truth().collect());
 
 /// The messages of one topic.
@@ -21,7 +21,7 @@ pub fn on(topic: &str) -> impl Iterator<Item = &'static Message> {
 }
 
 /// Where the robot really was when a message was sent.
-pub fn truth_at(stamp: Stamp) -> Pose {
+pub fn truth_at(stamp: Stamp) -> PlanarPose {
     let index = TRUTH.binary_search_by_key(&stamp, |(stamp, _)| *stamp);
     TRUTH[index.expect("messages are sent on steps of the simulation")].1
 }
@@ -98,14 +98,14 @@ impl<'a> Cdr<'a> {
     }
 
     /// Place and heading from a position or translation and a quaternion around the vertical.
-    pub fn pose(&mut self) -> Pose {
+    pub fn pose(&mut self) -> PlanarPose {
         let [x, y, _] = self.float64s();
         let [_, _, z, w]: [f64; 4] = self.float64s();
         assert!(
             (z * z + w * w - 1.0).abs() < 1e-6,
             "a rotation has length 1"
         );
-        Pose::new(x, y, 2.0 * z.atan2(w))
+        PlanarPose::new(x, y, 2.0 * z.atan2(w))
     }
 
     fn take<const N: usize>(&mut self) -> [u8; N] {
@@ -117,7 +117,7 @@ impl<'a> Cdr<'a> {
 /// What `/odom` says.
 pub struct Odometry {
     pub stamp: Stamp,
-    pub pose: Pose,
+    pub pose: PlanarPose,
     pub linear: f64,
     pub angular: f64,
 }
@@ -156,11 +156,11 @@ pub fn transforms(message: &Message) -> Vec<(Stamp, &str, &str, [f64; 7])> {
     all
 }
 
-pub fn flat([x, y, _, _, _, z, w]: [f64; 7]) -> Pose {
-    Pose::new(x, y, 2.0 * z.atan2(w))
+pub fn flat([x, y, _, _, _, z, w]: [f64; 7]) -> PlanarPose {
+    PlanarPose::new(x, y, 2.0 * z.atan2(w))
 }
 
 /// The smaller way around from one angle to the other.
 pub fn turn_between(from: f64, to: f64) -> f64 {
-    Pose::new(0.0, 0.0, to - from).heading
+    PlanarPose::new(0.0, 0.0, to - from).heading
 }

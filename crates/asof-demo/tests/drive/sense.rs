@@ -4,12 +4,12 @@ use std::f64::consts::{PI, TAU};
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_demo::{Demo, DemoOptions, House, Pose, Room};
+use asof_demo::{Demo, DemoOptions, House, PlanarPose, Room};
 
 use crate::reader::{Cdr, TRUTH, flat, odometry, on, transforms, truth_at, turn_between};
 
 /// Where the laser sits, as `/tf_static` says.
-fn laser_mount() -> Pose {
+fn laser_mount() -> PlanarPose {
     let message = on("/tf_static").next().expect("one message");
     let mounts = transforms(message);
     let laser = mounts.iter().find(|(_, _, child, _)| *child == "laser");
@@ -56,7 +56,7 @@ fn commands() -> Vec<(Stamp, f64, f64)> {
 #[test]
 fn odometry_is_the_sum_of_the_wheels_motion() {
     let (odometry, joints) = (odometry(), joints());
-    let mut sum = Pose::default();
+    let mut sum = PlanarPose::default();
     for (pair, said) in joints.windows(2).zip(&odometry[1..]) {
         assert_eq!(pair[1].stamp, said.stamp);
         let rolled =
@@ -64,7 +64,7 @@ fn odometry_is_the_sum_of_the_wheels_motion() {
         let turn = (rolled(1) - rolled(0)) / Demo::WHEEL_BASE;
         let forward = f64::midpoint(rolled(0), rolled(1));
         let (sin, cos) = (sum.heading + turn / 2.0).sin_cos();
-        sum = Pose::new(
+        sum = PlanarPose::new(
             sum.x + forward * cos,
             sum.y + forward * sin,
             sum.heading + turn,
@@ -148,7 +148,7 @@ fn odometry_alone_drifts_and_the_correction_of_it_moves_slowly() {
     let truth = truth_at(last.stamp);
     let wheels_only = start.then(last.pose);
     assert!(wheels_only.distance_to(truth.x, truth.y) > 0.1);
-    let corrections: Vec<Pose> = on("/tf").map(|m| flat(transforms(m)[1].3)).collect();
+    let corrections: Vec<PlanarPose> = on("/tf").map(|m| flat(transforms(m)[1].3)).collect();
     for pair in corrections.windows(2) {
         assert!(pair[0].distance_to(pair[1].x, pair[1].y) < 0.08);
         assert!(turn_between(pair[0].heading, pair[1].heading).abs() < 0.02);

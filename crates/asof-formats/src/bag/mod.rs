@@ -71,7 +71,7 @@ impl Format for Bag {
         check_by_reading(file, progress)
     }
 
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         Some(self.stats.snapshot())
     }
 

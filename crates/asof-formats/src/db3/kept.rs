@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::storage::Mapped;
+use crate::storage::MappedFile;
 
 /// Opening a file looks at its pages, and reading looks at them again soon, so they stay. Of a folder of a day's
 /// files, all of which are opened before the first is read, only so much may.
@@ -22,7 +22,7 @@ impl KeptPages {
     }
 
     /// Keeps what was looked at of a file, or gives it up where the others have kept too much already.
-    pub fn of(map: &Mapped) -> Self {
+    pub fn of(map: &MappedFile) -> Self {
         let bytes = map.bytes().len().min(MAX_KEPT_BYTES);
         if KEPT.fetch_add(bytes, Relaxed) + bytes <= MAX_KEPT_BYTES {
             return KeptPages(bytes);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn two_large_files_do_not_both_stay() {
-        let large = Mapped::from_bytes("large", vec![0; 100 << 20].into());
+        let large = MappedFile::from_bytes("large", vec![0; 100 << 20].into());
         let (one, other) = (KeptPages::of(&large), KeptPages::of(&large));
         assert!(one.0 == 0 || other.0 == 0);
     }

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::database::Database;
 use super::pages::{Columns, PageError, Rows, Table};
-use crate::storage::Mapped;
+use crate::storage::MappedFile;
 
 /// The table `messages`, mapped.
 ///
@@ -16,7 +16,7 @@ use crate::storage::Mapped;
 /// [`is_unchanged`](MappedMessages::is_unchanged) first: a file that somebody has written to since it was
 /// opened is left to SQLite.
 pub(crate) struct MappedMessages {
-    map: Mapped,
+    map: MappedFile,
     table: Table,
     /// The first page of the index of times.
     times: Option<u32>,
@@ -38,14 +38,14 @@ impl MappedMessages {
         if !database.is_all_in_one_file() {
             return Err("there is a journal beside it, or it is written to in WAL mode".into());
         }
-        let Place {
+        let MessageTable {
             root,
             columns,
             times,
-        } = Place::of(database)?;
+        } = MessageTable::of(database)?;
         let file = File::open(path).map_err(|error| error.to_string())?;
         let open = || {
-            let map = Mapped::of_file(&file, database.name().to_owned(), KEPT_BYTES)
+            let map = MappedFile::of_file(&file, database.name().to_owned(), KEPT_BYTES)
                 .map_err(|error| error.to_string())?;
             let table =
                 Table::new(map.bytes(), root, columns).map_err(|error| error.to_string())?;
@@ -81,7 +81,7 @@ impl MappedMessages {
         &self.file
     }
 
-    pub fn map(&self) -> &Mapped {
+    pub fn map(&self) -> &MappedFile {
         &self.map
     }
 
@@ -91,12 +91,12 @@ impl MappedMessages {
 }
 
 /// Bytes 24 to 28 of the file count what was written to it.
-fn change_counter(map: &Mapped) -> Option<[u8; 4]> {
+fn change_counter(map: &MappedFile) -> Option<[u8; 4]> {
     map.bytes().get(24..)?.first_chunk().copied()
 }
 
 /// Where a file has its messages.
-pub(crate) struct Place {
+pub(crate) struct MessageTable {
     /// The first page of the table.
     pub root: u32,
     pub columns: Columns,
@@ -104,7 +104,7 @@ pub(crate) struct Place {
     times: Option<u32>,
 }
 
-impl Place {
+impl MessageTable {
     /// What the schema of a file says, unless its messages are no plain rows.
     pub fn of(database: &Database) -> Result<Self, String> {
         database
@@ -116,7 +116,7 @@ impl Place {
 }
 
 /// Where the messages are; `None` where a record does not hold the columns as they are.
-fn table(connection: &Connection) -> Result<Option<Place>, rusqlite::Error> {
+fn table(connection: &Connection) -> Result<Option<MessageTable>, rusqlite::Error> {
     let is_plain: bool = connection.query_row(
         "SELECT count(*) = 1 FROM pragma_table_list('messages') WHERE schema = 'main' AND type = 'table' AND wr = 0",
         [],
@@ -163,7 +163,7 @@ fn table(connection: &Connection) -> Result<Option<Place>, rusqlite::Error> {
     let columns = Columns { topic, time, data };
     let times = index_of_times(connection)?;
     Ok(
-        (is_plain && !is_keyed_apart && !has_hidden).then_some(Place {
+        (is_plain && !is_keyed_apart && !has_hidden).then_some(MessageTable {
             root,
             columns,
             times,

@@ -15,7 +15,7 @@ use asof_core::{Channel, Problem, ProblemKind, Row, SourceError, Stamp};
 use super::Db3;
 use super::database::{Database, Topic};
 use super::directory::Directory;
-use super::mapped::Place;
+use super::mapped::MessageTable;
 use super::pages::{PageRow, Payload, Table};
 use crate::filling::Filling;
 use crate::problems::Problems;
@@ -51,7 +51,7 @@ impl Salvaged {
         topics: &[Topic],
         problems: &mut Problems,
     ) -> Result<Option<(Self, Directory)>, SourceError> {
-        let Ok(place) = Place::of(database) else {
+        let Ok(place) = MessageTable::of(database) else {
             return Ok(None);
         };
         let failed = |cause| SourceError::Io {

@@ -16,7 +16,7 @@ use crate::decompress::decompress;
 use crate::limits::DecompressionLimits;
 use crate::problems::Problems;
 use crate::sections::Loaded;
-use crate::storage::{Plain, Storage};
+use crate::storage::{PlainFile, Storage};
 
 /// A place in an MCAP file that another process is writing: what a [`GrowingMcapFile`](super::GrowingMcapFile) follows
 /// it with.
@@ -26,7 +26,7 @@ use crate::storage::{Plain, Storage};
 /// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished).
 pub(super) struct McapFollower {
     path: PathBuf,
-    storage: Plain,
+    storage: PlainFile,
     /// Where the next record starts.
     at: u64,
     /// Chunks, and runs of messages outside of any, that were given out.
@@ -60,7 +60,7 @@ impl McapFollower {
         earlier: Option<Arc<Mcap>>,
         limits: DecompressionLimits,
     ) -> Result<Self, SourceError> {
-        let storage = Plain::open(path).map_err(|cause| SourceError::Io {
+        let storage = PlainFile::open(path).map_err(|cause| SourceError::Io {
             place: path.display().to_string(),
             offset: 0,
             cause,

@@ -57,7 +57,7 @@ impl Format for Mcap {
         self.hidden_records(topics)
     }
 
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         Some(self.stats.snapshot())
     }
 

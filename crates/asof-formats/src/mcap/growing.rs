@@ -21,7 +21,7 @@ use crate::file::FormatFile;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
 use crate::recording::{HiddenRecords, Progress, ReadStats, Recording, has_none};
-use crate::storage::{Plain, Storage, failed};
+use crate::storage::{PlainFile, Storage, failed};
 
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
 ///
@@ -58,7 +58,7 @@ pub struct GrowingMcapFile {
 }
 
 struct State {
-    storage: Plain,
+    storage: PlainFile,
     /// Where the last whole record ends.
     end: u64,
     /// The file up to there; none before its first bytes are written.
@@ -84,7 +84,7 @@ impl GrowingMcapFile {
     /// When it cannot be opened, or does not begin as an MCAP file does.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, SourceError> {
         let path = path.as_ref();
-        let storage = Plain::open(path).map_err(|cause| failed(path, cause))?;
+        let storage = PlainFile::open(path).map_err(|cause| failed(path, cause))?;
         let file = GrowingMcapFile {
             path: path.to_owned(),
             options: options.clone(),
@@ -106,7 +106,7 @@ impl GrowingMcapFile {
 
     /// Whether a file may become an MCAP file, or is one without its end.
     pub(crate) fn is_one(path: &Path) -> Result<bool, SourceError> {
-        let plain = Plain::open(path).map_err(|cause| failed(path, cause))?;
+        let plain = PlainFile::open(path).map_err(|cause| failed(path, cause))?;
         let storage: &dyn Storage = &plain;
         let front = storage.get(0, MAGIC_LEN)?;
         let back = storage.size().saturating_sub(MAGIC_LEN);
@@ -216,7 +216,11 @@ impl State {
     }
 
     /// The file up to `end`, of which only what is new is walked.
-    fn go_on(&mut self, front: Box<Plain>, options: &OpenOptions) -> Result<McapFile, SourceError> {
+    fn go_on(
+        &mut self,
+        front: Box<PlainFile>,
+        options: &OpenOptions,
+    ) -> Result<McapFile, SourceError> {
         if let Some(before) = &self.whole {
             // What reading has met since is not met again by a walk.
             self.walked
@@ -338,9 +342,9 @@ impl Recording for GrowingMcapFile {
         }
     }
 
-    fn counters(&self) -> Option<ReadStats> {
+    fn read_stats(&self) -> Option<ReadStats> {
         let whole = self.known().whole.clone();
-        whole.and_then(|whole| whole.counters())
+        whole.and_then(|whole| whole.read_stats())
     }
 }
 

@@ -10,7 +10,7 @@ use object_store::Error;
 use super::file::{Location, open_at};
 use super::folder::{Part, as_one};
 use crate::folder::{METADATA, is_hidden_name, is_named_recording, listed_in, names_of_part};
-use crate::remote::{Place, RemoteFile};
+use crate::remote::{RemoteFile, RemotePlace};
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
 use crate::{OpenOptions, Recording, without_secrets};
 
@@ -22,7 +22,7 @@ pub(super) fn open(
     address: &str,
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
-    let place = Place::of(address)?;
+    let place = RemotePlace::of(address)?;
     if place.is_folder() {
         return open_folder(&place, options);
     }
@@ -63,7 +63,10 @@ fn description(file: &RemoteFile) -> Result<Option<Vec<String>>, SourceError> {
     Ok(std::str::from_utf8(&text).ok().and_then(listed_in))
 }
 
-fn open_folder(place: &Place, options: &OpenOptions) -> Result<Box<dyn Recording>, SourceError> {
+fn open_folder(
+    place: &RemotePlace,
+    options: &OpenOptions,
+) -> Result<Box<dyn Recording>, SourceError> {
     if place.is_in_bucket() {
         let paths = place.list().map_err(|error| place.unreadable(&error))?;
         return open_listed(place, &paths, options);
@@ -92,7 +95,7 @@ fn open_folder(place: &Place, options: &OpenOptions) -> Result<Box<dyn Recording
 
 /// The bag that a description on a web server or in a bucket is about.
 fn open_described(
-    place: &Place,
+    place: &RemotePlace,
     listed: &[String],
     address_of: impl Fn(&str) -> String + Sync,
     options: &OpenOptions,
@@ -121,7 +124,7 @@ fn open_listed_part(
         .into_iter()
         .map(|name| address_of(&name));
     for address in addresses {
-        let opened = Place::of(&address).and_then(|place| match place.look() {
+        let opened = RemotePlace::of(&address).and_then(|place| match place.look() {
             Ok(found) => open_remote_file(RemoteFile::found(&place, found), options).map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(place.unreadable(&error)),
@@ -135,7 +138,7 @@ fn open_listed_part(
 
 /// Everything in a folder of a bucket that is named like a recording.
 fn open_listed(
-    place: &Place,
+    place: &RemotePlace,
     paths: &[String],
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {

@@ -9,7 +9,7 @@ mod store;
 mod version;
 
 pub(crate) use pieces::Noted;
-pub(crate) use place::{Place, failed, in_time, too_many_than, wait};
+pub(crate) use place::{RemotePlace, failed, in_time, too_many_than, wait};
 pub use version::version_at;
 
 use std::future::Future;
@@ -78,18 +78,23 @@ impl RemoteFile {
     /// # Errors
     /// When the address is none, or there is no such file.
     pub fn open(address: &str) -> Result<Self, SourceError> {
-        let place = Place::of(address)?;
+        let place = RemotePlace::of(address)?;
         let found = place.look().map_err(|error| place.unreadable(&error))?;
         Ok(Self::found(&place, found))
     }
 
-    pub(crate) fn found(place: &Place, found: ObjectMeta) -> Self {
+    pub(crate) fn found(place: &RemotePlace, found: ObjectMeta) -> Self {
         let modified = found.last_modified.timestamp();
         Self::known(place, found.size, found.e_tag, modified)
     }
 
     /// A file of a known size and version: nothing is asked.
-    pub(crate) fn known(place: &Place, size: u64, e_tag: Option<String>, modified: i64) -> Self {
+    pub(crate) fn known(
+        place: &RemotePlace,
+        size: u64,
+        e_tag: Option<String>,
+        modified: i64,
+    ) -> Self {
         let remote = Remote {
             store: Arc::clone(&place.store),
             path: place.path.clone(),

@@ -19,7 +19,7 @@ use super::{RETRY_TIME, finish, start};
 use crate::without_secrets;
 
 /// An address, and the client that reads there.
-pub(crate) struct Place {
+pub(crate) struct RemotePlace {
     /// The address as it may be shown.
     pub address: String,
     url: Url,
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub path: ObjectPath,
 }
 
-impl Place {
+impl RemotePlace {
     pub fn of(address: &str) -> std::result::Result<Self, SourceError> {
         let unreadable = |reason: String| SourceError::Unreadable {
             place: without_secrets(address),
@@ -52,7 +52,7 @@ impl Place {
             let hint = provider.map_or("check its spelling", Provider::hint);
             unreadable(format!("cannot reach it: {error}; {hint}"))
         })?;
-        Ok(Place {
+        Ok(RemotePlace {
             address: without_secrets(address),
             url,
             provider,
@@ -104,10 +104,10 @@ impl Place {
     }
 
     /// Something in this folder, by its path from here, read by the same client.
-    pub fn inside(&self, path: &str) -> Place {
+    pub fn inside(&self, path: &str) -> RemotePlace {
         let inside = path.split('/').filter(|part| !part.is_empty());
         let address = self.address_of(path);
-        Place {
+        RemotePlace {
             address: without_secrets(&address),
             url: Url::parse(&address).unwrap_or_else(|_| self.url.clone()),
             provider: self.provider,
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_a_folder_and_beside_a_file_has_an_address() {
-        let place = |address| Place::of(address).expect("an address");
+        let place = |address| RemotePlace::of(address).expect("an address");
         let folder = place("s3://bucket/day one");
         assert_eq!(folder.path.as_ref(), "day one");
         assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_known_by_how_its_address_ends() {
-        let is_folder = |address| Place::of(address).expect("an address").is_folder();
+        let is_folder = |address| RemotePlace::of(address).expect("an address").is_folder();
         assert!(is_folder("s3://bucket"));
         assert!(is_folder("s3://bucket/day/"));
         assert!(!is_folder("s3://bucket/day"));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use asof_core::SourceError;
 use object_store::{Error, ObjectMeta};
 
-use super::place::Place;
+use super::place::RemotePlace;
 
 /// A text that changes when what lies at an address changes: for caches that outlive a process.
 ///
@@ -15,7 +15,7 @@ use super::place::Place;
 /// # Errors
 /// When the address cannot be reached, or the server does not say which version it has.
 pub fn version_at(address: &str) -> Result<String, SourceError> {
-    let place = Place::of(address)?;
+    let place = RemotePlace::of(address)?;
     if !place.is_folder() {
         match place.look() {
             Ok(found) => return version(&place, &found),
@@ -27,7 +27,7 @@ pub fn version_at(address: &str) -> Result<String, SourceError> {
     let paths = place.list().map_err(|error| place.unreadable(&error))?;
     let mut all = String::new();
     for path in paths {
-        let inside = Place::of(&place.address_of(&path))?;
+        let inside = RemotePlace::of(&place.address_of(&path))?;
         let found = inside.look().map_err(|error| inside.unreadable(&error))?;
         // Writing to a text cannot fail.
         let _ = writeln!(all, "{path} {}", version(&inside, &found)?);
@@ -35,7 +35,7 @@ pub fn version_at(address: &str) -> Result<String, SourceError> {
     Ok(all)
 }
 
-fn version(place: &Place, found: &ObjectMeta) -> Result<String, SourceError> {
+fn version(place: &RemotePlace, found: &ObjectMeta) -> Result<String, SourceError> {
     let size = found.size;
     let modified = found.last_modified.timestamp();
     match &found.e_tag {

@@ -41,10 +41,10 @@ pub(crate) struct LastMessages(BTreeMap<String, Last>);
 struct Last {
     log_time: Stamp,
     order: u64,
-    place: Place,
+    place: Found,
 }
 
-enum Place {
+enum Found {
     /// By an index: in this section, at this byte of its contents.
     Indexed { section: usize, offset: u64 },
     /// In hand already.
@@ -70,7 +70,7 @@ impl LastMessages {
 
     /// Takes in what an index says of a topic: a message at this byte of a section's contents.
     pub fn add_indexed(&mut self, topic: &str, section: usize, log_time: Stamp, offset: u64) {
-        let place = Place::Indexed { section, offset };
+        let place = Found::Indexed { section, offset };
         self.consider(topic, log_time, order_of(section, offset), place);
     }
 
@@ -79,7 +79,7 @@ impl LastMessages {
         for &row in &loaded.rows {
             let buffer = loaded.buffers[row.buffer as usize].clone();
             let topic = &channels[row.channel as usize].topic;
-            let place = Place::Loaded { buffer, row };
+            let place = Found::Loaded { buffer, row };
             self.consider(topic, row.log_time, row.order, place);
         }
     }
@@ -96,8 +96,8 @@ impl LastMessages {
         ) in self.0
         {
             match place {
-                Place::Loaded { buffer, row } => found.push((buffer, row)),
-                Place::Indexed { section, offset } => {
+                Found::Loaded { buffer, row } => found.push((buffer, row)),
+                Found::Indexed { section, offset } => {
                     to_load.entry(section).or_default().push(Indexed {
                         topic,
                         log_time,
@@ -109,7 +109,7 @@ impl LastMessages {
         (found, to_load)
     }
 
-    fn consider(&mut self, topic: &str, log_time: Stamp, order: u64, place: Place) {
+    fn consider(&mut self, topic: &str, log_time: Stamp, order: u64, place: Found) {
         let last = Last {
             log_time,
             order,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
-use crate::{Mapped, OpenOptions, Recording, Storage, open_with};
+use crate::{MappedFile, OpenOptions, Recording, Storage, open_with};
 
 #[derive(Debug)]
 pub(super) struct LocalStore {
@@ -85,7 +85,7 @@ impl LocalStore {
 
     pub fn storage(&self, path: &str) -> Result<Box<dyn Storage>, SourceError> {
         let path = self.path_of(path);
-        let mapped = Mapped::open(&path).map_err(|cause| SourceError::Io {
+        let mapped = MappedFile::open(&path).map_err(|cause| SourceError::Io {
             place: path.display().to_string(),
             offset: 0,
             cause,

@@ -13,12 +13,14 @@ use object_store::{
 use super::{FilePiece, Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
 use crate::open::open_remote_file;
-use crate::remote::{Noted, Place, RETRY_TIME, RemoteFile, failed, in_time, too_many_than, wait};
+use crate::remote::{
+    Noted, RETRY_TIME, RemoteFile, RemotePlace, failed, in_time, too_many_than, wait,
+};
 use crate::{OpenOptions, Recording, Storage};
 
 /// A folder of a bucket or a web server.
 pub(crate) struct RemoteStore {
-    place: Place,
+    place: RemotePlace,
 }
 
 /// What a server calls a version of a file.
@@ -33,7 +35,7 @@ const PIECE: usize = 8 << 20;
 impl RemoteStore {
     pub fn at(address: &str) -> Result<Self, SourceError> {
         Ok(RemoteStore {
-            place: Place::of(address)?,
+            place: RemotePlace::of(address)?,
         })
     }
 
@@ -196,7 +198,7 @@ impl RemoteStore {
         self.place.inside(path).path
     }
 
-    fn inside(&self, path: &str) -> Place {
+    fn inside(&self, path: &str) -> RemotePlace {
         self.place.inside(path)
     }
 
@@ -236,7 +238,7 @@ fn stored(path: String, found: ObjectMeta) -> StoredFile {
     }
 }
 
-impl Place {
+impl RemotePlace {
     /// What lies in this folder and the folders in it and is wanted, by its path from here.
     fn list_where(
         &self,

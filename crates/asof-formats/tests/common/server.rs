@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asof_formats::{Mapped, Storage};
+use asof_formats::{MappedFile, Storage};
 
 /// How a server behaves.
 #[derive(Default)]
 pub struct Server {
     /// By path: what it holds, and its version.
-    pub files: Mutex<BTreeMap<String, (Mapped, u64)>>,
+    pub files: Mutex<BTreeMap<String, (MappedFile, u64)>>,
     pub latency: Duration,
     /// Of so many requests, one fails.
     pub fails_one_in: u64,
@@ -32,12 +32,12 @@ pub struct Server {
 
 impl Server {
     pub fn with_file(bytes: Vec<u8>) -> Self {
-        Self::with(Mapped::from_bytes("run", bytes.into()))
+        Self::with(MappedFile::from_bytes("run", bytes.into()))
     }
 
     pub fn with_files(files: impl IntoIterator<Item = (&'static str, Vec<u8>)>) -> Self {
         let held = files.into_iter().map(|(path, bytes)| {
-            let file = Mapped::from_bytes(path, bytes.into());
+            let file = MappedFile::from_bytes(path, bytes.into());
             (path.to_owned(), (file, 1))
         });
         Server {
@@ -46,7 +46,7 @@ impl Server {
         }
     }
 
-    pub fn with(file: Mapped) -> Self {
+    pub fn with(file: MappedFile) -> Self {
         Server {
             files: Mutex::new([("/run".to_owned(), (file, 1))].into()),
             ..Server::default()
@@ -71,7 +71,7 @@ impl Server {
     pub fn swap_file(&self, bytes: Vec<u8>) {
         self.files.lock().expect("no panic").insert(
             "/run".to_owned(),
-            (Mapped::from_bytes("run", bytes.into()), 2),
+            (MappedFile::from_bytes("run", bytes.into()), 2),
         );
     }
 

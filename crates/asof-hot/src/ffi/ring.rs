@@ -110,11 +110,11 @@ trait ProducerEnd {
     fn claim(&mut self, most: usize) -> usize;
     fn value(&self, index: usize) -> *mut c_void;
     fn commit(&mut self, stamp: u64);
-    fn counters(&self) -> Counters;
+    fn counters(&self) -> RingStats;
     fn is_abandoned(&self) -> bool;
 }
 
-struct Counters {
+struct RingStats {
     lost: u64,
     refused: u64,
     high_water: u64,
@@ -165,8 +165,8 @@ impl<const DROPS: bool> ProducerEnd for ProducerOf<DROPS> {
             self.state.publish(&self.memory, &mut Whole);
         }
     }
-    fn counters(&self) -> Counters {
-        Counters {
+    fn counters(&self) -> RingStats {
+        RingStats {
             lost: self.memory.lost().load(Ordering::Relaxed),
             refused: self.memory.refused().load(Ordering::Relaxed),
             high_water: self.memory.high_water().load(Ordering::Relaxed),

@@ -4,7 +4,7 @@ use asof_core::Stamp;
 
 /// A message's number, time and publisher, as its publisher gave them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attachment {
+pub struct SampleAttachment {
     /// The publisher's own count.
     pub sequence: i64,
     /// When it was published, by the publisher's clock.
@@ -25,7 +25,7 @@ pub enum AttachmentError {
     Gid(u8),
 }
 
-impl Attachment {
+impl SampleAttachment {
     /// Bytes of an attachment.
     pub const LEN: usize = 33;
 
@@ -48,7 +48,7 @@ impl Attachment {
             return Err(AttachmentError::Gid(len));
         }
         let gid = *rest.first_chunk().ok_or_else(short)?;
-        Ok(Attachment {
+        Ok(SampleAttachment {
             sequence,
             source_timestamp,
             gid,
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_form_with_names_is_read_too() {
-        let attachment = Attachment {
+        let attachment = SampleAttachment {
             sequence: 7,
             source_timestamp: 9.into(),
             gid: [3; 16],
@@ -100,27 +100,33 @@ mod tests {
             named.extend_from_slice(name);
             named.extend_from_slice(&plain[range]);
         }
-        assert_eq!(Attachment::parse(&named), Ok(attachment));
+        assert_eq!(SampleAttachment::parse(&named), Ok(attachment));
     }
 
     #[test]
     fn too_few_bytes_and_a_wrong_id_are_told_apart() {
-        assert_eq!(Attachment::parse(&[0; 10]), Err(AttachmentError::Short(10)));
+        assert_eq!(
+            SampleAttachment::parse(&[0; 10]),
+            Err(AttachmentError::Short(10))
+        );
         let mut bytes = [0; 33];
         bytes[16] = 4;
-        assert_eq!(Attachment::parse(&bytes), Err(AttachmentError::Gid(4)));
+        assert_eq!(
+            SampleAttachment::parse(&bytes),
+            Err(AttachmentError::Gid(4))
+        );
     }
 
     proptest! {
         #[test]
         fn an_attachment_parses_back(sequence: i64, nanos: i64, gid: [u8; 16]) {
-            let attachment = Attachment { sequence, source_timestamp: nanos.into(), gid };
-            prop_assert_eq!(Attachment::parse(&attachment.to_bytes()), Ok(attachment));
+            let attachment = SampleAttachment { sequence, source_timestamp: nanos.into(), gid };
+            prop_assert_eq!(SampleAttachment::parse(&attachment.to_bytes()), Ok(attachment));
         }
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = Attachment::parse(&bytes);
+            let _ = SampleAttachment::parse(&bytes);
         }
     }
 }

@@ -13,7 +13,7 @@ mod service;
 mod token;
 
 pub use asof_ros::type_hash;
-pub use attachment::{Attachment, AttachmentError};
+pub use attachment::{AttachmentError, SampleAttachment};
 pub use bridge::{BRIDGE_TOKENS, BridgeToken};
 pub use dds::{
     DISCOVERY_TOPIC, DISCOVERY_TYPE, Guid, ParticipantEntities, announced_type_hash, ros_topic_name,

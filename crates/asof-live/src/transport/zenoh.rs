@@ -20,11 +20,11 @@ use crate::error::said;
 use crate::graph::{Graph, Origin};
 use crate::robot::now;
 use crate::ros::{
-    Attachment, BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosOverride, QosProfile,
-    Reliability, Token, TopicKey, described_as, description_request, ros_type_name,
+    BRIDGE_TOKENS, BridgeToken, DescriptionError, Durability, QosOverride, QosProfile, Reliability,
+    SampleAttachment, Token, TopicKey, described_as, description_request, ros_type_name,
     tokens_of_domain,
 };
-use crate::sample::Payload;
+use crate::sample::SamplePayload;
 use crate::subscribe::Callback;
 use crate::{LiveError, Mode, Publisher, Sample, ZenohAddress};
 
@@ -86,7 +86,7 @@ impl ZenohTransport {
         let on_sample = move |sample: zenoh::sample::Sample| {
             receive(
                 &sample,
-                Sample::of(&described, Payload::default()),
+                Sample::of(&described, SamplePayload::default()),
                 &callback,
             );
         };
@@ -123,7 +123,7 @@ impl ZenohTransport {
                 if let Ok(sample) = reply.result() {
                     receive(
                         sample,
-                        Sample::of(&described, Payload::default()),
+                        Sample::of(&described, SamplePayload::default()),
                         &callback,
                     );
                 }
@@ -197,7 +197,11 @@ impl Transport for ZenohTransport {
                 match found {
                     // A raw key says nothing of its type.
                     Some(channel) => {
-                        receive(&sample, Sample::new(channel, Payload::default()), &callback);
+                        receive(
+                            &sample,
+                            Sample::new(channel, SamplePayload::default()),
+                            &callback,
+                        );
                     }
                     None => refuse(&refused),
                 }
@@ -322,7 +326,7 @@ impl Directory {
     /// Asks a node for the schema of a channel. The answer comes later, on a thread of the transport.
     fn ask(&self, service: &TopicKey, key: &TopicKey, to: &Arc<Described>) {
         let type_name = ros_type_name(&key.dds_type);
-        let attachment = Attachment {
+        let attachment = SampleAttachment {
             sequence: 1,
             source_timestamp: now(),
             gid: self.session.zid().to_le_bytes(),
@@ -424,14 +428,14 @@ fn receive(sample: &zenoh::sample::Sample, mut filled: Sample, callback: &Callba
     }
     let attachment = sample
         .attachment()
-        .and_then(|bytes| Attachment::parse(&bytes.to_bytes()).ok());
+        .and_then(|bytes| SampleAttachment::parse(&bytes.to_bytes()).ok());
     filled.transport = sample
         .timestamp()
         .and_then(|time| Stamp::try_from(time.get_time().to_system_time()).ok());
     filled.source = attachment.map(|attachment| attachment.source_timestamp);
     filled.sequence = attachment.map(|attachment| attachment.sequence);
     filled.publisher = attachment.map(|attachment| attachment.gid);
-    filled.payload = Payload::new(sample.payload());
+    filled.payload = SamplePayload::new(sample.payload());
     callback(filled);
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::{Definitions, Era, SEPARATOR, read, short_name};
-use crate::msg::{self, Count, Field, FieldType, is_primitive, long_name, referred};
+use crate::msg::{self, Count, FieldType, MsgField, is_primitive, long_name, referred};
 
 impl Definitions {
     /// The definition of a type and of its dependencies, in the format of MCAP's `ros2idl`. A dependency may be defined
@@ -59,7 +59,7 @@ fn from_message(text: &str, name: &str) -> String {
 }
 
 /// `float64[9] covariance` as `double covariance[9]`.
-fn declared(field: &Field<'_>, package: &str) -> String {
+fn declared(field: &MsgField<'_>, package: &str) -> String {
     let FieldType {
         base,
         text_bound,

@@ -65,7 +65,7 @@ pub trait Cluster: Debug + Send + Sync {
     fn execute(&self, plan: Arc<dyn ExecutionPlan>, config: SessionConfig) -> Result<ClusterRows>;
 
     /// What its processes have counted for the plans that ran.
-    fn counts(&self) -> ClusterCounts;
+    fn stats(&self) -> ClusterStats;
 }
 
 /// The answer of a cluster.
@@ -78,17 +78,17 @@ pub struct ClusterRows {
 
 /// What the processes of a cluster count. Each plan that reads recordings has these among its metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClusterCounts {
+pub struct ClusterStats {
     /// Messages that were read.
     pub read: u64,
     /// Messages that could not be decoded.
     pub undecoded: u64,
 }
 
-impl ClusterCounts {
-    /// The metric of [`ClusterCounts::read`].
+impl ClusterStats {
+    /// The metric of [`ClusterStats::read`].
     pub const READ: &str = "messages_read";
-    /// The metric of [`ClusterCounts::undecoded`].
+    /// The metric of [`ClusterStats::undecoded`].
     pub const UNDECODED: &str = "messages_undecoded";
 }
 

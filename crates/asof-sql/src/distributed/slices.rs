@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 use futures_util::StreamExt;
 
 use super::work::{PlacedSlice, ViewKind, Work};
-use super::{ClusterCounts, OpensNothing, RecordingAddress, RecordingOpener};
+use super::{ClusterStats, OpensNothing, RecordingAddress, RecordingOpener};
 use crate::assemble::Shape;
 use crate::database::Shared;
 use crate::fused::AsofScan;
@@ -386,9 +386,9 @@ impl ExecutionPlan for SliceExec {
         let mut builder = RecordBatchReceiverStreamBuilder::new(schema, 2);
         let sender = builder.tx();
         let (work, opener) = (self.work.clone(), Arc::clone(&self.opener));
-        let read = MetricBuilder::new(&self.metrics).counter(ClusterCounts::READ, partition);
+        let read = MetricBuilder::new(&self.metrics).counter(ClusterStats::READ, partition);
         let undecoded =
-            MetricBuilder::new(&self.metrics).counter(ClusterCounts::UNDECODED, partition);
+            MetricBuilder::new(&self.metrics).counter(ClusterStats::UNDECODED, partition);
         builder.spawn(async move {
             while let Some(rows) = named.next().await {
                 for slice in slices_in(&rows?)? {

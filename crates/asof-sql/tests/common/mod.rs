@@ -122,7 +122,7 @@ impl Fixture {
 
     /// Bytes that were decompressed so far.
     pub fn decompressed(&self) -> u64 {
-        let counters = self.recording.counters().expect("counts");
+        let counters = self.recording.read_stats().expect("counts");
         counters.decompressed_bytes
     }
 

@@ -45,7 +45,7 @@ pub use exact::ExactTime;
 pub use latest::{LatestTime, RateOptions};
 pub use sequencer::TimeSequencer;
 pub use shared::{Overflow, SharedStats, SharedSynchronizer};
-pub use synchronize::{Policy, Synchronized, WindowLike, Windows, synchronize};
+pub use synchronize::{SyncPolicy, Synchronized, WindowLike, Windows, synchronize};
 pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
 
 /// A value and when it is from.

@@ -39,7 +39,7 @@ use crate::{Connection, Entry, Window};
 pub fn synchronize<W, P, F>(windows: W, policy: P, callback: F) -> Synchronized
 where
     W: Windows<F>,
-    P: Policy<W::One>,
+    P: SyncPolicy<W::One>,
     P::Synchronizer: Send + 'static,
 {
     windows.join(policy.for_topics(W::One::TOPICS), callback)
@@ -87,7 +87,7 @@ impl<V: Send, S: Synchronizer<V> + Send> Shared for SharedSynchronizer<V, S> {
 
 /// How [`synchronize`] finds out which messages belong together: a synchronizer, or a closure that makes one for a
 /// number of topics. A synchronizer is taken with its settings, for as many topics as there are windows.
-pub trait Policy<V> {
+pub trait SyncPolicy<V> {
     /// What does the work.
     type Synchronizer: Synchronizer<V>;
 
@@ -95,7 +95,7 @@ pub trait Policy<V> {
     fn for_topics(self, topics: usize) -> Self::Synchronizer;
 }
 
-impl<V, S: Synchronizer<V>, F: FnOnce(usize) -> S> Policy<V> for F {
+impl<V, S: Synchronizer<V>, F: FnOnce(usize) -> S> SyncPolicy<V> for F {
     type Synchronizer = S;
 
     fn for_topics(self, topics: usize) -> S {
@@ -106,7 +106,7 @@ impl<V, S: Synchronizer<V>, F: FnOnce(usize) -> S> Policy<V> for F {
 macro_rules! policy {
     ($($name:ident $(: $bound:ident)?),+) => {
         $(
-            impl<V $(: $bound)?> Policy<V> for $name<V> {
+            impl<V $(: $bound)?> SyncPolicy<V> for $name<V> {
                 type Synchronizer = Self;
 
                 fn for_topics(self, topics: usize) -> Self {

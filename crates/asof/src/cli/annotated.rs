@@ -115,7 +115,7 @@ impl Recording for Annotated {
         self.recording.hidden(topics)
     }
 
-    fn counters(&self) -> Option<ReadStats> {
-        self.recording.counters()
+    fn read_stats(&self) -> Option<ReadStats> {
+        self.recording.read_stats()
     }
 }

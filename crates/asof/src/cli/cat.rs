@@ -136,7 +136,7 @@ impl Cat {
             };
             self.print(&mut *file.follow(&query)?, survey, screen)?
         };
-        if let Some(counters) = file.counters().filter(|_| screen.is_verbose()) {
+        if let Some(counters) = file.read_stats().filter(|_| screen.is_verbose()) {
             screen.note(format_args!(
                 "{} opened, {} decompressed",
                 counted(counters.chunks, "chunk"),

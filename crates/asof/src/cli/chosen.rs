@@ -104,8 +104,8 @@ impl Recording for Chosen {
         self.recording.hidden(&self.wanted(topics))
     }
 
-    fn counters(&self) -> Option<ReadStats> {
-        self.recording.counters()
+    fn read_stats(&self) -> Option<ReadStats> {
+        self.recording.read_stats()
     }
 }
 

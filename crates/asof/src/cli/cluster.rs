@@ -194,7 +194,7 @@ impl Status {
 fn tell_log(screen: &Screen) {
     let told = screen.clone();
     asof_cluster::log_to(screen.is_verbose(), move |level, text| match level {
-        asof_cluster::LogLevel::Warning => told.warning(text),
-        asof_cluster::LogLevel::Note => told.note(text),
+        asof_cluster::Severity::Warning => told.warning(text),
+        asof_cluster::Severity::Note => told.note(text),
     });
 }

@@ -15,7 +15,7 @@ use super::numbers::counted;
 use super::place::quoted;
 use super::screen::{Screen, output};
 use super::signals;
-use crate::lerobot::{Exported, LerobotError, Map, export};
+use crate::lerobot::{DatasetMap, Exported, LerobotError, export};
 
 /// Make a dataset for learning, as LeRobot (version 3) loads it
 ///
@@ -72,8 +72,8 @@ impl Lerobot {
         let path = self.config.display();
         let text =
             std::fs::read_to_string(&self.config).with_context(|| format!("cannot read {path}"))?;
-        let map =
-            Map::from_toml(&text).map_err(|error| Usage::error(format!("{path}: {error}")))?;
+        let map = DatasetMap::from_toml(&text)
+            .map_err(|error| Usage::error(format!("{path}: {error}")))?;
         let robot = self
             .places
             .iter()

@@ -13,7 +13,7 @@ use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
     Annotations, DEFAULT_PORT, DiskOptions, RobotDescription, ServeError, ServeOptions, Server,
-    SnapshotWriter, make_token,
+    SnapshotTaker, make_token,
 };
 use clap::Args;
 
@@ -282,7 +282,7 @@ struct Kept {
     robots: Vec<RobotDescription>,
     annotations: Option<PathBuf>,
     queries: Served,
-    snapshots: Option<Arc<dyn SnapshotWriter>>,
+    snapshots: Option<Arc<dyn SnapshotTaker>>,
     fleet: Option<Catalogue>,
 }
 

@@ -6,8 +6,8 @@ use asof_core::{Message, Query, Source, Stamp, TimeRange};
 use asof_decode::{Decoders, Picture, Pixels, VideoCodec, picture_type};
 use asof_window::sync::{Match, Track};
 
-use super::map::Time;
-use super::{LerobotError, Map};
+use super::{DatasetMap, LerobotError};
+use crate::align::On;
 
 /// A topic of pictures, before any of them is looked at closely.
 pub(super) struct Camera {
@@ -91,7 +91,7 @@ impl Camera {
     /// Looks through the topics of pictures once.
     pub(super) fn all(
         source: &dyn Source,
-        map: &Map,
+        map: &DatasetMap,
     ) -> Result<BTreeMap<String, Camera>, LerobotError> {
         let mut cameras: BTreeMap<String, Camera> = BTreeMap::new();
         for topic in map.features.values().filter_map(|feature| feature.topic()) {
@@ -117,8 +117,8 @@ impl Camera {
                     continue;
                 };
                 let time = match map.on {
-                    Time::LogTime => Some(message.log_time),
-                    Time::Stamp => decoders.stamp(message).ok().flatten(),
+                    On::LogTime => Some(message.log_time),
+                    On::Stamp => decoders.stamp(message).ok().flatten(),
                 };
                 camera.note(&mut decoders, &message.to_message(), time);
             }
@@ -176,7 +176,7 @@ impl Camera {
     }
 
     /// The place of the picture that each of these times shows.
-    pub(super) fn chosen(&self, map: &Map, times: &[i64]) -> Vec<Option<usize>> {
+    pub(super) fn chosen(&self, map: &DatasetMap, times: &[i64]) -> Vec<Option<usize>> {
         let usable = self
             .shots
             .iter()

@@ -4,7 +4,7 @@ use asof_core::{Message, Query, Source, Stamp, TimeRange};
 use asof_decode::Decoders;
 
 use super::map::Episodes;
-use super::{LerobotError, Map};
+use super::{DatasetMap, LerobotError};
 
 /// A stretch of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,10 @@ pub(super) struct Stretch {
 }
 
 /// The stretches of a recording that are episodes.
-pub(super) fn stretches(source: &dyn Source, map: &Map) -> Result<Vec<Stretch>, LerobotError> {
+pub(super) fn stretches(
+    source: &dyn Source,
+    map: &DatasetMap,
+) -> Result<Vec<Stretch>, LerobotError> {
     let whole = source.summary().range;
     if whole.is_empty() {
         return Ok(Vec::new());

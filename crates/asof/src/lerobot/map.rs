@@ -22,7 +22,7 @@ pub(super) const OWN: [&str; 5] = [
 /// What of a recording becomes which feature of a dataset, and how.
 ///
 /// ```
-/// let map = asof::lerobot::Map::from_toml(r#"
+/// let map = asof::lerobot::DatasetMap::from_toml(r#"
 ///     hz = 30
 ///     task = "pick up the cube"
 ///
@@ -36,7 +36,7 @@ pub(super) const OWN: [&str; 5] = [
 /// ```
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Map {
+pub struct DatasetMap {
     /// Frames to the second.
     pub hz: u32,
     /// What the robot was to do; `unnamed` without it. Episodes that begin with a text have that instead.
@@ -52,8 +52,8 @@ pub struct Map {
     #[serde(default)]
     pub method: Method,
     /// By which time.
-    #[serde(default)]
-    pub on: Time,
+    #[serde(default = "by_log_time")]
+    pub on: On,
     /// A message that is farther away than this does not count; a frame that lacks one is left out.
     #[serde(default, deserialize_with = "length")]
     pub tolerance: Option<Duration>,
@@ -111,25 +111,13 @@ pub enum Method {
     Interpolated,
 }
 
-/// A time that messages go by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Time {
-    /// When they were recorded.
-    #[default]
-    #[serde(alias = "log")]
-    LogTime,
-    /// When they were measured.
-    Stamp,
-}
-
-impl Map {
+impl DatasetMap {
     /// A map as a file has it.
     ///
     /// # Errors
     /// When it is not TOML, or not a map.
     pub fn from_toml(text: &str) -> Result<Self, LerobotError> {
-        let map: Map = toml::from_str(text).map_err(|error| {
+        let map: DatasetMap = toml::from_str(text).map_err(|error| {
             let line = error
                 .span()
                 .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -144,7 +132,7 @@ impl Map {
     /// # Errors
     /// When it is not JSON, or not a map.
     pub fn from_json(text: &str) -> Result<Self, LerobotError> {
-        let map: Map =
+        let map: DatasetMap =
             serde_json::from_str(text).map_err(|error| LerobotError::Map(error.to_string()))?;
         map.checked()
     }
@@ -179,14 +167,6 @@ impl Map {
             }
         }
         Ok(self)
-    }
-
-    /// The time that the alignment has.
-    pub(super) fn on(&self) -> On {
-        match self.on {
-            Time::LogTime => On::LogTime,
-            Time::Stamp => On::Stamp,
-        }
     }
 
     /// How pictures go with frames.
@@ -263,6 +243,10 @@ impl<'de> Deserialize<'de> for Episodes {
     }
 }
 
+const fn by_log_time() -> On {
+    On::LogTime
+}
+
 fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else {
         return Ok(None);
@@ -286,7 +270,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        Map::from_toml(text).expect_err(text).to_string()
+        DatasetMap::from_toml(text).expect_err(text).to_string()
     }
 
     #[test]
@@ -313,7 +297,7 @@ mod tests {
         let of = |text: &str| {
             let text =
                 format!(r#"{{"hz": 1, "episodes": "{text}", "features": {{"action": ["/a.x"]}}}}"#);
-            Map::from_json(&text).expect(&text).episodes
+            DatasetMap::from_json(&text).expect(&text).episodes
         };
         assert_eq!(of("recording"), Episodes::Recording);
         assert_eq!(of("1.5s"), Episodes::Every(Duration::from_millis(1500)));

@@ -10,7 +10,7 @@ use asof_core::{Source, TimeRange, Topics};
 use asof_decode::{Decoders, is_number, numbers};
 
 use super::map::Feature;
-use super::{LerobotError, Map};
+use super::{DatasetMap, LerobotError};
 use crate::align::{AlignOptions, Aligned};
 
 /// A feature's numbers, row by row.
@@ -33,7 +33,7 @@ impl Rows {
 /// What a feature is at these times.
 pub(super) fn rows(
     source: &dyn Source,
-    map: &Map,
+    map: &DatasetMap,
     feature: &Feature,
     paths: &[String],
     times: &Arc<[i64]>,
@@ -52,7 +52,7 @@ pub(super) fn rows(
     let (first, last) = (times.first().copied(), times.last().copied());
     let options = AlignOptions {
         pick: feature.method().unwrap_or(map.method).into(),
-        on: Some(map.on()),
+        on: Some(map.on),
         tolerance: map.tolerance,
         columns: topics,
         range: TimeRange::new(first.unwrap_or(0).into(), last.unwrap_or(-1).into()),

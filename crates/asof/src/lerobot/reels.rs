@@ -11,7 +11,7 @@ use super::cameras::Camera;
 use super::ffmpeg::{self, Encoder};
 use super::mp4::{Mp4, Parameters};
 use super::stats::{Histogram, Stats, is_sampled};
-use super::{CHUNK_FILES, LerobotError, Map, VIDEO_BYTES, VIDEO_PATH, failed, file_path};
+use super::{CHUNK_FILES, DatasetMap, LerobotError, VIDEO_BYTES, VIDEO_PATH, failed, file_path};
 
 /// A feature of pictures, over all episodes.
 pub(super) struct Reel {
@@ -94,7 +94,7 @@ enum Way {
 }
 
 impl Reel {
-    pub(super) fn new(feature: &str, folder: &Path, map: &Map) -> Self {
+    pub(super) fn new(feature: &str, folder: &Path, map: &DatasetMap) -> Self {
         Reel {
             feature: feature.to_owned(),
             folder: folder.to_owned(),

@@ -16,7 +16,7 @@ use super::numbers::{self, Rows};
 use super::reels::{Reel, Take};
 use super::stats::Stats;
 use super::{
-    CHUNK_FILES, DATA_BYTES, DATA_PATH, Exported, LerobotError, Map, VIDEO_BYTES, VIDEO_PATH,
+    CHUNK_FILES, DATA_BYTES, DATA_PATH, DatasetMap, Exported, LerobotError, VIDEO_BYTES, VIDEO_PATH,
 };
 
 /// So many rows go to the file at once, where pictures lie among them.
@@ -32,7 +32,7 @@ pub(super) type Told<'a> = &'a mut dyn FnMut(u64) -> Result<(), LerobotError>;
 /// A dataset in the making.
 pub(super) struct Dataset<'a> {
     folder: PathBuf,
-    map: &'a Map,
+    map: &'a DatasetMap,
     reels: BTreeMap<String, Reel>,
     /// How many numbers each feature has, and what they are called.
     widths: BTreeMap<String, (usize, Vec<String>)>,
@@ -53,7 +53,7 @@ struct Plan {
 }
 
 impl<'a> Dataset<'a> {
-    pub(super) fn new(folder: &Path, map: &'a Map) -> Self {
+    pub(super) fn new(folder: &Path, map: &'a DatasetMap) -> Self {
         let pictures = map
             .features
             .iter()

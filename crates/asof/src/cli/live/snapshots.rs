@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use asof_serve::SnapshotWriter;
+use asof_serve::SnapshotTaker;
 use clap::Args;
 
 use super::is_robot;
@@ -51,7 +51,7 @@ impl Snapshots {
         topics: Option<Patterns>,
         opening: &Opening,
         screen: &Screen,
-    ) -> anyhow::Result<Option<Arc<dyn SnapshotWriter>>> {
+    ) -> anyhow::Result<Option<Arc<dyn SnapshotTaker>>> {
         let Some(path) = &self.path else {
             return Ok(None);
         };
@@ -76,7 +76,7 @@ impl Snapshots {
         _topics: Option<Patterns>,
         _opening: &Opening,
         _screen: &Screen,
-    ) -> anyhow::Result<Arc<dyn SnapshotWriter>> {
+    ) -> anyhow::Result<Arc<dyn SnapshotTaker>> {
         Err(super::absent(url))
     }
 
@@ -88,7 +88,7 @@ impl Snapshots {
         topics: Option<Patterns>,
         opening: &Opening,
         screen: &Screen,
-    ) -> anyhow::Result<Arc<dyn SnapshotWriter>> {
+    ) -> anyhow::Result<Arc<dyn SnapshotTaker>> {
         super::recording::check_folder(path)?;
         let connection = super::Connection {
             url: url.to_owned(),
@@ -139,7 +139,7 @@ impl Keeping {
 }
 
 #[cfg(feature = "live")]
-impl SnapshotWriter for Keeping {
+impl SnapshotTaker for Keeping {
     fn write(&self, reason: &str) -> Result<(), asof_serve::Refusal> {
         match &*self.recorder() {
             Some(recorder) if recorder.is_recording() => {
