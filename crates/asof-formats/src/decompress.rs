@@ -1,4 +1,4 @@
-//! Chunk data, decompressed: all of it, or as much as can be had.
+//! Decompression of chunks: all of the data, or as much as is readable.
 
 mod fronts;
 mod lz4_front;
@@ -14,22 +14,22 @@ use bytes::Bytes;
 use crate::buffers::BufferPool;
 use crate::limits::{DecompressionLimits, LIFT};
 
-/// Of data that declares too little, no more than this is read beyond what it declares.
+/// How far data is read beyond the size that it declares.
 const UNDECLARED: u64 = 16 << 20;
 
-/// What came out of a chunk, and what was wrong with it.
+/// The contents of a chunk, and its fault.
 pub(crate) struct Decompressed {
-    /// The contents, or the readable front of them.
+    /// The contents, or the readable first part of them.
     pub bytes: Bytes,
-    /// Why they are not what was declared.
+    /// Why they are not the declared contents.
     pub fault: Option<(ProblemKind, String)>,
 }
 
-/// Decompresses a chunk's data, which says that it holds `declared` bytes.
+/// Decompresses a chunk's data, which declares `declared` bytes.
 ///
-/// Memory follows what the data really holds, never what it declares: a declared size far beyond what the
-/// compressed size makes likely is reached by growing. What declares more than `limits` allow is left out. Of damaged
-/// data the front comes out, as far as its compression can be read by itself.
+/// Memory follows what the data really holds, never what it declares: the buffer grows step by step if the declared
+/// size is unlikely for the compressed size. A chunk that declares more than `limits` allow is skipped. Damaged data
+/// is returned up to the damage, as far as its compression allows.
 pub(crate) fn decompress(
     compression: &str,
     data: &Bytes,
@@ -81,7 +81,7 @@ pub(crate) fn decompress(
             fault: Some((
                 ProblemKind::UnknownCompression,
                 format!(
-                    "compression '{other}' is not known (zstd, lz4 and none are); the chunk is left out"
+                    "compression '{other}' is not supported (zstd, lz4 and none are); the chunk was skipped"
                 ),
             )),
         },
@@ -103,18 +103,18 @@ pub(crate) fn decompress_bz2(
     with_front(found, data, declared, fronts::of_bz2)
 }
 
-/// What to say of data that declares more than it may become.
+/// The error for data that declares more than the limit.
 fn beyond(limits: &DecompressionLimits, data: &[u8], declared: u64) -> Option<Decompressed> {
     let allowed = limits.of_chunk(data.len() as u64);
     (declared > allowed).then(|| {
         failed(format!(
-            "its {} bytes would become {declared}, more than the {allowed} that they may; it is left out: {LIFT}",
+            "its {} bytes decompress to {declared}, more than the limit of {allowed}; it was skipped: {LIFT}",
             data.len()
         ))
     })
 }
 
-/// Adds what a reader of fronts finds beyond the place at which the usual one gave up.
+/// Adds what a byte-by-byte reader finds after the offset at which the usual one failed.
 fn with_front(
     found: Decompressed,
     data: &[u8],
@@ -142,7 +142,7 @@ fn with_front(
     }
 }
 
-/// The fast path: the whole chunk in one call. `None` where that fails for whatever reason.
+/// The fast path: the complete chunk in one call. `None` if that fails for any reason.
 fn zstd_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<Bytes> {
     thread_local! {
         static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
@@ -174,7 +174,7 @@ fn lz4_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<B
     None
 }
 
-/// Reads to the end, or to the first fault, in a buffer that grows with what is found.
+/// Reads to the end, or to the first fault, into a buffer that grows with the data.
 fn in_steps(
     mut reader: impl Read,
     data: &[u8],
@@ -205,7 +205,7 @@ fn in_steps(
                 .min(limit.max(buffer.len() + 1));
             if buffer.try_reserve_exact(larger - buffer.len()).is_err() {
                 break Some(format!(
-                    "there is no memory for more than its first {used} bytes"
+                    "there is not enough memory for more than its first {used} bytes"
                 ));
             }
             buffer.resize(larger, 0);
@@ -238,7 +238,7 @@ fn in_steps(
     }
 }
 
-/// What honest data of this compressed size may become.
+/// The size that valid data of this compressed size may have.
 fn likely_size(data: &[u8]) -> u64 {
     (data.len() as u64)
         .saturating_mul(64)

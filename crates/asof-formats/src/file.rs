@@ -1,4 +1,4 @@
-//! One shell for all formats: how a file of one is opened, and what readers see of it.
+//! The common shell of all formats: opening a file, and the traits that readers see.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,18 +21,18 @@ use crate::storage::{MappedFile, Storage, open_storage};
 /// A file of one format as a [`Source`] and a [`Recording`]: [`McapFile`](crate::McapFile),
 /// [`BagFile`](crate::BagFile), [`Db3File`](crate::Db3File), [`UlogFile`](crate::UlogFile).
 ///
-/// [`open`](crate::open) tells the formats apart; this is for programs that know which one they have.
+/// [`open`](crate::open) detects the format; use this type if you know which one you have.
 pub struct FormatFile<F> {
     pub(crate) shared: Arc<F>,
 }
 
-/// What tells a format from all others; its sections say the rest.
+/// What distinguishes a format from the others; its sections are the rest.
 #[expect(
     private_bounds,
     reason = "no other crate names it, or has a format of its own"
 )]
 pub trait Format: Sections + Sized + 'static {
-    /// What files of it are called in this crate.
+    /// The name of its public type in this crate.
     const NAME: &'static str;
 
     /// Opens a file under a name.
@@ -81,11 +81,11 @@ pub trait Format: Sections + Sized + 'static {
     }
 }
 
-/// A format that is read from whatever can hand out ranges of bytes.
+/// A format that is read from any storage with random access.
 pub trait StoredFormat: Format {
     fn of(storage: Box<dyn Storage>, options: &OpenOptions) -> Result<Self, SourceError>;
 
-    /// [`Format::open`], for all of them.
+    /// [`Format::open`] for all of them.
     fn of_file(path: &Path, name: String, options: &OpenOptions) -> Result<Self, SourceError> {
         Self::of(open_storage(path, name, options.map)?, options)
     }
@@ -95,8 +95,8 @@ impl<F: Format> FormatFile<F> {
     /// Opens a file with the default options.
     ///
     /// # Errors
-    /// When it cannot be opened, is not of this format, or is one that cannot be read, such as an encrypted one. Damage
-    /// is not an error: it is in the summary's problems.
+    /// When it cannot be opened, has another format, or cannot be read, for example because it is encrypted. Damage
+    /// is not an error: it is listed in the summary's problems.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -127,7 +127,7 @@ impl<F: Format> FormatFile<F> {
 }
 
 impl<F: StoredFormat> FormatFile<F> {
-    /// Opens bytes that are in memory already.
+    /// Opens bytes in memory.
     ///
     /// # Errors
     /// As [`FormatFile::open`].
@@ -139,7 +139,7 @@ impl<F: StoredFormat> FormatFile<F> {
         Self::from_storage(Box::new(storage), &OpenOptions::default())
     }
 
-    /// Opens whatever can hand out ranges of bytes.
+    /// Opens any storage with random access.
     ///
     /// # Errors
     /// As [`FormatFile::open`].
@@ -222,7 +222,7 @@ pub(crate) struct SharedStats {
 }
 
 impl SharedStats {
-    /// Counts a chunk that became `bytes`, unpacked where it was compressed.
+    /// Counts a chunk of `bytes` bytes, decompressed if it was compressed.
     pub fn count_chunk(&self, is_compressed: bool, bytes: usize) {
         self.chunks.fetch_add(1, Ordering::Relaxed);
         if is_compressed {

@@ -1,4 +1,4 @@
-//! Payloads one behind the other, decompressed where each was compressed by itself.
+//! Consecutive payloads, decompressed if each was compressed by itself.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use bytes::Bytes;
 use crate::buffers::BufferPool;
 use crate::limits::{DecompressionLimits, LIFT};
 
-/// The first bytes of a zstd frame; no CDR payload starts so, since its first byte is zero.
+/// The first bytes of a zstd frame; a CDR payload never starts with them, since its first byte is zero.
 pub(crate) const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A buffer with payloads at its front, taken from the pool when the first one comes.
+/// A buffer that payloads are appended to, taken from the pool for the first one.
 pub(crate) struct Filling<'a> {
     pool: &'a Arc<BufferPool>,
     limits: &'a DecompressionLimits,
     expected: u64,
     bytes: Vec<u8>,
     pub used: usize,
-    /// Compressed bytes so far, and what they became.
+    /// Compressed bytes so far, and their decompressed size.
     compressed: u64,
     decompressed: u64,
 }
@@ -36,7 +36,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Adds a payload, decompressed where it was compressed by itself.
+    /// Adds a payload, decompressed if it was compressed by itself.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), String> {
         if payload.starts_with(&ZSTD) {
             return self.push_compressed(payload);
@@ -46,7 +46,7 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    /// The messages of one filling are bounded together: each by itself may be small.
+    /// The messages of one buffer are limited together: each by itself may be small.
     fn push_compressed(&mut self, payload: &[u8]) -> Result<(), String> {
         self.compressed += payload.len() as u64;
         let allowed = self.limits.of_chunk(self.compressed) - self.decompressed;
@@ -64,7 +64,7 @@ impl<'a> Filling<'a> {
                 let written = zstd::bulk::decompress_to_buffer(payload, room).map_err(damaged)?;
                 self.used += written;
             }
-            // A frame that does not say its size, or an unlikely one: memory follows what comes.
+            // A frame without a size, or with an unlikely one: memory grows with the data.
             None => self.push_in_steps(payload, allowed)?,
         }
         self.decompressed += (self.used - start) as u64;
@@ -106,13 +106,13 @@ impl<'a> Filling<'a> {
             let larger = end.max(self.bytes.len().saturating_mul(2));
             self.bytes
                 .try_reserve_exact(larger - self.bytes.len())
-                .map_err(|_| format!("there is no memory for its {len} bytes"))?;
+                .map_err(|_| format!("not enough memory for its {len} bytes"))?;
             self.bytes.resize(larger, 0);
         }
         Ok(&mut self.bytes[self.used..end])
     }
 
-    /// What was filled; the buffer comes back to the pool after its last use.
+    /// The filled part; the buffer returns to the pool after its last use.
     pub fn seal(self) -> Bytes {
         if self.used == 0 {
             self.pool.give_back(self.bytes);
@@ -127,7 +127,7 @@ fn damaged(error: impl std::fmt::Display) -> String {
 }
 
 fn too_large(compressed: usize) -> String {
-    format!("its {compressed} compressed bytes would become more than they may: {LIFT}")
+    format!("its {compressed} compressed bytes decompress to more than the limit: {LIFT}")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a file is: by its first bytes, and by its name where those are damaged.
+//! The kind of a file: by its first bytes, and by its name if those are damaged.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use asof_core::SourceError;
 use crate::filling::ZSTD;
 use crate::storage::failed;
 
-/// What a file is, by its first bytes.
+/// The kind of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mcap,
@@ -45,7 +45,7 @@ pub(crate) fn kind_by_front(front: &[u8]) -> Kind {
     }
 }
 
-/// What a zstd file holds, by the first bytes in it.
+/// The kind of the contents of a zstd file, by their first bytes.
 pub(crate) fn kind_inside(path: &Path) -> Kind {
     let mut front = Vec::new();
     let read = File::open(path)
@@ -54,12 +54,12 @@ pub(crate) fn kind_inside(path: &Path) -> Kind {
     read.map_or(Kind::Unknown, |_| kind_by_front(&front))
 }
 
-/// Why a file cannot be opened, in words about that kind of recording that its name says it is.
+/// Why a file cannot be opened, in terms of the kind of recording that its name suggests.
 pub(crate) fn of_unknown_kind(name: &str, error: SourceError) -> SourceError {
     let SourceError::Unreadable { place, reason } = error else {
         return error;
     };
-    // An address may have a question behind its path.
+    // An address may have a query after its path.
     let path = if name.contains("://") {
         name.split(['?', '#']).next().unwrap_or_default()
     } else {
@@ -71,9 +71,9 @@ pub(crate) fn of_unknown_kind(name: &str, error: SourceError) -> SourceError {
         Some("bag" | "active") => {
             "this is not a ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
         }
-        Some("db3") => "this is not a ROS 2 bag: it does not start as SQLite files do".to_owned(),
+        Some("db3") => "this is not a ROS 2 bag: it does not start like an SQLite file".to_owned(),
         Some("ulg") => "this is not a PX4 log: it does not start with 'ULog'".to_owned(),
-        _ => "this is not a recording that asof can read: it starts like none of MCAP, ROS 1 bags, ROS 2 bags (db3) and PX4 logs (ULog)".to_owned(),
+        _ => "this is not a recording that asof can read: its first bytes are not those of MCAP, a ROS 1 bag, a ROS 2 bag (db3) or a PX4 log (ULog)".to_owned(),
     };
     SourceError::Unreadable { place, reason }
 }

@@ -1,8 +1,8 @@
-//! Recordings as asof sources: every file is opened here and nowhere else.
+//! Robot recordings of any format, through one API: MCAP, ROS 1 bags, ROS 2 bags, PX4 logs.
 //!
-//! [`open`] looks at the first bytes of a file and opens it as what it is: MCAP ([`McapFile`]), a ROS 1 bag
-//! ([`BagFile`]), a ROS 2 db3 ([`Db3File`]), a PX4 ULog ([`UlogFile`]), a folder of these, or several as one ([`Merged`]). Each is read by
-//! its indexes, and around its damage. [`McapWriter`] writes MCAP, and [`convert`] writes any of the others into it.
+//! [`open`] detects the format by the first bytes of a file: MCAP ([`McapFile`]), a ROS 1 bag ([`BagFile`]), a ROS 2
+//! db3 ([`Db3File`]), a PX4 ULog ([`UlogFile`]), a folder of these, or several as one ([`Merged`]). Indexes are used if
+//! there are any; damage is skipped and reported. [`McapWriter`] writes MCAP, and [`convert`] converts any format to it.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,31 +1,31 @@
-//! How much compressed data may become.
+//! Limits on the size of decompressed data.
 
-/// How much compressed data may become before it is left out, so that a small file cannot fill the memory or the disk.
+/// How large compressed data may become before it is skipped, so that a small file cannot fill the memory or the disk.
 ///
-/// What is beyond a limit is among the problems of the recording, with its place; a file that was compressed as a whole
-/// is refused. Limits are for compressed data alone: what a file holds as it is, it holds.
+/// What exceeds a limit is among the problems of the recording, with its offset; a file that is compressed as a whole
+/// is rejected. Uncompressed data is not limited.
 ///
 /// ```
 /// use asof_formats::{DecompressionLimits, OpenOptions};
 ///
-/// // A recording of one's own, of which each chunk is a gigabyte of zeros.
+// A recording that you trust, in which each chunk is a gigabyte of zeros.
 /// let options = OpenOptions { limits: DecompressionLimits::NONE, ..OpenOptions::default() };
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecompressionLimits {
-    /// How many bytes one compressed byte may become, in a chunk and in a whole file.
+    /// The maximum ratio of decompressed to compressed bytes, in a chunk and in a complete file.
     pub ratio: u64,
-    /// A chunk, or the messages that are loaded together, may become so large whatever the ratio.
+    /// The size that a chunk, or the messages that are loaded together, may always have, whatever the ratio.
     pub chunk_at_least: u64,
-    /// No chunk may become larger, whatever the ratio.
+    /// The maximum size of a chunk, whatever the ratio.
     pub chunk_at_most: u64,
-    /// A file may become so large whatever the ratio: all of its chunks together, or the file itself where it was
-    /// compressed as a whole.
+    /// The size that a file may always have, whatever the ratio: all of its chunks together, or the file itself if it
+    /// is compressed as a whole.
     pub file_at_least: u64,
 }
 
 impl Default for DecompressionLimits {
-    /// A ratio of 256; 64 MiB of a chunk and 1 GiB of a file in any case; and never more than 1 GiB of a chunk.
+    /// A ratio of 256; always 64 MiB for a chunk and 1 GiB for a file; at most 1 GiB for a chunk.
     fn default() -> Self {
         DecompressionLimits {
             ratio: 256,
@@ -37,7 +37,7 @@ impl Default for DecompressionLimits {
 }
 
 impl DecompressionLimits {
-    /// No limits but those of memory and disk.
+    /// No limits except memory and disk.
     pub const NONE: Self = DecompressionLimits {
         ratio: u64::MAX,
         chunk_at_least: u64::MAX,
@@ -45,7 +45,7 @@ impl DecompressionLimits {
         file_at_least: u64::MAX,
     };
 
-    /// What a chunk of so many compressed bytes may become.
+    /// The limit for a chunk of this many compressed bytes.
     pub(crate) fn of_chunk(&self, compressed: u64) -> u64 {
         compressed
             .saturating_mul(self.ratio)
@@ -53,13 +53,13 @@ impl DecompressionLimits {
             .min(self.chunk_at_most)
     }
 
-    /// What a file of so many bytes may become.
+    /// The limit for a file of this many bytes.
     pub(crate) fn of_file(&self, size: u64) -> u64 {
         size.saturating_mul(self.ratio).max(self.file_at_least)
     }
 
-    /// Where the first of a file's compressed chunks starts with which they become too much in all. `chunks` are their
-    /// places, in order, with the bytes that each becomes.
+    /// The offset of the first compressed chunk at which the total of a file exceeds the limit. `chunks` are their
+    /// offsets, in order, with the decompressed size of each.
     pub(crate) fn first_beyond(
         &self,
         size: u64,
@@ -77,8 +77,8 @@ impl DecompressionLimits {
     }
 }
 
-/// What to do about data that is beyond a limit, at the end of a sentence that says so.
-pub(crate) const LIFT: &str = "open it without limits if it is to be trusted (--no-limits)";
+/// The way on, at the end of an error about a limit.
+pub(crate) const LIFT: &str = "if you trust the file, open it without limits (--no-limits)";
 
 #[cfg(test)]
 mod tests {

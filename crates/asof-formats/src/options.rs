@@ -1,4 +1,4 @@
-//! How places are opened, whatever their format.
+//! Options of opening a place, for all formats.
 
 use std::sync::Arc;
 
@@ -7,31 +7,30 @@ use asof_ros::Definitions;
 use crate::limits::DecompressionLimits;
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
 
-/// How places are opened.
+/// Options of opening a place.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Threads that decompress, the reader's own among them; with more than 1, some do it ahead of the reader.
+    /// Threads that decompress, including the reader's own; with more than 1, the others work ahead of the reader.
     pub threads: usize,
-    /// Definitions of types for recordings that have none.
+    /// Definitions of types for recordings that do not contain their own.
     pub definitions: Definitions,
-    /// Map files into memory. Without it they are read piece by piece, which is slower where pieces are read
-    /// again, and takes no more memory than the pieces.
+    /// Map files into memory. Otherwise they are read piece by piece, which is slower if pieces are read again, and
+    /// takes no more memory than the pieces.
     pub map: bool,
-    /// Read the messages of a db3 from its mapped pages, also where nothing else is to be mapped: SQLite takes
-    /// longer. Of the pages at most 128 MB count as memory of this process at any time.
+    /// Read the messages of a db3 from its mapped pages, also if `map` is off: SQLite is slower. At most 128 MB of the
+    /// pages count as memory of this process at any time.
     pub map_pages: bool,
-    /// Who is told, before it begins, of what takes long.
+    /// A callback that is called before an operation that takes long.
     pub notices: Notices,
-    /// How much compressed data may become.
+    /// How large compressed data may become.
     pub limits: DecompressionLimits,
-    /// Take an MCAP file that lacks its end for one that is being written: it [grows](asof_core::Source::growth), and
-    /// can be followed. Nothing in such a file tells whether its writer is at work or was killed, so you say when you open it
-    /// what it is; otherwise it is a recording that was cut. Files that are complete, and those of other formats,
-    /// are opened as ever.
+    /// Take an MCAP file without a footer for one that is being written: it [grows](asof_core::Source::growth), and
+    /// can be followed. Nothing in such a file shows whether its writer is running or was killed, so you decide when
+    /// you open it; by default it is a truncated recording. Complete files, and other formats, are not affected.
     pub growing: bool,
 }
 
-/// Somebody who is told of things that take long, in a sentence each; nobody by default.
+/// A callback for progress messages, one sentence each; none by default.
 ///
 /// ```
 /// let options = asof_formats::OpenOptions {
@@ -45,7 +44,7 @@ pub struct Notices(Option<Arc<Listener>>);
 type Listener = dyn Fn(&str) + Send + Sync;
 
 impl Notices {
-    /// Tells this function.
+    /// Calls this function.
     pub fn to(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Notices(Some(Arc::new(listener)))
     }
@@ -60,14 +59,14 @@ impl Notices {
 impl std::fmt::Debug for Notices {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() {
-            "Notices(to one)"
+            "Notices(callback)"
         } else {
-            "Notices(to nobody)"
+            "Notices(none)"
         })
     }
 }
 
-/// Whether somebody would wonder why so many bytes take so long.
+/// Whether an operation on this many bytes takes long enough to be announced.
 pub(crate) fn worth_telling(bytes: u64) -> bool {
     bytes >= 64_000_000
 }
@@ -87,7 +86,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The threads that load from a storage: over a network they wait rather than compute.
+    /// The number of threads that load from a storage. Over a network they wait rather than compute.
     pub(crate) fn threads_for(&self, storage: &dyn Storage) -> usize {
         if storage.is_local() {
             self.threads
@@ -97,7 +96,7 @@ impl OpenOptions {
     }
 }
 
-/// As many threads as there are cores, up to eight.
+/// The number of cores, at most eight.
 fn default_threads() -> usize {
     std::thread::available_parallelism()
         .map_or(1, usize::from)

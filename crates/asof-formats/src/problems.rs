@@ -1,19 +1,19 @@
-//! Problems, as many as a person can use.
+//! A bounded list of problems.
 
 use asof_core::{Problem, ProblemKind};
 
-/// Collects problems, each once, and counts those beyond what is worth listing.
+/// Collects problems without duplicates, and counts those beyond the limit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Problems {
     listed: Vec<Problem>,
     omitted: u64,
 }
 
-/// A file that is damaged in more places than this is told so in a number.
+/// The most problems that are listed; the rest is counted.
 const LISTED_AT_MOST: usize = 1000;
 
 impl Problems {
-    /// Adds a problem unless it is known; whether it was news.
+    /// Adds a problem unless it is known; returns whether it was new.
     pub fn push(&mut self, problem: Problem) -> bool {
         if self.listed.contains(&problem) {
             return false;
@@ -36,7 +36,7 @@ impl Problems {
         self.listed.is_empty()
     }
 
-    /// All that were listed, and a word on the others.
+    /// The listed problems, and one that counts the others.
     pub fn to_vec(&self) -> Vec<Problem> {
         let more = (self.omitted > 0).then(|| {
             Problem::whole(

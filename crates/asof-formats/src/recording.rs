@@ -1,4 +1,4 @@
-//! What every recording can do, whatever its format.
+//! The interface of every recording, whatever its format.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use asof_core::{
 };
 use bytes::Bytes;
 
-/// How far a long look has come: bytes done, bytes in all.
+/// A progress callback: bytes done, bytes in total.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// A recording: a [`Source`] with what lies beside its messages.
+/// A recording: a [`Source`] with attachments, metadata and checks.
 ///
-/// [`open`](crate::open) returns one, and everything above this crate speaks to it alone. A running robot is one too:
+/// [`open`](crate::open) returns one, and all other crates use it through this trait. A running robot is one too:
 /// what only files have is empty by default.
 pub trait Recording: Source {
     /// The contents of an attachment that the summary lists.
     ///
     /// # Errors
-    /// When there is no attachment where the entry says.
+    /// When there is no attachment at the entry's offset.
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         Err(has_none(&self.summary().format, "attachment", &entry.name))
     }
 
-    /// The contents of a named set of text that the summary lists.
+    /// The contents of a metadata record that the summary lists.
     ///
     /// # Errors
-    /// When there is none where the entry says.
+    /// When there is no metadata at the entry's offset.
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         Err(has_none(&self.summary().format, "metadata", &entry.name))
     }
 
-    /// Reads everything, and holds every part against every other as far as the format can. Returns all
-    /// problems, those of opening included.
+    /// Reads everything, and checks all parts against each other as far as the format allows. Returns all problems,
+    /// including those found when the recording was opened.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
@@ -42,8 +42,8 @@ pub trait Recording: Source {
         check_by_reading(self, progress)
     }
 
-    /// The messages that match, as they lie in the file: each batch is in order, but the next one may start
-    /// earlier. For those who sort for themselves, in memory that does not depend on the file's disorder.
+    /// The matching messages in file order: each batch is sorted, but the next one may start earlier. For callers that
+    /// sort themselves, in memory that does not depend on how disordered the file is.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
@@ -51,14 +51,13 @@ pub trait Recording: Source {
         self.read(query)
     }
 
-    /// About how many bytes [`read`](Source::read) holds at once, where the file's parts overlap most.
+    /// About how many bytes [`read`](Source::read) holds at once, where the parts of the file overlap most.
     fn bytes_held_by_order(&self, _query: &Query) -> u64 {
         0
     }
 
-    /// What a copy of the recording keeps although no reader is shown it: messages whose time no
-    /// [`Stamp`](asof_core::Stamp) can hold, and records that are private to the writer. Some are known
-    /// once the messages were read.
+    /// Records that a copy must keep although readers do not see them: messages whose time does not fit a
+    /// [`Stamp`](asof_core::Stamp), and private records of the writer. Some are found only when messages are read.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
@@ -67,22 +66,21 @@ pub trait Recording: Source {
         Ok(Box::new(std::iter::empty()))
     }
 
-    /// What reading has cost so far, for formats that count it.
+    /// The cost of reading so far, for formats that count it.
     fn read_stats(&self) -> Option<ReadStats> {
         None
     }
 
-    /// Where in the file which messages lie, in file order, as far as its indexes tell: nothing is read for it. Empty
-    /// where a format has no such parts (a db3), and where they lie in no file of their own (several as one, files that
-    /// were compressed as a whole).
+    /// The parts of the file that hold messages, in file order, from its indexes alone: nothing is read. Empty for a
+    /// format without such parts (db3), and when they are not in a file of their own (several as one, files that are
+    /// compressed as a whole).
     fn sections(&self) -> Vec<SectionEntry> {
         Vec::new()
     }
 
-    /// The log times of a topic's messages within a range, in order, by the indexes alone: nothing is decompressed for
-    /// them. `None` where only reading tells: without indexes, where they do not add up to what the summary counts, in a
-    /// damaged file, on a network (where each index is a request), and where there are more of them than memory should
-    /// hold at once.
+    /// The log times of a topic's messages in a range, sorted, from the indexes alone: nothing is decompressed. `None`
+    /// if the messages must be read: without indexes, if the indexes do not add up to the summary's count, in a damaged
+    /// file, on a network (where each index is a request), and if there are too many times to hold in memory.
     ///
     /// # Errors
     /// When the recording cannot be read at all.
@@ -95,38 +93,38 @@ pub trait Recording: Source {
     }
 }
 
-/// What reading has cost so far, over all readers.
+/// The cost of reading so far, for all readers together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStats {
-    /// Chunks that were opened.
+    /// Chunks that were read.
     pub chunks: u64,
-    /// Chunks among them that had to be decompressed.
+    /// Of these, chunks that were decompressed.
     pub decompressed_chunks: u64,
-    /// Bytes that decompression made.
+    /// Bytes after decompression.
     pub decompressed_bytes: u64,
 }
 
-/// A part of a file that is read as one: a chunk, or messages that follow each other outside of any.
+/// A part of a file that is read as one: a chunk, or a run of messages outside of chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionEntry {
-    /// Where it starts in the file.
+    /// Byte offset in the file.
     pub offset: u64,
     /// Its length in the file.
     pub length: u64,
-    /// Its length once decompressed, as declared.
+    /// Its declared length once decompressed.
     pub uncompressed: u64,
     /// Its compression; empty for none.
     pub compression: String,
-    /// No message in it is earlier or later than this.
+    /// All messages in it are within this range.
     pub range: TimeRange,
-    /// The channels whose messages lie in it; `None` where only reading would tell.
+    /// The channels with messages in it; `None` if only reading could list them.
     pub channels: Option<Vec<Arc<Channel>>>,
 }
 
 /// See [`Recording::hidden`].
 pub type HiddenRecords = Box<dyn Iterator<Item = Result<HiddenRecord, SourceError>> + Send>;
 
-/// Something in a recording that reading does not show.
+/// A record that readers do not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HiddenRecord {
@@ -143,9 +141,9 @@ pub enum HiddenRecord {
         /// Its payload.
         payload: Bytes,
     },
-    /// A record of a kind that the format leaves to writers.
+    /// A record with an opcode that the format reserves for writers.
     Private {
-        /// Its kind, from 0x80 on.
+        /// Its opcode, 0x80 or higher.
         opcode: u8,
         /// Its contents.
         data: Bytes,
@@ -190,8 +188,8 @@ impl<R: Recording + ?Sized> Recording for Arc<R> {
     }
 }
 
-/// Reads every message, for formats whose reader meets all that can be wrong; and holds the summary's counts
-/// against what came.
+/// Reads every message, for formats whose reader finds all damage, and compares the summary's counts with what was
+/// read.
 pub(crate) fn check_by_reading<R: Recording + ?Sized>(
     recording: &R,
     progress: Progress<'_>,
@@ -216,7 +214,7 @@ pub(crate) fn check_by_reading<R: Recording + ?Sized>(
     let mut problems = recording.summary().problems.clone();
     if before_epoch > 0 {
         let message = format!(
-            "{before_epoch} messages have a time before 1970: a clock that was not set, or damage; MCAP cannot hold such times"
+            "{before_epoch} messages have a time before 1970: the clock was not set, or the file is damaged; MCAP cannot hold such times"
         );
         problems.push(Problem::whole(ProblemKind::BadTime, message));
     }
@@ -230,7 +228,7 @@ pub(crate) fn check_by_reading<R: Recording + ?Sized>(
         let read = read.unwrap_or(0);
         if let Some(declared) = entry.messages.filter(|&declared| declared != read) {
             let message =
-                format!("{declared} messages are said to be on it, but {read} can be read");
+                format!("the index counts {declared} messages on it, but {read} can be read");
             let problem = Problem::whole(ProblemKind::BadStatistics, message);
             problems.push(problem.on_topic(&entry.channel.topic));
         }
@@ -238,7 +236,7 @@ pub(crate) fn check_by_reading<R: Recording + ?Sized>(
     Ok(problems)
 }
 
-/// The channels of a file with their counts, in the order of the file's numbers for them.
+/// The channels of a file with their counts, sorted by their ids in the file.
 pub(crate) fn counted_channels<N: Ord + Copy>(
     ids: &[N],
     channels: &[Arc<Channel>],
@@ -255,10 +253,10 @@ pub(crate) fn counted_channels<N: Ord + Copy>(
         .collect()
 }
 
-/// The error of a format that has nothing beside its messages.
+/// The error of a format without attachments or metadata.
 pub(crate) fn has_none(place: &str, what: &str, name: &str) -> SourceError {
     SourceError::Unreadable {
         place: place.to_owned(),
-        reason: format!("there is no {what} '{name}' in it"),
+        reason: format!("it has no {what} '{name}'"),
     }
 }

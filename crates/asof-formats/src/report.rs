@@ -1,4 +1,4 @@
-//! A summary, with what has been found wrong so far.
+//! A summary that collects problems.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use asof_core::{Problem, Summary};
 
 use crate::problems::Problems;
 
-/// The summary of a recording, to which problems are added as reading meets them.
+/// The summary of a recording, to which problems are added as they are found.
 pub(crate) struct Report {
     inner: Mutex<Inner>,
 }
@@ -14,8 +14,7 @@ pub(crate) struct Report {
 struct Inner {
     summary: Arc<Summary>,
     problems: Problems,
-    /// Whether the summary lacks some of the problems. They are listed when somebody asks: a damaged file may have
-    /// very many.
+    /// Whether the summary lacks some of the problems. They are added on request: a damaged file may have very many.
     is_stale: bool,
 }
 
@@ -47,7 +46,7 @@ impl Report {
         inner.is_stale = true;
     }
 
-    /// Takes note of something wrong.
+    /// Records a problem.
     pub fn add(&self, place: &str, problem: Problem) {
         let mut inner = self.lock();
         tracing::debug!(place, %problem, "problem");

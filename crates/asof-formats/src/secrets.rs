@@ -1,8 +1,8 @@
-//! Addresses as they may be shown: without what opens the door.
+//! Addresses without secrets, for display.
 
-/// A text in which every address has lost its user, password and query: `https://…@host/run.mcap?…`.
+/// A text in which every address has its user, password and query removed: `https://…@host/run.mcap?…`.
 ///
-/// Addresses carry secrets in both places, and texts about them end in logs and on screens.
+/// Both may contain secrets, and texts with addresses end up in logs and on screens.
 ///
 /// ```
 /// use asof_formats::without_secrets;
@@ -20,7 +20,7 @@ pub fn without_secrets(text: &str) -> String {
             .find(|c: char| c.is_whitespace() || "\"'<>()`".contains(c))
             .unwrap_or(behind.len());
         let (address, after) = behind.split_at(end);
-        // A sentence may go on right behind an address.
+        // A sentence may continue right after an address.
         let trimmed = address.trim_end_matches([':', ';', ',', '.']);
         push_address(&mut shown, trimmed);
         shown.push_str(&address[trimmed.len()..]);
@@ -30,7 +30,7 @@ pub fn without_secrets(text: &str) -> String {
     shown
 }
 
-/// An address from behind its scheme on.
+/// An address without its scheme.
 fn push_address(shown: &mut String, address: &str) {
     let path = address.find(['/', '?', '#']).unwrap_or(address.len());
     let (server, path) = address.split_at(path);

@@ -1,4 +1,4 @@
-//! Where the bytes of a recording lie.
+//! Random access to the bytes of a recording.
 
 use std::fmt;
 use std::fs::File;
@@ -19,10 +19,10 @@ use crate::buffers::BufferPool;
 /// Readers ask for exactly the ranges that they need, so the same reader serves a mapped file, a
 /// buffer, and a place on a network.
 pub trait Storage: Send + Sync {
-    /// What a person calls it: a path or an address.
+    /// Its name for users: a path or an address.
     fn name(&self) -> &str;
 
-    /// How many bytes there are.
+    /// The number of bytes.
     fn size(&self) -> u64;
 
     /// The bytes from `offset` on: `len` of them, or fewer where the storage ends.
@@ -31,18 +31,18 @@ pub trait Storage: Send + Sync {
     /// When the system refuses.
     fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes>;
 
-    /// Whether a small read costs little. On a network each one is a round trip.
+    /// Whether a small read is cheap. On a network each one is a round trip.
     fn is_local(&self) -> bool {
         true
     }
 }
 
-/// Requests that are under way at once: of threads that load ahead, of a file that is fetched whole, and for recordings
-/// of a folder. They wait for the network rather than compute, so there are more of them than cores.
+/// Requests in flight at once: of threads that load ahead, of a file that is downloaded, and for recordings
+/// of a folder. They wait for the network, so there are more of them than cores.
 pub(crate) const REQUESTS_IN_FLIGHT: usize = 4;
 
 impl dyn Storage + '_ {
-    /// [`fetch`](Storage::fetch), with an error that says where it happened.
+    /// [`fetch`](Storage::fetch), with an error that names the offset.
     pub(crate) fn get(&self, offset: u64, len: u64) -> Result<Bytes, SourceError> {
         self.fetch(offset, len).map_err(|cause| SourceError::Io {
             place: self.name().to_owned(),
@@ -54,9 +54,9 @@ impl dyn Storage + '_ {
 
 /// A recording in memory, or mapped into it: reading is slicing.
 ///
-/// What was read of a mapped file counts as memory of this process for as long as it is mapped, however large
-/// the file is. So larger slices give their pages up some time after they are dropped, and after many small ones
-/// all pages go; the next reader finds them in the system's cache.
+/// Pages of a mapped file count as memory of this process once they were read, however large the file is. So pages of
+/// larger slices are released some time after the slices are dropped, and after many small slices all pages are
+/// released; the next reader finds them in the system's cache.
 #[derive(Clone)]
 pub struct MappedFile {
     name: String,
@@ -64,45 +64,45 @@ pub struct MappedFile {
     map: Option<Arc<Map>>,
 }
 
-/// A mapped file, and what small slices have made resident of it.
+/// A mapped file, and the residency caused by small slices.
 struct Map {
     file: memmap2::Mmap,
-    /// The stretch of the file that the last small slice lay in.
+    /// The stretch of the file of the last small slice.
     last_stretch: AtomicUsize,
-    /// How many other stretches small slices lay in since all pages were given up.
+    /// How many other stretches had small slices since all pages were released.
     stretches: AtomicUsize,
-    /// After so many of them, all pages are given up.
+    /// After this many of them, all pages are released.
     many: usize,
     leaving: Mutex<Leaving>,
 }
 
-/// Large slices that are gone, and whose pages are still there.
+/// Dropped large slices whose pages are still mapped.
 ///
-/// Taking pages out of a process stops all of its threads for a moment, and the pages around them have to be mapped
-/// again; so neighbours leave together.
+/// Unmapping pages stops all threads of the process for a moment, and pages around them have to be mapped again; so
+/// neighbours are released together.
 #[derive(Default)]
 struct Leaving {
     ranges: Vec<Range<usize>>,
     bytes: usize,
-    /// Large slices that somebody still has.
+    /// Large slices in use.
     held: usize,
 }
 
-/// Slices from this size on give up their pages when they are gone.
+/// Slices from this size on release their pages when they are dropped.
 const A_LARGE_SLICE: usize = 16 << 10;
-/// What large slices may leave behind while others are in use.
+/// Bytes that freed large slices may hold while others are in use.
 const LEFT_BEHIND: usize = 8 << 20;
-/// Pieces from this size on are read into buffers that are used again.
+/// Pieces from this size on are read into pooled buffers.
 const MIN_POOLED_BYTES: usize = 512 << 10;
-/// The system maps pages around one that is looked at, up to so many bytes.
+/// The system maps pages around one that is touched, up to this many bytes.
 const MAPPED_AROUND_BYTES: usize = 64 << 10;
-/// Pages so near to a large slice are given up with it.
+/// Pages within this distance of a large slice are released with it.
 pub(crate) const PAGE_CLUSTER_BYTES: usize = MAPPED_AROUND_BYTES;
-/// What small slices may keep resident.
+/// Bytes that small slices may keep resident.
 const KEPT_BYTES: usize = 16 << 20;
 
 impl MappedFile {
-    /// Bytes that are in memory already, under a name for messages.
+    /// Bytes in memory, with a name for messages.
     pub fn from_bytes(name: impl Into<String>, bytes: Bytes) -> Self {
         MappedFile {
             name: name.into(),
@@ -120,7 +120,7 @@ impl MappedFile {
         }
     }
 
-    /// Maps a file. Nothing is read until it is looked at.
+    /// Maps a file. Nothing is read until it is accessed.
     ///
     /// # Errors
     /// When the file cannot be opened or mapped.
@@ -128,7 +128,7 @@ impl MappedFile {
         Self::of_file(&File::open(path)?, path.display().to_string(), KEPT_BYTES)
     }
 
-    /// Maps a file that is open already; small slices may keep so many bytes of it resident.
+    /// Maps an open file; small slices may keep this many bytes of it resident.
     pub(crate) fn of_file(file: &File, name: String, kept_bytes: usize) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
             return Ok(MappedFile::from_bytes(name, Bytes::new()));
@@ -147,20 +147,20 @@ impl MappedFile {
         })
     }
 
-    /// All of it, to look at in place. Who walks it tells where with a [`walk`](MappedFile::walk).
+    /// All of it, for reading in place. A reader reports where it reads with a [`walk`](MappedFile::walk).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Takes all of its pages out of this process.
+    /// Releases all of its pages from this process.
     pub(crate) fn give_up_pages(&self) {
         if let Some(map) = &self.map {
             map.release(&(0..map.file.len()));
         }
     }
 
-    /// Begins to look at small things in place. Each thread has a walk of its own: between two that take turns in
-    /// one, every step would be into another stretch.
+    /// Begins reading small things in place. Each thread has a walk of its own: if two shared one, every step would be
+    /// into another stretch.
     pub(crate) fn walk(&self) -> Walk<'_> {
         Walk {
             map: self.map.as_deref(),
@@ -169,14 +169,14 @@ impl MappedFile {
     }
 }
 
-/// Where one thread looks at small things in a mapped file.
+/// The position of one thread that reads small things in a mapped file.
 pub(crate) struct Walk<'a> {
     map: Option<&'a Map>,
     last_stretch: usize,
 }
 
 impl Walk<'_> {
-    /// Something small at `offset` was looked at.
+    /// Notes a read of something small at `offset`.
     pub fn look_at(&mut self, offset: usize) {
         let stretch = offset / MAPPED_AROUND_BYTES;
         if stretch != self.last_stretch {
@@ -188,7 +188,7 @@ impl Walk<'_> {
     }
 }
 
-/// A file under a name, mapped or read piece by piece, with an error that says which.
+/// A named file, mapped or read piece by piece, with an error that names it.
 pub(crate) fn open_storage(
     path: &Path,
     name: String,
@@ -202,7 +202,7 @@ pub(crate) fn open_storage(
     opened.map_err(|cause| failed(path, cause))
 }
 
-/// What an error of the system is about.
+/// A system error with its path.
 pub(crate) fn failed(path: &Path, cause: io::Error) -> SourceError {
     SourceError::Io {
         place: path.display().to_string(),
@@ -212,7 +212,7 @@ pub(crate) fn failed(path: &Path, cause: io::Error) -> SourceError {
 }
 
 impl Map {
-    /// A small slice begins at `offset`.
+    /// Notes a small slice at `offset`.
     fn count(&self, offset: usize) {
         let stretch = offset / MAPPED_AROUND_BYTES;
         if self.last_stretch.swap(stretch, Relaxed) != stretch {
@@ -227,7 +227,7 @@ impl Map {
         }
     }
 
-    /// A large slice, whose pages leave this process with it.
+    /// A large slice, whose pages are released with it.
     fn slice(self: &Arc<Self>, range: Range<usize>) -> Bytes {
         self.leaving().held += 1;
         Bytes::from_owner(MappedSlice {
@@ -236,7 +236,7 @@ impl Map {
         })
     }
 
-    /// Somebody is done with a large slice.
+    /// Notes that a large slice was dropped.
     fn leave(&self, range: Range<usize>) {
         let mut leaving = self.leaving();
         leaving.held -= 1;
@@ -265,7 +265,7 @@ impl Map {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the pages of a range out of this process, and those around it, where a chunk has its indexes.
+    /// Releases the pages of a range, and those around it, where a chunk has its indexes.
     #[cfg(unix)]
     #[allow(
         unsafe_code,
@@ -301,7 +301,7 @@ impl AsRef<[u8]> for Whole {
     }
 }
 
-/// A part of a mapped file, whose pages leave this process with it.
+/// A part of a mapped file, whose pages are released with it.
 struct MappedSlice {
     map: Arc<Map>,
     range: Range<usize>,
@@ -361,14 +361,13 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-/// A file that is read piece by piece: takes no more memory than the pieces that are held.
+/// A file that is read piece by piece: takes no more memory than the pieces in use.
 #[derive(Debug)]
 pub struct PlainFile {
     name: String,
     file: File,
     size: u64,
-    /// What large pieces are read into. Handed back to the system and asked for again, they would leave holes
-    /// that the process keeps.
+    /// Buffers for large pieces. Returned to the system and allocated again, they would fragment memory.
     pool: Arc<BufferPool>,
     /// How much was read, over all fronts of the file.
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Recordings that cannot be read where they are, such as those that were compressed as a whole file: written to a
+//! Recordings that cannot be read in place, such as files that are compressed as a whole: they are written to a
 //! temporary file first.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tempfile::TempPath;
 use crate::limits::{DecompressionLimits, LIFT};
 use crate::recording::{HiddenRecords, Progress, ReadStats, Recording};
 
-/// A recording in a temporary file, which goes with it.
+/// A recording in a temporary file, which is removed with it.
 pub(crate) struct Unpacked {
     inner: Box<dyn Recording>,
     problem: Option<Problem>,
@@ -25,10 +25,10 @@ pub(crate) struct Unpacked {
     _file: TemporaryFile,
 }
 
-/// A file that goes with its owner, and is known to [`remove_temporary_files`] until then.
+/// A file that is removed with its owner, and registered for [`remove_temporary_files`] until then.
 pub(crate) struct TemporaryFile(TempPath);
 
-/// What there is of them. Locked while one is made, so that there is no moment in which it exists and is not known.
+/// All temporary files. Locked while one is created, so that none exists without being registered.
 static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn temporary_files() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -37,17 +37,17 @@ fn temporary_files() -> MutexGuard<'static, Vec<PathBuf>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the files that recordings were unpacked into. They go by themselves when a recording is closed; this is for
-/// programs that are ended by a signal, as the last thing that they do.
+/// Removes the temporary files of all recordings. They are removed when a recording is closed; call this last in a
+/// program that a signal ends.
 pub fn remove_temporary_files() {
     for path in temporary_files().drain(..) {
-        // Nobody is left to be told.
+        // There is no one left to report an error to.
         let _ = std::fs::remove_file(path);
     }
 }
 
 impl TemporaryFile {
-    /// A new one, open for writing, for what comes from `place`.
+    /// A new file, open for writing, for the contents of `place`.
     pub fn create(place: &str) -> Result<(File, Self), SourceError> {
         let mut known = temporary_files();
         let made = tempfile::NamedTempFile::new();
@@ -58,7 +58,7 @@ impl TemporaryFile {
         Ok((file, TemporaryFile(path)))
     }
 
-    /// What to say when writing to it fails.
+    /// The error when writing to it fails.
     pub fn cannot_hold(&self, place: &str, cause: &io::Error) -> SourceError {
         let folder = self.0.parent().unwrap_or(&self.0);
         cannot_hold(folder, place, cause)
@@ -80,12 +80,12 @@ fn cannot_hold(folder: &Path, place: &str, cause: &io::Error) -> SourceError {
     SourceError::Unreadable {
         place: place.to_owned(),
         reason: format!(
-            "it has to be written to a temporary file in {folder} first, and that fails: {cause}; set TMPDIR to a folder with room"
+            "it must be written to a temporary file in {folder} first, which failed: {cause}; set TMPDIR to a folder with enough space"
         ),
     }
 }
 
-/// Decompresses a zstd file; a damaged one as far as it goes.
+/// Decompresses a zstd file; a damaged one as far as possible.
 pub(crate) fn unpack(
     path: &Path,
     name: &str,
@@ -110,7 +110,7 @@ pub(crate) fn unpack(
                 return Err(SourceError::Unreadable {
                     place: name.to_owned(),
                     reason: format!(
-                        "its {size} bytes would become more than the {allowed} that they may, in a temporary file: {LIFT}"
+                        "its {size} bytes decompress to more than the {allowed} allowed in a temporary file: {LIFT}"
                     ),
                 });
             }

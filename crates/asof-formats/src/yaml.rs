@@ -1,15 +1,15 @@
-//! YAML that came from outside, such as the description of a ROS 2 bag.
+//! YAML from outside, such as the description of a ROS 2 bag.
 
 use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// What is nested deeper describes no bag, and would take the stack of its loader.
+/// The deepest nesting: no bag's description is deeper, and its loader is recursive.
 const MAX_DEPTH: usize = 64;
-/// So many values are far more than a bag of thousands of topics has. A few aliases of aliases stand for more than any
-/// memory holds.
+/// The most values: far more than a bag of thousands of topics has. A few aliases of aliases can stand for more than
+/// fits into memory.
 const MOST_VALUES: u64 = 1 << 20;
 
-/// The first document of a text; `None` where it has none, or one that is not a reasonable description of anything.
+/// The first document of a text; `None` if there is none, or it is not a reasonable description.
 pub(crate) fn first_document(text: &str) -> Option<Yaml> {
     if !is_reasonable(text)? {
         return None;
@@ -17,12 +17,12 @@ pub(crate) fn first_document(text: &str) -> Option<Yaml> {
     YamlLoader::load_from_str(text).ok()?.into_iter().next()
 }
 
-/// Whether loading a text takes memory in proportion to it; `None` where it is not YAML.
+/// Whether loading a text takes memory in proportion to it; `None` if it is not YAML.
 fn is_reasonable(text: &str) -> Option<bool> {
     let mut parser = Parser::new_from_str(text);
-    // What each anchor stands for, by its number, in values.
+    // The number of values that each anchor stands for, by its id.
     let mut anchors: Vec<u64> = Vec::new();
-    // The values that are open, with their anchors, and what is in them so far.
+    // The open values, with their anchors, and the number of values in them so far.
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut all = 0u64;
     loop {

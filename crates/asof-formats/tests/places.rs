@@ -342,7 +342,9 @@ fn a_metadata_file_of_something_else_is_refused() {
     std::fs::write(&path, "title: a page\n").expect("writes");
     let error = open(path).map(|_| ()).expect_err("is refused");
     assert!(
-        error.to_string().contains("no description of a ROS 2 bag"),
+        error
+            .to_string()
+            .contains("nor the description of a ROS 2 bag"),
         "{error}"
     );
 }

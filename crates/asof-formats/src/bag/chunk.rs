@@ -1,4 +1,4 @@
-//! One section of a bag, opened: its messages in order, with the buffer that holds them.
+//! Reading one section of a bag: its messages in order, with the buffer that holds them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,11 +11,11 @@ use super::{Bag, Contents, Section, SectionKind};
 use crate::decompress::{Decompressed, decompress, decompress_bz2};
 use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
 
-/// The head of a chunk record is shorter than this.
+/// The maximum length of the header of a chunk record.
 const LONGEST_HEAD: usize = 256;
 
-/// The index records after a chunk: connection, and pairs of time and place; sorted by connection, as every connection
-/// of the chunk is looked for and there may be as many records as connections.
+/// The index records after a chunk: connection, and pairs of time and position; sorted by connection, as every
+/// connection of the chunk is looked up and there may be as many records as connections.
 pub(crate) struct ChunkIndex(Vec<(u32, Bytes)>);
 
 impl ChunkIndex {
@@ -24,7 +24,7 @@ impl ChunkIndex {
         ChunkIndex(records)
     }
 
-    /// Times and places of the messages of a connection.
+    /// Times and positions of the messages of a connection.
     pub fn of(&self, conn: u32) -> impl Iterator<Item = (asof_core::Stamp, u64)> + '_ {
         let first = self.0.partition_point(|(found, _)| *found < conn);
         self.0[first..]
@@ -38,14 +38,14 @@ impl ChunkIndex {
     }
 }
 
-/// What a walk over a section finds without keeping any message.
+/// The result of a walk over a section that keeps no message.
 pub(crate) struct Glance {
     pub range: TimeRange,
     pub counts: BTreeMap<u32, u64>,
     pub bytes: u64,
 }
 
-/// The head of a chunk record.
+/// The header of a chunk record.
 pub(crate) struct ChunkHead {
     frame: Frame,
     pub compression: String,
@@ -53,7 +53,7 @@ pub(crate) struct ChunkHead {
 }
 
 impl Bag {
-    /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
+    /// Reads a section. What cannot be read is reported and skipped; only a failing disk is an error.
     pub(super) fn load_section(
         &self,
         index: usize,
@@ -73,7 +73,7 @@ impl Bag {
         Ok(Loaded::of(buffer, rows))
     }
 
-    /// Walks a section for what an index would say about it, and takes in the connections in it.
+    /// Walks a section for what an index would hold, and adds its connections.
     pub(super) fn glance(&self, index: usize) -> Result<Glance, SourceError> {
         let mut glance = Glance {
             range: TimeRange::EMPTY,
@@ -92,7 +92,7 @@ impl Bag {
         Ok(glance)
     }
 
-    /// The messages at these places of a section's contents.
+    /// The messages at these positions of a section's contents.
     pub(super) fn load_at(
         &self,
         index: usize,
@@ -107,7 +107,7 @@ impl Bag {
         Ok((buffer, rows))
     }
 
-    /// The index records behind a chunk; `None` where they are not all there.
+    /// The index records after a chunk; `None` if they are not all there.
     pub(super) fn chunk_index(&self, section: &Section) -> Result<Option<ChunkIndex>, SourceError> {
         let Contents::Indexed(counts) = &section.contents else {
             return Ok(None);
@@ -139,7 +139,7 @@ impl Bag {
         Ok(is_whole.then_some(index))
     }
 
-    /// An uncompressed chunk whose index is good is not walked: only the wanted messages in it are touched.
+    /// An uncompressed chunk with a valid index is not walked: only the wanted messages are touched.
     fn load_by_index(&self, index: usize, wanted: &Wanted) -> Result<Option<Loaded>, SourceError> {
         let section = &self.sections[index];
         let Some(head) = self.chunk_head(section)? else {
@@ -178,7 +178,7 @@ impl Bag {
         Ok(Some(Loaded::of(buffer, rows)))
     }
 
-    /// The uncompressed bytes of a section, and where in the file it starts.
+    /// The uncompressed bytes of a section, and its offset in the file.
     fn contents(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
         if section.kind == SectionKind::Bare {
             let len = section.end.saturating_sub(section.offset);
@@ -212,14 +212,14 @@ impl Bag {
                 fault: Some((
                     ProblemKind::UnknownCompression,
                     format!(
-                        "compression '{other}' is not known (bz2, lz4 and none are); the chunk is left out"
+                        "compression '{other}' is not supported (bz2, lz4 and none are); the chunk was skipped"
                     ),
                 )),
             },
         };
         self.stats
             .count_chunk(head.compression != "none", bytes.len());
-        // That the file was cut here has been said already.
+        // That the file was truncated here has been reported already.
         if let Some((kind, message)) = fault.filter(|_| !is_cut) {
             let message = format!("chunk: {message}");
             self.report(Problem::at(kind, section.offset, message));
@@ -227,14 +227,14 @@ impl Bag {
         Ok(Some((bytes, section.offset)))
     }
 
-    /// What is readable of a chunk that the index names and whose head is damaged: compressed data is found by how it
-    /// starts, and records that are not compressed by themselves.
+    /// What is readable of a chunk that the index names and whose header is damaged: compressed data is found by its
+    /// first bytes, and uncompressed records by themselves.
     fn headless(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
         let len = section.end.saturating_sub(section.offset);
         let data = self.storage.get(section.offset, len)?;
         let head = &data[..data.len().min(LONGEST_HEAD)];
         let starts = |magic: &[u8]| memchr::memmem::find(head, magic);
-        // Nobody can say any more how large it was.
+        // Its size is no longer known.
         let likely = self.limits.of_chunk(data.len() as u64).min(16 << 20);
         let found = if let Some(at) = starts(b"\x04\x22\x4d\x18") {
             decompress("lz4", &data.slice(at..), likely, &self.limits, &self.pool).bytes
@@ -243,8 +243,7 @@ impl Bag {
         } else {
             data
         };
-        let message =
-            "there is no chunk here, although the index says so; what is readable of it is kept";
+        let message = "the index points to a chunk here, but its header is damaged; what is readable of it is kept";
         self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
         Ok(Some((found, section.offset)))
     }
@@ -262,15 +261,14 @@ impl Bag {
         Ok(parsed)
     }
 
-    /// Holds the index records after every chunk against what the bag's index says, and against the messages in the
-    /// chunk.
+    /// Checks the index records after every chunk against the bag's index, and against the messages in the chunk.
     pub(super) fn check_indexes(&self) -> Result<(), SourceError> {
         for (number, section) in self.sections.iter().enumerate() {
             let Contents::Indexed(counts) = &section.contents else {
                 continue;
             };
             let message = match self.chunk_index(section)? {
-                None => "the index records after this chunk are not what the bag's index says",
+                None => "the index records after this chunk do not match the bag's index",
                 Some(index) if !self.leads_to_messages(number, counts, &index)? => {
                     "an index record of this chunk points to something that is not its message"
                 }
@@ -281,7 +279,7 @@ impl Bag {
         Ok(())
     }
 
-    /// Whether every entry of a chunk's index is the time and the place of a message of its connection.
+    /// Whether every entry of a chunk's index is the time and the position of a message of its connection.
     fn leads_to_messages(
         &self,
         number: usize,
@@ -289,7 +287,7 @@ impl Bag {
         index: &ChunkIndex,
     ) -> Result<bool, SourceError> {
         let Some((buffer, _)) = self.contents(&self.sections[number])? else {
-            // That it cannot be read is said by those who read it.
+            // That it cannot be read is reported by its readers.
             return Ok(true);
         };
         let table = self.table();
@@ -304,7 +302,7 @@ impl Bag {
     }
 }
 
-/// The message record at `place`, if there is one and its connection is known.
+/// The message record at `place`, if there is one with a known connection.
 fn row_at(buffer: &[u8], place: u64, section: usize, table: &ChannelTable<u32>) -> Option<Row> {
     let record = buffer.get(usize::try_from(place).ok()?..)?;
     let (frame, header) = Frame::parse(place, record)?;
@@ -330,13 +328,13 @@ fn row(frame: Frame, channel: u32, time: asof_core::Stamp, section: usize) -> Ro
 struct Walk<'a> {
     bag: &'a Bag,
     section: usize,
-    /// What to name as the place of a problem: the section's own place in the file.
+    /// The offset that problems name: that of the section in the file.
     base: u64,
     buffer: &'a Bytes,
     at: usize,
-    /// Lacks what this walk itself has met; see [`Walk::channel`].
+    /// Lacks the connections that this walk itself has found; see [`Walk::channel`].
     table: Arc<ChannelTable<u32>>,
-    /// How often it was asked for a connection that it lacks.
+    /// How often a connection was not in the table.
     misses: usize,
 }
 
@@ -385,7 +383,7 @@ impl<'a> Walk<'a> {
     /// The channel of a connection, and whether it is wanted.
     ///
     /// A chunk may define very many connections, each before its first message. So the table is not copied for each:
-    /// what it lacks is asked for one by one, and it is copied when that has been done as often as it has channels.
+    /// connections that it lacks are looked up one by one, and it is copied after as many lookups as it has channels.
     #[inline]
     fn channel(&mut self, conn: u32, wanted: &Wanted) -> Option<(u32, bool)> {
         if let Some(index) = self.table.index_of(conn) {
@@ -401,7 +399,7 @@ impl<'a> Walk<'a> {
         Some((index, wanted.topics.contains(&channel.topic)))
     }
 
-    /// The next message, stepping over everything else; connections are taken in on the way.
+    /// The next message; connections on the way are added.
     #[inline]
     fn next_message(&mut self) -> Option<(Frame, u32, asof_core::Stamp)> {
         loop {
@@ -449,7 +447,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on at the next record that is one beyond doubt.
+    /// Resumes at the next record that is valid beyond doubt.
     fn step_over(&mut self, at: usize) {
         let len = self.buffer.len();
         let next = find_record(self.buffer, at + 1, len as u64).unwrap_or(len);
@@ -464,9 +462,8 @@ impl<'a> Walk<'a> {
 
     fn report_losses(&self, unknown: u64, outside: u64, declared: TimeRange) {
         if unknown > 0 {
-            let message = format!(
-                "{unknown} messages are on connections that nobody defined; they are left out"
-            );
+            let message =
+                format!("{unknown} messages are on undefined connections and were skipped");
             self.bag.report(Problem::at(
                 ProblemKind::UnknownReference,
                 self.base,

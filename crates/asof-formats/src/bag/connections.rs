@@ -1,4 +1,4 @@
-//! The connections of a bag: who sent what on which topic.
+//! The connections of a bag: publishers and their topics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::record::fields;
 use crate::sections::{ChannelList, ChannelTable};
 
-/// Collects connections as they are met, in chunks and in the index, as often as they are repeated.
+/// Collects connections from chunks and the index, which may repeat them.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     list: ChannelList<u32>,
@@ -18,7 +18,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// All connections by now.
+    /// All connections so far.
     pub fn table(&self) -> Arc<ChannelTable<u32>> {
         self.list.table()
     }
@@ -28,7 +28,7 @@ impl Connections {
         self.list.find(id)
     }
 
-    /// Takes in a connection record: its number and topic, and the data that describes the rest.
+    /// Adds a connection record: its id and topic, and the data that describes the rest.
     pub fn add(&mut self, offset: u64, id: u32, topic: &[u8], data: &[u8]) -> Option<Problem> {
         let mut described = BTreeMap::new();
         let mut is_damaged = false;
@@ -80,8 +80,8 @@ impl Connections {
             });
             Arc::clone(schema)
         });
-        // The topic of the record itself is where the messages were recorded; the one that the publisher
-        // named, where it differs, was remapped on the way.
+        // The topic of the record is where the messages were recorded; if the publisher's own name for it
+        // differs, it was remapped.
         let published = described.remove("topic").map(|name| text(&name));
         let topic = text(topic);
         let mut metadata: BTreeMap<String, String> = described

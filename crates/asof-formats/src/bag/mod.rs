@@ -1,4 +1,4 @@
-//! ROS 1 bags, version 2.0: read by their index, or by walking where there is none.
+//! ROS 1 bags, version 2.0: read by their index, or by walking if there is none.
 
 mod backfill;
 mod chunk;
@@ -28,12 +28,12 @@ use connections::Connections;
 
 /// A ROS 1 bag as a [`Source`](asof_core::Source).
 ///
-/// Opening reads the index at the file's end. A bag without one (`.bag.active`, or one whose recorder was
+/// Opening reads the index at the end of the file. A bag without one (`.bag.active`, or one whose recorder was
 /// killed) is walked, and its index rebuilt in memory. Chunks are decompressed ahead of the reader on
-/// threads of their own, as for MCAP.
+/// other threads, as for MCAP.
 ///
-/// Each connection of the bag is a channel: of encoding `ros1`, with the full definition of its type as
-/// schema, and what else the publisher said (`md5sum`, `callerid`, `latching`) as metadata.
+/// Each connection of the bag is a channel with encoding `ros1`, the full definition of its type as
+/// schema, and the other fields of the publisher (`md5sum`, `callerid`, `latching`) as metadata.
 ///
 /// ```no_run
 /// use asof_core::Source;
@@ -122,7 +122,7 @@ impl StoredFormat for Bag {
     }
 }
 
-/// ROS 1 bags: what all readers of a file share.
+/// ROS 1 bags: the state that all readers of a file share.
 pub struct Bag {
     storage: Box<dyn Storage>,
     threads: usize,
@@ -133,22 +133,22 @@ pub struct Bag {
     pool: Arc<BufferPool>,
     stats: SharedStats,
     limits: DecompressionLimits,
-    /// From this place on chunks are not decompressed: they would become too much together.
+    /// Chunks from this offset on are not decompressed: together they exceed the limit.
     refused_from: u64,
 }
 
-/// A chunk, or a run of messages that stand outside of any chunk.
+/// A chunk, or a run of messages outside of chunks.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
     pub kind: SectionKind,
-    /// Where its first record starts.
+    /// The offset of its first record.
     pub offset: u64,
-    /// Up to here the file may hold the section and the index records behind it.
+    /// The end of the section and of the index records after it, at most.
     pub end: u64,
-    /// No message in it is earlier or later than this.
+    /// All messages in it are within this range.
     pub range: TimeRange,
     pub contents: Contents,
-    /// Bytes once decompressed, as far as it is known.
+    /// Bytes once decompressed, if known.
     pub size: u64,
     pub compression: String,
 }
@@ -156,25 +156,25 @@ pub(crate) struct Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SectionKind {
     Chunk,
-    /// A compressed chunk that was never closed: its data reach to the end of the section.
+    /// A compressed chunk that was never closed: its data reaches to the end of the section.
     OpenChunk,
-    /// Message records that follow each other directly in the file.
+    /// Consecutive message records.
     Bare,
 }
 
-/// Which connections have messages in a section, and how many.
+/// The connections with messages in a section, and their counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// These; index records behind the chunk say where.
+    /// These; index records after the chunk have the positions.
     Indexed(Box<[(u32, u64)]>),
-    /// These; nobody wrote where.
+    /// These; their positions are not recorded.
     Listed(Box<[(u32, u64)]>),
-    /// Nobody knows without looking.
+    /// Unknown until the section is read.
     Unknown,
 }
 
 impl Contents {
-    /// The connections and their counts, where they are known.
+    /// The connections and their counts, if known.
     pub fn known(&self) -> Option<&[(u32, u64)]> {
         match self {
             Contents::Indexed(counts) | Contents::Listed(counts) => Some(counts),
@@ -199,7 +199,7 @@ impl Sections for Bag {
     fn expected_bytes(&self, section: usize) -> u64 {
         let section = &self.sections[section];
         let stored = section.end.saturating_sub(section.offset);
-        // The index does not say how large a chunk becomes; compressed ones may grow about tenfold.
+        // The index does not have the size of a chunk; compressed ones may grow about tenfold.
         let allowed = self.limits.of_chunk(stored);
         section.size.min(allowed).max(stored)
     }
@@ -235,9 +235,9 @@ impl Sections for Bag {
 }
 
 impl Bag {
-    /// The index does not say how chunks are compressed, nor how large they become: their heads do.
+    /// Reads the compression and size of chunks from their headers: the index does not have them.
     fn look_at_heads(&mut self) -> Result<(), SourceError> {
-        // Where each look is a request, the first speaks for all: a recorder has one setting.
+        // If each read is a request, the first chunk represents all: a recorder has one setting.
         let is_local = self.storage.is_local();
         let mut last = String::from("none");
         for index in 0..self.sections.len() {
@@ -263,7 +263,7 @@ impl Bag {
             let allowed = self
                 .limits
                 .of_chunk(section.end.saturating_sub(section.offset));
-            // One that declares more is left out by itself.
+            // A chunk that declares more is skipped by itself.
             let becomes = if section.size > allowed {
                 0
             } else {
@@ -277,13 +277,13 @@ impl Bag {
         };
         self.refused_from = place;
         let message = format!(
-            "the chunks of this bag would become more than {} bytes together; those from here on are left out: {LIFT}",
+            "the chunks of this bag decompress to more than {} bytes in total; those from here on were skipped: {LIFT}",
             self.limits.of_file(size)
         );
         self.report(Problem::at(ProblemKind::BadChunk, place, message));
     }
 
-    /// An index that counts more messages than a chunk has room for is not believed.
+    /// Distrusts an index that counts more messages than a chunk has room for.
     fn distrust_large_counts(&mut self) {
         let mut liars = Vec::new();
         for section in &mut self.sections {
@@ -292,7 +292,7 @@ impl Bag {
                 .iter()
                 .fold(0u64, |sum, &(_, count)| sum.saturating_add(count));
             let stored = section.end.saturating_sub(section.offset);
-            // Where nobody has looked at its head, it may become as large as it is allowed to.
+            // If its header was not read, it may be as large as the limit allows.
             let room = match section.size {
                 0 => self.limits.of_chunk(stored),
                 size => size,
@@ -305,13 +305,13 @@ impl Bag {
         }
         for (offset, messages, room) in liars {
             let message = format!(
-                "the index counts {messages} messages in this chunk of {room} bytes, which cannot be; the chunk was read instead"
+                "the index counts {messages} messages in this chunk of {room} bytes, which is impossible; the chunk was read instead"
             );
             self.report(Problem::at(ProblemKind::BadIndex, offset, message));
         }
     }
 
-    /// Looks into the chunks that no index tells about, or that use connections that nobody has defined yet.
+    /// Reads the chunks without an index, or with undefined connections.
     fn complete(&mut self) -> Result<(), SourceError> {
         for index in 0..self.sections.len() {
             let is_known = self.sections[index].contents.known().is_some_and(|counts| {

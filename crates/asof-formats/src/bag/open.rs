@@ -69,7 +69,7 @@ fn refuse_other_versions(storage: &dyn Storage) -> Result<(), SourceError> {
     let line = line.lines().next().unwrap_or_default();
     let reason = if line.starts_with("#ROSBAG V") || line.starts_with("#ROSRECORD V") {
         format!(
-            "this is a bag of an old version ('{line}'); asof reads version 2.0: run `rosbag reindex` or `rosbag fix` on it first"
+            "this bag has an old version ('{line}'); asof reads version 2.0: run `rosbag reindex` or `rosbag fix` on it first"
         )
     } else {
         "this is not a ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()
@@ -97,8 +97,7 @@ fn unreadable(storage: &dyn Storage, reason: String) -> SourceError {
     }
 }
 
-/// Connections and chunk infos, from `index` to the end of the file; the inner error is why they cannot be
-/// believed.
+/// Connections and chunk infos, from `index` to the end of the file; the inner error is why they are not trusted.
 fn read_index(
     storage: &dyn Storage,
     index: u64,
@@ -129,7 +128,7 @@ fn read_index(
         match fields.op {
             Some(op::CONNECTION) => {
                 let (Some(id), Some(topic)) = (fields.conn, fields.topic) else {
-                    return bad("a connection without number or topic is in the index");
+                    return bad("the index has a connection without id or topic");
                 };
                 defined += 1;
                 problems.extend(connections.add(offset, id, topic, data));
@@ -138,7 +137,7 @@ fn read_index(
                 Some(section) => sections.push(section),
                 None => return bad("a chunk info points outside of the file"),
             },
-            _ => return bad("there is something in the index that does not belong there"),
+            _ => return bad("the index has a record that does not belong there"),
         }
     }
     let is_short = |declared: Option<u32>, found: usize| {
@@ -154,7 +153,7 @@ fn read_index(
         return Ok(Err(Problem::at(ProblemKind::Truncated, index, message)));
     }
     sections.sort_by_key(|section| section.offset);
-    // Behind a chunk are its index records, up to the next chunk.
+    // The index records of a chunk follow it, up to the next chunk.
     for place in 1..sections.len() {
         sections[place - 1].end = sections[place].offset;
     }

@@ -1,4 +1,4 @@
-//! From any recording into MCAP.
+//! Conversion of any recording to MCAP.
 
 mod generate;
 mod ros2;
@@ -19,30 +19,30 @@ use crate::{Attachment, Definitions, HiddenRecord, McapWriteError, McapWriter, R
 use ros2::Transcoder;
 use sort::Sorter;
 
-/// What of a recording goes into the new one, and how.
+/// Options of a conversion: what is copied, and how.
 #[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
-    /// Which messages.
+    /// The messages to copy.
     pub query: Query,
     /// New names of topics, by their old ones.
     pub rename: BTreeMap<String, String>,
-    /// Whether messages of ROS 1 become those of ROS 2, where `definitions` has their types; what has no counterpart
-    /// there stays as it is, and is counted.
+    /// Whether ROS 1 messages become ROS 2 messages, if `definitions` has their types; types without a counterpart are
+    /// copied unchanged, and counted.
     pub to_ros2: bool,
     /// The types of ROS 2.
     pub definitions: Definitions,
-    /// Stop before the next message once the output has this many bytes; [`Converted::next`] says where.
+    /// Stop before the next message once the output has this many bytes; [`Converted::next`] is where to go on.
     pub bytes: Option<u64>,
-    /// Whether attachments come along.
+    /// Whether attachments are copied.
     pub attachments: bool,
-    /// Whether named sets of text come along.
+    /// Whether metadata is copied.
     pub metadata: bool,
-    /// Whether what was latched before the start of a cut stands at its start. See [`is_latched`].
+    /// Whether messages that were latched before the start of a cut are written at its start. See [`is_latched`].
     pub keep_latched: bool,
-    /// Bytes that sorting may hold before it goes to disk.
+    /// Bytes that sorting may hold in memory before it uses the disk.
     pub memory: u64,
-    /// Where sorting puts what does not fit into memory; the system's folder where none is given.
+    /// The folder for messages that do not fit into memory; by default the system's temporary folder.
     pub temporary: Option<PathBuf>,
 }
 
@@ -63,45 +63,45 @@ impl Default for ConvertOptions {
     }
 }
 
-/// What went into the new recording.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
-    /// Messages, those that were latched before included.
+    /// Messages written, including latched ones.
     pub messages: u64,
-    /// Messages from before the start, which were latched then.
+    /// Latched messages from before the start.
     pub latched: u64,
-    /// Messages that became messages of ROS 2.
+    /// ROS 1 messages converted to ROS 2.
     pub transcoded: u64,
-    /// Types of ROS 1 that stayed as they are, although ROS 2 was asked for.
+    /// ROS 1 types that were copied unchanged, although ROS 2 was requested.
     pub kept: BTreeMap<String, Kept>,
-    /// Attachments.
+    /// Attachments copied.
     pub attachments: u64,
-    /// Named sets of text.
+    /// Metadata records copied.
     pub metadata: u64,
-    /// Records that are private to the writer, copied as they are.
+    /// Private records of the writer, copied unchanged.
     pub private: u64,
-    /// Messages past the year 2262, copied with their times although no reader of asof's shows them.
+    /// Messages after the year 2262, copied with their times although no reader of asof shows them.
     pub beyond_time: u64,
     /// From the first message written to the last.
     pub range: TimeRange,
-    /// The time of the first message that did not go in, where [`ConvertOptions::bytes`] was reached.
+    /// The time of the first message that was not written, if [`ConvertOptions::bytes`] was reached.
     pub next: Option<Stamp>,
-    /// Whether the messages were so far out of order that they were sorted on disk.
+    /// Whether the messages were so unsorted that they were sorted on disk.
     pub sorted_on_disk: bool,
-    /// What beside the messages could not be read. The recording itself has its other problems.
+    /// Attachments and metadata that could not be read. Other problems are those of the recording.
     pub problems: Vec<Problem>,
 }
 
-/// A type that has no counterpart in ROS 2.
+/// A type without a counterpart in ROS 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Why it has none.
     pub reason: String,
-    /// How many messages of it stayed as they are.
+    /// The number of messages that were copied unchanged.
     pub messages: u64,
 }
 
-/// Why a conversion stopped.
+/// Why a conversion failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -111,27 +111,26 @@ pub enum ConvertError {
     /// The output could not be written.
     #[error(transparent)]
     Write(#[from] McapWriteError),
-    /// There was no room to sort.
+    /// There was no space to sort.
     #[error("cannot sort the messages in temporary files: {0}{hint}", hint = full_hint(.0))]
     Sort(#[source] io::Error),
 }
 
 fn full_hint(error: &io::Error) -> &'static str {
     if is_disk_full(error) {
-        "; the disk is full: make room, or write to a place elsewhere"
+        "; the disk is full: free some space, or write to another disk"
     } else {
         ""
     }
 }
 
-/// Writes the messages that match, in order of log time, and what lies beside them: attachments, metadata, and records
-/// that are private to the writer.
+/// Writes the matching messages, sorted by log time, with attachments, metadata, and private records of the writer.
 ///
-/// Messages from before 1970, which MCAP cannot hold, are written as of its first instant and counted among the
-/// problems; those past 2262, which a [`Stamp`] cannot hold, are copied with the times that they have.
+/// Messages from before 1970, which do not fit MCAP, are written with its first instant and counted among the
+/// problems; those after 2262, which do not fit a [`Stamp`], are copied with their times.
 ///
-/// Memory is bounded, however large or disordered the recording is: where its parts overlap by more than
-/// [`ConvertOptions::memory`], messages are sorted on disk. `progress` hears how many messages are done.
+/// Memory is bounded, however large or unsorted the recording is: if its parts overlap by more than
+/// [`ConvertOptions::memory`], messages are sorted on disk. `progress` receives the number of messages done.
 ///
 /// The caller finishes the writer.
 ///
@@ -187,7 +186,7 @@ pub fn convert<W: Write + Seek>(
     Ok(conversion.conclude())
 }
 
-/// Whether the last message of a channel is meant for those who come later: a latched topic of ROS 1, a
+/// Whether the last message of a channel is meant for late subscribers: a latched topic of ROS 1, a
 /// transient-local one of ROS 2, and `/tf_static` in any case.
 pub fn is_latched(channel: &Channel) -> bool {
     let said = |name: &str| channel.metadata.get(name).map(String::as_str);
@@ -204,7 +203,7 @@ pub fn is_latched(channel: &Channel) -> bool {
     is_latching || is_transient_local || holds_static_transforms(channel)
 }
 
-/// The conventions that the new recording follows: those of the old one, or of ROS 2 where all of it becomes that.
+/// The profile of the new recording: that of the old one, or ROS 2's if all of it is converted.
 pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
     if !options.to_ros2 || summary.profile != "ros1" {
         return summary.profile.clone();
@@ -219,8 +218,8 @@ pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
     profile.to_owned()
 }
 
-/// What ROS 2 says about a recording goes along; but not that its messages are compressed one by one, or its file as a
-/// whole: neither is so any more.
+/// ROS 2's metadata about a recording is copied, without the compression of its messages or its file, which no longer
+/// applies.
 fn as_written(name: &str, mut metadata: BTreeMap<String, String>) -> BTreeMap<String, String> {
     if name != "rosbag2" {
         return metadata;
@@ -241,7 +240,7 @@ fn as_written(name: &str, mut metadata: BTreeMap<String, String>) -> BTreeMap<St
     metadata
 }
 
-/// Each message of `/tf_static` adds frames to those before it, so all of them count, not the last alone.
+/// Each message of `/tf_static` adds frames to those before it, so all of them count, not only the last.
 fn holds_static_transforms(channel: &Channel) -> bool {
     channel.topic.ends_with("/tf_static") || channel.topic == "tf_static"
 }
@@ -255,16 +254,16 @@ struct Conversion<'a, W: Write + Seek> {
     targets: HashMap<usize, Target>,
     /// The last payload that was transcoded.
     payload: Vec<u8>,
-    /// Messages that are not what their definition says, by topic.
+    /// Messages that do not match their definition, by topic.
     malformed: BTreeMap<String, u64>,
     /// Messages from before 1970.
     before_epoch: u64,
     done: Converted,
 }
 
-/// What becomes of the messages of a channel.
+/// How the messages of a channel are written.
 struct Target {
-    /// Kept so that no other channel gets its address.
+    /// Kept so that its address is not reused.
     _old: Arc<Channel>,
     new: Arc<Channel>,
     transcoder: Option<Arc<Transcoder>>,
@@ -281,7 +280,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         Ok(())
     }
 
-    /// What was latched when the cut begins stands at its beginning, so that the part can be used alone.
+    /// Writes the latched messages at the start of a cut, so that the part can be used alone.
     fn write_latched(&mut self) -> Result<(), ConvertError> {
         let Query { topics, range } = &self.options.query;
         let summary = self.recording.summary();
@@ -360,10 +359,10 @@ impl<W: Write + Seek> Conversion<'_, W> {
         Ok(())
     }
 
-    /// What no reader is shown is copied as it is.
+    /// Copies the records that readers do not see.
     fn write_hidden(&mut self) -> Result<(), ConvertError> {
         let Query { topics, range } = &self.options.query;
-        // Of a part, what is past all time is in the last one.
+        // If the recording is split, messages after all time go to the last part.
         let is_last = self.done.next.is_none() && range.end >= self.recording.summary().range.end;
         for record in self.recording.hidden(topics)? {
             match record? {
@@ -451,7 +450,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
             .map(drop)
     }
 
-    /// Whether it could be written.
+    /// Returns whether it could be written.
     fn write(&mut self, message: &Message) -> Result<bool, ConvertError> {
         let times = (message.log_time, message.publish_time);
         self.put(&message.channel, times, message.sequence, &message.payload)
@@ -484,7 +483,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         Ok(true)
     }
 
-    /// MCAP counts from 1970 on. What was before is kept at that instant, and counted.
+    /// MCAP counts from 1970. Earlier times are clamped to it, and counted.
     fn writable(&mut self, (log_time, publish_time): (Stamp, Stamp)) -> (Stamp, Stamp) {
         if log_time.min(publish_time) < Stamp::EPOCH {
             self.before_epoch += 1;
@@ -492,7 +491,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         (log_time.max(Stamp::EPOCH), publish_time.max(Stamp::EPOCH))
     }
 
-    /// Whether the output is as large as it may be; messages of one time stay together.
+    /// Whether the output has reached its size; messages with equal times stay together.
     fn is_full(&mut self, next: Stamp) -> bool {
         let is_full = self
             .options
@@ -509,7 +508,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
     fn conclude(mut self) -> Converted {
         for (topic, count) in self.malformed {
             let message =
-                format!("{count} messages are not what their definition says; they are left out");
+                format!("{count} messages do not match their definition and were skipped");
             self.done.problems.push(Problem {
                 topic: Some(topic),
                 ..Problem::whole(ProblemKind::BadRecord, message)
@@ -517,7 +516,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         }
         if self.before_epoch > 0 {
             let message = format!(
-                "{} messages have a time before 1970, which MCAP cannot hold; they are written as of 1970-01-01T00:00:00Z",
+                "{} messages have a time before 1970, which MCAP cannot hold; they were written with the time 1970-01-01T00:00:00Z",
                 self.before_epoch
             );
             let problem = Problem::whole(ProblemKind::BadTime, message);
@@ -532,7 +531,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         self.done.range = self.done.range.cover_stamp(log_time);
     }
 
-    /// The channel under its new name, and how its messages are rewritten, if they are.
+    /// The new channel, and how its messages are converted, if they are.
     fn target(&mut self, channel: &Arc<Channel>) -> (Arc<Channel>, Option<Arc<Transcoder>>) {
         let key = Arc::as_ptr(channel) as usize;
         if let Some(target) = self.targets.get(&key) {

@@ -30,20 +30,20 @@ use salvage::Salvaged;
 
 /// A `.db3` file as a [`Source`](asof_core::Source).
 ///
-/// SQLite holds the messages in the order of their ids, and opening divides them into sections. Of a large file
-/// that says how many messages each topic has, it looks at the index of times only; of others at each message's
-/// topic, time and length (not at its payload). From there on it is read like any other recording: only the
-/// sections that a query needs, ahead of the reader, on connections of their own.
+/// SQLite keeps the messages in the order of their ids, and opening divides them into sections. For a large file
+/// with a message count for each topic, only the index of times is read; for others, each message's topic, time
+/// and length (not its payload). From then on it is read like any other recording: only the sections that a query
+/// needs, ahead of the reader, on connections of their own.
 ///
-/// The messages of a file that nobody writes to are read from its mapped pages, many times faster than SQLite
-/// steps through them, and most payloads are handed out without a copy; SQLite reads everything else, and
-/// whatever is damaged or unusual.
+/// The messages of a file that is not being written are read from its mapped pages, many times faster than through
+/// SQLite, and most payloads are returned without a copy; SQLite reads everything else, and whatever is damaged or
+/// unusual.
 ///
-/// Of a file that was cut or is damaged, all pages are looked at: what SQLite does not find any more may still be there,
-/// and what it would fill up with zeros is left out by name.
+/// If a file was truncated or is damaged, all pages are examined: messages that SQLite no longer finds may still be
+/// there, and those that it would fill up with zeros are skipped and reported.
 ///
-/// Files that are being written right now open as they are at that moment; later messages are not seen.
-/// Payloads that were compressed one by one (zstd) come out decompressed.
+/// Files that are being written open as they are at that moment; later messages are not seen.
+/// Payloads that were compressed one by one (zstd) are decompressed.
 ///
 /// ```no_run
 /// use asof_core::{Query, Source};
@@ -73,7 +73,7 @@ impl Format for Db3 {
         let mut topics: Vec<Topic> = layout.topics;
         topics.sort_by_key(|topic| topic.id);
         let undefined = database::define(&mut topics, &layout.embedded, layout.era, definitions);
-        // Nothing is lost by that, so it is not a problem of the file: the decoder says so.
+        // Nothing is lost by that, so it is not a problem of the file: the decoder reports it.
         for (topic, kind) in undefined {
             tracing::info!(
                 place = name,
@@ -105,7 +105,7 @@ impl Format for Db3 {
         let kept = match &mapped {
             Some(pages) if map => KeptPages::of(pages.map()),
             Some(pages) => {
-                // A reader that maps nothing else counts every page.
+                // If nothing else is mapped, every page counts.
                 pages.map().give_up_pages();
                 KeptPages::none()
             }
@@ -149,25 +149,25 @@ impl Format for Db3 {
     }
 }
 
-/// Mapped sections that may be loaded before they are asked for.
+/// The number of mapped sections that may be loaded ahead.
 const MAPPED_AHEAD: usize = 16;
 
-/// ROS 2's db3: what all readers of a file share.
+/// ROS 2's db3: the state that all readers of a file share.
 pub struct Db3 {
     name: String,
     threads: usize,
     database: Database,
-    /// By the file's topic ids, sorted.
+    /// The topic ids of the file, sorted.
     topics: Vec<i64>,
-    /// Beside `topics`.
+    /// Parallel to `topics`.
     channels: Arc<[Arc<Channel>]>,
     directory: Directory,
-    /// The messages without SQLite, where that goes.
+    /// The messages read without SQLite, if possible.
     mapped: Option<MappedMessages>,
-    /// The messages of a damaged file, which SQLite does not find.
+    /// The messages of a damaged file that SQLite does not find.
     salvaged: Option<Salvaged>,
     _kept: KeptPages,
-    /// What the recorder wrote about the recording, by row.
+    /// The recorder's metadata about the recording, by row.
     metadata: Vec<(u64, String)>,
     report: Report,
     pool: Arc<BufferPool>,
@@ -184,8 +184,8 @@ impl Sections for Db3 {
     }
 
     fn sections_ahead(&self) -> usize {
-        // Mapped ones take next to no memory. The more there are, the less a thread that has to wait for the
-        // processor holds up the others.
+        // Mapped sections take almost no memory. The more there are, the less a thread that waits for a core delays the
+        // others.
         if self.mapped.is_some() {
             MAPPED_AHEAD
         } else {
@@ -229,7 +229,7 @@ impl Sections for Db3 {
     }
 }
 
-/// The messages of a file, and by which way they are read.
+/// The messages of a file, and the way in which they are read.
 struct Messages {
     mapped: Option<MappedMessages>,
     salvaged: Option<Salvaged>,
@@ -237,7 +237,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// As fast as the file's state lets them be found.
+    /// Uses the fastest way that the state of the file allows.
     fn find(
         database: &Database,
         path: &Path,
@@ -317,14 +317,13 @@ impl Db3 {
             .map(|(_, count)| count)
             .sum();
         if unknown > 0 {
-            let message =
-                format!("{unknown} messages are on topics that nobody defined; they are left out");
+            let message = format!("{unknown} messages are on undefined topics and were skipped");
             self.report(Problem::whole(ProblemKind::UnknownReference, message));
         }
     }
 
     fn channel_of(&self, topic: i64) -> Option<u32> {
-        // Recorders count topics from one on.
+        // Recorders number topics from one.
         let usual = topic.wrapping_sub(*self.topics.first()?) as usize;
         if self.topics.get(usual) == Some(&topic) {
             return Some(usual as u32);

@@ -1,4 +1,4 @@
-//! One section of the file, opened: its messages in order, with the buffer that holds them.
+//! Reading one section of the file: its messages in order, with the buffer that holds them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::limits::DecompressionLimits;
 use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
 
 impl Mcap {
-    /// Opens a section. What cannot be read is reported and left out; only a failing disk is an error.
+    /// Reads a section. What cannot be read is reported and skipped; only a failing disk is an error.
     pub(super) fn load_section(
         &self,
         index: usize,
@@ -28,7 +28,7 @@ impl Mcap {
     ) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
         let is_partial = section.kind == SectionKind::Chunk && !wanted.is_everything();
-        // Of an uncompressed chunk, nothing but the wanted messages is touched.
+        // Of an uncompressed chunk, only the wanted messages are touched.
         if is_partial
             && section.compression.is_empty()
             && let Some((header, buffer)) = self.chunk_data(section)?
@@ -47,7 +47,7 @@ impl Mcap {
         Ok(self.unpacked(section, buffer, rows))
     }
 
-    /// The uncompressed bytes of a section, and what to add to a place in them to name it in a problem.
+    /// The uncompressed bytes of a section, and the offset to add to positions in them in problems.
     fn contents(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
         if section.kind == SectionKind::Bare {
             let bytes = self
@@ -67,7 +67,7 @@ impl Mcap {
         };
         let mut result = decompress(&header.compression, header.uncompressed_size);
         let told = (&section.compression, section.uncompressed_size);
-        // Where the chunk's own head is damaged, its index knows better.
+        // If the chunk's own header is damaged, its index is used.
         if result.fault.is_some()
             && section.origin == Origin::Index
             && told != (&header.compression, header.uncompressed_size)
@@ -88,7 +88,8 @@ impl Mcap {
             ));
         }
         if is_whole && header.crc != 0 && crc32fast::hash(&result.bytes) != header.crc {
-            let message = "chunk: its checksum is wrong; its messages were read all the same and may be damaged";
+            let message =
+                "chunk: its checksum is wrong; its messages were read anyway and may be damaged";
             self.report(Problem::at(
                 ProblemKind::BadChecksum,
                 section.offset,
@@ -98,7 +99,7 @@ impl Mcap {
         Ok(Some((result.bytes, section.offset)))
     }
 
-    /// The header and the compressed data of a chunk, cut where the file ends.
+    /// The header and the compressed data of a chunk, truncated at the end of the file.
     pub(super) fn chunk_data(
         &self,
         section: &Section,
@@ -115,7 +116,7 @@ impl Mcap {
         let by_index = section.origin == Origin::Index;
         let (chunk, record_end) = match (record, chunk) {
             (Some(record), Some(chunk)) => (chunk, record.end()),
-            // Half of its head is damaged; what the other half lacks, the index has.
+            // Half of the header is damaged; the rest comes from the index.
             (Some(_), None) if by_index => {
                 self.report_head(section);
                 (ChunkHeader::by_index(section), section.end)
@@ -126,7 +127,7 @@ impl Mcap {
             }
             _ => {
                 let message =
-                    "there is no chunk here, although an index says so; what it held is left out";
+                    "an index points to a chunk here, but there is none; its messages are missing";
                 self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));
                 return Ok(None);
             }
@@ -138,11 +139,11 @@ impl Mcap {
         let end = start.saturating_add(chunk.compressed_size);
         let room = match section.origin {
             Origin::Cut => section.end,
-            // The record itself knows best how long it is; one of the two lengths may be damaged.
+            // The record's own length takes precedence; one of the two may be damaged.
             _ => record_end.max(section.end),
         };
         let room = room.min(size);
-        // A walk that found the file cut here has said so already.
+        // A walk that found the file truncated here has reported it already.
         if end > room && section.origin != Origin::Cut {
             let message = format!(
                 "chunk: {} of its {} compressed bytes are there",
@@ -165,11 +166,11 @@ impl Mcap {
     }
 
     fn report_head(&self, section: &Section) {
-        let message = "chunk: its head is damaged; it was read by what its index says of it";
+        let message = "chunk: its header is damaged; it was read by its index instead";
         self.report(Problem::at(ProblemKind::BadRecord, section.offset, message));
     }
 
-    /// Rows of one buffer, with the payloads that were compressed one by one decompressed into another.
+    /// Rows of one buffer; payloads that were compressed one by one are decompressed into another.
     fn unpacked(&self, section: &Section, buffer: Bytes, rows: Vec<Row>) -> Loaded {
         let (loaded, fault) = unpack_rows(buffer, rows, (&self.pool, &self.limits), |channel| {
             self.is_cdr(channel)
@@ -189,8 +190,8 @@ impl Mcap {
         channel.is_some_and(|channel| channel.message_encoding == "cdr")
     }
 
-    /// The wanted messages of a chunk by its message indexes, without a walk over all the others.
-    /// `None` where the chunk has none, or where they point to anything but the messages that they name.
+    /// The wanted messages of a chunk by its message indexes, without walking all the others.
+    /// `None` if the chunk has no indexes, or they do not point to their messages.
     fn rows_by_index(
         &self,
         index: usize,
@@ -230,14 +231,14 @@ impl Mcap {
         Ok(Some(rows))
     }
 
-    /// All bytes of a section, decompressed; empty where there is none.
+    /// All bytes of a section, decompressed; empty if there is none.
     pub(super) fn bytes_of(&self, index: usize) -> Result<Bytes, SourceError> {
         let contents = self.contents(&self.directory.sections[index])?;
         Ok(contents.map(|(bytes, _)| bytes).unwrap_or_default())
     }
 
-    /// The messages at places of a section's contents, as message indexes give them, each with its buffer; `None` where
-    /// there is none.
+    /// The messages at these positions of a section's contents, from message indexes, each with its buffer; `None`
+    /// where there is no message.
     pub(super) fn load_at(
         &self,
         index: usize,
@@ -255,7 +256,7 @@ impl Mcap {
         Ok(places.iter().map(found).collect())
     }
 
-    /// The message index of a channel at a place of the file; `None` if there is none.
+    /// The message index of a channel at an offset of the file; `None` if there is none.
     pub(super) fn message_index(
         &self,
         channel: u16,
@@ -280,7 +281,7 @@ impl Mcap {
     }
 }
 
-/// A message index: pairs of log time and place, as they lie in the file.
+/// A message index: pairs of log time and position, as stored in the file.
 pub(crate) struct MessageTimes(Bytes);
 
 impl MessageTimes {
@@ -294,7 +295,7 @@ impl MessageTimes {
 }
 
 impl Mcap {
-    /// Whether a section may hold anything that is wanted.
+    /// Whether a section may hold a wanted message.
     pub(super) fn holds_wanted(
         &self,
         section: usize,
@@ -311,7 +312,7 @@ impl Mcap {
     }
 }
 
-/// The message record at `place`, if there is one and its channel and times are good.
+/// The message record at `place`, if there is one with a known channel and valid times.
 pub(super) fn row_at(
     buffer: &[u8],
     place: u64,
@@ -342,20 +343,20 @@ pub(super) fn row_at(
 struct Walk<'a> {
     file: &'a Mcap,
     section: usize,
-    /// What to name as the place of a problem: the section's own place in the file.
+    /// The offset that problems name: that of the section in the file.
     base: u64,
     buffer: &'a Bytes,
-    /// Lacks what this walk itself has met; see [`Walk::channel`].
+    /// Lacks the channels that this walk itself has found; see [`Walk::channel`].
     table: Arc<ChannelTable<u16>>,
-    /// How often it was asked for a channel that it lacks.
+    /// How often a channel was not in the table.
     misses: usize,
     losses: Losses,
 }
 
-/// What is said of messages whose log time no stamp can hold.
-const PAST_2262: &str = "have a time past the year 2262, which asof cannot hold; they are left out here, and copied as they are by `asof recover` and `asof convert`";
+/// The text about messages whose log time does not fit a stamp.
+const PAST_2262: &str = "have a time past the year 2262, which asof cannot hold; they are skipped here, and copied unchanged by `asof recover` and `asof convert`";
 
-/// What was wrong with messages, in numbers.
+/// Counts of faulty messages.
 #[derive(Default)]
 struct Losses {
     unknown_channel: u64,
@@ -447,11 +448,11 @@ impl<'a> Walk<'a> {
         Ok(rows)
     }
 
-    /// The index of a channel, and whether it is wanted; where it is not known yet, every definition in the file is
-    /// looked for.
+    /// The index of a channel, and whether it is wanted; if the channel is unknown, every definition in the file is
+    /// searched.
     ///
-    /// A chunk may define very many channels, each before its first message. So the table is not copied for each: what
-    /// it lacks is asked for one by one, and it is copied when that has been done as often as it has channels.
+    /// A chunk may define very many channels, each before its first message. So the table is not copied for each:
+    /// channels that it lacks are looked up one by one, and it is copied after as many lookups as it has channels.
     #[inline]
     fn channel(&mut self, id: u16, wanted: &Wanted) -> Result<Option<(u32, bool)>, SourceError> {
         if let Some(index) = self.table.index_of(id) {
@@ -516,13 +517,13 @@ impl<'a> Walk<'a> {
             bad_publish_time,
             outside_range,
         } = self.losses;
-        let what = "are on channels that nobody defined; they are left out".to_owned();
+        let what = "are on undefined channels and were skipped".to_owned();
         report(ProblemKind::UnknownReference, unknown_channel, what);
         if bad_time > 0 {
             self.file.hidden.note(self.section);
         }
         report(ProblemKind::BadTime, bad_time, PAST_2262.to_owned());
-        let what = "were published after the year 2262 by their own account; they are read as if at its limit";
+        let what = "have a publish time after the year 2262; it is read as the latest time that asof can hold";
         report(ProblemKind::BadTime, bad_publish_time, what.to_owned());
         let what = format!(
             "are outside of the times {declared:?} that their chunk declares, and may come out of order"
@@ -584,7 +585,7 @@ impl Mcap {
             Ok(_) => None,
             Err(error) => {
                 let message =
-                    format!("chunk: a definition in it cannot be read ({error}); it is left out");
+                    format!("chunk: a definition in it cannot be read ({error}); it was skipped");
                 Some(Problem::at(ProblemKind::BadRecord, offset, message))
             }
         };
@@ -595,8 +596,8 @@ impl Mcap {
     }
 }
 
-/// Rows of one buffer, with the payloads that were compressed one by one decompressed into another; and what is to be
-/// said of those that cannot be. ROS 2 compresses so, and what it compresses is CDR.
+/// Rows of one buffer; payloads that were compressed one by one, as ROS 2 does with CDR, are decompressed into another.
+/// Also the problem of those that cannot be decompressed.
 pub(super) fn unpack_rows(
     buffer: Bytes,
     mut rows: Vec<Row>,
@@ -626,14 +627,14 @@ pub(super) fn unpack_rows(
     });
     let fault = (lost > 0).then(|| {
         format!(
-            "{lost} messages that were compressed one by one cannot be decompressed ({reason}); they are left out"
+            "{lost} messages that were compressed one by one cannot be decompressed ({reason}) and were skipped"
         )
     });
     let buffers = vec![buffer, filling.seal()];
     (Loaded { buffers, rows }, fault)
 }
 
-/// A payload that was compressed by itself.
+/// A payload that is compressed by itself.
 fn packed_payload<'a>(buffer: &'a [u8], row: &Row) -> Option<&'a [u8]> {
     let start = usize::try_from(row.offset).ok()?;
     let payload = buffer.get(start..start.checked_add(row.len as usize)?)?;

@@ -1,4 +1,4 @@
-//! Channels and schemas, under the numbers that the file gives them.
+//! Channels and schemas by their ids in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,26 +9,25 @@ use mcap::records;
 
 use crate::sections::{ChannelList, ChannelTable};
 
-/// Collects definitions as they are met, anywhere in the file, as often as they are repeated.
+/// Collects definitions anywhere in the file, which may be repeated.
 ///
-/// The first definition under a number counts. A repetition must agree with it; one that does not is a
-/// problem, and is passed over.
+/// The first definition of an id counts. A conflicting repetition is a problem, and is skipped.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Definitions {
     list: ChannelList<u16>,
     schemas: BTreeMap<u16, Arc<Schema>>,
-    /// Channels whose schema has not been seen yet, by schema: it may still come.
+    /// Channels whose schema has not been found yet, by schema id: it may still come.
     waiting: BTreeMap<u16, Vec<(u64, records::Channel)>>,
     waiting_ids: BTreeSet<u16>,
 }
 
 impl Definitions {
-    /// All channels by now.
+    /// All channels so far.
     pub fn table(&self) -> Arc<ChannelTable<u16>> {
         self.list.table()
     }
 
-    /// Takes in what others have found, under numbers that mean nothing here yet.
+    /// Adds the definitions of another collection whose ids are new.
     pub fn adopt(&mut self, others: &Definitions) {
         for (id, schema) in &others.schemas {
             self.schemas
@@ -42,12 +41,12 @@ impl Definitions {
         }
     }
 
-    /// How many channels are known.
+    /// The number of channels.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// The channel that the file calls `id`, and its index.
+    /// The channel with this id in the file, and its index.
     pub fn find(&self, id: u16) -> Option<(u32, &Arc<Channel>)> {
         self.list.find(id)
     }
@@ -59,12 +58,12 @@ impl Definitions {
         data: &[u8],
     ) -> Option<Problem> {
         if header.id == 0 {
-            // Number 0 means "no schema", so a record under it can be meant by nobody.
+            // Id 0 means "no schema", so nothing can refer to a schema with it.
             return Some(Problem::at(
                 ProblemKind::BadRecord,
                 offset,
                 format!(
-                    "schema '{}' has the number 0, which stands for no schema; it is ignored",
+                    "schema '{}' has the id 0, which means no schema; it is ignored",
                     header.name
                 ),
             ));
@@ -123,12 +122,12 @@ impl Definitions {
         None
     }
 
-    /// Whether some channel's schema is still to be found.
+    /// Whether some channel's schema is still missing.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Defines what still waits, without its schema. For when nothing more is to come.
+    /// Defines waiting channels without their schema. Call it when nothing more will come.
     pub fn settle(&mut self) -> Vec<Problem> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut waiting: Vec<_> = waiting.into_values().flatten().collect();
@@ -136,7 +135,7 @@ impl Definitions {
         let mut problems = Vec::new();
         for (offset, channel) in waiting {
             let message = format!(
-                "channel {} has the schema {}, which nobody defined",
+                "channel {} refers to schema {}, which is not defined",
                 channel.id, channel.schema_id
             );
             problems.push(

@@ -1,4 +1,4 @@
-//! What lies in a recording beside its messages: attachments and metadata.
+//! Attachments and metadata.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ impl Mcap {
     /// A wrong checksum is added to the problems; the contents are returned as they are.
     ///
     /// # Errors
-    /// When there is no attachment where the entry says.
+    /// When there is no attachment at the entry's offset.
     pub(super) fn read_attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         let missing = || self.nothing_there("attachment", &entry.name, entry.offset);
         let (header, body) = self
@@ -46,7 +46,7 @@ impl Mcap {
     /// The contents of a metadata record that the summary lists.
     ///
     /// # Errors
-    /// When there is no metadata where the entry says.
+    /// When there is no metadata at the entry's offset.
     pub(super) fn read_metadata(
         &self,
         entry: &MetadataEntry,
@@ -62,7 +62,7 @@ impl Mcap {
         }
     }
 
-    /// The record that starts at `offset`, if it lies whole in the file.
+    /// The record at `offset`, if it is complete.
     fn record(&self, offset: u64) -> Result<Option<(RecordHeader, Bytes)>, SourceError> {
         let storage = self.storage();
         let Some(header) = RecordHeader::parse(offset, &storage.get(offset, HEADER_LEN)?) else {
@@ -78,7 +78,7 @@ impl Mcap {
         SourceError::Unreadable {
             place: self.storage().name().to_owned(),
             reason: format!(
-                "there is no {what} '{name}' at byte {offset}, although an index says so; `asof doctor` tells more"
+                "there is no {what} '{name}' at byte {offset}, where an index points; run `asof doctor` for details"
             ),
         }
     }

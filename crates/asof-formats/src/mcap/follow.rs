@@ -18,42 +18,41 @@ use crate::problems::Problems;
 use crate::sections::Loaded;
 use crate::storage::{PlainFile, Storage};
 
-/// A place in an MCAP file that another process is writing: what a [`GrowingMcapFile`](super::GrowingMcapFile) follows
-/// it with.
+/// A cursor in an MCAP file that another process is writing, for [`GrowingMcapFile`](super::GrowingMcapFile).
 ///
-/// [`poll`](McapFollower::poll) gives what has been written since the last call, chunk by chunk, each in
-/// order of log time. A record that is not complete yet, or whose writer has still to fill in its length, is waited
-/// for. When the writer closes the file, the follower [is finished](McapFollower::is_finished).
+/// [`poll`](McapFollower::poll) returns what has been written since the last call, chunk by chunk, each sorted by
+/// log time. It waits for a record that is incomplete, or whose length its writer has yet to fill in. When the writer
+/// closes the file, the follower [is finished](McapFollower::is_finished).
 pub(super) struct McapFollower {
     path: PathBuf,
     storage: PlainFile,
-    /// Where the next record starts.
+    /// The offset of the next record.
     at: u64,
-    /// Chunks, and runs of messages outside of any, that were given out.
+    /// Chunks, and runs of messages outside of chunks, that were returned.
     batches: usize,
     definitions: Definitions,
     problems: Problems,
     pool: Arc<BufferPool>,
     limits: DecompressionLimits,
-    /// The file up to where this one began, for channels that only its chunks define.
+    /// The file up to where this follower began, for channels that only its chunks define.
     earlier: Option<Arc<Mcap>>,
     is_finished: bool,
 }
 
-/// A run of messages outside of chunks is given out at about this size.
+/// A run of messages outside of chunks is returned at about this size.
 pub(super) const RUN_BYTES: u64 = 1 << 20;
 
-/// What the record at hand is.
+/// The state of the next record.
 enum Next {
-    /// It is not there yet.
+    /// It is not complete yet.
     Wait,
-    /// It has been dealt with.
+    /// It has been handled.
     Done,
     Batch(Batch),
 }
 
 impl McapFollower {
-    /// Starts after what is known of a file already.
+    /// Starts after the known part of a file.
     pub fn from_place(
         path: &Path,
         at: u64,
@@ -85,7 +84,7 @@ impl McapFollower {
         })
     }
 
-    /// The next messages; `None` where there is nothing new yet, or nothing more to come.
+    /// The next messages; `None` if there is nothing new yet, or the file is finished.
     ///
     /// # Errors
     /// When the file cannot be read, is not an MCAP file, became shorter than it was, or was removed or replaced.
@@ -96,7 +95,9 @@ impl McapFollower {
             cause,
         })?;
         if self.storage.size() < self.at {
-            return Err(self.unreadable("it became shorter while it was followed; start again"));
+            return Err(
+                self.unreadable("it became shorter while it was being followed; start again")
+            );
         }
         while !self.is_finished {
             match self.step()? {
@@ -112,26 +113,26 @@ impl McapFollower {
         Ok(None)
     }
 
-    /// Whether the writer has closed the file, and all of it was given out.
+    /// Whether the writer has closed the file, and all of it was returned.
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// What was wrong since this was last asked.
+    /// The problems found since the last call.
     pub fn take_problems(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.problems).to_vec()
     }
 
-    /// Nothing comes any more once the path leads elsewhere: a follower would wait for ever.
+    /// Fails if the path leads to another file: a follower would wait forever.
     fn refuse_another_file(&self) -> Result<(), SourceError> {
         match self.storage.is_still_at(&self.path) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let reason = "another file took its place while it was followed; start again";
+                let reason = "another file took its place while it was being followed; start again";
                 Err(self.unreadable(reason))
             }
             Err(_) => {
-                let reason = "it was removed while it was followed, and nobody had closed it";
+                let reason = "it was removed before its writer closed it";
                 Err(self.unreadable(reason))
             }
         }
@@ -153,7 +154,7 @@ impl McapFollower {
                 self.at = header.end();
                 Ok(Next::Done)
             }
-            // What follows is the summary, which says nothing new.
+            // Only the summary follows, which holds nothing new.
             op::DATA_END | op::FOOTER => {
                 self.is_finished = true;
                 Ok(Next::Done)
@@ -174,14 +175,16 @@ impl McapFollower {
         if mcap::MAGIC.starts_with(&front) {
             return Ok(Next::Wait);
         }
-        Err(self.unreadable("only an MCAP file can be followed, and this is none; without following it, what it holds by now can be read"))
+        Err(self.unreadable(
+            "only an MCAP file can be followed, and this is not one; read it without following it",
+        ))
     }
 
     fn chunk(&mut self, header: RecordHeader) -> Result<Next, SourceError> {
         let body = self.get(header.body(), header.len)?;
-        // What may follow the data within the record, and how much, is for later versions to say.
+        // Later versions may add fields after the data.
         let Some(chunk) = ChunkHeader::parse(&body) else {
-            self.report(header, "a chunk's lengths do not agree; it is left out");
+            self.report(header, "a chunk's lengths do not agree; it was skipped");
             self.at = header.end();
             return Ok(Next::Done);
         };
@@ -212,7 +215,7 @@ impl McapFollower {
         Ok(Next::Batch(self.batch(header, found.bytes)))
     }
 
-    /// Messages that stand outside of chunks, as many as are there.
+    /// The messages outside of chunks that are complete.
     fn run_of_messages(&mut self, first: RecordHeader) -> Result<Next, SourceError> {
         let mut end = first.end();
         while end - first.offset < RUN_BYTES {
@@ -227,7 +230,7 @@ impl McapFollower {
         Ok(Next::Batch(self.batch(first, bytes)))
     }
 
-    /// The messages among some records.
+    /// The messages in a run of records.
     fn batch(&mut self, place: RecordHeader, bytes: Bytes) -> Batch {
         let mut rows: Vec<Row> = Vec::new();
         let mut lost = 0u64;
@@ -252,7 +255,7 @@ impl McapFollower {
         }
         if lost > 0 {
             let message =
-                format!("{lost} messages have no channel or no good time; they are left out");
+                format!("{lost} messages have no channel or an invalid time and were skipped");
             self.report(place, &message);
         }
         self.batches += 1;
@@ -276,7 +279,7 @@ impl McapFollower {
         }
         let earlier = self.earlier.take()?;
         if let Err(error) = earlier.harvest_all() {
-            tracing::debug!(%error, "what came before cannot be read any more");
+            tracing::debug!(%error, "the earlier part of the file can no longer be read");
         }
         self.definitions.adopt(&earlier.definitions());
         find(&self.definitions)
@@ -292,7 +295,7 @@ impl McapFollower {
             Ok(_) => None,
             Err(error) => {
                 let what = name_of(header.opcode);
-                let message = format!("{what} cannot be read ({error}); it is left out");
+                let message = format!("{what} cannot be read ({error}); it was skipped");
                 Some(Problem::at(ProblemKind::BadRecord, header.offset, message))
             }
         };
@@ -316,18 +319,18 @@ impl McapFollower {
     }
 }
 
-/// The record at a place, if all of it is there and its writer has nothing more to fill in.
+/// The record at an offset, if it is complete and its writer will not change it.
 pub(super) fn whole_record(
     storage: &dyn Storage,
     at: u64,
 ) -> Result<Option<RecordHeader>, SourceError> {
-    // A file that was made large ahead of time is zero where nothing was written.
+    // A preallocated file is zero where nothing was written.
     let header = RecordHeader::parse(at, &storage.get(at, HEADER_LEN)?)
         .filter(|header| header.opcode != 0 && header.end() <= storage.size());
     let Some(header) = header else {
         return Ok(None);
     };
-    // The head of a chunk may be about to be filled in; once more was written behind it, it never will be.
+    // A writer may still fill in the header of the last chunk; once something follows it, it will not.
     if header.opcode == op::CHUNK && header.end() == storage.size() {
         let front = storage.get(header.body(), header.len.min(ChunkHeader::MAX_LEN))?;
         let chunk = ChunkHeader::parse(&front).filter(|chunk| chunk.is_plausible(header.len));

@@ -25,13 +25,13 @@ use crate::storage::{PlainFile, Storage, failed};
 
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
 ///
-/// It holds the records that are whole. [`read`](Source::read) and [`backfill`](Source::backfill) answer from what is
-/// there when they are asked; [`follow`](Source::follow) goes on with what is written next, chunk by chunk. When its
-/// writer closes the file, it is finished like any other. A writer that was killed never does: there is just nothing
-/// new any more, and the caller decides how long to wait.
+/// It holds the records that are complete. [`read`](Source::read) and [`backfill`](Source::backfill) answer from what
+/// the file holds when they are called; [`follow`](Source::follow) goes on with what is written next, chunk by chunk.
+/// When its writer closes the file, it is finished like any other. A writer that was killed never does: nothing new
+/// comes, and the caller decides how long to wait.
 ///
-/// [`open_with`](crate::open_with) opens one where [`OpenOptions::growing`](crate::OpenOptions::growing) is set and the
-/// file lacks its end.
+/// [`open_with`](crate::open_with) opens one if [`OpenOptions::growing`](crate::OpenOptions::growing) is set and the
+/// file has no footer.
 ///
 /// ```no_run
 /// use std::time::{Duration, Instant};
@@ -53,35 +53,35 @@ pub struct GrowingMcapFile {
     path: PathBuf,
     options: OpenOptions,
     state: Mutex<State>,
-    /// What those who follow it met: nobody else has read as far as they.
+    /// Problems that followers found: they have read further than anyone else.
     problems: Arc<Mutex<Problems>>,
 }
 
 struct State {
     storage: PlainFile,
-    /// Where the last whole record ends.
+    /// The end of the last complete record.
     end: u64,
-    /// The file up to there; none before its first bytes are written.
+    /// The file up to there; `None` before its first bytes are written.
     whole: Option<Arc<McapFile>>,
-    /// How much of the file `whole` is of.
+    /// The length of the file that `whole` covers.
     opened: u64,
-    /// What was found in the part that will not become anything else.
+    /// The result of the walk over the part that will not change.
     walked: Walked,
-    /// Where that part ends by now: at the last record that more may still belong to.
+    /// The end of that part: the last record that may still be extended.
     settled: u64,
     /// Whether that record is a message, which others may follow in one run.
     is_run: bool,
     is_finished: bool,
 }
 
-/// How long a follower sleeps before it looks again.
+/// How long a follower sleeps between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl GrowingMcapFile {
-    /// Opens a file, which may be empty still.
+    /// Opens a file, which may still be empty.
     ///
     /// # Errors
-    /// When it cannot be opened, or does not begin as an MCAP file does.
+    /// When it cannot be opened, or does not start like an MCAP file.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, SourceError> {
         let path = path.as_ref();
         let storage = PlainFile::open(path).map_err(|cause| failed(path, cause))?;
@@ -104,7 +104,7 @@ impl GrowingMcapFile {
         Ok(file)
     }
 
-    /// Whether a file may become an MCAP file, or is one without its end.
+    /// Whether a file may become an MCAP file, or is one without a footer.
     pub(crate) fn is_one(path: &Path) -> Result<bool, SourceError> {
         let plain = PlainFile::open(path).map_err(|cause| failed(path, cause))?;
         let storage: &dyn Storage = &plain;
@@ -144,18 +144,18 @@ impl GrowingMcapFile {
         Ok(self.up_to_now()?.whole.clone())
     }
 
-    /// What those who follow it met.
+    /// The problems that followers found.
     fn met(&self) -> Vec<Problem> {
         let problems = self.problems.lock();
         problems.unwrap_or_else(PoisonError::into_inner).to_vec()
     }
 
-    /// What is known without another look, for questions that cannot fail.
+    /// The state without another look at the file, for calls that cannot fail.
     fn known(&self) -> MutexGuard<'_, State> {
         match self.up_to_now() {
             Ok(state) => state,
             Err(error) => {
-                tracing::debug!(%error, "the file cannot be looked at any more");
+                tracing::debug!(%error, "the file can no longer be read");
                 self.state.lock().unwrap_or_else(PoisonError::into_inner)
             }
         }
@@ -175,7 +175,7 @@ impl State {
         if storage.size() < self.end {
             return Err(SourceError::Unreadable {
                 place: storage.name().to_owned(),
-                reason: "it became shorter while it was read; open it again".to_owned(),
+                reason: "it became shorter while it was being read; open it again".to_owned(),
             });
         }
         if self.end == 0 {
@@ -185,7 +185,7 @@ impl State {
             } else if !mcap::MAGIC.starts_with(&front) {
                 return Err(SourceError::Unreadable {
                     place: storage.name().to_owned(),
-                    reason: "only an MCAP file can be followed while it is written, and this is none; read it without following it".to_owned(),
+                    reason: "only an MCAP file can be followed while it is written, and this is not one; read it without following it".to_owned(),
                 });
             }
         }
@@ -193,7 +193,7 @@ impl State {
             && let Some(header) = whole_record(&self.storage, self.end)?
         {
             if header.opcode == op::FOOTER {
-                // The magic behind it is the last thing that is written.
+                // The magic after it is the last thing that is written.
                 let storage: &dyn Storage = &self.storage;
                 let magic = storage.get(header.end(), MAGIC_LEN)?;
                 self.is_finished = magic == mcap::MAGIC;
@@ -205,7 +205,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes note of what a record completes: everything before it, unless both are of one chunk or one run.
+    /// Settles what a record completes: everything before it, unless both belong to one chunk or one run.
     fn settle_before(&mut self, header: RecordHeader) {
         let is_message = header.opcode == op::MESSAGE;
         let goes_on = is_message && self.is_run && header.offset - self.settled < RUN_BYTES;
@@ -215,21 +215,21 @@ impl State {
         self.is_run = is_message;
     }
 
-    /// The file up to `end`, of which only what is new is walked.
+    /// The file up to `end`; only the new part is walked.
     fn go_on(
         &mut self,
         front: Box<PlainFile>,
         options: &OpenOptions,
     ) -> Result<McapFile, SourceError> {
         if let Some(before) = &self.whole {
-            // What reading has met since is not met again by a walk.
+            // A walk does not repeat problems that reading has found since.
             self.walked
                 .keep_problems(before.summary().problems.iter().cloned());
         }
         Mcap::open_grown(front, options, &mut self.walked, self.settled).map(FormatFile::new)
     }
 
-    /// Whether a problem is only that the rest was not written yet.
+    /// Whether a problem is only that the rest is not yet written.
     fn is_to_come(&self, problem: &Problem) -> bool {
         let at_the_end = problem.offset.is_some_and(|offset| offset >= self.opened);
         !self.is_finished && problem.kind == ProblemKind::Truncated && at_the_end
@@ -354,7 +354,7 @@ impl std::fmt::Debug for GrowingMcapFile {
     }
 }
 
-/// Adds the problems that no other of the same place tells already.
+/// Adds problems at offsets that have none yet.
 fn add_unknown(problems: &mut Vec<Problem>, met: Vec<Problem>) {
     for problem in met {
         let is_same =
@@ -370,12 +370,12 @@ struct FollowGrowing {
     held: Option<Batches>,
     follower: McapFollower,
     query: Query,
-    /// Where the file's problems are told.
+    /// The problems of the file.
     problems: Arc<Mutex<Problems>>,
 }
 
 impl FollowGrowing {
-    /// What was written since the last look.
+    /// The messages written since the last poll.
     fn poll(&mut self) -> Result<Option<Batch>, SourceError> {
         let polled = self.follower.poll();
         let met = self.follower.take_problems();

@@ -1,4 +1,4 @@
-//! MCAP, read by its indexes where it has them and repaired where it is damaged.
+//! MCAP, read by its indexes if it has them, and recovered if it is damaged.
 
 mod backfill;
 mod check;
@@ -43,14 +43,13 @@ pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriter
 
 /// An MCAP file as a [`Source`](asof_core::Source).
 ///
-/// Opening reads the summary at the file's end and nothing else; a file without a good summary is walked.
-/// Reading touches only the chunks that the indexes say are needed. Chunks are decompressed ahead of the
-/// reader on threads of their own (see [`OpenOptions::threads`]), a few at a time: what is in flight is
-/// bounded, whatever the file's size.
+/// Opening reads only the summary at the end of the file; a file without a valid summary is walked.
+/// Reading touches only the chunks that the indexes select. Chunks are decompressed ahead of the reader on
+/// other threads (see [`OpenOptions::threads`]), a few at a time, so memory is bounded whatever the file's size.
 ///
-/// A batch holds the messages of about one chunk. Messages come in order of log time, also where chunks
-/// overlap; of two with one time, the earlier in the file comes first. (A chunk that lies about its own
-/// times is the exception: its messages are delivered all the same, and the lie is among the problems.)
+/// A batch holds the messages of about one chunk. Messages are sorted by log time, also if chunks overlap; ties keep
+/// file order. (The exception is a chunk with messages outside of its declared times: they are still delivered,
+/// and listed among the problems.)
 ///
 /// ```no_run
 /// use asof_core::{Query, Source};
@@ -66,30 +65,30 @@ pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriter
 /// ```
 pub type McapFile = FormatFile<Mcap>;
 
-/// MCAP: what all readers of a file share.
+/// MCAP: the state that all readers of a file share.
 pub struct Mcap {
     storage: Box<dyn Storage>,
     threads: usize,
     limits: DecompressionLimits,
     directory: Directory,
-    /// The file's own statistics, believed or not.
+    /// The file's own statistics, trusted or not.
     statistics: Option<Statistics>,
     definitions: RwLock<Definitions>,
     report: Report,
     pool: Arc<BufferPool>,
     stats: SharedStats,
-    /// Messages in the section opened last, to guess how many the next one has.
+    /// Messages in the section opened last, to estimate the size of the next one.
     last_rows: AtomicUsize,
     /// Whether every section was searched for definitions.
     is_harvested: Mutex<bool>,
     hidden: HiddenPlaces,
-    /// Whether messages were met that were compressed one by one.
+    /// Whether there are messages that are compressed one by one.
     has_packed: AtomicBool,
-    /// From this place on chunks are not decompressed: they would become too much together.
+    /// Chunks from this offset on are not decompressed: together they exceed the limit.
     refused_from: u64,
 }
 
-/// Messages by the file's channel numbers.
+/// Message counts by the file's channel ids.
 type Counts = BTreeMap<u16, u64>;
 
 impl Sections for Mcap {
@@ -121,7 +120,7 @@ impl Sections for Mcap {
     }
 
     fn needed(&self, wanted: &Wanted) -> Vec<usize> {
-        // An hour has thousands of chunks; the table is asked for once.
+        // An hour has thousands of chunks; the table is fetched once.
         let table = self.table();
         (0..self.section_count())
             .filter(|&section| self.holds_wanted(section, wanted, &table))
@@ -149,7 +148,7 @@ impl Sections for Mcap {
 }
 
 impl Mcap {
-    /// A file by what a walk, or its own summary, has found; and the messages that were counted so far.
+    /// A file from the result of a walk, or from its own summary; and the messages counted so far.
     fn of_walk(
         storage: Box<dyn Storage>,
         options: &OpenOptions,
@@ -168,7 +167,7 @@ impl Mcap {
         let refused_from = limits.first_beyond(size, directory.decompressed(limits));
         if let Some(place) = refused_from {
             let message = format!(
-                "the chunks of this file would become more than {} bytes together; those from here on are left out: {LIFT}",
+                "the chunks of this file decompress to more than {} bytes in total; those from here on were skipped: {LIFT}",
                 limits.of_file(size)
             );
             problems.push(Problem::at(ProblemKind::BadChunk, place, message));
@@ -192,7 +191,7 @@ impl Mcap {
         (file, counts)
     }
 
-    /// Looks into the chunks that nothing tells about; how many messages of which channels are in each.
+    /// Reads the chunks without an index; returns the messages per channel in each.
     fn look_into_untold(&mut self) -> Result<Vec<(usize, Counts)>, SourceError> {
         let mut found = Vec::new();
         for index in 0..self.directory.sections.len() {
@@ -208,7 +207,7 @@ impl Mcap {
         Ok(found)
     }
 
-    /// Defines what still waits for its schema without it.
+    /// Defines channels that still wait for their schema without it.
     fn settle(&self) {
         let unsettled = self.definitions_mut().settle();
         for problem in unsettled {
@@ -216,7 +215,7 @@ impl Mcap {
         }
     }
 
-    /// Where the statistics count messages on a channel that no chunk's index names, the indexes are not believed.
+    /// Drops the chunk indexes if the statistics count messages on a channel that no index lists.
     fn distrust_partial_indexes(&mut self) {
         let sections = &mut self.directory.sections;
         let Some(statistics) = &self.statistics else {
@@ -251,15 +250,15 @@ impl Mcap {
             }
         }
         let message = format!(
-            "{} channels have messages by the statistics, and no chunk's index names them; the chunks are read without it",
+            "the statistics count messages on {} channels that no chunk index lists; the chunks are read without their indexes",
             unnamed.len()
         );
         self.report(Problem::whole(ProblemKind::BadIndex, message));
     }
 
-    /// Where indexes name channels that the summary does not define, or the summary names schemas that it
-    /// does not repeat, or counts more channels than it repeats, their definitions lie in the chunks. The first
-    /// `searched` sections were searched before. Whether all others had to be.
+    /// Searches the chunks for definitions if indexes name channels that the summary does not define, or the summary
+    /// names schemas that it does not repeat, or counts more channels than it repeats. The first `searched` sections
+    /// were searched before. Returns whether all others were searched.
     fn find_missing_channels(&self, searched: usize) -> Result<bool, SourceError> {
         let mut counts_unknown = self.counts_unknown();
         for index in searched..self.directory.sections.len() {
@@ -269,7 +268,7 @@ impl Mcap {
                 counts_unknown = counts_unknown && self.counts_unknown();
             }
         }
-        // A definition may also lie in a chunk that has no message of its channel.
+        // A definition may also be in a chunk without a message of its channel.
         let is_missing =
             (searched..self.directory.sections.len()).any(|index| self.names_unknown(index));
         if is_missing {
@@ -278,7 +277,7 @@ impl Mcap {
         Ok(is_missing)
     }
 
-    /// Whether a section's index names a channel that nobody has defined yet, or some channel's schema is to be found.
+    /// Whether a section's index names an undefined channel, or some channel's schema is missing.
     fn names_unknown(&self, section: usize) -> bool {
         let definitions = self.definitions();
         let contents = &self.directory.sections[section].contents;
@@ -287,8 +286,7 @@ impl Mcap {
                 && contents.may_hold(|id| definitions.find(id).is_none()))
     }
 
-    /// Whether the statistics speak of channels that nobody has defined yet. Where message indexes are missing too,
-    /// nothing else does.
+    /// Whether the statistics name undefined channels. If message indexes are missing too, nothing else does.
     fn counts_unknown(&self) -> bool {
         let definitions = self.definitions();
         self.statistics.as_ref().is_some_and(|statistics| {
@@ -339,7 +337,7 @@ impl Mcap {
         summary.messages = Some(messages);
         summary.range = range;
         let counts = statistics.map_or(counts, |found| &found.channel_message_counts);
-        // Statistics may give the whole without its parts.
+        // Statistics may give the total without the counts per channel.
         let has_parts = messages == 0 || !counts.is_empty();
         for section in self
             .directory
@@ -380,7 +378,7 @@ impl Mcap {
         self.report.set_summary(summary);
     }
 
-    /// Takes note of something wrong.
+    /// Records a problem.
     fn report(&self, problem: Problem) {
         self.report.add(self.storage.name(), problem);
     }
@@ -389,7 +387,7 @@ impl Mcap {
         &*self.storage
     }
 
-    /// The channels known by now.
+    /// The channels known so far.
     fn table(&self) -> Arc<ChannelTable<u16>> {
         self.definitions().table()
     }
@@ -406,7 +404,7 @@ impl Mcap {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages to make room for in a section of this many bytes.
+    /// The number of messages to reserve space for in a section of this many bytes.
     fn likely_rows(&self, bytes: usize) -> usize {
         let last = self.last_rows.load(Ordering::Relaxed);
         (last + last / 8 + 8).min(bytes / 31 + 1)

@@ -12,9 +12,9 @@ use asof_core::{Channel, Message, MessageRef, Schema, Stamp};
 
 /// Writes an MCAP file: chunked, indexed, compressed, with checksums.
 ///
-/// A chunk reaches the file whole or not at all, and is handed to the system as soon as it is closed; so
+/// A chunk is written completely or not at all, and is handed to the system as soon as it is closed; so
 /// a process that is killed leaves a file that is readable up to its last closed chunk. Chunks are
-/// closed when they are large enough, and when they are old enough (see [`McapWriterOptions`]).
+/// closed by size and by age (see [`McapWriterOptions`]).
 ///
 /// ```
 /// use std::io::Cursor;
@@ -34,18 +34,18 @@ use asof_core::{Channel, Message, MessageRef, Schema, Stamp};
 pub struct McapWriter<W: Write + Seek> {
     inner: mcap::Writer<Counted<W>>,
     options: McapWriterOptions,
-    /// The file's numbers of the channels met so far, by address. The `Arc` is kept so that its address
-    /// cannot be given to another channel.
+    /// The ids of the channels so far, by address. The `Arc` is kept so that its address cannot be
+    /// reused by another channel.
     channels: HashMap<usize, (u16, Arc<Channel>)>,
     /// The first log time of the open chunk.
     chunk_start: Option<Stamp>,
     chunk_bytes: u64,
     written: u64,
-    /// What has gone out so far.
+    /// Bytes written so far.
     bytes: Arc<AtomicU64>,
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counted<W> {
     inner: W,
     bytes: Arc<AtomicU64>,
@@ -69,7 +69,7 @@ impl<W: Seek> Seek for Counted<W> {
     }
 }
 
-/// How an MCAP file is written.
+/// Options of an MCAP file.
 #[derive(Debug, Clone)]
 pub struct McapWriterOptions {
     /// How chunks are compressed.
@@ -80,19 +80,19 @@ pub struct McapWriterOptions {
     pub chunk_size: u64,
     /// A chunk is closed when its messages span this much log time; `None` to close by size alone.
     pub chunk_age: Option<Duration>,
-    /// The conventions that the recording follows, such as `ros2`.
+    /// The profile of the recording, such as `ros2`.
     pub profile: String,
 }
 
-/// How chunks are compressed.
+/// The compression of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Small files, quick to read.
+    /// Small files, fast to read.
     #[default]
     Zstd,
-    /// Larger files, quicker to write and to read.
+    /// Larger files, faster to write and to read.
     Lz4,
-    /// As they are; a reader touches only what it needs.
+    /// Uncompressed; a reader touches only what it needs.
     None,
 }
 
@@ -155,7 +155,7 @@ impl From<mcap::McapError> for McapWriteError {
     }
 }
 
-/// Whether a disk, or what one person may use of it, is full.
+/// Whether a disk, or a user's quota on it, is full.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -164,7 +164,7 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
 }
 
 impl McapWriter<BufWriter<File>> {
-    /// Starts a new file, replacing one that is there.
+    /// Creates a file, replacing an existing one.
     ///
     /// # Errors
     /// When it cannot be created.
@@ -183,7 +183,7 @@ impl<W: Write + Seek> McapWriter<W> {
     /// Starts a recording.
     ///
     /// # Errors
-    /// When its head cannot be written.
+    /// When the header cannot be written.
     pub fn new(writer: W, options: McapWriterOptions) -> Result<Self, McapWriteError> {
         let compression = match options.compression {
             Compression::Zstd => Some(mcap::Compression::Zstd),
@@ -198,7 +198,7 @@ impl<W: Write + Seek> McapWriter<W> {
             .compression_threads(0)
             // Chunks are closed here, by size and by age.
             .chunk_size(None)
-            // A chunk is put together in memory and written in one piece: no half chunk is ever seen.
+            // A chunk is built in memory and written in one piece: no partial chunk is ever visible.
             .disable_seeking(true)
             .profile(options.profile.clone())
             .library(concat!("asof ", env!("CARGO_PKG_VERSION")))
@@ -220,13 +220,13 @@ impl<W: Write + Seek> McapWriter<W> {
     /// Writes a message.
     ///
     /// # Errors
-    /// When its times cannot be held by MCAP, or the file cannot be written.
+    /// When its times do not fit MCAP, or the file cannot be written.
     pub fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
         let times = (message.log_time, message.publish_time);
         self.put(&message.channel, times, message.sequence, &message.payload)
     }
 
-    /// Writes a message as it lies in a batch.
+    /// Writes a message of a batch.
     ///
     /// # Errors
     /// As [`McapWriter::write`].
@@ -235,15 +235,15 @@ impl<W: Write + Seek> McapWriter<W> {
         self.put(message.channel, times, message.sequence, message.payload)
     }
 
-    /// Declares a channel, so that it is listed even if no message comes.
+    /// Declares a channel, so that it is listed even without messages.
     ///
     /// # Errors
-    /// When there are more channels than MCAP has numbers for, or the file cannot be written.
+    /// When there are more channels than MCAP has ids, or the file cannot be written.
     pub fn add_channel(&mut self, channel: &Arc<Channel>) -> Result<(), McapWriteError> {
         self.number_of(channel).map(drop)
     }
 
-    /// Adds a file to the recording.
+    /// Adds an attachment to the recording.
     ///
     /// # Errors
     /// When a time is before 1970, or the file cannot be written.
@@ -260,7 +260,7 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
-    /// Adds a named set of text to the recording.
+    /// Adds a metadata record to the recording.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -277,8 +277,8 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
-    /// Writes a message under times that no [`Stamp`] can hold, in a chunk of its own: the times of others stay what
-    /// they are.
+    /// Writes a message with times that do not fit a [`Stamp`], in a chunk of its own, so that the times of other
+    /// chunks are not affected.
     pub(crate) fn write_beyond(
         &mut self,
         channel: &Arc<Channel>,
@@ -299,7 +299,7 @@ impl<W: Write + Seek> McapWriter<W> {
         self.close_chunk()
     }
 
-    /// Writes a record of a kind that MCAP leaves to writers (opcodes from 0x80 on).
+    /// Writes a record with an opcode that MCAP reserves for writers (0x80 or higher).
     #[allow(
         clippy::default_trait_access,
         reason = "the type of the options is of a crate that this one does not know"
@@ -311,8 +311,8 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
-    /// Closes the open chunk if it is too old by now. For those who record live: call it now and then, so
-    /// that a robot that falls silent does not keep its last words in memory.
+    /// Closes the open chunk if it is too old. For live recording: call it regularly, so that the last messages
+    /// of a robot that falls silent do not stay in memory.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -323,7 +323,7 @@ impl<W: Write + Seek> McapWriter<W> {
         Ok(())
     }
 
-    /// Closes the open chunk and hands everything to the system, so that one who reads the file meanwhile has it all.
+    /// Closes the open chunk and flushes, so that a reader of the file sees everything written so far.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -331,17 +331,17 @@ impl<W: Write + Seek> McapWriter<W> {
         self.close_chunk()
     }
 
-    /// How many messages were written.
+    /// The number of messages written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// How many bytes were written: all but the open chunk.
+    /// The number of bytes written, without the open chunk.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Closes the open chunk, writes the summary, and gives the writer back, flushed.
+    /// Closes the open chunk, writes the summary, and returns the writer, flushed.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -418,7 +418,7 @@ impl<W: Write + Seek> McapWriter<W> {
     }
 }
 
-/// A file to be added to a recording.
+/// A file to attach to a recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Attachment<'a> {
     /// Its name.
@@ -427,7 +427,7 @@ pub struct Attachment<'a> {
     pub media_type: &'a str,
     /// When it is added.
     pub log_time: Stamp,
-    /// When the file itself was made.
+    /// When the file itself was created.
     pub create_time: Stamp,
     /// Its contents.
     pub data: &'a [u8],

@@ -16,10 +16,10 @@ use bytes::Bytes;
 use crate::recording::{HiddenRecords, Progress, Recording};
 use crate::sections::deepest_overlap;
 
-/// Several recordings, of whatever formats, as one [`Recording`] on one timeline.
+/// Several recordings, of any formats, as one [`Recording`] on one timeline.
 ///
-/// Messages come in order of log time; of two with one time, the one of the recording that was given first.
-/// Where one of them is a file that is being written, or a robot, the whole [grows](Source::growth) and can be followed.
+/// Messages are sorted by log time; ties come in the order in which the recordings were given.
+/// If one of them is a file that is being written, or a robot, the whole [grows](Source::growth) and can be followed.
 /// A recording is opened for reading when its time has come and closed when it is over, so that a folder of
 /// a day's drives takes the memory of one. Channels that are equal in every respect are one channel.
 ///
@@ -36,21 +36,21 @@ pub struct Merged {
 struct Shared {
     parts: Vec<Part>,
     channels: Mutex<Channels>,
-    /// What went wrong before there were parts.
+    /// Problems from before the parts were opened.
     problems: Vec<Problem>,
 }
 
-/// A recording among others.
+/// One of several recordings.
 struct Part {
     name: String,
     recording: Box<dyn Recording>,
 }
 
-/// Bits of an entry's offset above which the part's number stands.
+/// The shift of a part's index in an entry's offset.
 const PART_SHIFT: u32 = 48;
 
 impl Merged {
-    /// Puts recordings together, under the names that problems are reported by.
+    /// Merges recordings; problems are reported under these names.
     pub fn new(parts: Vec<(String, Box<dyn Recording>)>) -> Self {
         Self::with_problems(parts, Vec::new())
     }
@@ -135,7 +135,7 @@ impl Source for Merged {
         };
         all.format = join(formats);
         all.library = join(libraries);
-        // Conventions hold for all or are none.
+        // A profile holds for all parts, or there is none.
         all.profile = match profiles.len() {
             1 => join(profiles),
             _ => String::new(),
@@ -296,7 +296,7 @@ impl Shared {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of a message among those of all parts: parts in the order given, then its place in its own.
+    /// The order of a message among those of all parts: parts in the given order, then its order in its own.
     fn order_of(&self, part: usize, order: u64) -> u64 {
         let bits = usize::BITS - self.parts.len().saturating_sub(1).leading_zeros();
         if bits == 0 {
@@ -307,7 +307,7 @@ impl Shared {
     }
 }
 
-/// The channels of all parts, each once. Only ever grows.
+/// The channels of all parts, without duplicates. Only ever grows.
 #[derive(Default)]
 struct Channels {
     all: Vec<Arc<Channel>>,

@@ -1,4 +1,4 @@
-//! Opening a folder: a ROS 2 bag, or all recordings that lie in it as one.
+//! Opening a folder: a ROS 2 bag, or all recordings in it as one.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::folder::{MAX_FOLDER_DEPTH, METADATA, existing, parts_by_metadata, rec
 use crate::kind::{Kind, kind_of};
 use crate::{Merged, OpenOptions, Recording};
 
-/// A ROS 2 bag, or all recordings in a folder and the folders in it.
+/// A ROS 2 bag, or all recordings in a folder and its subfolders.
 pub(super) fn open_folder(
     folder: &Path,
     options: &OpenOptions,
@@ -18,7 +18,7 @@ pub(super) fn open_folder(
     let mut problems = Vec::new();
     let files = match parts_by_metadata(&folder.join(METADATA))? {
         Some(listed) => match existing(folder, listed, &mut problems) {
-            // Somebody gave the recording another name.
+            // The recording was renamed.
             none if none.is_empty() => recordings_in(folder, 0, &mut problems)?,
             found => found,
         },
@@ -37,8 +37,8 @@ pub(super) fn open_folder(
     as_one(opened(files, options), problems, nothing)
 }
 
-/// The bag that a `metadata.yaml` belongs to, where that is what a path names: the folder that it lies in, or
-/// of a `run.metadata.yaml` the files beside it.
+/// The bag that a `metadata.yaml` describes: the folder that it is in, or, for a `run.metadata.yaml`, the files beside
+/// it.
 pub(super) fn open_described(
     path: &Path,
     options: &OpenOptions,
@@ -62,8 +62,7 @@ fn open_by_description(
         reason: reason.to_owned(),
     };
     let Some(listed) = parts_by_metadata(path)? else {
-        let reason =
-            "this is not a recording, and no description of a ROS 2 bag; name the recording itself";
+        let reason = "this is neither a recording nor the description of a ROS 2 bag; name the recording itself";
         return Err(unreadable(reason));
     };
     let folder = match path.parent() {
@@ -93,7 +92,7 @@ fn open_by_description(
     as_one(opened(files, options), problems, nothing)
 }
 
-/// A file among others, and whether it could be opened.
+/// One of several files, and whether it could be opened.
 pub(super) type Part = (PathBuf, Result<Box<dyn Recording>, SourceError>);
 
 fn opened(files: Vec<PathBuf>, options: &OpenOptions) -> impl Iterator<Item = Part> {
@@ -108,7 +107,7 @@ fn opened(files: Vec<PathBuf>, options: &OpenOptions) -> impl Iterator<Item = Pa
     })
 }
 
-/// All that could be opened, as one recording; what could not is a problem of it.
+/// All files that could be opened, as one recording; the others are among its problems.
 pub(super) fn as_one(
     opened: impl IntoIterator<Item = Part>,
     mut problems: Vec<Problem>,
@@ -134,7 +133,7 @@ pub(super) fn as_one(
     Ok(Box::new(Merged::with_problems(parts, problems)))
 }
 
-/// SQLite files are everywhere; one that is not a bag, and is not called one, is nobody's loss.
+/// SQLite files are common; one that is not a bag, and not named like one, is not worth reporting.
 fn is_another_database(file: &Path, error: &SourceError) -> bool {
     let is_named_bag = file.extension().is_some_and(|extension| extension == "db3");
     !is_named_bag

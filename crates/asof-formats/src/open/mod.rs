@@ -1,4 +1,4 @@
-//! Opening a place as what it is: a file, a folder, or several; on this machine, on a web server or in a bucket.
+//! Opening a place: a file, a folder, or several; on this machine, on a web server or in a bucket.
 
 mod file;
 mod folder;
@@ -13,18 +13,18 @@ use crate::{Merged, OpenOptions, Recording, without_secrets};
 #[cfg(feature = "remote")]
 pub(crate) use remote::open_remote_file;
 
-/// Schemes of files on web servers and in buckets; they are read with the feature `remote`.
+/// URL schemes of web servers and buckets, which need the feature `remote`.
 pub const REMOTE_SCHEMES: [&str; 9] = [
     "http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss",
 ];
 
-/// Opens a recording, whatever its name: the first bytes decide.
+/// Opens a recording. The first bytes decide its format, not its name.
 ///
-/// A folder is a ROS 2 bag where it has a `metadata.yaml`, and otherwise all recordings in it as one; a
-/// `metadata.yaml` stands for the bag that it describes.
+/// A folder is a ROS 2 bag if it has a `metadata.yaml`, and otherwise all recordings in it as one; the path of a
+/// `metadata.yaml` opens the bag that it describes.
 ///
 /// # Errors
-/// When it cannot be read, or is nothing that asof can read; the error says what it is.
+/// When it cannot be read, or asof does not support it; the error says what it is.
 pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
     open_with(place, &OpenOptions::default())
 }
@@ -79,7 +79,7 @@ pub fn open_all<P: AsRef<Path>>(
     }
 }
 
-/// A place as text, where it is an address that can be read.
+/// The address, if a place is one that can be read.
 #[cfg(feature = "remote")]
 fn remote_address(place: &Path) -> Option<&str> {
     let text = place.to_str()?;

@@ -14,10 +14,10 @@ use crate::remote::{RemoteFile, RemotePlace};
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
 use crate::{OpenOptions, Recording, without_secrets};
 
-/// No description of a bag is larger.
+/// The largest description of a bag.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
 
-/// Opens what is at an address.
+/// Opens an address.
 pub(super) fn open(
     address: &str,
     options: &OpenOptions,
@@ -45,7 +45,7 @@ pub(super) fn open(
     open_remote_file(file, options)
 }
 
-/// A file on a server, read in place where its format allows that.
+/// A file on a server, read in place if its format allows it.
 pub(crate) fn open_remote_file(
     file: RemoteFile,
     options: &OpenOptions,
@@ -54,7 +54,7 @@ pub(crate) fn open_remote_file(
     open_at(Location::Server(Box::new(file)), name, options)
 }
 
-/// The files that a description of a bag lists, if it is one.
+/// The files that a bag's description lists, if it is one.
 fn description(file: &RemoteFile) -> Result<Option<Vec<String>>, SourceError> {
     if file.size() > LONGEST_DESCRIPTION {
         return Ok(None);
@@ -71,14 +71,14 @@ fn open_folder(
         let paths = place.list().map_err(|error| place.unreadable(&error))?;
         return open_listed(place, &paths, options);
     }
-    // A web server does not say what it holds; a bag's description does.
+    // A web server does not list a folder; a bag's description does.
     let file = match RemoteFile::open(&place.address_of(METADATA)) {
         Ok(file) => file,
         Err(SourceError::Unreadable { reason, .. }) => {
             return Err(SourceError::Unreadable {
                 place: place.address.clone(),
                 reason: format!(
-                    "a web server does not say what is in a folder, and the {METADATA} of a ROS 2 bag is not to be had there ({reason}); name a recording"
+                    "a web server does not list folders, and there is no readable {METADATA} of a ROS 2 bag ({reason}); name a recording"
                 ),
             });
         }
@@ -93,7 +93,7 @@ fn open_folder(
     }
 }
 
-/// The bag that a description on a web server or in a bucket is about.
+/// The bag that a description on a web server or in a bucket describes.
 fn open_described(
     place: &RemotePlace,
     listed: &[String],
@@ -114,7 +114,7 @@ fn open_described(
     })
 }
 
-/// A part of a bag under the first of its names that is there; `None` where none is.
+/// A part of a bag under the first of its names that exists; `None` if none does.
 fn open_listed_part(
     name: &str,
     address_of: impl Fn(&str) -> String,
@@ -136,7 +136,7 @@ fn open_listed_part(
     None
 }
 
-/// Everything in a folder of a bucket that is named like a recording.
+/// Everything in a folder of a bucket with the name of a recording.
 fn open_listed(
     place: &RemotePlace,
     paths: &[String],
@@ -188,8 +188,8 @@ fn missing(name: &str) -> Problem {
 
 fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
     let reason = match problems.first() {
-        Some(first) => format!("there is no recording there: {}", first.message),
-        None => "there is nothing there that is named like a recording (.mcap, .bag, .db3, .ulg); name the recording itself".to_owned(),
+        Some(first) => format!("no recording found: {}", first.message),
+        None => "no file there is named like a recording (.mcap, .bag, .db3, .ulg); name the recording itself".to_owned(),
     };
     SourceError::Unreadable {
         place: address.to_owned(),
@@ -197,7 +197,7 @@ fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
     }
 }
 
-/// Does some work at once, most of which is waiting; the results come in the order of the inputs.
+/// Runs work concurrently, most of which is waiting; the results are in the order of the inputs.
 fn at_once<T: Sync, R: Send>(inputs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());

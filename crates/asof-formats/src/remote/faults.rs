@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and whether it may go better next time.
+//! Failures of requests, and whether they are worth retrying.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,11 +12,11 @@ use crate::without_secrets;
 
 /// Why a request failed.
 pub(super) enum Fault {
-    /// It may go better next time.
+    /// Transient: a retry may succeed.
     Passing(io::Error),
-    /// Nobody is there. Somebody may be soon, but not for long is that worth waiting for.
+    /// Nothing listens there. A short retry is worth it.
     Unreachable(io::Error),
-    /// Somebody is there and does not answer, although the client has asked for a while.
+    /// The server does not answer, although the client has retried for a while.
     Unanswered(io::Error),
     Final(io::Error),
 }
@@ -56,7 +56,7 @@ pub(super) fn changed() -> io::Error {
     )
 }
 
-/// Nothing came for longer than a server takes to find what it has.
+/// The server sent nothing for too long.
 pub(super) fn silent() -> io::Error {
     let message = format!(
         "the server sent nothing for {} seconds",
@@ -65,7 +65,7 @@ pub(super) fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// Something came, but so slowly that nobody should wait for all of it.
+/// The answer came too slowly to wait for the rest.
 pub(super) fn too_slow(waited: Duration) -> io::Error {
     let message = format!(
         "the server did not finish its answer within {} seconds",
@@ -81,7 +81,7 @@ pub(super) fn is_denied(error: &Error) -> bool {
     )
 }
 
-/// Whether a server answered, and will not answer otherwise next time.
+/// Whether the server refused, so that a retry would be refused too.
 pub(super) fn is_refusal(error: &Error) -> bool {
     match status_of(error) {
         // Too slow, and too many requests.
@@ -104,7 +104,7 @@ fn has_kind(error: &Error, wanted: HttpErrorKind) -> bool {
     false
 }
 
-/// The status that a server answered with, in numbers and words. The client has it in its message only.
+/// The status of the server's answer, as number and text. The client has it only in its message.
 fn status_of(error: &Error) -> Option<(u16, String)> {
     let cause = first_cause(error);
     let status = cause.strip_prefix("Server returned non-2xx status code: ")?;
@@ -113,7 +113,7 @@ fn status_of(error: &Error) -> Option<(u16, String)> {
     Some((code, status.to_owned()))
 }
 
-/// A failure in words for the person who gave the address.
+/// A failure, explained to the user who gave the address.
 pub(super) fn explained(error: &Error) -> String {
     without_secrets(&in_words(error))
 }
@@ -146,7 +146,7 @@ fn in_words(error: &Error) -> String {
     }
 }
 
-/// What started it: the rest of the chain says who passed it on.
+/// The root cause: the rest of the chain only passes it on.
 fn first_cause(error: &dyn StdError) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {

@@ -34,49 +34,49 @@ use pieces::Pieces;
 
 /// A file on a network as a [`Storage`]: `http(s)://`, `s3://`, `gs://`, `az://`.
 ///
-/// Bytes are fetched in blocks, neighbouring blocks in one request, and kept in a small cache. Reads that
-/// follow each other fetch further and further ahead. Several threads have several requests in flight; two
-/// that want the same block wait for one. A request that fails for a passing reason is repeated, later and
-/// later. A file that changes while it is read is an error, never a mixture.
+/// Bytes are fetched in blocks, adjacent blocks in one request, and kept in a small cache. Sequential reads
+/// fetch further and further ahead. Several threads have several requests in flight; two that need the same
+/// block share one. A transient failure is retried, with growing pauses. A file that changes while it is read
+/// is an error, never a mixture.
 ///
 /// Keys and regions of buckets are taken from the environment, under the names that each provider's own
-/// tools use (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). Where there are none,
-/// requests are not signed, which is enough for buckets that are open to all.
+/// tools use (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). Without keys,
+/// requests are not signed, which is enough for public buckets.
 pub struct RemoteFile {
     name: String,
     remote: Arc<Remote>,
     blocks: Blocks,
-    /// What is known of the file without asking for it.
+    /// Ranges of the file that need no request.
     known: Pieces,
     noted: Option<Arc<Noted>>,
 }
 
-/// Where the bytes are, and how they were when they were first seen.
+/// The address of the file, and its version when it was opened.
 struct Remote {
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,
     size: u64,
     e_tag: Option<String>,
-    /// Seconds since the epoch; 0 where the server does not say.
+    /// Seconds since the epoch; 0 if unknown.
     modified: i64,
 }
 
-/// A server that sends nothing for so long has to be asked again.
+/// How long a server may send nothing before the request is retried.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request that nobody answers is repeated for so long; then those who wait are told.
+/// How long an unanswered request is retried before its callers get an error.
 pub(crate) const RETRY_TIME: Duration = Duration::from_secs(30);
-/// After that, an answer has so many bytes for each further second, or nobody waits for the rest of it.
+/// The slowest rate at which an answer may arrive after that, in bytes per second.
 const SLOWEST: u64 = 1 << 10;
-/// How often a body that broke off is asked for again; the client repeats failed requests by itself.
+/// How often an interrupted body is requested again; the client retries failed requests by itself.
 const ATTEMPTS: u32 = 5;
-/// The same where nobody answered at all: for a second or so.
+/// The same if the server cannot be reached at all: for about a second.
 const ATTEMPTS_TO_REACH: u32 = 4;
 
 impl RemoteFile {
-    /// Asks how large the file is; nothing is read yet.
+    /// Requests the size of the file; nothing is read yet.
     ///
     /// # Errors
-    /// When the address is none, or there is no such file.
+    /// When the address is not valid, or there is no such file.
     pub fn open(address: &str) -> Result<Self, SourceError> {
         let place = RemotePlace::of(address)?;
         let found = place.look().map_err(|error| place.unreadable(&error))?;
@@ -88,7 +88,7 @@ impl RemoteFile {
         Self::known(place, found.size, found.e_tag, modified)
     }
 
-    /// A file of a known size and version: nothing is asked.
+    /// A file of known size and version: no request is made.
     pub(crate) fn known(
         place: &RemotePlace,
         size: u64,
@@ -111,7 +111,7 @@ impl RemoteFile {
         }
     }
 
-    /// The same, with pieces of this version that were read before: they are not asked for again.
+    /// The same, with pieces of this version that were read before: they are not requested again.
     pub(crate) fn with_pieces(self, pieces: Vec<FilePiece>) -> Self {
         RemoteFile {
             known: Pieces::of(pieces),
@@ -119,7 +119,7 @@ impl RemoteFile {
         }
     }
 
-    /// The same, telling what is read of it.
+    /// The same, noting what is read of it.
     pub(crate) fn noting(self, noted: &Arc<Noted>) -> Self {
         RemoteFile {
             noted: Some(Arc::clone(noted)),
@@ -144,7 +144,7 @@ impl Storage for RemoteFile {
         }
         let bytes = self.blocks.read(offset, len, |ranges| {
             let fetches = ranges.into_iter().map(|range| self.remote.ask(range));
-            // All are under way before the first is waited for.
+            // All requests are started before the first is awaited.
             let fetches: Vec<_> = fetches.collect();
             fetches.into_iter().map(finish).collect()
         })?;
@@ -195,13 +195,13 @@ impl Remote {
         Err(io::Error::other("it was never asked for"))
     }
 
-    /// Whether an answer is about the file that was opened, by what the server has said of both.
+    /// Whether an answer is about the file that was opened, as far as the server identifies both.
     fn is_of_same_file(&self, found: &ObjectMeta) -> bool {
         if found.size != self.size {
             return false;
         }
         if let (Some(known), Some(found)) = (&self.e_tag, &found.e_tag) {
-            // Bytes on their way may be packed, which makes a tag a weak one.
+            // Compression in transit makes a tag a weak one.
             let plain = |tag: &str| tag.trim_start_matches("W/").to_owned();
             return plain(known) == plain(found);
         }
@@ -219,7 +219,7 @@ impl Remote {
         };
         let found = self.store.get_opts(&self.path, options).await;
         let found = found.map_err(|error| Fault::of(&error))?;
-        // A server that does not know conditions answers with what is there now.
+        // A server without support for conditions answers with the current file.
         if !self.is_of_same_file(&found.meta) {
             return Err(Fault::Final(changed()));
         }
@@ -238,8 +238,8 @@ impl Remote {
     }
 }
 
-/// The bytes of an answer, as long as some come now and then, and not just drops: how long all of them take is the
-/// network's affair above [`SLOWEST`].
+/// The bytes of an answer, as long as they keep coming, at [`SLOWEST`] or faster: how long all of them take depends on
+/// the network.
 async fn all_of(
     mut answer: BoxStream<'_, object_store::Result<Bytes>>,
     wanted: u64,
@@ -257,14 +257,14 @@ async fn all_of(
         match next {
             None => return Ok(bytes.freeze()),
             Some(Err(error)) => return Err(Fault::of(&error)),
-            // One that sends without end is not listened to.
+            // An endless answer is cut off.
             Some(Ok(_)) if bytes.len() as u64 > wanted => return Ok(bytes.freeze()),
             Some(Ok(more)) => bytes.extend_from_slice(&more),
         }
     }
 }
 
-/// Two threads for every remote file of the process: they wait, and do little else.
+/// Two threads for every remote file of the process: they mostly wait.
 fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: LazyLock<OnceLock<Runtime>> = LazyLock::new(OnceLock::new);
     if let Some(runtime) = RUNTIME.get() {
@@ -278,17 +278,17 @@ fn runtime() -> io::Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| made))
 }
 
-/// An answer that is on its way.
+/// A pending answer.
 type Pending<T> = io::Result<mpsc::Receiver<io::Result<T>>>;
 
-/// Starts a request. The answer is waited for on a channel, so that this works on any thread, also on those
+/// Starts a request. The answer arrives on a channel, so that this works on any thread, also on those
 /// of another runtime.
 fn start<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> Pending<T> {
     let (answer, pending) = mpsc::channel();
     runtime()?.spawn(async move {
-        // The one that asked may have given up.
+        // The caller may have given up.
         let _ = answer.send(request.await);
     });
     Ok(pending)

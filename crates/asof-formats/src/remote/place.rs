@@ -1,4 +1,4 @@
-//! What an address names: a file, or a folder of a bucket.
+//! The target of an address: a file, or a folder of a bucket.
 
 use std::future::Future;
 use std::io;
@@ -18,12 +18,12 @@ use super::store::{Provider, store_of};
 use super::{RETRY_TIME, finish, start};
 use crate::without_secrets;
 
-/// An address, and the client that reads there.
+/// An address, and its client.
 pub(crate) struct RemotePlace {
-    /// The address as it may be shown.
+    /// The address without secrets.
     pub address: String,
     url: Url,
-    /// Whose bucket it is in; `None` for a web server.
+    /// The provider of the bucket; `None` for a web server.
     provider: Option<Provider>,
     pub store: Arc<dyn ObjectStore>,
     pub path: ObjectPath,
@@ -61,15 +61,15 @@ impl RemotePlace {
         })
     }
 
-    /// Whether it is in a bucket: those say what they hold, web servers do not.
+    /// Whether it is in a bucket: buckets list their contents, web servers do not.
     pub fn is_in_bucket(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// Whether it can be nothing but a folder.
+    /// Whether it can only be a folder.
     pub fn is_folder(&self) -> bool {
         let ends_so = self.url.path().is_empty() || self.url.path().ends_with('/');
-        // A server may make up a file from a question.
+        // A server may generate a file from a query.
         ends_so && self.url.query().is_none()
     }
 
@@ -78,7 +78,7 @@ impl RemotePlace {
         self.path.filename().unwrap_or_default()
     }
 
-    /// Why it cannot be read, in words for the person who gave the address.
+    /// Why it cannot be read, explained to the user who gave the address.
     pub fn unreadable(&self, error: &Error) -> SourceError {
         let mut reason = explained(error);
         if is_denied(error) {
@@ -116,7 +116,7 @@ impl RemotePlace {
         }
     }
 
-    /// The address of something that lies beside this file.
+    /// The address of a file beside this one.
     pub fn address_beside(&self, name: &str) -> String {
         let mut url = self.url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -125,7 +125,7 @@ impl RemotePlace {
         url.into()
     }
 
-    /// How large a file is, and which version of it this is.
+    /// The size and version of a file.
     pub fn look(&self) -> Result<ObjectMeta> {
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
         wait(async move { in_time(2 * RETRY_TIME, look(&*store, &path)).await? })
@@ -156,8 +156,8 @@ impl RemotePlace {
     }
 }
 
-/// How large a file is, and which version of it this is. Some servers hand a file out and do not answer the question,
-/// such as those whose addresses are signed for reading only; they are asked for its first byte.
+/// The size and version of a file. Some servers send a file and do not answer this request, such as those whose
+/// addresses are signed for reading only; then its first byte is requested.
 async fn look(store: &dyn ObjectStore, path: &ObjectPath) -> Result<ObjectMeta> {
     let refused = match store.head(path).await {
         Err(error) if is_refusal(&error) => error,
@@ -180,7 +180,7 @@ pub(crate) fn wait<T: Send + 'static>(
     finish(start(async move { Ok(request.await) })).map_err(failed)?
 }
 
-/// A server that answers drop by drop is not waited for without end.
+/// Bounds the time of an answer that comes byte by byte.
 pub(crate) async fn in_time<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T> {
     let answered = tokio::time::timeout(limit, answer).await;
     answered.map_err(|_| failed(too_slow(limit)))

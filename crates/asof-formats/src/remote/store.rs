@@ -1,4 +1,4 @@
-//! The client that talks to a web server or a bucket.
+//! The client of a web server or a bucket.
 
 use std::error::Error;
 use std::future::Future;
@@ -45,7 +45,7 @@ pub(super) fn store_of(
         }};
     }
     let (scheme, path) = ObjectStoreScheme::parse(url)?;
-    // An address that is signed for its bearer is read as it is, wherever it leads.
+    // A signed address is used as it is, wherever it points.
     let (scheme, path) = match (url.scheme(), url.query()) {
         ("http" | "https", Some(_)) => (
             ObjectStoreScheme::Http,
@@ -68,7 +68,7 @@ pub(super) fn store_of(
     Ok((store, path))
 }
 
-/// How long a request takes is not limited: networks are as slow as they are. How long nothing comes is.
+/// The duration of a request is not limited, since networks may be slow. The time without any data is.
 fn client_options() -> ClientOptions {
     ClientOptions::new().with_timeout_disabled()
 }
@@ -80,7 +80,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// Who keeps a bucket.
+/// The provider of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Provider {
     Amazon,
@@ -98,8 +98,8 @@ impl Provider {
         }
     }
 
-    /// Where nothing in the environment can sign a request, the option to leave it unsigned. Asking the machine's
-    /// own cloud for keys instead takes minutes wherever there is none, so that has to be asked for.
+    /// The option for unsigned requests, if nothing in the environment can sign them. Asking the machine's own cloud
+    /// for keys instead takes minutes outside of one, so that must be requested.
     pub fn unsigned(self, known: &[(String, String)]) -> Option<&'static str> {
         let (option, keys): (_, &[&str]) = match self {
             Provider::Amazon => (
@@ -156,8 +156,8 @@ impl Provider {
     }
 }
 
-/// Makes clients that tell at once where nobody listens, and soon where nobody answers. Otherwise a request is repeated
-/// for seconds before the person who mistyped an address hears of it.
+/// Makes clients that fail at once if nothing listens, and soon if nothing answers. Otherwise a request is retried
+/// for seconds before a mistyped address is reported.
 #[derive(Debug)]
 struct Prompt;
 
@@ -171,11 +171,11 @@ impl HttpConnector for Prompt {
     }
 }
 
-/// A server that does not take a connection for so long is not there.
+/// How long connecting to a server may take.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// As the library makes it, but for this: a server that another sends us on to is not told where we come from. An address
-/// may carry a signature that opens the file to everybody who has it.
+/// Like the library's own, but without a referrer on redirects: an address may contain a signature that gives access
+/// to the file.
 fn client_of(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
     let said = |key: ClientConfigKey| options.get_config_value(&key);
     let is_set = |key: ClientConfigKey| said(key).is_some_and(|value| value == "true");
@@ -184,7 +184,7 @@ fn client_of(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
         .referer(false)
         .http1_only()
         .connect_timeout(CONNECTING)
-        // Compressed on its way, a file has another length than it has.
+        // Compressed in transit, a file has another length.
         .no_gzip()
         .no_brotli()
         .no_zstd()
@@ -219,7 +219,7 @@ impl HttpService for PromptClient {
     {
         let told = |error: HttpError| {
             if error.kind() == HttpErrorKind::Connect && !is_passing(&error) {
-                // Nothing of this kind is repeated.
+                // Errors of this kind are not retried.
                 HttpError::new(HttpErrorKind::Unknown, error)
             } else {
                 error
@@ -234,7 +234,7 @@ impl HttpService for PromptClient {
     }
 }
 
-/// Whether a connection may come about next time: not where it is refused, or the host's name or certificate is wrong.
+/// Whether a retry may connect: not if it is refused, or the host's name or certificate is wrong.
 fn is_passing(error: &HttpError) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, UnexpectedEof,
@@ -253,7 +253,7 @@ fn is_passing(error: &HttpError) -> bool {
         if failure.is_some_and(|failure| passing.contains(&failure.kind())) {
             return true;
         }
-        // An error of the system passes over the one in it when it is asked for its source.
+        // A system error skips its inner error when asked for its source.
         let inner = failure.and_then(|failure| failure.get_ref());
         cause = match inner {
             Some(inner) => Some(inner),

@@ -1,4 +1,4 @@
-//! Which version of something lies at an address.
+//! The version of what is at an address.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use object_store::{Error, ObjectMeta};
 
 use super::place::RemotePlace;
 
-/// A text that changes when what lies at an address changes: for caches that outlive a process.
+/// A text that changes with the contents of an address: for caches that outlive a process.
 ///
-/// It is made of the etag that the server gives, or else of the time of the last change, and of the size; of a folder
-/// of a bucket, of each file in it. One request for each file, and nothing of them is read.
+/// It consists of the server's etag, or else the time of the last change, and the size; for a folder of a bucket, of
+/// those of each file in it. It takes one request for each file, and no contents are read.
 ///
 /// # Errors
-/// When the address cannot be reached, or the server does not say which version it has.
+/// When the address cannot be reached, or the server does not identify versions.
 pub fn version_at(address: &str) -> Result<String, SourceError> {
     let place = RemotePlace::of(address)?;
     if !place.is_folder() {
@@ -43,7 +43,7 @@ fn version(place: &RemotePlace, found: &ObjectMeta) -> Result<String, SourceErro
         None if modified != 0 => Ok(format!("{size} modified {modified}")),
         None => Err(SourceError::Unreadable {
             place: place.address.clone(),
-            reason: "its server tells neither an etag nor when the file was modified, so that \
+            reason: "its server sends neither an etag nor a modification time, so \
                      nothing of it can be kept for later"
                 .to_owned(),
         }),

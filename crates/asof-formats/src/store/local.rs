@@ -17,9 +17,9 @@ pub(super) struct LocalStore {
     root: PathBuf,
 }
 
-/// How deep folders are looked through.
+/// How deep folders are searched.
 const MAX_FOLDER_DEPTH: usize = 32;
-/// What is written to before it has its name.
+/// The prefix of a file that is being written.
 const UNFINISHED: &str = ".asof-";
 
 impl LocalStore {
@@ -133,7 +133,7 @@ impl LocalStore {
     }
 }
 
-/// Looks through folders.
+/// A walk through folders.
 struct Walk {
     root: PathBuf,
     listing: Listing,
@@ -151,7 +151,7 @@ impl Walk {
             };
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
-                // The name of a recording is text everywhere else.
+                // Names of recordings are UTF-8 everywhere else.
                 if is_named_recording(&entry.path()) {
                     let name = name.to_string_lossy();
                     self.problem(&format!("{prefix}{name}"), "its name is not UTF-8 text");
@@ -167,22 +167,22 @@ impl Walk {
 
     fn entry(&mut self, entry: &fs::DirEntry, path: &str, depth: usize) {
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-        // A link to what lies here anyway, such as to the latest recording, would be it a second time.
+        // A link to a file in this folder, such as to the latest recording, would list it twice.
         if is_link {
             match fs::canonicalize(entry.path()) {
                 Ok(real) if real.starts_with(&self.root) => return,
                 Ok(_) => {}
-                // It leads nowhere.
+                // A broken link.
                 Err(_) => return,
             }
         }
         let Ok(found) = fs::metadata(entry.path()) else {
-            // It is gone by now.
+            // It was removed meanwhile.
             return;
         };
         if found.is_dir() {
             if depth >= MAX_FOLDER_DEPTH {
-                self.problem(path, "it lies too deep");
+                self.problem(path, "it is nested too deeply");
                 return;
             }
             match fs::read_dir(entry.path()) {
@@ -196,7 +196,7 @@ impl Walk {
 
     fn problem(&mut self, path: &str, reason: &str) {
         let place = self.root.join(path);
-        let message = format!("{} was not looked into: {reason}", place.display());
+        let message = format!("{} was not searched: {reason}", place.display());
         self.listing.problems.push(message);
     }
 }
@@ -219,7 +219,7 @@ fn stored(path: String, found: &fs::Metadata) -> StoredFile {
     }
 }
 
-/// Under a lock that the system takes back when its owner dies, so that nobody has to clean up after a crash.
+/// Under a lock that the system releases when its owner dies, so that a crash needs no cleanup.
 fn replace(path: &Path, bytes: &[u8], seen: Option<&Bytes>) -> io::Result<Replaced> {
     let folder = made_folder_of(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -241,7 +241,7 @@ fn replace(path: &Path, bytes: &[u8], seen: Option<&Bytes>) -> io::Result<Replac
     Ok(Replaced::Done)
 }
 
-/// Written beside its place, brought to the disk, then named: after a crash it is there whole, or as it was.
+/// Written to a temporary name, synced, then renamed: after a crash it is complete, or as it was.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = made_folder_of(path)?;
     let mut builder = tempfile::Builder::new();
@@ -249,7 +249,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // The system takes away what the user's mask says.
+        // The system applies the user's umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(&folder)?;
@@ -274,7 +274,7 @@ fn no_folder(path: &Path, cause: io::Error) -> SourceError {
     let reason = match cause.kind() {
         ErrorKind::NotFound => "there is no such folder; check the path".to_owned(),
         ErrorKind::NotADirectory => {
-            "this is a file; name the folder that the recordings lie in".to_owned()
+            "this is a file; name the folder with the recordings".to_owned()
         }
         _ => {
             return SourceError::Io {

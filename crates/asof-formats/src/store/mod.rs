@@ -1,4 +1,4 @@
-//! A folder on disk or in a bucket, whose files are listed, opened, and written whole.
+//! A folder on disk or in a bucket, whose files are listed, opened and written.
 
 mod local;
 #[cfg(feature = "remote")]
@@ -14,11 +14,11 @@ use local::LocalStore;
 #[cfg(feature = "remote")]
 use remote::{RemoteStore, RemoteVersion};
 
-/// A folder on disk, in a bucket, or on a web server: what many recordings lie in, and what is kept beside them.
+/// A folder on disk, in a bucket, or on a web server, with many recordings and the files beside them.
 ///
-/// Recordings are listed by name with their versions, so that nothing has to be opened to see what has changed. Small
-/// files are read and written whole; one that several processes write is [replaced](Store::replace) only if it is
-/// still what the writer has seen.
+/// Recordings are listed by name with their versions, so that changes are found without opening anything. Small
+/// files are read and written in one piece; one that several processes write is [replaced](Store::replace) only if it
+/// is still the version that the writer has seen.
 ///
 /// ```
 /// use asof_formats::{Replaced, Store};
@@ -42,47 +42,47 @@ enum Inner {
     Remote(RemoteStore),
 }
 
-/// A file of a [`Store`], as a listing has it.
+/// A file of a [`Store`], from a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFile {
     /// Its path from the store's root, with `/` between its parts.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last changed, where that is known.
+    /// When it was last modified, if known.
     pub modified: Option<Stamp>,
-    /// What the server calls this version of it; `None` on disk.
+    /// The server's ETag of this version; `None` on disk.
     pub e_tag: Option<String>,
 }
 
-/// Bytes of a file, and where in it they lie.
+/// A range of bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePiece {
-    /// Where in the file.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// The bytes from there on.
+    /// The bytes from that offset on.
     pub bytes: Bytes,
 }
 
-/// What a [`Store`] holds.
+/// The files of a [`Store`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The files, by path.
+    /// The files, sorted by path.
     pub files: Vec<StoredFile>,
-    /// Folders that could not be looked into, a sentence each: what is in them is not in `files`.
+    /// Folders that could not be listed, a sentence each: their files are not in `files`.
     pub problems: Vec<String>,
 }
 
-/// A file that was read whole.
+/// A file that was read completely.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// What is in it.
+    /// Its contents.
     pub bytes: Bytes,
-    /// Which version of it this is.
+    /// The version that was read.
     pub version: StoredVersion,
 }
 
-/// Which version of a file somebody has seen: see [`Store::replace`].
+/// A version of a file that a caller has seen: see [`Store::replace`].
 #[derive(Debug, Clone)]
 pub struct StoredVersion(Version);
 
@@ -94,12 +94,12 @@ enum Version {
     Remote(RemoteVersion),
 }
 
-/// How [`Store::replace`] ended.
+/// The result of [`Store::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
-    /// The file is what was given.
+    /// The file was replaced.
     Done,
-    /// Somebody else has changed the file since it was seen; nothing was written.
+    /// Another writer has changed the file since it was seen; nothing was written.
     Conflict,
 }
 
@@ -114,10 +114,10 @@ macro_rules! forward {
 }
 
 impl Store {
-    /// The store at a folder or an address. Nothing is asked yet.
+    /// The store at a folder or an address. No request is made yet.
     ///
     /// # Errors
-    /// When an address is none, or this build reads no addresses.
+    /// When an address is not valid, or this build does not support addresses.
     pub fn at(place: impl AsRef<Path>) -> Result<Self, SourceError> {
         let place = place.as_ref();
         let text = place.to_str().unwrap_or_default();
@@ -140,12 +140,12 @@ impl Store {
         }
     }
 
-    /// Where it is, as it may be shown.
+    /// Its address, without secrets.
     pub fn address(&self) -> String {
         forward!(self, store => store.address())
     }
 
-    /// Where a file of it is, in words that every verb opens; what it needs to be opened may be in it.
+    /// The address of a file in it, as every command accepts it; it may contain secrets.
     pub fn address_of(&self, path: &str) -> String {
         match &self.0 {
             Inner::Local(store) => store.path_of(path).display().to_string(),
@@ -154,7 +154,7 @@ impl Store {
         }
     }
 
-    /// The same, as it may be shown and kept.
+    /// The same, without secrets.
     pub fn shown_address_of(&self, path: &str) -> String {
         without_secrets(&self.address_of(path))
     }
@@ -164,25 +164,24 @@ impl Store {
         !matches!(self.0, Inner::Local(_))
     }
 
-    /// Every file that is named like a recording (`.mcap`, `.bag`, `.db3`, `.ulg`, and these with `.zst`), in all folders
+    /// Every file with the name of a recording (`.mcap`, `.bag`, `.db3`, `.ulg`, and these with `.zst`), in all folders
     /// but hidden ones. None is opened.
     ///
     /// # Errors
-    /// When there is no such folder, or a web server does not say what it holds.
+    /// When there is no such folder, or a web server does not list it.
     pub fn recordings(&self) -> Result<Listing, SourceError> {
         forward!(self, store => store.recordings())
     }
 
-    /// The files that lie in it directly, whatever their names. None where there is no such folder.
+    /// The files directly in it, whatever their names. Empty if there is no such folder.
     ///
     /// # Errors
-    /// When it cannot be asked.
+    /// When it cannot be listed.
     pub fn files(&self) -> Result<Vec<StoredFile>, SourceError> {
         forward!(self, store => store.files())
     }
 
-    /// Opens a recording that was listed. Where only a part of it is needed, only that is fetched; its version is not
-    /// asked for again.
+    /// Opens a recording from a listing. Only the ranges that are needed are fetched; its version is not checked first.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -194,9 +193,9 @@ impl Store {
         forward!(self, store => store.open(file, options))
     }
 
-    /// [`Store::open`], together with the pieces of the file that this took: with them,
-    /// [`open_known`](Store::open_known) asks for nothing. There are none on disk, where opening costs little, and none
-    /// where opening took more than a megabyte.
+    /// [`Store::open`], also returning the pieces of the file that were read: with them,
+    /// [`open_known`](Store::open_known) makes no request. Empty on disk, where opening is cheap, and if opening read
+    /// more than a megabyte.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -212,8 +211,8 @@ impl Store {
         }
     }
 
-    /// [`Store::open`] with pieces of the file that were read before, of this very version: they are not asked for again.
-    /// That the file is still this version shows when more of it is read.
+    /// [`Store::open`] with pieces of this version of the file that were read before: they are not fetched again.
+    /// Whether the file is still this version shows when more of it is read.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -234,11 +233,11 @@ impl Store {
         }
     }
 
-    /// Whether a file that was listed is still what it was, as far as that can be told without asking a server: there,
-    /// every request for an older version fails by itself.
+    /// Whether a listed file is still the same version, as far as that is known without a request: on a server, every
+    /// request for an older version fails by itself.
     ///
     /// # Errors
-    /// When it is not there any more.
+    /// When it no longer exists.
     pub fn is_version(&self, file: &StoredFile) -> Result<bool, SourceError> {
         match &self.0 {
             Inner::Local(store) => store.is_version(file),
@@ -247,10 +246,10 @@ impl Store {
         }
     }
 
-    /// The bytes of a file that nobody changes any more, whose size is known.
+    /// The bytes of an immutable file of known size.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     #[cfg_attr(
         not(feature = "remote"),
         allow(unused_variables, reason = "a disk knows how large its files are")
@@ -263,7 +262,7 @@ impl Store {
         }
     }
 
-    /// A small file, whole; `None` where there is none.
+    /// A small file, read completely; `None` if it does not exist.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -281,7 +280,7 @@ impl Store {
         }
     }
 
-    /// Writes a file that was not there before. It appears whole or not at all, and is on the disk when this returns.
+    /// Writes a new file. It appears complete or not at all, and is on the disk when this returns.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -293,8 +292,8 @@ impl Store {
         }
     }
 
-    /// Replaces a small file if it is still what the caller has seen: `None` for one that was not there. Of several
-    /// that replace the same version, in this process or any other, one is done and all others conflict.
+    /// Replaces a small file if it is still the version that the caller has seen: `None` for one that did not exist. If
+    /// several writers replace the same version, in this process or another, one succeeds and all others conflict.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -315,13 +314,13 @@ impl Store {
             (Inner::Remote(store), Some(StoredVersion(Version::Remote(seen)))) => {
                 store.replace(path, bytes, Some(seen))
             }
-            // A version of another store was never seen here.
+            // A version from another store does not match.
             #[cfg(feature = "remote")]
             _ => Ok(Replaced::Conflict),
         }
     }
 
-    /// Removes a file; one that is not there is removed already.
+    /// Removes a file; succeeds if it does not exist.
     ///
     /// # Errors
     /// When the system refuses.
@@ -339,6 +338,7 @@ fn remote(address: &str) -> Result<Store, SourceError> {
 fn remote(address: &str) -> Result<Store, SourceError> {
     Err(SourceError::Unreadable {
         place: without_secrets(address),
-        reason: "this build reads no addresses; build it with the feature `remote`".to_owned(),
+        reason: "this build does not support addresses; build it with the feature `remote`"
+            .to_owned(),
     })
 }

@@ -23,13 +23,13 @@ pub(crate) struct RemoteStore {
     place: RemotePlace,
 }
 
-/// What a server calls a version of a file.
+/// The server's name of a version of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteVersion(UpdateVersion);
 
-/// So many recordings of one folder are listed.
+/// The most recordings of one folder that are listed.
 const LONGEST_LISTING: usize = 5_000_000;
-/// A larger file is sent in pieces, so that a slow network has time for each.
+/// A larger file is sent in parts, so that each fits the timeout on a slow network.
 const PIECE: usize = 8 << 20;
 
 impl RemoteStore {
@@ -183,7 +183,7 @@ impl RemoteStore {
         }
     }
 
-    /// A file of a known size and version: nothing is asked.
+    /// A file of known size and version: no request is made.
     fn file(&self, file: &StoredFile) -> RemoteFile {
         let modified = file.modified.map_or(0, |at| at.nanos() / 1_000_000_000);
         RemoteFile::known(
@@ -239,7 +239,7 @@ fn stored(path: String, found: ObjectMeta) -> StoredFile {
 }
 
 impl RemotePlace {
-    /// What lies in this folder and the folders in it and is wanted, by its path from here.
+    /// The wanted files in this folder and its subfolders, by their paths from here.
     fn list_where(
         &self,
         most: usize,

@@ -27,11 +27,11 @@ use streams::{Origin, Streams, put_dropout, put_logged, put_parameter};
 
 /// A PX4 flight log as a [`Source`](asof_core::Source).
 ///
-/// A topic of the log is a topic here, `/vehicle_attitude`; further instances have their number behind it,
+/// A topic of the log is a topic here, `/vehicle_attitude`; further instances have their number after it,
 /// `/sensor_accel/1`. Parameters (initial, changed, defaults), logged strings and dropouts are the topics
-/// `/parameters`, `/logged_strings` and `/dropouts`; what the logger wrote about the vehicle is the metadata
-/// `information`. Payloads are CDR with `ros2msg` definitions, so that whatever reads ROS 2 recordings can
-/// decode them. Times are those of the vehicle's computer, which count from its start.
+/// `/parameters`, `/logged_strings` and `/dropouts`; the logger's information about the vehicle is the metadata
+/// `information`. Payloads are CDR with `ros2msg` definitions, so that every reader of ROS 2 recordings can
+/// decode them. Times are those of the vehicle's computer, which count from its boot.
 ///
 /// ```no_run
 /// use asof_core::Source;
@@ -63,7 +63,7 @@ impl Format for Ulog {
 
     fn check(file: &UlogFile, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
         let mut problems = check_by_reading(file, progress)?;
-        // Nothing in the file is damaged by these, so only the doctor counts them among the problems.
+        // These damage nothing in the file, so only the doctor counts them among the problems.
         let (count, milliseconds) = file.shared.dropouts;
         if count > 0 {
             let message = format!(
@@ -114,10 +114,10 @@ impl StoredFormat for Ulog {
     }
 }
 
-/// The name of what the logger wrote about the vehicle.
+/// The name of the logger's information about the vehicle.
 const INFORMATION: &str = "information";
 
-/// PX4's ULog: what all readers of a file share.
+/// PX4's ULog: the state that all readers of a file share.
 pub struct Ulog {
     storage: Box<dyn Storage>,
     threads: usize,
@@ -145,7 +145,7 @@ impl Sections for Ulog {
 
     fn expected_bytes(&self, section: usize) -> u64 {
         let section = &self.sections[section];
-        // CDR has gaps where a ULog has none.
+        // CDR has padding where a ULog has none.
         (section.end - section.offset) * 5 / 4
     }
 
@@ -207,7 +207,7 @@ impl Ulog {
         let numbers: Vec<u32> = (0..self.channels.len() as u32).collect();
         let mut channels = counted_channels(&numbers, &self.channels, &counts);
         summary.messages = channels.iter().map(|entry| entry.messages).sum();
-        // Every log may have parameters, strings and dropouts; those that it has not are not listed.
+        // Every log may have parameters, strings and dropouts; those without messages are not listed.
         let mut number = 0;
         channels.retain(|entry: &ChannelSummary| {
             let is_beside = self.beside.contains(&number);
@@ -225,12 +225,12 @@ impl Ulog {
     }
 }
 
-/// A section that is being loaded.
+/// A section that is being read.
 struct Loading<'a> {
     file: &'a Ulog,
     wanted: &'a Wanted,
     section: usize,
-    /// The latest time so far, in microseconds: that of messages which have none of their own.
+    /// The latest time so far, in microseconds, for messages without a time.
     time: u64,
     is_definitions: bool,
     buffer: Vec<u8>,
@@ -292,7 +292,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Adds a message if it is wanted and can be written.
+    /// Adds a message if it is wanted and can be encoded.
     fn put(
         &mut self,
         head: Head,

@@ -12,17 +12,17 @@ use super::walk::{Met, Walk};
 use crate::problems::Problems;
 use crate::storage::Storage;
 
-/// A section ends with the first message that reaches beyond this.
+/// A section ends with the first message that reaches past this size.
 const SECTION_BYTES: u64 = 1 << 20;
 /// The longest message.
 const MAX_MESSAGE_BYTES: u64 = 3 + 0xffff;
 
-/// Some of the messages of a file, which follow each other.
+/// A run of messages of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
     pub offset: u64,
     pub end: u64,
-    /// Where the stretch of the file that it lies in ends: more may have been appended behind it.
+    /// The end of the stretch of the file that it is in: more may have been appended after it.
     stretch_end: u64,
     pub range: TimeRange,
     /// Channels and counts of messages, sorted.
@@ -34,7 +34,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Its bytes, and as many behind them as a message may reach into.
+    /// Its bytes, and as many after them as its last message may need.
     pub fn fetch(&self, storage: &dyn Storage) -> Result<Bytes, SourceError> {
         let len = (SECTION_BYTES + MAX_MESSAGE_BYTES).min(self.stretch_end - self.offset);
         storage.get(self.offset, len)
@@ -46,22 +46,22 @@ impl Section {
     }
 }
 
-/// What a walk over the file finds out.
+/// The result of a walk over the file.
 pub(crate) struct Scan {
     pub sections: Vec<Section>,
     pub streams: Streams,
-    /// Information by its keys, in words.
+    /// Information by key, as text.
     pub info: BTreeMap<String, String>,
     pub problems: Problems,
-    /// Numbers of the channels beside the topics, in the order of [`Beside::ALL`].
+    /// The ids of the channels beside the topics, in the order of [`Beside::ALL`].
     pub beside: [u32; 3],
     formats: Formats,
-    /// How often the logger could not keep up, and for how many milliseconds in all.
+    /// How often the logger could not keep up, and for how many milliseconds in total.
     pub dropouts: (u64, u64),
     unsubscribed: u64,
     bad_times: u64,
     last_multiple: Option<String>,
-    /// How often a key came that may come several times.
+    /// How often a key occurred that may occur several times.
     repeated: HashMap<String, usize>,
 }
 
@@ -77,9 +77,7 @@ pub(crate) fn scan(storage: &dyn Storage) -> Result<Scan, SourceError> {
         ));
     }
     if !header.starts_with(MAGIC) || header.len() < FILE_HEADER_LEN as usize {
-        return Err(unreadable(
-            "this is not a ULog: it does not start as one does",
-        ));
+        return Err(unreadable("this is not a ULog: it does not start like one"));
     }
     let start = header[8..].try_into().map_or(0, u64::from_le_bytes);
     let mut streams = Streams::default();
@@ -116,8 +114,8 @@ pub(crate) fn scan(storage: &dyn Storage) -> Result<Scan, SourceError> {
     Ok(scan)
 }
 
-/// Where data were appended, by the message that says which parts of the format a file uses; the inner error is
-/// one that cannot be read.
+/// The offsets of appended data, from the message that declares which parts of the format a file uses; the inner error
+/// is a message that cannot be read.
 fn flags(storage: &dyn Storage) -> Result<Result<Vec<u64>, String>, SourceError> {
     let bytes = storage.get(FILE_HEADER_LEN, 3 + 40)?;
     let Some(head) = Head::parse(FILE_HEADER_LEN, &bytes) else {
@@ -129,7 +127,7 @@ fn flags(storage: &dyn Storage) -> Result<Result<Vec<u64>, String>, SourceError>
     let incompatible = &bytes[11..19];
     if incompatible[0] & !1 != 0 || incompatible[1..].iter().any(|&byte| byte != 0) {
         let reason =
-            "this ULog uses parts of the format that are newer than this reader; get a newer asof";
+            "this ULog uses features of the format that this version does not support; update asof";
         return Ok(Err(reason.to_owned()));
     }
     let mut offsets = Vec::new();
@@ -144,7 +142,7 @@ fn flags(storage: &dyn Storage) -> Result<Result<Vec<u64>, String>, SourceError>
 }
 
 impl Scan {
-    /// Walks one section; with it come the latest time in it, and whether definitions still go on behind it.
+    /// Walks one section; also returns the latest time in it, and whether definitions continue after it.
     fn section(
         &mut self,
         storage: &dyn Storage,
@@ -190,7 +188,7 @@ impl Scan {
         Ok((section, time, is_definitions))
     }
 
-    /// Takes in what a message says; its channel and time, where it is one that goes out.
+    /// Handles a message; returns its channel and time if it is one that readers see.
     fn meet(&mut self, head: Head, body: &[u8], time: &mut u64) -> Option<(u32, u64)> {
         let [parameters, logged, dropouts] = self.beside;
         match head.kind {
@@ -265,7 +263,7 @@ impl Scan {
         }
     }
 
-    /// Information that comes in several parts, or several times under one key.
+    /// Information in several parts, or several times under one key.
     fn meet_multiple(&mut self, head: Head, body: &[u8]) {
         let Some((&is_continued, pair)) = body
             .split_first()
@@ -280,7 +278,7 @@ impl Scan {
                 .as_ref()
                 .and_then(|key| self.info.get_mut(key))
         {
-            // A log that asks for endless memory gets no more than this of it.
+            // Bounds the memory for one value.
             if last.len() < 4 << 20 {
                 last.push_str(&pair.text());
             }
@@ -327,7 +325,7 @@ impl Scan {
                 self.unsubscribed,
                 ProblemKind::UnknownReference,
                 format!(
-                    "{} messages are on ids that nobody subscribed to; they are left out",
+                    "{} messages are on ids without a subscription and were skipped",
                     self.unsubscribed
                 ),
             ),
@@ -335,7 +333,7 @@ impl Scan {
                 self.bad_times,
                 ProblemKind::BadTime,
                 format!(
-                    "{} messages have times beyond what can be represented; they are left out",
+                    "{} messages have times that cannot be represented and were skipped",
                     self.bad_times
                 ),
             ),
@@ -348,7 +346,7 @@ impl Scan {
     }
 }
 
-/// The first of these ends the definitions.
+/// The first message that ends the definitions.
 pub(crate) fn ends_definitions(head: Head) -> bool {
     matches!(
         head.kind,
@@ -356,10 +354,10 @@ pub(crate) fn ends_definitions(head: Head) -> bool {
     )
 }
 
-/// Microseconds beyond which no stamp can be.
+/// The latest time that fits a stamp, in microseconds.
 const LATEST: u64 = i64::MAX as u64 / 1000;
 
-/// A ULog counts microseconds from the start of the vehicle's computer.
+/// A ULog counts microseconds from the boot of the vehicle's computer.
 pub(crate) fn stamp_of(microseconds: u64) -> Option<Stamp> {
     (microseconds <= LATEST).then(|| Stamp::from_nanos(microseconds as i64 * 1000))
 }
