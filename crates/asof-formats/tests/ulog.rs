@@ -189,7 +189,7 @@ fn encrypted_newer_and_other_files_are_refused_by_name() {
     assert!(refused(b"hello".to_vec()).contains("not a ULog"));
     let mut newer = UlogMaker::new(0).bytes;
     newer[16 + 3 + 8] = 2;
-    assert!(refused(newer).contains("newer than this reader"));
+    assert!(refused(newer).contains("does not support; update asof"));
 }
 
 #[test]

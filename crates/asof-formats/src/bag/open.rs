@@ -69,7 +69,7 @@ fn refuse_other_versions(storage: &dyn Storage) -> Result<(), SourceError> {
     let line = line.lines().next().unwrap_or_default();
     let reason = if line.starts_with("#ROSBAG V") || line.starts_with("#ROSRECORD V") {
         format!(
-            "this bag has an old version ('{line}'); asof reads version 2.0: run `rosbag reindex` or `rosbag fix` on it first"
+            "this is a bag of an old version ('{line}'); asof reads version 2.0: run `rosbag reindex` or `rosbag fix` on it first"
         )
     } else {
         "this is not a ROS 1 bag: it does not start with '#ROSBAG V2.0'".to_owned()

@@ -189,7 +189,7 @@ fn missing(name: &str) -> Problem {
 fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
     let reason = match problems.first() {
         Some(first) => format!("no recording found: {}", first.message),
-        None => "no file there is named like a recording (.mcap, .bag, .db3, .ulg); name the recording itself".to_owned(),
+        None => "nothing there is named like a recording (.mcap, .bag, .db3, .ulg); name the recording itself".to_owned(),
     };
     SourceError::Unreadable {
         place: address.to_owned(),
