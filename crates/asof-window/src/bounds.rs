@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How much a [`Window`](crate::Window) keeps: by count, by age, by bytes, in any combination.
 ///
-/// Whichever bound is met first decides; the message with the smallest stamp goes first.
+/// The tightest bound applies; the message with the smallest stamp is dropped first.
 ///
 /// ```
 /// use asof_window::Bounds;
@@ -34,7 +34,7 @@ impl Bounds {
         Bounds { count, ..NONE }
     }
 
-    /// No message that is older than the newest by more than this.
+    /// No message older than the newest by more than this.
     pub fn age(age: Duration) -> Self {
         NONE.and_age(age)
     }
@@ -65,10 +65,10 @@ impl Bounds {
         Bounds { bytes, ..self }
     }
 
-    /// The same, but start anew when a message is older than the newest by more than this.
+    /// The same, but start over when a message is older than the newest by more than this.
     ///
-    /// For clocks that go back: a simulation that is restarted, a recording that is played in a loop.
-    /// Without it, messages from the new beginning are refused as too late until time has caught up.
+    /// For clocks that go back: a restarted simulation, a recording played in a loop. Without it,
+    /// messages after the jump are refused as too late until time has caught up.
     #[must_use]
     pub fn and_restart_after(self, jump: Duration) -> Self {
         Bounds {
@@ -77,7 +77,7 @@ impl Bounds {
         }
     }
 
-    /// How far back the clock may go before everything starts anew, if it ever does.
+    /// How far back the clock may go before the window starts over, if set.
     pub const fn restart_after(&self) -> Option<Duration> {
         duration(self.jump)
     }
@@ -106,19 +106,19 @@ impl Bounds {
     }
 }
 
-/// What becomes of messages of one topic with the same stamp.
+/// What happens to messages of one topic with the same stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Duplicates {
     /// All are kept, in order of arrival.
     #[default]
     KeepAll,
-    /// The one that came last takes the place of those before it.
+    /// The last to arrive replaces the one before it.
     LastWins,
-    /// The one that came first stays, and those after it are not taken.
+    /// The first to arrive is kept; later ones are refused.
     FirstWins,
 }
 
-/// The duration of so many nanoseconds, if that is a bound.
+/// `nanos` as a duration, if it is a bound.
 const fn duration(nanos: u64) -> Option<Duration> {
     if nanos == u64::MAX {
         None

@@ -1,4 +1,4 @@
-//! What a window gives back.
+//! What a window returns.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,21 +8,21 @@ use asof_core::Stamp;
 
 /// A message of a window, with its stamp: a handle, not a copy.
 ///
-/// It stays valid after the window has let go of the message.
+/// It stays valid after the window has dropped the message.
 pub struct Entry<T> {
-    /// When the message is from, as the window indexes it.
+    /// The stamp by which the window indexes the message.
     pub stamp: Stamp,
     /// The message itself, shared with the window.
     pub value: Arc<T>,
 }
 
 impl<T> Entry<T> {
-    /// An entry of these two.
+    /// Creates an entry.
     pub fn new(stamp: Stamp, value: Arc<T>) -> Self {
         Entry { stamp, value }
     }
 
-    /// A copy of the message, for those who must own one.
+    /// An owned copy of the message.
     pub fn cloned(&self) -> T
     where
         T: Clone,
@@ -60,14 +60,14 @@ impl<T: PartialEq> PartialEq for Entry<T> {
     }
 }
 
-/// The messages on both sides of an instant, and where between them it lies.
+/// The messages on both sides of an instant, and its position between them.
 #[derive(Debug)]
 pub struct Bracket<T> {
     /// The last message at or before the instant.
     pub before: Entry<T>,
-    /// The first message at or after it; the same one when a message is exactly there.
+    /// The first message at or after it; the same one if a message is exactly there.
     pub after: Entry<T>,
-    /// How far the instant is from `before` to `after`: 0 is there, 1 is here.
+    /// The position of the instant: 0 at `before`, 1 at `after`.
     pub fraction: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Which stamps are believed.
+//! Which stamps are trusted.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use crate::bounds::nanos;
 
 /// How a [`Window`](crate::Window) judges the stamps of its messages, and a [`Recent`](crate::Recent) their log times.
 ///
-/// A clock that goes back is the business of [`Bounds::and_restart_after`].
+/// [`Bounds::and_restart_after`] handles a clock that goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StampOptions {
-    /// Whether messages with the stamp zero are refused: a header that nobody filled in. They are counted in any case.
-    /// Off by default, because the clock of a simulation starts at zero.
+    /// Whether messages with stamp zero, from a header that was not filled in, are refused. They are counted either
+    /// way. Off by default, because the clock of a simulation starts at zero.
     pub refuse_zero: bool,
-    /// A stamp that is ahead of all others by more than this is on probation: its message is let go again, and counted,
-    /// if the stream goes on where it was; a [`Recent`](crate::Recent) keeps it and moves its log time. Without it, the bound on age decides, but at least a second; and without
-    /// that, an hour.
+    /// A stamp that is ahead of all others by more than this is on probation: if the stream continues where it was, its
+    /// message is dropped and counted; a [`Recent`](crate::Recent) keeps it and moves its log time. By default the
+    /// bound on age, but at least a second; without one, an hour.
     pub max_ahead: Option<Duration>,
 }
 
 impl StampOptions {
-    /// How far ahead a stamp may be without any doubt, in nanoseconds.
+    /// How far ahead a stamp may be without probation, in nanoseconds.
     pub(crate) fn limit(&self, bounds: &Bounds) -> u64 {
         match (self.max_ahead, bounds.max_age()) {
             (Some(ahead), _) => nanos(ahead),
-            (None, Some(age)) => nanos(age).max(LEAST_AHEAD),
-            (None, None) => AHEAD_WITHOUT_AGE,
+            (None, Some(age)) => nanos(age).max(MIN_AHEAD_NANOS),
+            (None, None) => DEFAULT_AHEAD_NANOS,
         }
     }
 }
 
-const LEAST_AHEAD: u64 = 1_000_000_000;
-const AHEAD_WITHOUT_AGE: u64 = 3600 * LEAST_AHEAD;
-/// The stream goes on where it was if it has moved by less than this part of the leap.
-const MOVED: u64 = 8;
+const MIN_AHEAD_NANOS: u64 = 1_000_000_000;
+const DEFAULT_AHEAD_NANOS: u64 = 3600 * MIN_AHEAD_NANOS;
+/// The stream continues where it was if it has moved by less than one part in this many of the leap.
+const CONTINUES_WITHIN: u64 = 8;
 
 /// The newest stamp, while it is far ahead of all others and nothing has confirmed it.
 #[derive(Debug, Clone, Copy)]
@@ -43,11 +43,11 @@ struct Leap {
     trusted: Option<i64>,
 }
 
-/// What a window knows of the stamps of its stream.
+/// A window's state of the stamps of its stream.
 #[derive(Debug)]
 pub(crate) struct Health {
     pub(crate) options: StampOptions,
-    /// A stamp farther ahead than this is looked at: zero while one is on probation.
+    /// Stamps further ahead than this are checked: zero while one is on probation.
     pub(crate) calm: u64,
     limit: u64,
     leap: Option<Leap>,
@@ -64,7 +64,7 @@ impl Health {
         }
     }
 
-    /// Takes note of the first stamp of all: nothing confirms it yet.
+    /// Records the very first stamp: nothing confirms it yet.
     #[cold]
     pub(crate) fn begin(&mut self, stamp: i64) {
         self.set(Some(Leap {
@@ -73,11 +73,11 @@ impl Health {
         }));
     }
 
-    /// Takes note of a stamp after the newest one, if it is far ahead or another is on probation.
+    /// Records a stamp after the newest one, if it is far ahead or another is on probation.
     #[cold]
     pub(crate) fn go_ahead(&mut self, stamp: i64, newest: i64) {
         let is_leap = stamp.abs_diff(newest) > self.limit;
-        // Zero is not the time of anything.
+        // Zero is not a real time.
         let trusted = Some(newest).filter(|newest| *newest != 0);
         self.set(is_leap.then_some(Leap { at: stamp, trusted }));
     }
@@ -111,7 +111,7 @@ impl Health {
     }
 }
 
-/// Whether a stamp goes on where a stream was before its leap: it has moved by little of that.
+/// Whether a stamp continues where the stream was before its leap, having moved by a small part of it.
 pub(crate) fn goes_on(stamp: i64, trusted: i64, leap: i64) -> bool {
-    stamp >= trusted && stamp.abs_diff(trusted) <= leap.abs_diff(trusted) / MOVED
+    stamp >= trusted && stamp.abs_diff(trusted) <= leap.abs_diff(trusted) / CONTINUES_WITHIN
 }

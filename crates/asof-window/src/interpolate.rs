@@ -1,8 +1,8 @@
-//! What lies between two messages.
+//! Interpolation between two messages.
 
-/// A type for which "half way between these two" has a meaning.
+/// A type with values between two others.
 ///
-/// Implemented for scalars, arrays, vectors, tuples of two and three, for the shapes that robots' messages are made of
+/// Implemented for scalars, arrays, vectors, tuples of two and three, for the usual parts of robot messages
 /// ([`Rotation`], [`PoseSample`], [`TwistSample`], [`OdometrySample`], [`JointSample`]), and with the feature `nalgebra` for its vectors,
 /// points, rotations and poses. Implement it for your own messages field by field.
 pub trait Interpolate: Sized {
@@ -30,7 +30,7 @@ impl<T: Interpolate, const N: usize> Interpolate for [T; N] {
     }
 }
 
-/// In each element; where there are not as many, the earlier stands until the later is there.
+/// Element by element; if the lengths differ, holds the earlier value until the later one.
 impl<T: Interpolate + Clone> Interpolate for Vec<T> {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
         if self.len() != later.len() {
@@ -43,7 +43,7 @@ impl<T: Interpolate + Clone> Interpolate for Vec<T> {
     }
 }
 
-/// What cannot be in between: the earlier, until the later is there.
+/// For what cannot be interpolated: holds the earlier value until the later one.
 fn held<T: Clone>(earlier: &T, later: &T, fraction: f64) -> T {
     if fraction < 1.0 { earlier } else { later }.clone()
 }
@@ -60,11 +60,11 @@ impl Rotation {
 /// Along the shorter arc.
 impl Interpolate for Rotation {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
-        /// Rotations that are closer than this are taken as straight: the arc's sine is lost in rounding.
+        /// Rotations closer than this are interpolated linearly: the arc's sine is lost in rounding.
         const NEARLY_EQUAL: f64 = 1.0 - 1e-12;
         let (a, b) = (self.0, later.0);
         let cosine: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
-        // Both signs are the same rotation; this one is on the near side.
+        // Both signs are the same rotation; this one is on the shorter arc.
         let sign = if cosine < 0.0 { -1.0 } else { 1.0 };
         let cosine = (cosine * sign).min(1.0);
         let (of_a, of_b) = if cosine > NEARLY_EQUAL {
@@ -76,7 +76,7 @@ impl Interpolate for Rotation {
         };
         let mixed: [f64; 4] = std::array::from_fn(|i| a[i] * of_a + b[i] * of_b * sign);
         let length = mixed.iter().map(|x| x * x).sum::<f64>().sqrt();
-        // Quaternions of zero length are no rotations, and stay what they are.
+        // A quaternion of zero length is not a rotation and stays as it is.
         if length > 0.0 {
             Rotation(mixed.map(|x| x / length))
         } else {
@@ -85,12 +85,12 @@ impl Interpolate for Rotation {
     }
 }
 
-/// Where something is, and how it is turned.
+/// A position and an orientation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PoseSample {
-    /// Where it is: x, y, z.
+    /// The position: x, y, z.
     pub position: [f64; 3],
-    /// How it is turned.
+    /// The orientation.
     pub rotation: Rotation,
 }
 
@@ -103,12 +103,12 @@ impl Interpolate for PoseSample {
     }
 }
 
-/// How fast something moves and turns.
+/// A linear and an angular velocity.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TwistSample {
-    /// Metres a second.
+    /// Metres per second.
     pub linear: [f64; 3],
-    /// Radians a second, about each axis.
+    /// Radians per second about each axis.
     pub angular: [f64; 3],
 }
 
@@ -121,12 +121,12 @@ impl Interpolate for TwistSample {
     }
 }
 
-/// A pose and a twist, as odometry has them.
+/// A pose and a twist, as in odometry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OdometrySample {
-    /// Where it is.
+    /// The pose.
     pub pose: PoseSample,
-    /// How it moves.
+    /// The twist.
     pub twist: TwistSample,
 }
 
@@ -146,13 +146,13 @@ pub struct JointSample {
     pub names: Vec<String>,
     /// Radians or metres.
     pub positions: Vec<f64>,
-    /// The same a second.
+    /// Radians or metres per second.
     pub velocities: Vec<f64>,
     /// Newton metres or newtons.
     pub efforts: Vec<f64>,
 }
 
-/// In each joint; where the joints are others, the earlier stands until the later is there.
+/// Joint by joint; if the joints differ, holds the earlier state until the later one.
 impl Interpolate for JointSample {
     fn interpolate(&self, later: &Self, fraction: f64) -> Self {
         if self.names != later.names {
@@ -214,7 +214,7 @@ mod with_nalgebra {
 
     impl Interpolate for UnitQuaternion<f64> {
         fn interpolate(&self, later: &Self, fraction: f64) -> Self {
-            // Half a turn has no shortest way; the earlier rotation stands until the later one is there.
+            // Half a turn has no shorter arc; holds the earlier rotation until the later one.
             let held = if fraction < 1.0 { *self } else { *later };
             self.try_slerp(later, fraction, 1e-9).unwrap_or(held)
         }

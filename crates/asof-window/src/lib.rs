@@ -1,8 +1,8 @@
 //! Live, time-indexed windows of messages, and the synchronizers that join topics by time.
 //!
-//! A [`Window`] keeps the newest part of a stream, ordered by stamp, and answers "what was there at t?"
-//! with handles that carry their stamps. A [`Recent`] keeps the newest messages of all topics of a running robot, and is
-//! a [`Source`](asof_core::Source) like a recording.
+//! A [`Window`] keeps the newest part of a stream, ordered by stamp, and answers "what was there at t?" with handles
+//! that carry their stamps. A [`Recent`] keeps the newest messages of all topics of a running robot and is a
+//! [`Source`](asof_core::Source), like a recording. [`sync`] joins topics by time.
 //!
 //! ```
 //! use asof_window::{Bounds, Window};
@@ -51,7 +51,7 @@ pub use view::View;
 pub use wait::{Changed, Reached, WaitError};
 pub use window::{Insertion, Window, WindowStats};
 
-/// The examples of the README run, too.
+/// The README's examples run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,7 +1,7 @@
 //! The lock of a window.
 //!
-//! What is done under it is a search and a handle: some tens of nanoseconds, of which a lock that can put threads to
-//! sleep would be a third, since it takes an atomic exchange to give it back. This one is given back by a plain store.
+//! It is held for a search and a handle: some tens of nanoseconds. A lock that can put threads to sleep would take a
+//! third of that, since releasing it needs an atomic exchange. This one is released by a plain store.
 
 #[cfg(not(loom))]
 pub(crate) use patient::{Guard, Lock};
@@ -12,7 +12,7 @@ pub(crate) use modelled::{Guard, Lock};
 #[cfg(not(loom))]
 mod patient;
 
-/// In a model a mutex stands for the lock: a loop that spins has no end to explore.
+/// In a loom model the lock is a mutex: a spin loop has no end to explore.
 #[cfg(loom)]
 mod modelled {
     pub(crate) struct Lock<T>(loom::sync::Mutex<T>);

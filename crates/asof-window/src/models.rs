@@ -1,7 +1,7 @@
-//! Every order in which readers and writers of a window can meet, as far as loom can tell: `ci/hot/loom` runs these.
+//! loom models of the interleavings of a window's readers and writers; `ci/hot/loom` runs them.
 //!
-//! A run holds three messages here, and a mutex stands for the lock. What is left to explore is who gets the lock when,
-//! and who still has a run that a writer wants to change.
+//! A run holds three messages here, and the lock is a mutex. What is left to explore is the order in which threads get
+//! the lock, and which reader still has a run that a writer wants to change.
 
 use std::future::Future;
 use std::pin::pin;
@@ -128,10 +128,7 @@ fn who_waits_is_woken_by_the_message_or_finds_it() {
         match first {
             Poll::Ready(found) => assert_eq!(*found.expect("not closed"), 30),
             Poll::Pending => {
-                assert!(
-                    woken.0.load(Ordering::Acquire),
-                    "nobody woke the one who waits"
-                );
+                assert!(woken.0.load(Ordering::Acquire), "the waiter was not woken");
                 let again = reached.as_mut().poll(&mut context);
                 assert!(matches!(again, Poll::Ready(Ok(found)) if *found == 30));
             }

@@ -1,4 +1,4 @@
-//! The names and meanings of the originals, for code that is being moved over.
+//! The names and semantics of other caches, for code that is being ported.
 
 use std::time::SystemTime;
 
@@ -81,7 +81,7 @@ impl<T> ZCache<T> for Window<T> {
     }
 }
 
-/// Times beyond what a stamp can hold are beyond every message: the nearest end of time stands for them.
+/// Times beyond the range of a stamp are beyond every message: they are clamped.
 fn stamp(time: SystemTime) -> Stamp {
     Stamp::try_from(time).unwrap_or(if time < SystemTime::UNIX_EPOCH {
         Stamp::MIN

@@ -1,4 +1,4 @@
-//! Callbacks that are told of new messages.
+//! Callbacks for new messages.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::Entry;
 
 type Callback<T> = Arc<dyn Fn(&Entry<T>) + Send + Sync>;
 
-/// A callback's place in its list. Dropping it disconnects the callback; [`Connection::detach`] leaves it for good.
+/// A connected callback. Dropping it disconnects the callback; [`Connection::detach`] keeps it connected.
 #[must_use = "the callback is disconnected when the connection is dropped"]
 pub struct Connection {
     disconnect: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -24,7 +24,7 @@ impl Connection {
         drop(self);
     }
 
-    /// Leaves the callback connected for as long as what it is connected to lives.
+    /// Leaves the callback connected for the lifetime of its window.
     pub fn detach(mut self) {
         self.disconnect = None;
     }
@@ -38,7 +38,7 @@ impl Drop for Connection {
     }
 }
 
-/// The callbacks of a window. The list is replaced, never changed, so that it can be called outside of the lock.
+/// The callbacks of a window. The list is replaced, never changed, so it can be called outside of the lock.
 pub(crate) struct Callbacks<T> {
     next: u64,
     list: Option<List<T>>,
@@ -89,7 +89,7 @@ impl<T> Callbacks<T> {
         id
     }
 
-    /// Gives the old list back, so that the caller can drop it where no lock is held.
+    /// Returns the old list for the caller to drop with no lock held.
     pub(crate) fn remove(&mut self, id: u64) -> Option<List<T>> {
         let old = self.list.take()?;
         let rest: Vec<_> = old.0.iter().filter(|(i, _)| *i != id).cloned().collect();

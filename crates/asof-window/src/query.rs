@@ -1,4 +1,4 @@
-//! What a window can be asked.
+//! The queries of a window.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use asof_core::Stamp;
 use crate::runs::{At, Runs};
 use crate::{Bracket, Entry, Interpolate, View, Window};
 
-/// Up to this many messages are handed out one by one; more are borrowed as a whole and taken out behind the lock.
+/// Up to this many messages are copied out under the lock; more are borrowed as runs and copied after it.
 const MAX_COPIED: usize = 16;
 
 impl<T> Window<T> {
@@ -26,12 +26,12 @@ impl<T> Window<T> {
         self.lend(|runs| (runs.first_from(a.nanos()), runs.first_after(b.nanos())))
     }
 
-    /// All messages as they are now, borrowed.
+    /// All current messages, borrowed.
     pub fn snapshot(&self) -> View<T> {
         self.lend(|runs| (runs.begin(), runs.end()))
     }
 
-    /// All messages as they are now, in order of their stamps.
+    /// All current messages, in order of their stamps.
     pub fn iter(&self) -> std::vec::IntoIter<Entry<T>> {
         self.snapshot().into_iter()
     }
@@ -49,13 +49,13 @@ impl<T> Window<T> {
         self.find(|runs| Some(runs.first_from(t.nanos())))
     }
 
-    /// The last message before `t`, and not at it.
+    /// The last message strictly before `t`.
     #[inline]
     pub fn strictly_before(&self, t: Stamp) -> Option<Entry<T>> {
         self.find(|runs| runs.last_before(t.nanos()))
     }
 
-    /// The first message after `t`, and not at it.
+    /// The first message strictly after `t`.
     #[inline]
     pub fn strictly_after(&self, t: Stamp) -> Option<Entry<T>> {
         self.find(|runs| Some(runs.first_after(t.nanos())))
@@ -75,8 +75,8 @@ impl<T> Window<T> {
         (distance <= tolerance.as_nanos()).then_some(entry)
     }
 
-    /// The messages from the last one at or before `a` to the first one at or after `b`: enough to know everything
-    /// in between. Where there is none on a side, that side ends with the window. Empty when `a > b`.
+    /// The messages from the last one at or before `a` to the first one at or after `b`: enough to interpolate
+    /// anywhere in between. If there is none on a side, that side ends with the window. Empty when `a > b`.
     pub fn surrounding(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
         if a > b {
             return Vec::new();
@@ -84,7 +84,7 @@ impl<T> Window<T> {
         self.around(a, b)
     }
 
-    /// Like [`Window::surrounding`], but walks from the start to the end even when that is backward.
+    /// Like [`Window::surrounding`], but returns at least one message when `a > b`.
     pub(crate) fn around(&self, a: Stamp, b: Stamp) -> Vec<Entry<T>> {
         let view = self.lend(|runs| {
             let start = runs.previous(runs.first_after(a.nanos()));
@@ -99,12 +99,12 @@ impl<T> Window<T> {
         view.to_entries()
     }
 
-    /// The message with the largest stamp; of equal ones, the last that came.
+    /// The message with the largest stamp; of equal ones, the last to arrive.
     pub fn newest(&self) -> Option<Entry<T>> {
         self.find(|runs| runs.previous(runs.end()))
     }
 
-    /// The message with the smallest stamp; of equal ones, the first that came.
+    /// The message with the smallest stamp; of equal ones, the first to arrive.
     pub fn oldest(&self) -> Option<Entry<T>> {
         self.find(|runs| Some(runs.begin()))
     }
@@ -125,7 +125,7 @@ impl<T> Window<T> {
         view.to_entries()
     }
 
-    /// The messages on both sides of `t`; twice the same one when it is exactly at `t`.
+    /// The messages on both sides of `t`; the same one twice if it is exactly at `t`.
     pub fn bracket(&self, t: Stamp) -> Option<Bracket<T>> {
         let t = t.nanos();
         let state = self.lock();
@@ -149,7 +149,7 @@ impl<T> Window<T> {
         })
     }
 
-    /// The value at `t`, between the messages on both sides of it.
+    /// The value at `t`, interpolated between the messages on both sides.
     pub fn interpolate(&self, t: Stamp) -> Option<T>
     where
         T: Interpolate,
@@ -183,7 +183,7 @@ impl<T> Window<T> {
     }
 }
 
-/// All messages as they are now, as handles.
+/// All current messages, as handles.
 impl<T> IntoIterator for &Window<T> {
     type Item = Entry<T>;
     type IntoIter = std::vec::IntoIter<Entry<T>>;
@@ -203,7 +203,7 @@ fn handle<T>((stamp, value): (i64, &Arc<T>)) -> Entry<T> {
     Entry::new(stamp.into(), Arc::clone(value))
 }
 
-/// How far `t` is from `a` to `b`.
+/// The position of `t` between `a` (0) and `b` (1).
 pub(crate) fn part(t: i64, a: i64, b: i64) -> f64 {
     if a == b {
         return 0.0;

@@ -1,10 +1,10 @@
 //! The ordered store under a window.
 //!
-//! A flat ring is the fastest store for messages that arrive in order, but a late one shifts everything
-//! behind its place. So the ring is cut into *runs* of about a hundred messages: an append touches the
-//! last run, an eviction the first, and a message that is late by any amount shifts one run at most.
-//! A run is also what a reader borrows: handing out a hundred messages costs one reference count. A writer
-//! that has to change a run which is lent out changes a copy of it, so a reader's view never moves.
+//! A flat ring is the fastest store for messages that arrive in order, but a late one shifts everything after it. So
+//! the ring is cut into *runs* of about a hundred messages: an append touches the last run, an eviction the first,
+//! and a late message shifts at most one run, however late it is. A run is also what a reader borrows: handing out a
+//! hundred messages costs one reference count. A writer that has to change a borrowed run changes a copy, so a
+//! reader's view never changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use loom::sync::Arc as Lent;
 
 use crate::search::{count_below, gallop};
 
-/// A run is split when it holds this many.
+/// A run is split when it holds this many messages.
 const RUN_MAX: usize = if cfg!(loom) { 4 } else { 128 };
 /// An append starts a new run at this many, so that late messages find room without a split.
 const RUN_FILL: usize = if cfg!(loom) { 3 } else { 112 };
-/// A run that is lent out is closed instead of copied from this many on.
+/// A borrowed run with at least this many messages is closed instead of copied.
 const RUN_CLOSE: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// So many runs are looked at one by one.
-const FEW_RUNS: usize = 12;
+/// Up to this many runs are searched linearly.
+const MAX_LINEAR_RUNS: usize = 12;
 
-/// A message, and what it weighs.
+/// A message and its weight.
 pub(crate) struct Held<T> {
     pub(crate) value: Arc<T>,
     pub(crate) bytes: u64,
@@ -120,8 +120,8 @@ impl<T> Run<T> {
     }
 
     /// The first place whose stamp is not below `t`, and the message nearest to `t`, if the guess is nearly right and
-    /// both are well inside of the run: as a rule. Nobody can predict by how much the guess is off, nor on which side
-    /// the nearest is, so neither is a branch.
+    /// both are well inside the run, as is usual. The error of the guess and the side of the nearest are
+    /// unpredictable, so neither is a branch.
     #[inline]
     fn nearest_around(&self, t: i64, guess: usize) -> Option<(usize, (i64, &Arc<T>))> {
         let low = guess.wrapping_sub(3);
@@ -137,7 +137,7 @@ impl<T> Run<T> {
         let to_after = five[before + 1].stamp.wrapping_sub(t) as u64;
         let nearest = before + usize::from(to_after < to_before);
         let found = &five[nearest];
-        // Of equal ones it is the first, which then lies further back.
+        // Of equal stamps the first is wanted, which is then further back.
         if five[nearest - 1].stamp == found.stamp {
             return None;
         }
@@ -180,7 +180,7 @@ impl<T> Run<T> {
         }
     }
 
-    /// Gives up the empty slots at the front.
+    /// Removes the empty slots at the front.
     fn compact(&mut self) {
         self.slots.drain(..self.start);
         self.weights.drain(..self.start);
@@ -202,7 +202,7 @@ impl<T> Run<T> {
     }
 }
 
-/// A run of its own, or one that readers may look at.
+/// A run that is owned, or one that readers may have borrowed.
 enum RunSlot<T> {
     Own(Run<T>),
     Lent(Lent<Run<T>>),
@@ -217,7 +217,7 @@ impl<T> RunSlot<T> {
         }
     }
 
-    /// The run, to be changed: taken back if no reader has it any more, else a copy.
+    /// The run for writing: taken back if no reader has it any more, else copied.
     #[inline]
     fn own(&mut self) -> &mut Run<T> {
         if let RunSlot::Lent(_) = self {
@@ -251,7 +251,7 @@ impl<T> RunSlot<T> {
     }
 }
 
-/// Where a message is: its run, and its place in it. The end is one past the last run.
+/// The position of a message: its run and its index in it. The end is one past the last run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct At {
     run: usize,
@@ -279,14 +279,14 @@ pub(crate) struct Runs<T> {
     pace: Pace,
 }
 
-/// How densely messages lie, for a first guess: taken when a run is started, so a guess costs a multiplication.
+/// The message density, for a first guess: measured when a run is started, so a guess costs a multiplication.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     runs: Density,
     messages: Density,
 }
 
-/// How many there are in a nanosecond, with a fixed point before the first of 64 bits: no more than one.
+/// How many there are per nanosecond, as a 64-bit fixed-point fraction: less than one.
 #[derive(Clone, Copy, Default)]
 struct Density(u64);
 
@@ -296,7 +296,7 @@ impl Density {
         Density((count as f64 / nanos * 2f64.powi(64)) as u64)
     }
 
-    /// How many there are in so many nanoseconds.
+    /// How many there are in `nanos` nanoseconds.
     #[inline]
     fn within(self, nanos: u64) -> usize {
         ((u128::from(nanos) * u128::from(self.0)) >> 64) as usize
@@ -330,7 +330,7 @@ impl<T> Runs<T> {
         (self.len > 0).then_some(self.newest)
     }
 
-    /// Puts a message behind all that have its stamp or an earlier one.
+    /// Inserts a message after all that have its stamp or an earlier one.
     #[inline]
     pub(crate) fn insert(&mut self, stamp: i64, held: Held<T>) {
         self.len += 1;
@@ -365,7 +365,7 @@ impl<T> Runs<T> {
         };
     }
 
-    /// Where in a run `t` would be if messages came evenly.
+    /// Where in a run `t` would be if messages were evenly spaced.
     #[inline]
     fn guess_in(&self, run: &Run<T>, t: i64) -> usize {
         let ahead = t.wrapping_sub(run.stamp(run.start)) as u64;
@@ -378,7 +378,7 @@ impl<T> Runs<T> {
     fn insert_late(&mut self, stamp: i64, held: Held<T>) {
         // The last run that starts at or before the stamp; the first run if none does.
         let mut number = self.runs_before(stamp.saturating_add(1)).saturating_sub(1);
-        // Made our own before it is measured: the copy of a run that is lent out has no empty slots.
+        // Owned before it is measured: the copy of a borrowed run has no empty slots.
         let run = self.places[number].own();
         if run.end() >= RUN_MAX {
             if run.start > 0 {
@@ -392,14 +392,14 @@ impl<T> Runs<T> {
             }
         }
         let run = self.places[number].own();
-        // Late by a little, as a rule: the search starts at the end.
+        // Usually only slightly late: the search starts at the end.
         let end = run.end();
         let index = run.first_from(run.start, end, stamp.saturating_add(1), end);
         run.insert(index, stamp, held);
         self.firsts[number] = run.stamp(run.start);
     }
 
-    /// Takes out the message with the smallest stamp; of equal ones, the first that came.
+    /// Removes the message with the smallest stamp; of equal ones, the first to arrive.
     #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<Held<T>> {
         let run = self.places.front_mut()?.own();
@@ -413,7 +413,7 @@ impl<T> Runs<T> {
         held
     }
 
-    /// Takes out the message with the largest stamp; of equal ones, the last that came.
+    /// Removes the message with the largest stamp; of equal ones, the last to arrive.
     #[cold]
     pub(crate) fn pop_last(&mut self) -> Option<Held<T>> {
         let run = self.places.back_mut()?.own();
@@ -428,12 +428,12 @@ impl<T> Runs<T> {
             let run = place.run();
             self.newest = run.stamp(run.end() - 1);
         }
-        // Guesses are made from how densely messages lie, and one that was far off has spoilt that.
+        // Guesses are based on the message density, which a stamp far off has distorted.
         self.take_pace();
         Some(Held { value, bytes })
     }
 
-    /// Puts a message in the place of the last that has its stamp, and gives that back; `Err` if none has.
+    /// Replaces the last message with this stamp and returns it; `Err` if there is none.
     #[cold]
     pub(crate) fn replace(&mut self, stamp: i64, held: Held<T>) -> Result<Held<T>, Held<T>> {
         let Some(at) = self.previous(self.first_after(stamp)) else {
@@ -443,7 +443,7 @@ impl<T> Runs<T> {
             return Err(held);
         }
         let run = self.places[at.run].own();
-        // A copy of a run that is lent out has no empty slots at its front.
+        // The copy of a borrowed run has no empty slots at its front.
         let index = run.first_from(run.start, run.end(), stamp.saturating_add(1), run.end()) - 1;
         match run.slots[index].value.replace(held.value) {
             Some(value) => {
@@ -476,8 +476,8 @@ impl<T> Runs<T> {
     #[inline]
     fn runs_before(&self, t: i64) -> usize {
         let firsts = self.firsts.as_slice();
-        if firsts.len() <= FEW_RUNS {
-            // Nobody can predict in which of a few runs t lies: all are counted, without a branch.
+        if firsts.len() <= MAX_LINEAR_RUNS {
+            // Which of a few runs holds t is unpredictable: all are counted, without a branch.
             return firsts.iter().map(|&first| usize::from(first < t)).sum();
         }
         let last = firsts[firsts.len() - 1];
@@ -523,7 +523,7 @@ impl<T> Runs<T> {
         Some(run.message(index - 1))
     }
 
-    /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
+    /// The message nearest to `t`; the earlier of two that are equally far, the first to arrive of equal ones.
     #[inline]
     pub(crate) fn nearest(&self, t: i64) -> Option<(i64, &Arc<T>)> {
         let number = self.runs_before(t).wrapping_sub(1);
@@ -539,8 +539,8 @@ impl<T> Runs<T> {
         self.nearest_of(t, number, index)
     }
 
-    /// The same for one who asks again and again for instants that rise: searched about as far from the last place as
-    /// that was from the one before.
+    /// Like [`Runs::nearest`] for repeated queries with ascending instants: the search starts about as far from the
+    /// last place as that was from the one before.
     #[inline]
     pub(crate) fn nearest_near(&self, t: i64, hint: &mut Hint) -> Option<(i64, &Arc<T>)> {
         let firsts = self.firsts.as_slice();
@@ -570,7 +570,7 @@ impl<T> Runs<T> {
         self.nearest_of(t, number, index)
     }
 
-    /// The nearest, where `index` of the run `number` is the first that is not below `t`.
+    /// The nearest, given that `index` of the run `number` is the first that is not below `t`.
     fn nearest_of(&self, t: i64, number: usize, index: usize) -> Option<(i64, &Arc<T>)> {
         let run = self.places[number].run();
         let before = run.stamp(index - 1);
@@ -664,7 +664,7 @@ impl<T> Runs<T> {
             let here = run.end() - run.start;
             if left <= here {
                 let index = run.end() - left;
-                // Nothing left to go back: the place is behind this run.
+                // Nothing left to go back: the place is after this run.
                 return if left == 0 {
                     self.begin_of(number + 1)
                 } else {
@@ -689,7 +689,7 @@ impl<T> Runs<T> {
         Some(self.places.get(at.run)?.run().stamp(at.index))
     }
 
-    /// Lends out the runs that hold the messages from `from` up to but not including `to`.
+    /// Borrows the runs that hold the messages from `from` up to but not including `to`.
     pub(crate) fn lend(&mut self, from: At, to: At) -> Vec<Piece<T>> {
         let mut pieces = Vec::new();
         let last = to.run.min(self.places.len());
@@ -714,13 +714,13 @@ impl<T> Runs<T> {
         pieces
     }
 
-    /// Takes out everything, as runs.
+    /// Removes everything, as runs.
     pub(crate) fn take_all(&mut self) -> Runs<T> {
         std::mem::replace(self, Runs::new())
     }
 }
 
-/// Part of a run that is lent out: its messages from `start` up to but not including `end`.
+/// Part of a borrowed run: its messages from `start` up to but not including `end`.
 pub(crate) struct Piece<T> {
     pub(crate) run: Lent<Run<T>>,
     pub(crate) start: usize,

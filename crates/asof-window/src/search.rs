@@ -2,8 +2,8 @@
 
 /// How many of the sorted `stamps` are below `t`, given a guess.
 ///
-/// A good guess is off by one at most, and in which direction nobody can predict: four stamps around it are compared
-/// without a branch.
+/// A good guess is off by at most one, in an unpredictable direction: four stamps around it are compared without a
+/// branch.
 #[inline]
 pub(crate) fn count_below(stamps: &[i64], t: i64, guess: usize) -> usize {
     let low = guess.wrapping_sub(2);

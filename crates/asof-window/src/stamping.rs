@@ -2,14 +2,14 @@
 
 use asof_core::Stamp;
 
-/// What is known of a message when it arrives.
+/// A message and its times on arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a, T> {
     /// The message.
     pub value: &'a T,
-    /// When the transport says it was sent, if it says so.
+    /// The transport's send time, if there is one.
     pub transport: Option<Stamp>,
-    /// When its publisher says it was sent, if it says so.
+    /// The publisher's send time, if there is one.
     pub source: Option<Stamp>,
     /// When it was received.
     pub received: Stamp,
@@ -17,8 +17,8 @@ pub struct Arrival<'a, T> {
 
 /// How a window stamps its messages; chosen at compile time.
 ///
-/// `None` means that this message has no such stamp: it is then indexed by the time of its receipt, counted, and
-/// the first time logged.
+/// `None` means that this message has no such stamp: it is then indexed by its time of receipt and counted, and the
+/// first one is logged.
 pub trait Stamping<T>: Send + Sync + 'static {
     /// The stamp of a message.
     fn stamp(&self, arrival: &Arrival<'_, T>) -> Option<Stamp>;
@@ -54,7 +54,7 @@ impl<T> Stamping<T> for ReceiveStamp {
     }
 }
 
-/// By a time in the message itself, which a closure takes out.
+/// By a time in the message itself, extracted by a closure.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageStamp<F>(pub F);
 
@@ -66,11 +66,11 @@ impl<T, F: Fn(&T) -> Option<Stamp> + Send + Sync + 'static> Stamping<T> for Mess
 
 /// The stamp of a CDR message that starts with a `std_msgs/Header`, read in place; nothing is decoded.
 ///
-/// Both byte orders are understood. `None` when the bytes are too few, in no encoding that is known, or hold no time
+/// Both byte orders are understood. `None` if there are too few bytes, the encoding is unknown, or the time is invalid
 /// (a second or more in the nanoseconds).
 ///
-/// You promise that the type starts with a header: the bytes alone cannot tell. Those of a `Twist` at rest read as the
-/// time zero, and most numbers as some time. asof-decode knows the type's fields by its schema.
+/// The type must start with a header; the bytes alone do not show it. Those of a `Twist` at rest read as time zero,
+/// and most numbers as some time. asof-decode finds the type's fields by its schema.
 ///
 /// ```
 /// let image = [0, 1, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0];

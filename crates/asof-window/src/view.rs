@@ -9,8 +9,8 @@ use crate::runs::Piece;
 
 /// The messages of a window at one moment, in order of their stamps.
 ///
-/// A view is borrowed from the window at the cost of one handle per hundred messages or so. It never changes,
-/// whatever the window does, holds no lock, and keeps its messages alive for as long as it lives.
+/// A view is borrowed from the window at the cost of about one handle per hundred messages. It never changes,
+/// whatever the window does, holds no lock, and keeps its messages alive.
 ///
 /// ```
 /// use asof_window::{Bounds, Window};
@@ -41,12 +41,12 @@ impl<T> View<T> {
         }
     }
 
-    /// How many messages are in it.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no messages.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -63,12 +63,12 @@ impl<T> View<T> {
         Some(piece.run.stamp(piece.end - 1).into())
     }
 
-    /// The messages in place: nothing is counted or copied.
+    /// The messages in place: no reference count changes, nothing is copied.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Stamp, &T)> {
         self.shared().map(|(stamp, value)| (stamp, &**value))
     }
 
-    /// Calls `visit` with every message; the quickest way through a view.
+    /// Calls `visit` with every message; the fastest way through a view.
     #[inline]
     pub fn for_each(&self, mut visit: impl FnMut(Stamp, &T)) {
         for piece in &self.pieces {
@@ -78,7 +78,7 @@ impl<T> View<T> {
         }
     }
 
-    /// The messages as handles of their own.
+    /// The messages as handles.
     pub fn to_entries(&self) -> Vec<Entry<T>> {
         let mut entries = Vec::with_capacity(self.len);
         for piece in &self.pieces {
@@ -88,7 +88,7 @@ impl<T> View<T> {
         entries
     }
 
-    /// How many of its messages are before `t`.
+    /// The number of messages before `t`.
     pub fn count_before(&self, t: Stamp) -> usize {
         let mut count = 0;
         for piece in &self.pieces {

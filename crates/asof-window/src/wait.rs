@@ -1,4 +1,4 @@
-//! Waiting for messages, blocking or async. Nobody polls: an insert wakes those whose wish it fulfils.
+//! Waiting for messages, blocking or async. Nothing polls: an insert wakes the waiters that it satisfies.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::{Entry, Window};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time was up.
+    /// The timeout expired.
     #[error("no such message came in time")]
     Timeout,
     /// The window was closed: no more messages will come.
@@ -25,23 +25,23 @@ pub enum WaitError {
 }
 
 impl<T> Window<T> {
-    /// Waits until a message at `t` or later is there, and returns the first one.
+    /// Waits for a message at `t` or later and returns the first one.
     ///
     /// # Errors
-    /// When `timeout` is over, or the window is closed.
+    /// If `timeout` expires or the window is closed.
     pub fn wait_for(&self, t: Stamp, timeout: Duration) -> Result<Entry<T>, WaitError> {
         block_on(self.reached(t), timeout)
     }
 
-    /// Waits for the next message that is taken in, whatever its stamp; returns the new [`Window::version`].
+    /// Waits for the next inserted message, whatever its stamp; returns the new [`Window::version`].
     ///
     /// # Errors
-    /// When `timeout` is over, or the window is closed.
+    /// If `timeout` expires or the window is closed.
     pub fn wait_for_change(&self, timeout: Duration) -> Result<u64, WaitError> {
         block_on(self.changed(), timeout)
     }
 
-    /// Like [`Window::wait_for`], to be awaited; dropping it ends the wait.
+    /// The async form of [`Window::wait_for`]. Dropping the future ends the wait.
     ///
     /// ```
     /// # use asof_window::{Bounds, Window};
@@ -57,13 +57,13 @@ impl<T> Window<T> {
         }
     }
 
-    /// Resolves when a message is taken in after this call; to be awaited.
+    /// Resolves when a message is inserted after this call.
     pub fn changed(&self) -> Changed<T> {
         self.changed_since(self.version())
     }
 
-    /// Resolves when more messages have been taken in than `version` counts; to be awaited. A loop that passes the
-    /// last result on misses nothing.
+    /// Resolves when [`Window::version`] is greater than `version`. A loop that passes on the last result misses
+    /// nothing.
     pub fn changed_since(&self, version: u64) -> Changed<T> {
         Changed {
             window: self.clone(),
@@ -94,7 +94,7 @@ impl<T> Future for Reached<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Declared before the lock is taken, so dropped behind it: a waker is somebody else's.
+        // Declared before the lock is taken, so dropped after it: a waker is foreign code.
         let _old;
         let mut state = this.window.lock();
         _old = state.waiters.remove(&mut this.ticket);
@@ -168,16 +168,16 @@ fn wait<T, R>(
     Poll::Pending
 }
 
-/// What somebody waits for.
+/// What a waiter waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum Wish {
     /// A message at this stamp or later.
     Reach(i64),
-    /// More messages than this.
+    /// A version greater than this.
     Pass(u64),
 }
 
-/// Those who wait.
+/// The waiters of a window.
 #[derive(Default)]
 pub(crate) struct Waiters {
     next: u64,
@@ -196,14 +196,14 @@ impl Waiters {
         self.next
     }
 
-    /// The waker of a ticket that is given up, if it is still there.
+    /// Cancels a ticket; returns its waker if it is still there.
     fn remove(&mut self, ticket: &mut Option<u64>) -> Option<Waker> {
         let ticket = ticket.take()?;
         let place = self.list.iter().position(|(id, ..)| *id == ticket)?;
         Some(self.list.remove(place).2)
     }
 
-    /// Takes out those whose wish is fulfilled; to be woken outside of the lock.
+    /// Takes out the satisfied waiters, to be woken outside of the lock.
     pub(crate) fn take_ready(&mut self, newest: Option<i64>, version: u64) -> Vec<Waker> {
         let is_ready = |wish: &Wish| match *wish {
             Wish::Reach(t) => newest.is_some_and(|newest| newest >= t),
@@ -237,7 +237,7 @@ fn block_on<R>(
         if let Poll::Ready(result) = Pin::new(&mut future).poll(&mut context) {
             return result;
         }
-        // A deadline beyond the clock's end is none.
+        // A deadline beyond the clock's range means no deadline.
         let Some(deadline) = deadline else {
             thread::park();
             continue;

@@ -1,4 +1,4 @@
-//! The window itself: what goes in, and what is let go.
+//! The window: insertion and eviction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::{Bounds, Duplicates, Entry, StampOptions};
 
 /// The newest part of a stream of messages, ordered by stamp.
 ///
-/// A `Window` is a handle: clones share the same messages, and any number of threads may insert and ask at the
-/// same time. The lock inside is held for a search and a handle, never while a payload is made, copied or
-/// dropped, and never while a callback runs.
+/// A `Window` is a handle: clones share the same messages, and any number of threads may insert and query at the same
+/// time. The lock inside is held for a search and a handle, never while a payload is made, copied or dropped, and never
+/// while a callback runs.
 ///
-/// - Bounded by count, age and bytes ([`Bounds`]); the smallest stamp goes first, whatever the order of arrival.
-///   A message that would have to go at once is refused. Both are counted ([`WindowStats`]).
-/// - One message with a stamp in the far future does no harm: it is let go, and counted, as soon as the stream goes on
+/// - Bounded by count, age and bytes ([`Bounds`]); the smallest stamp is dropped first, whatever the order of arrival.
+///   A message that would have to be dropped at once is refused. Both are counted ([`WindowStats`]).
+/// - One message with a stamp in the far future does no harm: it is dropped and counted as soon as the stream continues
 ///   where it was ([`StampOptions`]).
 /// - Messages with equal stamps are all kept, in order of arrival, unless [`Window::set_duplicates`] says otherwise.
-/// - Answers are handles ([`Entry`]) with their stamps. A window of images never copies an image.
+/// - Queries return handles ([`Entry`]) with their stamps. A window of images never copies an image.
 ///
 /// ```
 /// use asof_window::{Bounds, Window};
@@ -61,40 +61,40 @@ enum Weigh<T> {
     By(Box<dyn Fn(&T) -> u64 + Send + Sync>),
 }
 
-/// What happened to a message that was offered to a window.
+/// The result of inserting a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insertion {
     /// It is in the window.
     Kept,
-    /// It is older than everything in a window that is full: it would have been the first to go.
+    /// It is older than everything in a full window: it would be the first to be dropped.
     TooLate,
-    /// It alone is more than the window may hold.
+    /// It alone exceeds the bound on bytes.
     TooLarge,
     /// Another message has its stamp, and the first one wins.
     Duplicate,
-    /// Its stamp is zero, which the window was told to refuse.
+    /// Its stamp is zero, which the window refuses by its [`StampOptions`].
     ZeroStamp,
 }
 
 /// What a window has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowStats {
-    /// Messages that were taken in.
+    /// Messages that were inserted.
     pub inserted: u64,
     /// Of those, the ones that came after a message with a later stamp.
     pub late: u64,
-    /// Messages that were let go to stay within the bounds.
+    /// Messages dropped to stay within the bounds.
     pub evicted: u64,
-    /// Messages that were not taken in: too late, or too large.
+    /// Messages that were refused: too late or too large.
     pub refused: u64,
-    /// How often the clock went back and the window was started anew.
+    /// How often the clock went back and the window started over.
     pub restarts: u64,
-    /// Messages whose stamp was far ahead of all others, until the stream went on where it was. A window lets go of them;
-    /// a [`Recent`](crate::Recent) moves their log times back.
+    /// Messages whose stamp was far ahead of all others while the stream continued where it was. A window drops them; a
+    /// [`Recent`](crate::Recent) moves their log times back.
     pub future: u64,
-    /// Messages with the stamp zero, taken in or not.
+    /// Messages with stamp zero, inserted or not.
     pub zero: u64,
-    /// Messages that were not taken in, or gave way, because another has the same stamp.
+    /// Messages refused or replaced because another has the same stamp.
     pub duplicates: u64,
 }
 
@@ -138,12 +138,12 @@ impl<T> Window<T> {
         }
     }
 
-    /// Takes in a message.
+    /// Inserts a message.
     pub fn insert(&self, stamp: Stamp, value: T) -> Insertion {
         self.insert_shared(stamp, Arc::new(value))
     }
 
-    /// Takes in a message that others have too.
+    /// Inserts a shared message.
     pub fn insert_shared(&self, stamp: Stamp, value: Arc<T>) -> Insertion {
         let bytes = match &self.shared.weigh {
             Weigh::Each(bytes) => *bytes,
@@ -152,7 +152,7 @@ impl<T> Window<T> {
         let mut dropped = Dropped::default();
         let mut state = self.lock();
         if let Some(refusal) = state.refuse(stamp.nanos(), bytes, &mut dropped) {
-            // What a restart let go, and the message itself, are dropped outside of the lock.
+            // What a restart removed, and the message itself, are dropped outside of the lock.
             drop(state);
             dropped.tell();
             return refusal;
@@ -170,7 +170,7 @@ impl<T> Window<T> {
         Self::insert_watched(state, &Entry::new(stamp, value), bytes, dropped)
     }
 
-    /// The rest of an insert that somebody waits for or listens to.
+    /// The rest of an insert that has waiters or callbacks.
     fn insert_watched(
         mut state: Guard<'_, State<T>>,
         entry: &Entry<T>,
@@ -196,16 +196,16 @@ impl<T> Window<T> {
         if let Some(callbacks) = called {
             callbacks.call(entry);
         }
-        // Last: letting go of an old image takes longer than telling of a new one.
+        // Last: freeing an old image takes longer than announcing a new one.
         dropped.tell();
         drop(dropped);
         Insertion::Kept
     }
 
-    /// Calls `callback` with every message that is taken in from now on, until the connection is dropped.
+    /// Calls `callback` with every message inserted from now on, until the connection is dropped.
     ///
-    /// It is called on the inserting thread, outside of the lock: it may ask the window, insert into it, connect
-    /// and disconnect. Callbacks are called in the order in which they were connected.
+    /// It is called on the inserting thread, outside of the lock: it may query the window, insert into it, connect and
+    /// disconnect. Callbacks are called in the order of connection.
     #[must_use = "the callback is disconnected when the connection is dropped"]
     pub fn on_insert(&self, callback: impl Fn(&Entry<T>) + Send + Sync + 'static) -> Connection
     where
@@ -216,13 +216,13 @@ impl<T> Window<T> {
         Connection::new(move || {
             if let Some(shared) = shared.upgrade() {
                 let removed = shared.state.lock().callbacks.remove(id);
-                // What the callback holds may have a destructor that asks this window.
+                // What the callback holds may have a destructor that queries this window.
                 drop(removed);
             }
         })
     }
 
-    /// Changes the bounds, and lets go of what no longer fits.
+    /// Changes the bounds and drops what no longer fits.
     pub fn set_bounds(&self, bounds: Bounds) {
         let mut dropped = Dropped::default();
         let mut state = self.lock();
@@ -238,17 +238,17 @@ impl<T> Window<T> {
         state.health = Health::new(options, &state.bounds);
     }
 
-    /// Changes what becomes of messages with the same stamp. Those that are there stay.
+    /// Changes what happens to messages with the same stamp. Those already inserted stay.
     pub fn set_duplicates(&self, duplicates: Duplicates) {
         self.lock().duplicates = duplicates;
     }
 
-    /// The bounds as they are.
+    /// The current bounds.
     pub fn bounds(&self) -> Bounds {
         self.lock().bounds
     }
 
-    /// Lets go of every message. Not counted as evictions.
+    /// Drops every message. Not counted as evictions.
     pub fn clear(&self) {
         let mut state = self.lock();
         let all = state.runs.take_all();
@@ -257,17 +257,17 @@ impl<T> Window<T> {
         drop(all);
     }
 
-    /// How many messages are in it.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.lock().runs.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no messages.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes that its messages weigh together.
+    /// The total weight of its messages in bytes.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
     }
@@ -277,12 +277,12 @@ impl<T> Window<T> {
         self.lock().counters
     }
 
-    /// How many messages were ever taken in: it grows with every change that [`Window::changed`] waits for.
+    /// The number of messages ever inserted. It grows with every change that [`Window::changed`] waits for.
     pub fn version(&self) -> u64 {
         self.lock().counters.inserted
     }
 
-    /// Tells all who wait that no more messages will come. What is there stays.
+    /// Ends all waits: no more messages will come. The messages in the window stay.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -300,7 +300,7 @@ impl<T> Window<T> {
 }
 
 impl<T> State<T> {
-    /// Why a message cannot be taken in, if it cannot; counted.
+    /// Why a message is refused, if it is; counted.
     #[inline]
     fn refuse(&mut self, stamp: i64, bytes: u64, dropped: &mut Dropped<T>) -> Option<Insertion> {
         if bytes > self.bounds.bytes || self.bounds.count == 0 {
@@ -352,7 +352,7 @@ impl<T> State<T> {
         None
     }
 
-    /// Lets go of the newest message: its stamp was wrong.
+    /// Drops the newest message: its stamp was wrong.
     #[cold]
     fn drop_newest(&mut self, dropped: &mut Dropped<T>) {
         let ahead = self.runs.newest();
@@ -421,7 +421,7 @@ impl<T> State<T> {
     }
 }
 
-/// What is let go under the lock, to be dropped behind it. One message is the rule and costs no allocation.
+/// What is removed under the lock, to be dropped after it. Usually one message, which costs no allocation.
 struct Dropped<T> {
     one: Option<Arc<T>>,
     more: Option<Box<More<T>>>,
@@ -430,7 +430,7 @@ struct Dropped<T> {
 struct More<T> {
     values: Vec<Arc<T>>,
     all: Option<Runs<T>>,
-    /// The stamp of the first message that was let go because it was too far ahead.
+    /// The stamp of the first message dropped because it was too far ahead.
     ahead: Option<i64>,
 }
 
@@ -464,12 +464,12 @@ impl<T> Dropped<T> {
         })
     }
 
-    /// Says what should be known, where no lock is held.
+    /// Logs what happened, with no lock held.
     #[inline]
     fn tell(&self) {
         if let Some(ahead) = self.more.as_ref().and_then(|more| more.ahead) {
             tracing::warn!(
-                "a message with the stamp {} was far ahead of all others and is let go; others will be counted",
+                "a message with stamp {} was far ahead of all others and was dropped; further ones are only counted",
                 Stamp::from_nanos(ahead)
             );
         }

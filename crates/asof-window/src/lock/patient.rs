@@ -1,4 +1,4 @@
-//! The lock as it is used.
+//! The lock as built without loom.
 
 use std::cell::Cell;
 use std::thread;
@@ -10,15 +10,15 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 pub(crate) type Lock<T> = SpinMutex<T, Patient>;
 pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T, Patient>;
 
-/// What a thread does that finds the lock taken: it spins, then lets others run, then sleeps.
+/// How a thread waits for the lock: it spins, then yields, then sleeps.
 ///
-/// Sleeping is for the holder that was interrupted, and for threads of real-time priority: if they span or yielded for
-/// ever, a holder of lower priority on the same core would never come to give the lock back.
+/// Sleeping is for a holder that was preempted, and for threads of real-time priority: if they spun or yielded
+/// forever, a holder of lower priority on the same core could never release the lock.
 pub(crate) struct Patient;
 
-/// Rounds of spinning before others are let run: about the time that a lock is held at most.
+/// Rounds of spinning before yielding: about the longest time that the lock is held.
 const SPINS: u32 = 64;
-/// So many times others are let run before the thread sleeps.
+/// Yields before the thread sleeps.
 const YIELDS: u32 = 16;
 const SLEEP: Duration = Duration::from_micros(50);
 

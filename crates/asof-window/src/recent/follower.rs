@@ -1,4 +1,4 @@
-//! A place in the store that moves on with it.
+//! A position in the store that advances with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use asof_core::{Follow, FollowEnd, Followed, Query, SourceError};
 use super::Shared;
 use super::store::Cursor;
 
-/// Hands out what the store holds, then what comes.
+/// Hands out what the store holds, then new messages.
 pub(super) struct Follower {
     shared: Arc<Shared>,
     query: Query,

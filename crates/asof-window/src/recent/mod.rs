@@ -1,4 +1,4 @@
-//! The newest messages of all topics of something that goes on.
+//! The newest messages of all topics of a live source.
 
 mod follower;
 mod store;
@@ -16,27 +16,27 @@ use crate::{Bounds, StampOptions, WindowStats};
 use follower::Follower;
 use store::{Gone, Store};
 
-/// The newest messages of all topics of something that goes on, within an age, a count and a number of bytes.
+/// The newest messages of all topics of a live source, bounded by age, count and bytes.
 ///
-/// The receiving side [pushes](Recent::push) messages. It is a [`Source`] like a recording: it can be read, asked
-/// what was known as of an instant, and followed. Clones share everything.
+/// The receiving side [pushes](Recent::push) messages. It is a [`Source`] like a recording: it can be read, queried for
+/// what was known at an instant, and followed. Clones share everything.
 ///
 /// # What it promises
 ///
-/// - **Bounds.** What is too old, or too much, is let go at the front, across all topics, and counted. The bytes
-///   include payloads with what they keep alive, the entries, the channels and their schemas.
-/// - **What was sent once is known.** Of a topic whose messages have all been let go, the last one is kept for
-///   [`backfill`](Source::backfill): a map that was sent once is still there.
-/// - **Log times rise.** A message that is not later than the one before it is moved right after that one, and
-///   counted as late. A follower never sees a message before one that it has seen, but for the case below.
-/// - **A clock that is set back starts it anew.** What was received before belongs to another time: it is let go, a
-///   [`Problem`] says so, and followers are [told](asof_core::Followed::Restarted). The bound is
+/// - **Bounds.** Messages beyond the bounds are dropped oldest first, across all topics, and counted. The bytes include
+///   payloads with what they keep alive, the entries, the channels and their schemas.
+/// - **The last message of each topic is kept** for [`backfill`](Source::backfill), even after all others were dropped:
+///   a map that was sent once is still there.
+/// - **Log times increase.** A message that is not later than the one before it is moved right after that one and
+///   counted as late. Followers see increasing log times, except in the cases below.
+/// - **A clock that is set back restarts it.** Earlier messages belong to another time: they are dropped, a [`Problem`]
+///   is recorded, and followers are [notified](asof_core::Followed::Restarted). The bound is
 ///   [`Bounds::and_restart_after`], one second by default.
 ///
 /// - **One log time far in the future costs nothing.** A log time that is ahead of all others by more than
-///   [`StampOptions::max_ahead`] lets go of nothing before another one confirms it. Where the next message goes on as
-///   before, it is moved right after the one before it, counted as [`future`](WindowStats::future), and a [`Problem`] says
-///   so. A follower that has been handed it by then sees earlier log times after it.
+///   [`StampOptions::max_ahead`] evicts nothing until another message confirms it. If the next message continues as
+///   before, it is moved right after the one before it, counted as [`future`](WindowStats::future), and a [`Problem`]
+///   is recorded. A follower that already received it sees earlier log times after it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,35 +66,35 @@ pub struct Recent {
 #[derive(Debug)]
 struct Shared {
     store: Mutex<Store>,
-    /// Rung for followers that wait.
+    /// Wakes waiting followers.
     came: Condvar,
 }
 
-/// What a [`Recent`] holds, and what it has done.
+/// What a [`Recent`] holds and has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecentStats {
     /// Messages that can be read.
     pub messages: u64,
-    /// Bytes that are held, with everything that they keep alive.
+    /// Bytes held, with everything that they keep alive.
     pub bytes: u64,
-    /// Of the messages that were let go, those that were not too old: they went for the bytes, or for the count.
+    /// Of the dropped messages, those that were not too old: they exceeded the bytes or the count.
     pub crowded_out: u64,
-    /// What a window counts, too.
+    /// The counters of a window.
     pub counters: WindowStats,
 }
 
-/// A clock that is set back by less than this is waited for.
+/// A clock that is set back by less than this does not restart it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 impl Default for Recent {
-    /// Five minutes, and 600 MB.
+    /// Keeps five minutes and at most 600 MB.
     fn default() -> Self {
         Recent::new(Bounds::age(Duration::from_mins(5)).and_bytes(600_000_000))
     }
 }
 
 impl Recent {
-    /// Holds nothing yet.
+    /// An empty store with these bounds.
     pub fn new(bounds: Bounds) -> Self {
         let bounds = match bounds.restart_after() {
             Some(_) => bounds,
@@ -109,7 +109,7 @@ impl Recent {
         }
     }
 
-    /// How much is kept.
+    /// The bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -119,13 +119,13 @@ impl Recent {
         self.lock().stamps = options;
     }
 
-    /// Takes in a message whose payload is all that it keeps alive.
+    /// Adds a message that keeps only its payload alive.
     pub fn push(&self, message: Message) {
         let bytes = message.payload.len() as u64;
         self.push_weighed(message, bytes);
     }
 
-    /// Takes in a message that keeps so many bytes alive: its payload may be a part of a larger buffer.
+    /// Adds a message that keeps `bytes` alive: its payload may be part of a larger buffer.
     pub fn push_weighed(&self, message: Message, bytes: u64) {
         let mut gone = Gone::default();
         let mut store = self.lock();
@@ -135,7 +135,7 @@ impl Recent {
         if has_waiting {
             self.shared.came.notify_all();
         }
-        // Large payloads are freed with no lock held.
+        // Payloads are freed with no lock held.
         drop(gone);
     }
 
@@ -151,33 +151,33 @@ impl Recent {
         drop(gone);
     }
 
-    /// Says that something was wrong; [`Summary::problems`] lists it.
+    /// Records a problem; [`Summary::problems`] lists it.
     pub fn tell(&self, problem: Problem) {
         self.lock().tell(problem);
     }
 
-    /// Says whether the robot is there; [`Summary::recent`] repeats it.
+    /// Sets whether the robot is connected; [`Summary::recent`] shows it.
     pub fn set_connected(&self, is_connected: bool) {
         self.lock().set_connected(is_connected);
     }
 
-    /// Whether the robot is there, as far as anyone said.
+    /// Whether the robot is connected, as last set by [`Recent::set_connected`].
     pub fn is_connected(&self) -> bool {
         self.lock().is_connected
     }
 
-    /// Says that nothing comes any more. Followers are handed out what is held, and then told why it ended.
+    /// Ends the stream. Followers receive what is held and then the reason.
     pub fn close(&self, end: FollowEnd) {
         self.lock().end.get_or_insert(end);
         self.shared.came.notify_all();
     }
 
-    /// What is held, and what has been done.
+    /// What is held and has been done.
     pub fn stats(&self) -> RecentStats {
         self.lock().stats
     }
 
-    /// Messages that were let go, by topic.
+    /// Dropped messages by topic.
     pub fn evicted_by_topic(&self) -> BTreeMap<String, u64> {
         self.lock().evicted_by_topic()
     }
@@ -192,7 +192,7 @@ impl Shared {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something comes, or the deadline.
+    /// Waits for a change or the deadline.
     fn wait<'a>(
         &self,
         mut store: MutexGuard<'a, Store>,
@@ -214,7 +214,7 @@ impl Source for Recent {
         self.lock().summary(self.bounds)
     }
 
-    /// Each batch holds what there is when it is asked for, up to the query's end.
+    /// Each batch holds what is there when it is requested, up to the query's end.
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         let (own, query) = (self.clone(), query.clone());
         let mut at = (query.range.start, 0);

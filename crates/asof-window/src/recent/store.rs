@@ -1,4 +1,4 @@
-//! What a [`Recent`](super::Recent) holds, behind its lock.
+//! What a [`Recent`](super::Recent) holds, under its lock.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,9 +18,9 @@ use crate::{Bounds, StampOptions};
 pub(super) struct Store {
     lanes: Vec<Lane>,
     by_topic: BTreeMap<String, usize>,
-    /// The lanes of all messages that are held, in order: each lane's messages are in the same order.
+    /// The lane of each held message, in order: each lane's messages are in the same order.
     log: VecDeque<u32>,
-    /// The place of the next message.
+    /// The sequence number of the next message.
     pub next: u64,
     newest: Option<Stamp>,
     /// How log times are judged.
@@ -28,16 +28,16 @@ pub(super) struct Store {
     doubt: Option<Doubt>,
     pub stats: RecentStats,
     pub is_connected: bool,
-    /// Why nothing comes any more.
+    /// Why the stream ended.
     pub end: Option<FollowEnd>,
-    /// Followers that wait.
+    /// Waiting followers.
     pub waiting: usize,
     problems: Vec<Problem>,
     /// How often the clock was set back.
     epoch: u64,
-    /// Counts what the summary shows beside the messages: channels, problems, the connection.
+    /// Counts changes that the summary shows beside messages: channels, problems, the connection.
     changes: u64,
-    /// What the summary was, at a place and a number of changes.
+    /// The cached summary, by `next` and `changes`.
     summary: Option<((u64, u64), Arc<Summary>)>,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 struct Lane {
     entries: VecDeque<Entry>,
-    /// The last message that was let go.
+    /// The last dropped message.
     carried: Option<Entry>,
     channels: Vec<Arc<Channel>>,
-    /// Messages that were let go: the number of the first entry that is held.
+    /// Dropped messages: the number of the first held entry.
     evicted: u64,
-    /// Whether it was told that a log time of it was far ahead.
+    /// Whether a log time far ahead was reported for it.
     has_been_ahead: bool,
 }
 
@@ -65,34 +65,35 @@ struct Doubt {
 #[derive(Debug, Clone)]
 struct Entry {
     order: u64,
-    /// What it keeps alive.
+    /// Bytes that it keeps alive.
     bytes: u64,
     message: Message,
 }
 
-/// How far a follower has come.
+/// A follower's position.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    /// For each lane, the number of the next message; lanes that came since start with their first.
+    /// For each lane, the number of the next message; lanes added since start with their first.
     places: Vec<u64>,
     epoch: u64,
 }
 
-/// What was let go, to be freed without the lock.
+/// What was dropped, to be freed without the lock.
 pub(super) type Gone = Vec<Box<dyn Send>>;
 
-/// What an entry takes beside its payload: itself, its line in the log, and the slack of both.
+/// Overhead of an entry beside its payload: itself, its line in the log, and the slack of both.
 const ENTRY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 40;
-/// What a topic takes beside its name.
+/// Overhead of a topic beside its name.
 const LANE_OVERHEAD: u64 = size_of::<Lane>() as u64 + 64;
-/// More topics than any robot has.
-const MOST_TOPICS: usize = 10_000;
-/// A topic's types; more than one is a mistake, and an endless number of them an attack.
-const MOST_CHANNELS: usize = 8;
-const MOST_PROBLEMS: usize = 100;
-/// So many messages in a row are not ahead by mistake: the clock was set.
-const MOST_DOUBTED: usize = 3;
-/// Messages of one batch, and about how many bytes.
+/// The most topics; more than any robot has.
+const MAX_TOPICS: usize = 10_000;
+/// The most channels of a topic; more than one is a mistake, and an endless number an attack.
+const MAX_CHANNELS: usize = 8;
+/// The most problems listed.
+const MAX_PROBLEMS: usize = 100;
+/// After this many messages in a row that are far ahead, the clock was set forward.
+const MAX_DOUBTED: usize = 3;
+/// The most messages in a batch, and about the most bytes.
 const BATCH_MESSAGES: usize = 1024;
 const BATCH_BYTES: u64 = 4 << 20;
 
@@ -138,8 +139,8 @@ impl Store {
         self.fit(bounds, gone);
     }
 
-    /// Looks at a log time before it is taken in: whether it is far ahead of all others, and what it says about those
-    /// that were.
+    /// Judges a log time before it is added: whether it is far ahead of all others, and whether it confirms or denies
+    /// those that were.
     fn judge(&mut self, stamp: Stamp, bounds: Bounds) {
         let Some(newest) = self.newest else {
             return;
@@ -153,13 +154,13 @@ impl Store {
                 });
             }
             None => {}
-            Some(doubt) if is_far && stamp > newest && doubt.messages < MOST_DOUBTED => {
+            Some(doubt) if is_far && stamp > newest && doubt.messages < MAX_DOUBTED => {
                 doubt.messages += 1;
             }
             Some(doubt) => {
                 let doubt = *doubt;
                 self.doubt = None;
-                // A stamp may be a little late beside those that are trusted.
+                // A stamp may be slightly earlier than the trusted ones.
                 let jump = i64::try_from(bounds.restart_after().unwrap_or_default().as_nanos());
                 let late = stamp.plus_nanos(jump.unwrap_or(i64::MAX));
                 let goes_on = goes_on(
@@ -191,7 +192,7 @@ impl Store {
             at = at.plus_nanos(1);
             lane.entries[place].message.log_time = at;
         }
-        // With a small bound on the count, some were let go already.
+        // With a small bound on the count, some were dropped already.
         let carried = self
             .lanes
             .iter_mut()
@@ -205,7 +206,7 @@ impl Store {
                 let topic = self.lanes[lane].topic().to_owned();
                 let by = self.newest.unwrap_or(at).duration_since(doubt.trusted);
                 let text = format!(
-                    "a log time was {:.0} s ahead of all others, and the next message denied it; it was moved back",
+                    "a log time was {:.0} s ahead of all others and not confirmed by the next message; it was moved back",
                     by.as_secs_f64()
                 );
                 self.tell(Problem::whole(ProblemKind::BadTime, text).on_topic(&topic));
@@ -223,7 +224,7 @@ impl Store {
         }
     }
 
-    /// Lets go of what is too old or too much. The newest message stays in any case.
+    /// Drops what exceeds the bounds. The newest message is always kept.
     pub fn fit(&mut self, bounds: Bounds, gone: &mut Gone) {
         let most = bounds.max_count().unwrap_or(usize::MAX);
         let most_bytes = bounds.max_bytes().unwrap_or(u64::MAX);
@@ -254,14 +255,14 @@ impl Store {
         lane.evicted += 1;
         self.stats.messages -= 1;
         self.stats.counters.evicted += 1;
-        // It takes the place of the one that was carried until now, and is still paid for.
+        // It replaces the one carried until now and still counts towards the bytes.
         if let Some(before) = lane.carried.replace(entry) {
             self.stats.bytes -= before.bytes;
             gone.push(Box::new(before));
         }
     }
 
-    /// The clock was set back: what has been received so far belongs to another time.
+    /// The clock was set back: everything received so far belongs to another time.
     fn start_over(&mut self, back: i64, gone: &mut Gone) {
         while !self.log.is_empty() {
             self.let_go(gone);
@@ -277,12 +278,12 @@ impl Store {
         self.stats.counters.restarts += 1;
         let seconds = back as f64 * 1e-9;
         let text =
-            format!("the clock was set back by {seconds:.1} s; what was received before is gone");
+            format!("the clock was set back by {seconds:.1} s; earlier messages were dropped");
         self.tell(Problem::whole(ProblemKind::BadTime, text));
     }
 
     pub fn tell(&mut self, problem: Problem) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
             self.changes += 1;
         }
@@ -299,7 +300,7 @@ impl Store {
         if let Some(&lane) = self.by_topic.get(topic) {
             return Some(lane);
         }
-        if self.lanes.len() >= MOST_TOPICS {
+        if self.lanes.len() >= MAX_TOPICS {
             return None;
         }
         let lane = self.lanes.len();
@@ -309,7 +310,7 @@ impl Store {
         Some(lane)
     }
 
-    /// The channel as it is kept. One whose schema has come since takes the place of the one without.
+    /// The channel as it is stored. A channel with a schema replaces its equal without one.
     pub fn meet(&mut self, lane: usize, channel: &Arc<Channel>) -> Arc<Channel> {
         let lane = &mut self.lanes[lane];
         let same = |known: &&Arc<Channel>| Arc::ptr_eq(known, channel) || **known == *channel;
@@ -335,7 +336,7 @@ impl Store {
             }
             return Arc::clone(channel);
         }
-        if lane.channels.len() >= MOST_CHANNELS {
+        if lane.channels.len() >= MAX_CHANNELS {
             self.stats.bytes -= weight_of(&lane.channels.remove(0));
         }
         lane.channels.push(Arc::clone(channel));
@@ -373,7 +374,7 @@ impl Store {
         let channels = lanes.flat_map(|lane| {
             let last = lane.channels.len().saturating_sub(1);
             lane.channels.iter().enumerate().map(move |(at, channel)| {
-                // Those of several types on one topic are counted with the last.
+                // Messages of several types on one topic are counted with the last.
                 let messages = if at == last { lane.entries.len() } else { 0 };
                 ChannelSummary {
                     channel: Arc::clone(channel),
@@ -429,7 +430,7 @@ impl Store {
         }
     }
 
-    /// The next messages from a time and a place on, and where to go on after them.
+    /// The next messages from a time and a sequence number, and where to continue after them.
     pub fn batch(&self, query: &Query, from: (Stamp, u64)) -> Option<(Batch, (Stamp, u64))> {
         let mut heads = Heads::default();
         for lane in self.wanted(&query.topics) {
@@ -455,7 +456,7 @@ impl Store {
         Some((batch.finish(), (time, order + 1)))
     }
 
-    /// The place right before the first message at or after `start`.
+    /// The position right before the first message at or after `start`.
     pub fn cursor(&self, start: Stamp) -> Cursor {
         let place = |lane: &Lane| {
             let entries = &lane.entries;
@@ -468,12 +469,12 @@ impl Store {
         }
     }
 
-    /// Whether the clock was set back since this was last asked.
+    /// Whether the clock was set back since the last call.
     pub fn has_restarted(&self, cursor: &mut Cursor) -> bool {
         std::mem::replace(&mut cursor.epoch, self.epoch) != self.epoch
     }
 
-    /// The messages that a follower has not seen, as many as make a batch; what it came too late for is counted.
+    /// The next batch of messages that a follower has not seen; those it was too late for are counted.
     pub fn advance(
         &self,
         query: &Query,
@@ -489,7 +490,7 @@ impl Store {
                 *place = held.evicted;
             }
             let mut at = (*place - held.evicted) as usize;
-            // After a restart, messages may lie before the range again.
+            // After a restart, messages may be before the range again.
             while let Some(entry) = held.entries.get(at)
                 && entry.message.log_time < query.range.start
             {
@@ -515,7 +516,7 @@ impl Store {
 #[derive(Default)]
 struct Heads(BinaryHeap<Reverse<Head>>);
 
-/// When a message came and its place, its lane, and where it is there.
+/// A message's log time and sequence number, its lane, and its index there.
 type Head = ((Stamp, u64), usize, usize);
 
 impl Heads {
@@ -561,7 +562,7 @@ fn has_schema(channel: &Channel) -> bool {
     schema.is_some_and(|schema| !schema.data.is_empty())
 }
 
-/// What a channel keeps alive.
+/// Bytes that a channel keeps alive.
 fn weight_of(channel: &Channel) -> u64 {
     let schema = channel.schema.as_ref().map_or(0, |schema| {
         schema.data.len() + schema.name.len() + schema.encoding.len()

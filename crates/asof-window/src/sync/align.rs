@@ -1,4 +1,4 @@
-//! For each message of one topic, the message of every other topic that goes with it.
+//! Alignment: for each message of one topic, the matching message of every other topic.
 
 mod live;
 mod progress;
@@ -20,7 +20,7 @@ pub use live::LiveCursor;
 pub use stream::{Align, AlignStats, AlignedRow};
 pub use track::{Cursor, Track};
 
-/// Which message of a topic goes with an instant.
+/// Which message of a topic matches an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
     /// The nearest; the earlier of two that are equally far.
@@ -31,7 +31,7 @@ pub enum Pick {
     Interpolated,
 }
 
-/// What is wanted of one topic.
+/// How one topic is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     pick: Pick,
@@ -58,7 +58,7 @@ impl Rule {
         }
     }
 
-    /// What lies between the messages on both sides.
+    /// The value interpolated between the messages on both sides.
     pub const fn interpolated() -> Self {
         Rule {
             pick: Pick::Interpolated,
@@ -67,7 +67,7 @@ impl Rule {
         }
     }
 
-    /// The same, but where there are no messages on both sides, the nearest: at the ends of a stream.
+    /// The same, but the nearest message if one side has none, as at the ends of a stream.
     #[must_use]
     pub const fn or_nearest(self) -> Self {
         Rule {
@@ -76,7 +76,7 @@ impl Rule {
         }
     }
 
-    /// The same, but a message that is farther away than this does not count.
+    /// The same, but without messages further away than this.
     #[must_use]
     pub fn within(self, tolerance: Duration) -> Self {
         Rule {
@@ -91,25 +91,25 @@ impl Rule {
     }
 }
 
-/// What a topic has for an instant.
+/// A topic's match for an instant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Match<V> {
     /// This message.
     Found(Stamped<V>),
-    /// These two, and where between them the instant lies.
+    /// These two, and the position of the instant between them.
     Between {
         /// The last message before it.
         before: Stamped<V>,
         /// The first message after it.
         after: Stamped<V>,
-        /// How far it is from one to the other, from 0 to 1.
+        /// The position between them, from 0 to 1.
         fraction: f64,
     },
-    /// None, and why.
+    /// No match, and why.
     Missing(Missing),
 }
 
-/// Why a topic has nothing for an instant.
+/// Why a topic has no match for an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// No message at all.
@@ -118,9 +118,9 @@ pub enum Missing {
     NotYet(u64),
     /// Nothing at or after the instant; the last message is this many nanoseconds before it.
     NotAnyMore(u64),
-    /// The message that would do is this many nanoseconds away, which is more than the tolerance.
+    /// The matching message is this many nanoseconds away, which is more than the tolerance.
     TooFar(u64),
-    /// What there was is not held any more: the instant was asked for too late.
+    /// The message is no longer held: the instant was queried too late.
     Forgotten,
 }
 
@@ -137,10 +137,10 @@ impl fmt::Display for Missing {
             }
             Missing::TooFar(nanos) => write!(
                 f,
-                "the message that would do is {:.6} s away, more than the tolerance",
+                "the matching message is {:.6} s away, more than the tolerance",
                 seconds(nanos)
             ),
-            Missing::Forgotten => f.write_str("what there was is not held any more"),
+            Missing::Forgotten => f.write_str("the message is no longer held"),
         }
     }
 }
@@ -162,7 +162,7 @@ impl<V> Match<V> {
         }
     }
 
-    /// The value at the instant: the message itself, or what lies between the two.
+    /// The value at the instant: the message itself, or interpolated between the two.
     pub fn value<T>(&self) -> Option<T>
     where
         V: AsRef<T>,
@@ -186,7 +186,8 @@ impl<V> Match<V> {
 }
 
 impl<T> Window<T> {
-    /// What this window has for the instant `t`, by a rule. Aligning live topics is asking each of them.
+    /// The match of this window for the instant `t`, by a rule. To align live topics, pick from each of
+    /// them.
     ///
     /// ```
     /// use asof_window::sync::{Match, Rule};
@@ -201,7 +202,7 @@ impl<T> Window<T> {
     /// let strict = Rule::nearest().within(Duration::from_nanos(4));
     /// assert_eq!(
     ///     imu.pick(camera, strict).missing().map(|why| why.to_string()).as_deref(),
-    ///     Some("the message that would do is 0.000000 s away, more than the tolerance"),
+    ///     Some("the matching message is 0.000000 s away, more than the tolerance"),
     /// );
     /// ```
     #[inline]
@@ -257,7 +258,7 @@ enum Side {
     After,
 }
 
-/// Which of the two neighbours of an instant a rule takes.
+/// Which of the two neighbours of an instant a rule picks.
 enum Decision {
     Take(Side),
     Both(f64),

@@ -1,4 +1,4 @@
-//! Putting several topics in one order.
+//! Merging several topics in order of their stamps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::{DropReason, Stamped};
 
 /// Passes the messages of several topics on in the order of their stamps, whatever their delays.
 ///
-/// As message_filters' `InputAligner`. A message is passed on when no topic can have an earlier one: each topic that has
-/// sent something is waited for, until the time of its next message by its period, if that is known
-/// ([`InputAligner::with_period`]). A topic that is behind the newest message by the timeout is not waited for until it
-/// sends again. A message that is older than the last that was passed on is dropped, and so is the oldest of a topic
-/// with too many that wait. Time is that of the messages; no clock is looked at.
+/// Like message_filters' `InputAligner`. A message is passed on when no topic can have an earlier one: each topic that
+/// has sent something is waited for, up to the time of its next message if its period is known
+/// ([`InputAligner::with_period`]). A topic that lags the newest message by the timeout is not waited for until it
+/// sends again. A message older than the last one passed on is dropped, and so is the oldest of a topic with too many
+/// waiting. Time is that of the messages; no clock is used.
 ///
 /// ```
 /// use asof_window::sync::{AlignerEvent, InputAligner};
@@ -49,7 +49,7 @@ struct Input<V> {
     stats: InputStats,
 }
 
-/// What an [`InputAligner`] has to say.
+/// An event of an [`InputAligner`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AlignerEvent<V> {
     /// The next message in order.
@@ -59,23 +59,23 @@ pub enum AlignerEvent<V> {
         /// The message.
         message: Stamped<V>,
     },
-    /// This one is not passed on.
+    /// This message is not passed on.
     Dropped {
         /// Its topic.
         topic: usize,
         /// The message.
         message: Stamped<V>,
-        /// Why it was let go.
+        /// Why it was dropped.
         reason: DropReason,
     },
 }
 
-/// How a topic of an [`InputAligner`] is doing.
+/// The state and counts of a topic of an [`InputAligner`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InputStats {
     /// Whether it is waited for.
     pub is_active: bool,
-    /// Messages that wait.
+    /// Waiting messages.
     pub waiting: usize,
     /// Messages that were passed on.
     pub passed: u64,
@@ -84,7 +84,7 @@ pub struct InputStats {
 }
 
 impl<V> InputAligner<V> {
-    /// Aligns `topics` topics, each with at most `queue_size` messages waiting (at least one). A topic that is behind by
+    /// Aligns `topics` topics, each with at most `queue_size` messages waiting (at least one). A topic that lags by
     /// `timeout` is not waited for.
     pub fn new(topics: usize, queue_size: usize, timeout: Duration) -> Self {
         let input = || Input {
@@ -103,7 +103,7 @@ impl<V> InputAligner<V> {
         }
     }
 
-    /// Two messages of this topic are never closer than this: others need not wait for it that long.
+    /// Declares that two messages of this topic are never closer than this: others need not wait for it that long.
     #[must_use]
     pub fn with_period(mut self, topic: usize, period: Duration) -> Self {
         if let Some(input) = self.inputs.get_mut(topic) {
@@ -112,7 +112,7 @@ impl<V> InputAligner<V> {
         self
     }
 
-    /// Takes in a message. It is passed on by [`InputAligner::dispatch`].
+    /// Adds a message. [`InputAligner::dispatch`] passes it on.
     pub fn add(
         &mut self,
         topic: usize,
@@ -148,7 +148,7 @@ impl<V> InputAligner<V> {
         }
     }
 
-    /// Passes on everything that nothing earlier can come before.
+    /// Passes on every message that no earlier one can precede.
     pub fn dispatch(&mut self, emit: &mut dyn FnMut(AlignerEvent<V>)) {
         if self.inputs.iter().all(|input| input.waiting.is_empty()) {
             return;
@@ -164,17 +164,17 @@ impl<V> InputAligner<V> {
                 });
                 continue;
             }
-            let behind = self
+            let lag = self
                 .last_in
                 .map_or(0, |last| last.saturating_sub(input.next));
-            if behind < self.timeout {
+            if lag < self.timeout {
                 return;
             }
             input.stats.is_active = false;
         }
     }
 
-    /// How a topic is doing.
+    /// The state and counts of a topic.
     pub fn stats(&self, topic: usize) -> Option<InputStats> {
         let input = self.inputs.get(topic)?;
         Some(InputStats {
@@ -183,7 +183,7 @@ impl<V> InputAligner<V> {
         })
     }
 
-    /// The topic whose message is next, there or expected; `None` while nothing is.
+    /// The topic with the next message, present or expected; `None` if there is none.
     fn first(&mut self) -> Option<usize> {
         let expected = self.inputs.iter_mut().map(|input| {
             if let Some((&(stamp, _), _)) = input.waiting.first_key_value() {

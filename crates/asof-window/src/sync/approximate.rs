@@ -1,4 +1,4 @@
-//! Approximate time, as message_filters has it.
+//! Approximate time, as in message_filters.
 
 mod penalty;
 
@@ -10,14 +10,14 @@ use asof_core::Stamp;
 use self::penalty::Penalty;
 use super::{DropReason, Stamped, SyncEvent, Synchronizer};
 
-/// Finds sets of messages that are as close together as can be, one of each topic, each message used at most once.
+/// Finds sets of messages that are as close together as possible, one of each topic, each message used at most once.
 ///
 /// The sets, their order, and the moment at which they are found are those of message_filters' `ApproximateTime`
-/// policy for the same messages in the same order. Beyond it, any number of topics can be joined, and whatever
-/// ends up in no set is given back with a reason.
+/// policy for the same messages in the same order. Beyond it, any number of topics can be joined, and messages in no
+/// set are returned with a reason.
 ///
-/// A set is found when no later message could make a better one. That is known once the next message of the
-/// deciding topic is there, or earlier if [`ApproximateTime::with_lower_bound`] says how close two messages of a
+/// A set is emitted when no later message could make a better one. That is certain once the next message of the
+/// deciding topic has arrived, or earlier if [`ApproximateTime::with_lower_bound`] bounds how close two messages of a
 /// topic can be.
 ///
 /// ```
@@ -36,8 +36,7 @@ use super::{DropReason, Stamped, SyncEvent, Synchronizer};
 /// ```
 pub struct ApproximateTime<V> {
     topics: Vec<Topic<V>>,
-    /// The stamp of each topic's head, side by side because all are compared with every step; `i64::MAX` while it has
-    /// none.
+    /// The stamp of each topic's head, contiguous because all are compared in every step; `i64::MAX` while it has none.
     heads: Vec<i64>,
     /// The heads of a search ahead.
     ahead: Vec<i64>,
@@ -48,16 +47,16 @@ pub struct ApproximateTime<V> {
     ready: usize,
     /// Whether any topic has lost a message.
     has_dropped: bool,
-    /// Counts only while `has_candidate`.
+    /// Valid only while `has_candidate`.
     candidate: Candidate,
     has_candidate: bool,
-    /// How many heads were passed since the candidate was taken, and the topic of the last of them.
+    /// How many heads were passed since the candidate was made, and the topic of the last of them.
     passed: usize,
     last_passed: usize,
 }
 
-/// Messages of one topic that wait. Those before `past` have been looked at for the present candidate, whose
-/// message is the first of all. The one at `past` is the topic's head.
+/// Waiting messages of one topic. Those before `past` were considered for the current candidate, whose message is the
+/// first of all. The one at `past` is the topic's head.
 struct Topic<V> {
     queue: VecDeque<(i64, V)>,
     past: usize,
@@ -74,7 +73,7 @@ struct Candidate {
     end: i64,
     pivot: usize,
     pivot_time: i64,
-    /// How much earlier than the pivot it starts: what a later set can win at most.
+    /// How much earlier than the pivot it starts: the most that a later set can gain.
     reach: i64,
 }
 
@@ -135,21 +134,22 @@ impl<V> ApproximateTime<V> {
         }
     }
 
-    /// By how much a later set must be better than an earlier one; 0.1 unless said otherwise.
+    /// Sets by how much a later set must be better than an earlier one; 0.1 by default.
     #[must_use]
     pub fn with_age_penalty(mut self, penalty: f64) -> Self {
         self.penalty = Penalty::new(penalty.max(0.0));
         self
     }
 
-    /// No set spans more than this.
+    /// Sets the maximum interval: no set spans more than this.
     #[must_use]
     pub fn with_max_interval(mut self, interval: Duration) -> Self {
         self.max_interval = nanos(interval);
         self
     }
 
-    /// Two messages of this topic are never closer than this. Sets are found earlier, but are wrong if it is.
+    /// Declares that two messages of this topic are never closer than this. Sets are found earlier, but are wrong if
+    /// the bound is.
     #[must_use]
     pub fn with_lower_bound(mut self, topic: usize, bound: Duration) -> Self {
         if let Some(topic) = self.topics.get_mut(topic) {
@@ -158,7 +158,7 @@ impl<V> ApproximateTime<V> {
         self
     }
 
-    /// The same for another number of topics, and empty.
+    /// An empty one with the same settings for another number of topics.
     pub(super) fn with_topics(self, topics: usize) -> Self {
         let mut same = ApproximateTime {
             penalty: self.penalty,
@@ -171,7 +171,7 @@ impl<V> ApproximateTime<V> {
         same
     }
 
-    /// Forgets everything that waits.
+    /// Drops all waiting messages.
     pub fn clear(&mut self) {
         for topic in &mut self.topics {
             topic.queue.clear();
@@ -201,7 +201,7 @@ impl<V> ApproximateTime<V> {
         }
     }
 
-    /// Gives up a topic's oldest message, and starts the search anew without it.
+    /// Drops a topic's oldest message and restarts the search without it.
     #[cold]
     fn overflow(&mut self, full: usize, out: &mut impl Outlet<V>) {
         self.topics[full].has_dropped = true;
@@ -215,7 +215,7 @@ impl<V> ApproximateTime<V> {
         }
     }
 
-    /// Every topic's first message is its head again.
+    /// Makes every topic's first message its head again.
     #[inline]
     fn start_anew(&mut self) {
         (self.ready, self.passed) = (0, 0);
@@ -254,7 +254,7 @@ impl<V> ApproximateTime<V> {
                 start_topic = self.run_up(start_topic, out);
             }
             self.pass_head(start_topic);
-            // One that was taken just now has not grown: a later set can only win.
+            // A candidate made just now has not grown: a later set can only gain.
             is_best |= start_topic == self.candidate.pivot || self.candidate.reach <= 0;
             if is_best || (self.ready < self.topics.len() && self.is_provably_best()) {
                 self.publish(out);
@@ -262,11 +262,11 @@ impl<V> ApproximateTime<V> {
         }
     }
 
-    /// Lets messages go that are followed by one of their topic that is still no later than the latest head: a
-    /// candidate that was taken just now is replaced by one that starts later and ends as before. That is what becomes
-    /// of most messages, so it is done without all the other tests. Returns the topic of the earliest head.
+    /// Drops messages followed by one of their topic that is still not later than the latest head: a candidate made
+    /// just now is replaced by one that starts later and ends as before. That happens to most messages, so the other
+    /// tests are skipped. Returns the topic of the earliest head.
     fn run_up(&mut self, mut start_topic: usize, out: &mut impl Outlet<V>) -> usize {
-        // Then every other step may change what is forgiven.
+        // Then every step may change what is forgiven.
         if self.has_dropped {
             return start_topic;
         }
@@ -288,7 +288,7 @@ impl<V> ApproximateTime<V> {
             self.heads[start_topic] = next;
             let (next_topic, next_start) = earliest(&self.heads);
             if next_start <= start {
-                // Two are equally early: it wins nothing yet.
+                // Two are equally early: nothing is gained yet.
                 self.heads[start_topic] = start;
                 break;
             }
@@ -313,7 +313,7 @@ impl<V> ApproximateTime<V> {
         }
     }
 
-    /// Nothing that was lost on another topic could have been better than what is there now.
+    /// No message dropped on another topic could have been better than the current ones.
     #[cold]
     fn forgive_all_but(&mut self, end_topic: usize) {
         for (number, topic) in self.topics.iter_mut().enumerate() {
@@ -322,11 +322,11 @@ impl<V> ApproximateTime<V> {
         self.has_dropped = self.topics[end_topic].has_dropped;
     }
 
-    /// Drops what the candidate leaves behind.
+    /// Drops the messages that the candidate has passed.
     #[inline]
     fn drop_passed(&mut self, out: &mut impl Outlet<V>) {
         if std::mem::take(&mut self.passed) == 1 {
-            // As a rule: the messages before a rare topic's give way one after the other.
+            // The usual case: the messages before a rare topic's are replaced one after the other.
             let number = self.last_passed;
             let topic = &mut self.topics[number];
             topic.past = 0;
@@ -340,7 +340,7 @@ impl<V> ApproximateTime<V> {
 
     fn drop_all_passed(&mut self, out: &mut impl Outlet<V>) {
         for (number, topic) in self.topics.iter_mut().enumerate() {
-            // One by one: a drain costs more than the few that it takes out.
+            // One by one: a drain costs more than removing these few.
             while topic.past > 0 {
                 topic.past -= 1;
                 if let Some((stamp, value)) = topic.queue.pop_front() {
@@ -369,7 +369,7 @@ impl<V> ApproximateTime<V> {
         self.ready -= usize::from(topic.queue.is_empty());
     }
 
-    /// Whether even the best that the missing heads could bring is no better.
+    /// Whether even the best possible missing heads could not make a better set.
     fn is_provably_best(&mut self) -> bool {
         let candidate = self.candidate;
         let pivot_time = candidate.pivot_time;
@@ -430,8 +430,7 @@ impl<V> Synchronizer<V> for ApproximateTime<V> {
     }
 }
 
-/// Where it says what it has to say. Most messages end up in no set: telling of one nobody asks about must cost
-/// no more than putting it away.
+/// Where events go. Most messages are in no set: dropping one without a listener must cost no more than moving it.
 trait Outlet<V> {
     fn matched(&mut self, set: Vec<Stamped<V>>);
     fn dropped(&mut self, topic: usize, stamp: i64, value: V, reason: DropReason);

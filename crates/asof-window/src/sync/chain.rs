@@ -1,4 +1,4 @@
-//! Filters of one topic, one behind the other.
+//! Filters of one topic, one after the other.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::Stamped;
 
 /// Takes messages of one topic and passes on none, one or several for each.
 pub trait Filter<V>: Send {
-    /// Takes in a message, and calls `next` with what comes of it.
+    /// Takes a message and calls `next` with the results.
     fn push(&mut self, message: Stamped<V>, next: &mut dyn FnMut(Stamped<V>));
 }
 
-/// Filters that run one behind the other. An empty chain passes everything on.
+/// Filters that run one after the other. An empty chain passes everything on.
 ///
 /// ```
 /// use asof_window::sync::{Chain, Delta, Keep, Stamped};
@@ -43,17 +43,17 @@ impl<V> Chain<V> {
         self
     }
 
-    /// Takes in a message, and calls `next` with what comes out at the end.
+    /// Takes a message and calls `next` with the output of the last filter.
     pub fn push(&mut self, message: Stamped<V>, next: &mut dyn FnMut(Stamped<V>)) {
         run(&mut self.filters, message, next);
     }
 
-    /// How many filters it has.
+    /// The number of filters.
     pub fn len(&self) -> usize {
         self.filters.len()
     }
 
-    /// Whether it has none.
+    /// Whether it has no filters.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
@@ -92,7 +92,7 @@ impl<V> Filter<V> for PassThrough {
     }
 }
 
-/// Passes on what a condition holds for.
+/// Passes on the messages that meet a condition.
 pub struct Keep<F>(F);
 
 impl<F> Keep<F> {
@@ -113,11 +113,11 @@ impl<V, F: FnMut(&Stamped<V>) -> bool + Send> Filter<V> for Keep<F> {
     }
 }
 
-/// Passes on something else in each message's place.
+/// Passes on a replacement for each message.
 pub struct Map<F>(F);
 
 impl<F> Map<F> {
-    /// Replaces each message by what `change` makes of it.
+    /// Replaces each message by the result of `change`.
     pub fn new<V>(change: F) -> Self
     where
         F: FnMut(Stamped<V>) -> Stamped<V>,
@@ -139,7 +139,7 @@ pub struct Delta<F, K> {
 }
 
 impl<F, K> Delta<F, K> {
-    /// Compares what `key` takes out of the messages; a tuple to compare several fields.
+    /// Compares the messages by `key`; return a tuple to compare several fields.
     pub fn new<V>(key: F) -> Self
     where
         F: FnMut(&V) -> K,
@@ -178,7 +178,7 @@ impl Throttle {
 impl<V> Filter<V> for Throttle {
     fn push(&mut self, message: Stamped<V>, next: &mut dyn FnMut(Stamped<V>)) {
         let is_due = self.last.is_none_or(|last| {
-            // A clock that goes back starts anew.
+            // A clock that goes back restarts the period.
             message.stamp < last || message.stamp.since(last) >= self.period
         });
         if is_due {

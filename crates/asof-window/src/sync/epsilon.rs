@@ -9,9 +9,9 @@ use super::{DropReason, Stamped, SyncEvent, Synchronizer, unknown};
 
 /// Finds sets of messages that are all within `epsilon` of the oldest of them, one of each topic.
 ///
-/// The sets of message_filters' `ApproximateEpsilonTime`. Each topic's oldest messages are compared: where all are near
-/// enough they are a set, and where not, those near the oldest are dropped. It decides at once, which
-/// [`ApproximateTime`](super::ApproximateTime) cannot, and takes the first set that will do, not the best.
+/// The sets of message_filters' `ApproximateEpsilonTime`. Each topic's oldest messages are compared: if all are near
+/// enough they are a set; if not, those near the oldest are dropped. It decides at once, which
+/// [`ApproximateTime`](super::ApproximateTime) cannot, and takes the first set within the tolerance, not the best.
 ///
 /// ```
 /// use asof_window::sync::{ApproximateEpsilonTime, SyncEvent, Synchronizer};
@@ -44,7 +44,7 @@ impl<V> ApproximateEpsilonTime<V> {
         }
     }
 
-    /// Forgets everything that waits.
+    /// Drops all waiting messages.
     pub fn clear(&mut self) {
         self.queues.iter_mut().for_each(VecDeque::clear);
     }

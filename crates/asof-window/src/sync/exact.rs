@@ -9,9 +9,9 @@ use crate::Duplicates;
 
 /// Finds sets of messages with the same stamp, one of each topic, as message_filters' `ExactTime` does.
 ///
-/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero means no limit. Of two messages
-/// of one topic with the same stamp the later takes the place of the earlier, as in message_filters, unless
-/// [`ExactTime::with_duplicates`] says otherwise.
+/// A complete set drops everything older. At most `queue_size` incomplete sets wait; zero means no limit. Of two
+/// messages of one topic with the same stamp the later replaces the earlier, as in message_filters, unless
+/// [`ExactTime::with_duplicates`] changes that.
 pub struct ExactTime<V> {
     topics: usize,
     queue_size: usize,
@@ -22,7 +22,7 @@ pub struct ExactTime<V> {
 struct Slots<V> {
     values: Vec<Option<V>>,
     filled: usize,
-    /// Further messages of topics whose place is taken: each waits for a set of its own.
+    /// Further messages of topics that already have one: each waits for its own set.
     further: Vec<(usize, V)>,
 }
 
@@ -35,7 +35,7 @@ impl<V> Slots<V> {
         }
     }
 
-    /// Puts a message in its place; one that has no place is given back.
+    /// Adds a message; one that is refused or replaced is returned.
     fn put(&mut self, topic: usize, value: V, duplicates: Duplicates) -> Option<V> {
         let place = &mut self.values[topic];
         match (duplicates, &place) {
@@ -65,20 +65,20 @@ impl<V> ExactTime<V> {
         }
     }
 
-    /// What becomes of messages of one topic with the same stamp. With [`Duplicates::KeepAll`] each waits for a set of
-    /// its own; as many messages of one stamp wait as come.
+    /// Sets what happens to messages of one topic with the same stamp. With [`Duplicates::KeepAll`] each waits for its
+    /// own set; the number of waiting messages of one stamp is unlimited.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
         self
     }
 
-    /// The same for another number of topics, and empty.
+    /// An empty one with the same settings for another number of topics.
     pub(super) fn with_topics(self, topics: usize) -> Self {
         ExactTime::new(topics, self.queue_size).with_duplicates(self.duplicates)
     }
 
-    /// Forgets everything that waits.
+    /// Drops all waiting messages.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -100,7 +100,7 @@ impl<V> ExactTime<V> {
         if !complete.further.is_empty() {
             let mut rest = Slots::new(self.topics);
             for (topic, value) in complete.further {
-                // All are kept, so none is given back.
+                // All are kept, so none is returned.
                 rest.put(topic, value, Duplicates::KeepAll);
             }
             self.waiting.insert(stamp, rest);

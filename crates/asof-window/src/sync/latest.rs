@@ -1,4 +1,4 @@
-//! Latest time: the newest of everything, at the pace of the fastest.
+//! Latest time: the newest message of every topic, at the rate of the fastest.
 
 use asof_core::Stamp;
 
@@ -6,13 +6,13 @@ use super::{Stamped, SyncEvent, Synchronizer, unknown};
 
 /// The newest message of every topic, whenever the fastest topic has a new one: a zero-order hold.
 ///
-/// The sets of message_filters' `LatestTime` for the same messages at the same times (arrival times, as a rule). The
+/// The sets of message_filters' `LatestTime` for the same messages at the same times (usually arrival times). The
 /// rate of each topic is estimated; the topic with the highest rate that is not late is the pivot, and a set is emitted
 /// when the pivot receives, once every topic has been seen. Topics may be seen for the first time in any order.
 ///
-/// A topic that receives twice at one time, or whose clock goes back, says nothing about its rate and emits nothing;
-/// call [`LatestTime::clear`] when a clock was set back for good.
-/// Messages are held, not used up, so values must be cheap to clone.
+/// A message at the same time as the one before it, or earlier, does not update the rate and emits nothing; call
+/// [`LatestTime::clear`] when a clock was set back for good. Messages are held, not consumed, so values must be cheap
+/// to clone.
 pub struct LatestTime<V> {
     held: Vec<Option<Stamped<V>>>,
     rates: Vec<Rate>,
@@ -25,7 +25,7 @@ pub struct RateOptions {
     pub rate_smoothing: f64,
     /// How much the newest period counts for the usual error of the rate, from 0 to 1.
     pub error_smoothing: f64,
-    /// A rate that is off by more than this many usual errors has changed.
+    /// A rate that is off by more than this many usual errors has changed and is estimated anew.
     pub step_factor: f64,
 }
 
@@ -48,7 +48,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Takes a message in. Whether its time says something about the rate.
+    /// Records a message. Returns whether its time updated the rate.
     fn note(&mut self, now: Stamp) -> bool {
         let Some(last) = self.last else {
             self.last = Some(now);
@@ -71,7 +71,7 @@ impl Rate {
             step_factor,
         } = self.options;
         match self.error {
-            // Not even rounding is forgiven to a topic that has never been off.
+            // A topic without any error so far has no tolerance, not even for rounding.
             Some(usual) if error > step_factor * usual => {
                 (self.hertz, self.error) = (Some(sample), None);
                 return true;
@@ -99,7 +99,7 @@ impl Rate {
     }
 }
 
-/// Divided, not multiplied, as message_filters has it: where a topic's error is zero, the last bit decides.
+/// Divided, not multiplied, as in message_filters: if a topic's error is zero, the last bit decides.
 fn seconds(from: Stamp, to: Stamp) -> f64 {
     to.since(from) as f64 / 1e9
 }
@@ -113,7 +113,7 @@ impl<V> LatestTime<V> {
         }
     }
 
-    /// Estimates the rates of all topics so.
+    /// Sets how the rates of all topics are estimated.
     #[must_use]
     pub fn with_rates(mut self, options: RateOptions) -> Self {
         for rate in &mut self.rates {
@@ -122,7 +122,7 @@ impl<V> LatestTime<V> {
         self
     }
 
-    /// Estimates the rate of one topic so.
+    /// Sets how the rate of one topic is estimated.
     #[must_use]
     pub fn with_rate(mut self, topic: usize, options: RateOptions) -> Self {
         if let Some(rate) = self.rates.get_mut(topic) {
@@ -131,7 +131,7 @@ impl<V> LatestTime<V> {
         self
     }
 
-    /// The same for another number of topics, and empty.
+    /// An empty one with the same settings for another number of topics.
     pub(super) fn with_topics(self, topics: usize) -> Self {
         let mut same = LatestTime::new(topics);
         for (rate, old) in same.rates.iter_mut().zip(self.rates) {
@@ -140,7 +140,7 @@ impl<V> LatestTime<V> {
         same
     }
 
-    /// Forgets everything but the options.
+    /// Drops everything but the options.
     pub fn clear(&mut self) {
         self.held.fill_with(|| None);
         for rate in &mut self.rates {

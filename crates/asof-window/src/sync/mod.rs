@@ -1,8 +1,8 @@
 //! Joining topics by time.
 //!
-//! A synchronizer takes messages of several topics one by one and says which belong together. All of them work on
-//! any stream of (topic, stamp, value), live or recorded; none looks at a clock, so the same arrival order gives
-//! the same answer every time. Values can be anything that moves: handles, as a rule.
+//! A synchronizer takes messages of several topics one by one and emits the sets that belong together. All of them
+//! work on any stream of (topic, stamp, value), live or recorded. None uses a clock, so the same arrival order
+//! always gives the same sets. Values can be of any type; usually they are handles.
 //!
 //! ```
 //! use asof_window::sync::{SyncEvent, ExactTime, Synchronizer};
@@ -48,10 +48,10 @@ pub use shared::{Overflow, SharedStats, SharedSynchronizer};
 pub use synchronize::{SyncPolicy, Synchronized, WindowLike, Windows, synchronize};
 pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
 
-/// A value and when it is from.
+/// A value with its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamped<V> {
-    /// When it is from.
+    /// The stamp.
     pub stamp: Stamp,
     /// The value.
     pub value: V,
@@ -64,23 +64,23 @@ impl<V> Stamped<V> {
     }
 }
 
-/// What a synchronizer has to say.
+/// An event of a synchronizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncEvent<V> {
     /// These belong together: one message of each topic, in the order of the topics.
     Matched(Vec<Stamped<V>>),
-    /// This one is in no set and never will be.
+    /// This message will not be in any set.
     Dropped {
         /// Its topic.
         topic: usize,
         /// The message.
         message: Stamped<V>,
-        /// Why it was let go.
+        /// Why it was dropped.
         reason: DropReason,
     },
 }
 
-/// Why a message ended up in no set.
+/// Why a message is not in any set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -90,28 +90,28 @@ pub enum DropReason {
     BetterMatch,
     /// Together with the messages of the other topics it spans more than the maximum interval.
     IntervalTooLong,
-    /// A neighbour on the topic that would decide was lost before, so no set could be proven best.
+    /// A neighbour on the deciding topic was dropped before, so no set could be proven best.
     AfterLoss,
     /// A set with a later stamp is complete, so this one never will be.
     Overtaken,
-    /// Another message with the same stamp took its place.
+    /// Another message with the same stamp replaced it.
     Replaced,
     /// It came after messages with later stamps were passed on.
     TooLate,
-    /// There is no such topic.
+    /// The topic does not exist.
     UnknownTopic,
 }
 
-/// Takes messages of several topics, and says which belong together.
+/// Takes messages of several topics and emits the sets that belong together.
 pub trait Synchronizer<V> {
-    /// How many topics it joins.
+    /// The number of topics it joins.
     fn topics(&self) -> usize;
 
-    /// Takes in a message of topic `topic`, counted from zero, and calls `emit` with whatever follows from it.
+    /// Adds a message of topic `topic`, counted from zero, and calls `emit` with the resulting events.
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>));
 
-    /// The same for one who wants the sets and nothing else: calls `found` with every set, and puts whatever is in
-    /// none behind `gone`, to be dropped where it suits the caller.
+    /// Like [`Synchronizer::add`] for callers that need only the sets: calls `found` with every set and appends
+    /// messages in no set to `gone`, for the caller to drop.
     fn add_for_sets(
         &mut self,
         topic: usize,

@@ -9,8 +9,8 @@ use super::{DropReason, Stamped, SyncEvent};
 
 /// Passes messages on in the order of their stamps, each as soon as it is `delay` old.
 ///
-/// As message_filters' `TimeSequencer`, but time is given ([`TimeSequencer::advance`]) instead of taken from a
-/// clock, and what is lost is given back with a reason. Equal stamps are passed on in order of arrival.
+/// Like message_filters' `TimeSequencer`, but the caller provides the time ([`TimeSequencer::advance`]), and
+/// dropped messages are returned with a reason. Equal stamps are passed on in order of arrival.
 ///
 /// ```
 /// use asof_window::sync::{SyncEvent, TimeSequencer};
@@ -44,7 +44,7 @@ impl<V> TimeSequencer<V> {
         }
     }
 
-    /// Takes in a message. One that is older than the last that was passed on is dropped.
+    /// Adds a message. One that is older than the last one passed on is dropped.
     pub fn add(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         if self.released.is_some_and(|released| stamp < released) {
             emit(drop_event(stamp, value, DropReason::TooLate));
@@ -59,7 +59,7 @@ impl<V> TimeSequencer<V> {
         }
     }
 
-    /// Passes on what is old enough at `now`, each as a set of one.
+    /// Passes on the messages that are old enough at `now`, each as a set of one.
     pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
         while let Some(first) = self.waiting.first_entry() {
             let (stamp, _) = *first.key();
@@ -72,7 +72,7 @@ impl<V> TimeSequencer<V> {
         }
     }
 
-    /// How many messages wait.
+    /// The number of waiting messages.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

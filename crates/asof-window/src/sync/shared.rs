@@ -1,4 +1,4 @@
-//! A synchronizer that several threads feed.
+//! A synchronizer for several threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use super::{Stamped, SyncEvent, Synchronizer};
 use crate::lock::Lock;
 use crate::{Connection, Window};
 
-/// A synchronizer behind a lock, with a callback that is called outside of it.
+/// A synchronizer under a lock, with a callback that is called outside of it.
 ///
-/// Events are delivered one at a time and in order, on a thread that adds. A callback may add messages itself: what
-/// follows from them is delivered when it has returned. Clones share the same synchronizer.
+/// Events are delivered one at a time and in order, on a thread that adds. A callback may add messages itself: the
+/// resulting events are delivered after it returns. Clones share the same synchronizer.
 ///
-/// While a callback is busy, what others add waits: at most so many events as [`SharedSynchronizer::set_outbox`] says,
-/// 64 unless told otherwise. Beyond that events are let go, and counted ([`SharedSynchronizer::stats`]).
+/// While a callback is busy, further events wait in an outbox: 64 by default, see [`SharedSynchronizer::set_outbox`].
+/// Beyond that events are dropped and counted ([`SharedSynchronizer::stats`]).
 pub struct SharedSynchronizer<V, S> {
     inner: Arc<Inner<V, S>>,
 }
 
-/// Which event goes when too many wait for a busy callback.
+/// Which event is dropped when too many wait for a busy callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Overflow {
-    /// The one that has waited longest: the callback sees what is new.
+    /// The one that has waited longest: the callback sees the newest.
     #[default]
     DropOldest,
-    /// The one that has just come: the callback sees what comes without a gap for as long as there is room.
+    /// The one that has just arrived: the callback sees events without a gap as long as there is room.
     DropNewest,
 }
 
-/// What became of the events of a [`SharedSynchronizer`].
+/// Counts of the events of a [`SharedSynchronizer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SharedStats {
     /// Events that the callback was called with, or is being called with.
     pub delivered: u64,
     /// Events that wait for the callback.
     pub waiting: usize,
-    /// Sets that were let go because too many events waited.
+    /// Sets dropped because too many events waited.
     pub sets_dropped: u64,
-    /// Other events that were let go because too many waited.
+    /// Other events dropped because too many waited.
     pub drops_untold: u64,
 }
 
-const OUTBOX: usize = 64;
+const DEFAULT_OUTBOX: usize = 64;
 
 struct Inner<V, S> {
     state: Lock<State<V, S>>,
@@ -53,15 +53,15 @@ struct Inner<V, S> {
 struct State<V, S> {
     synchronizer: S,
     outbox: Outbox<V>,
-    /// Messages in no set that nobody wants to know of. Each thread that adds takes one along and drops it after the
-    /// lock: what a message does then is not for others to wait for. One in, one out: together with those that wait
-    /// they are never more than the queues hold, and the allocator gets its memory back as evenly as it gave it.
+    /// Messages in no set, without a listener. Each thread that adds takes one out and drops it after the lock, so
+    /// other threads do not wait for its destructor. One in, one out: together with the waiting messages they are
+    /// never more than the queues hold, and memory is freed as evenly as it was allocated.
     gone: Vec<V>,
     is_delivering: bool,
     wants_drops: bool,
 }
 
-/// Events that wait for the callback. Invariant: when the lock is given back there are at most `capacity`.
+/// Events that wait for the callback. Invariant: when the lock is released there are at most `capacity`.
 struct Outbox<V> {
     events: VecDeque<SyncEvent<V>>,
     capacity: usize,
@@ -70,7 +70,7 @@ struct Outbox<V> {
 }
 
 impl<V> Outbox<V> {
-    /// Takes out one event that is too much.
+    /// Removes one event above the capacity.
     #[cold]
     fn spill(&mut self) -> Option<SyncEvent<V>> {
         let event = match self.overflow {
@@ -96,8 +96,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         Self::with(synchronizer, true, Box::new(callback))
     }
 
-    /// Calls `callback` with every set that `synchronizer` finds, and with nothing else: cheaper where most
-    /// messages end up in none.
+    /// Calls `callback` only with the sets that `synchronizer` finds: cheaper if most messages are in none.
     pub fn sets(
         synchronizer: S,
         callback: impl Fn(Vec<Stamped<V>>) + Send + Sync + 'static,
@@ -119,7 +118,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
             synchronizer,
             outbox: Outbox {
                 events: VecDeque::new(),
-                capacity: OUTBOX,
+                capacity: DEFAULT_OUTBOX,
                 overflow: Overflow::default(),
                 stats: SharedStats::default(),
             },
@@ -135,7 +134,8 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         }
     }
 
-    /// How many events may wait while the callback is busy (at least one), and which go when there are more.
+    /// Sets how many events may wait while the callback is busy (at least one), and which are dropped when there are
+    /// more.
     pub fn set_outbox(&self, events: usize, overflow: Overflow) {
         let mut spilt = Vec::new();
         let mut state = self.inner.state.lock();
@@ -147,7 +147,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         drop(state);
     }
 
-    /// What became of the events so far.
+    /// The counts so far.
     pub fn stats(&self) -> SharedStats {
         let state = self.inner.state.lock();
         SharedStats {
@@ -156,7 +156,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         }
     }
 
-    /// Takes in a message of topic `topic`, counted from zero.
+    /// Adds a message of topic `topic`, counted from zero.
     pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
         // Declared before the lock is taken, so dropped after it.
         let _one_gone;
@@ -176,7 +176,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         while state.outbox.is_full() {
             spilt.extend(state.outbox.spill());
         }
-        // The thread that delivers already will find these, in order.
+        // The thread that is already delivering will find these, in order.
         if state.is_delivering || state.outbox.events.is_empty() {
             return;
         }
@@ -199,7 +199,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
     }
 }
 
-/// Hands the turn to the next thread even if a callback panics.
+/// Passes delivery on to the next thread even if a callback panics.
 struct Delivering<'a, V, S> {
     inner: &'a Inner<V, S>,
     is_done: bool,
@@ -218,7 +218,7 @@ where
     T: Send + Sync + 'static,
     S: Synchronizer<Arc<T>> + Send + 'static,
 {
-    /// Feeds every message that `window` takes in from now on to topic `topic`, until the connection is dropped.
+    /// Feeds every message inserted into `window` from now on to topic `topic`, until the connection is dropped.
     pub fn follow(&self, topic: usize, window: &Window<T>) -> Connection {
         let this = self.clone();
         window.on_insert(move |entry| this.add(topic, entry.stamp, Arc::clone(&entry.value)))

@@ -1,4 +1,4 @@
-//! Windows of different types, joined in one call.
+//! Joining windows of different types in one call.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{Connection, Entry, Window};
 /// Calls `callback` with every set of messages that belong together: one of each window, two to nine of them.
 ///
 /// The windows may be of different types. `policy` is the synchronizer, or a closure that makes one for a number of
-/// topics. What the windows take in from now on is joined, until the returned handle is dropped. The callback is called
+/// topics. Messages inserted from now on are joined, until the returned handle is dropped. The callback is called
 /// on a thread that inserts, outside of every lock; while it is busy, sets wait as for a [`SharedSynchronizer`].
 ///
 /// ```
@@ -45,7 +45,7 @@ where
     windows.join(policy.for_topics(W::One::TOPICS), callback)
 }
 
-/// Windows that are being joined. Dropping it ends that.
+/// A running synchronization. Dropping it ends it.
 #[must_use = "the windows are joined until this is dropped"]
 pub struct Synchronized {
     connections: Vec<Connection>,
@@ -53,23 +53,24 @@ pub struct Synchronized {
 }
 
 impl Synchronized {
-    /// What became of the sets so far.
+    /// The counts of the sets so far.
     pub fn stats(&self) -> SharedStats {
         self.shared.stats()
     }
 
-    /// How many sets may wait while the callback is busy (at least one), and which go when there are more.
+    /// Sets how many sets may wait while the callback is busy (at least one), and which are dropped when there are
+    /// more.
     pub fn set_outbox(&self, sets: usize, overflow: Overflow) {
         self.shared.set_outbox(sets, overflow);
     }
 
-    /// Goes on joining for as long as the windows live.
+    /// Keeps joining for the lifetime of the windows.
     pub fn detach(self) {
         self.connections.into_iter().for_each(Connection::detach);
     }
 }
 
-/// A synchronizer whose messages are nobody else's business.
+/// A synchronizer with its message type erased.
 trait Shared: Send + Sync {
     fn stats(&self) -> SharedStats;
     fn set_outbox(&self, sets: usize, overflow: Overflow);
@@ -85,10 +86,10 @@ impl<V: Send, S: Synchronizer<V> + Send> Shared for SharedSynchronizer<V, S> {
     }
 }
 
-/// How [`synchronize`] finds out which messages belong together: a synchronizer, or a closure that makes one for a
-/// number of topics. A synchronizer is taken with its settings, for as many topics as there are windows.
+/// The policy of [`synchronize`]: a synchronizer, or a closure that makes one for a number of topics. A synchronizer is
+/// used with its settings, for as many topics as there are windows.
 pub trait SyncPolicy<V> {
-    /// What does the work.
+    /// The synchronizer.
     type Synchronizer: Synchronizer<V>;
 
     /// A synchronizer of `topics` topics.
@@ -123,7 +124,7 @@ macro_rules! policy {
 
 policy!(ApproximateTime, ApproximateEpsilonTime, ExactTime, LatestTime: Clone);
 
-/// Something with a window in it, as the windows that asof-live fills.
+/// A type with a window in it, such as the windows of asof-live.
 pub trait WindowLike {
     /// What the window holds.
     type Value: Send + Sync + 'static;
@@ -140,7 +141,7 @@ impl<T: Send + Sync + 'static> WindowLike for Window<T> {
     }
 }
 
-/// Two to nine windows, as a tuple, that a callback `F` can be called with messages of.
+/// A tuple of two to nine windows whose messages a callback `F` takes.
 pub trait Windows<F> {
     /// A message of one of them.
     type One: OneOf;

@@ -8,11 +8,11 @@ use super::{Stamped, SyncEvent, Synchronizer};
 pub trait OneOf: Sized {
     /// A message of every topic.
     type Tuple;
-    /// How many topics there are.
+    /// The number of topics.
     const TOPICS: usize;
-    /// Which topic this one is of.
+    /// The topic of this message.
     fn topic(&self) -> usize;
-    /// Puts a set together; `None` if it does not have one message of every topic, in order.
+    /// Makes a tuple of a set; `None` if the set does not have one message of every topic, in order.
     fn tuple(set: Vec<Stamped<Self>>) -> Option<Self::Tuple>;
 }
 
@@ -34,7 +34,7 @@ pub struct Typed<O, S> {
 }
 
 impl<O: OneOf, S: Synchronizer<O>> Typed<O, S> {
-    /// Tuples of what `synchronizer` finds; it should join [`OneOf::TOPICS`] topics.
+    /// Makes tuples of the sets of `synchronizer`, which should join [`OneOf::TOPICS`] topics.
     pub fn new(synchronizer: S) -> Self {
         Typed {
             inner: synchronizer,
@@ -42,7 +42,7 @@ impl<O: OneOf, S: Synchronizer<O>> Typed<O, S> {
         }
     }
 
-    /// Takes in a message; `emit` is called with every tuple that it completes.
+    /// Adds a message; `emit` is called with every tuple that it completes.
     pub fn add_with(&mut self, stamp: Stamp, value: O, emit: &mut dyn FnMut(O::Tuple)) {
         let topic = value.topic();
         self.inner.add(topic, stamp, value, &mut |event| {
@@ -92,7 +92,7 @@ macro_rules! one_of {
         }
 
         impl<$($type,)+ S: Synchronizer<$name<$($type),+>>> Typed<$name<$($type),+>, S> {
-            /// Takes in a message; `emit` is called with one argument per topic for every set that it completes.
+            /// Adds a message; `emit` is called with one argument per topic for every set that it completes.
             pub fn add(
                 &mut self,
                 stamp: Stamp,

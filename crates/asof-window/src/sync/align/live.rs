@@ -1,4 +1,4 @@
-//! A place in a live window that moves along with an anchor.
+//! A position in a live window that moves along with an anchor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::{Match, Pick, Rule, within};
 use crate::runs::Hint;
 use crate::{Entry, Window};
 
-/// A window, and where the last instant that it was asked for lies in it.
+/// A window with the position of the last query.
 ///
-/// It answers as the window itself does, with what is there now; it only searches from the last place on, which
-/// is most of the search saved for instants that rise, as those of an anchor topic do.
+/// Its results are those of the window, with its current messages. It searches from the last position, which
+/// saves most of the search for ascending instants such as those of an anchor topic.
 ///
 /// ```
 /// use asof_window::sync::Rule;
@@ -31,7 +31,7 @@ pub struct LiveCursor<T> {
 }
 
 impl<T> Window<T> {
-    /// A cursor for one who asks for rising instants.
+    /// A cursor for queries with ascending instants.
     pub fn cursor(&self) -> LiveCursor<T> {
         LiveCursor {
             window: self.clone(),
@@ -58,7 +58,7 @@ impl<T> fmt::Debug for LiveCursor<T> {
 }
 
 impl<T> LiveCursor<T> {
-    /// What the window has for the instant `t`, by a rule: as [`Window::pick`].
+    /// The window's match for the instant `t`, by a rule, like [`Window::pick`].
     #[inline]
     pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<Arc<T>> {
         if rule.pick != Pick::Nearest {
@@ -69,7 +69,7 @@ impl<T> LiveCursor<T> {
         within(rule, t.nanos(), nearest)
     }
 
-    /// The message whose stamp is nearest to `t`: as [`Window::nearest`].
+    /// The message whose stamp is nearest to `t`, like [`Window::nearest`].
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Entry<T>> {
         let state = self.window.lock();

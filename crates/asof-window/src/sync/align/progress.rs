@@ -1,11 +1,11 @@
-//! How far a stream has come.
+//! The progress of a stream.
 
-/// A leap ahead of more than this is believed when a second message confirms it.
+/// A leap ahead of more than this has to be confirmed by a second message.
 ///
-/// One message with a stamp in the far future would otherwise settle every row that waits, with what is there.
-const LEAP: u64 = 10_000_000_000;
+/// Otherwise one message with a stamp in the far future would settle every waiting row.
+const MAX_UNCONFIRMED_NANOS: u64 = 10_000_000_000;
 
-/// The largest stamp of a stream, as far as it can be believed.
+/// The largest trusted stamp of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
     newest: Option<i64>,
@@ -15,11 +15,11 @@ pub(super) struct Progress {
 /// What a stamp did to the progress of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is within what is known.
+    /// It is within the usual range.
     Usual,
-    /// It is far ahead, and waits for a second one.
+    /// It is far ahead and needs a second one to confirm it.
     Leap,
-    /// The stream goes on where it was: the message that was far ahead was wrong.
+    /// The stream continues where it was: the message far ahead was wrong.
     LeapDenied,
 }
 
@@ -33,12 +33,12 @@ impl Progress {
             self.newest = Some(stamp);
             return Step::Usual;
         };
-        let is_ahead = stamp > newest && stamp.abs_diff(newest) > LEAP;
+        let is_ahead = stamp > newest && stamp.abs_diff(newest) > MAX_UNCONFIRMED_NANOS;
         if !is_ahead {
             self.newest = Some(newest.max(stamp));
             return match self.leap.take() {
                 Some(_) if stamp >= newest => Step::LeapDenied,
-                // A late message says nothing about where the stream is now.
+                // A late message does not show where the stream is now.
                 leap => {
                     self.leap = leap;
                     Step::Usual
@@ -46,7 +46,7 @@ impl Progress {
             };
         }
         match self.leap {
-            Some(leap) if stamp.abs_diff(leap) <= LEAP => {
+            Some(leap) if stamp.abs_diff(leap) <= MAX_UNCONFIRMED_NANOS => {
                 self.newest = Some(stamp.max(leap));
                 self.leap = None;
                 Step::Usual

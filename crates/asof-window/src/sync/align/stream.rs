@@ -1,4 +1,4 @@
-//! Aligning topics as their messages come.
+//! Aligning topics as their messages arrive.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use super::{Match, Missing, Rule};
 use crate::Duplicates;
 use crate::sync::Stamped;
 
-/// For each message of an anchor topic, what every other topic has for its stamp.
+/// Aligns topics: for each message of an anchor topic, the match of every other topic for its stamp.
 ///
-/// Messages are given one by one, live or from a recording, and rows come out as soon as nothing that is still to come
-/// in time can change them.
+/// Messages are added one by one, live or from a recording. A row is emitted as soon as no message that is still in
+/// time can change it.
 ///
 /// # What is in time
 ///
-/// - Without a lateness, topics may be behind each other by any amount, but each of them is in order: a row waits until
-///   every topic has reached the anchor's stamp.
-/// - With a lateness ([`Align::with_lateness`]), a message is in time if it comes before every message, of whatever
-///   topic, whose stamp is later by more than that. No row waits for a topic that has fallen silent:
-///   [`Rule::last`] is settled once the newest stamp is ahead by the lateness, [`Rule::nearest`] once it is ahead by
-///   the lateness and the distance of what was found.
+/// - Without a lateness, topics may lag each other by any amount, but each of them is ordered: a row waits until every
+///   topic has reached the anchor's stamp.
+/// - With a lateness ([`Align::with_lateness`]), a message is in time if it arrives before every message, of any topic,
+///   whose stamp is later by more than that. No row waits for a topic that has gone silent: [`Rule::last`] is settled
+///   once the newest stamp is ahead by the lateness, [`Rule::nearest`] once it is ahead by the lateness and the
+///   distance of what was found.
 ///
 /// As long as all messages are in time, every row that is not marked early is what the same messages in order would
-/// give. What comes later than that is counted ([`AlignStats::late`]), and used for the rows that are still to come.
+/// give. Later messages are counted ([`AlignStats::late`]) and used for the rows still to come.
 ///
-/// Every anchor gives exactly one row. Rows are in the order of their anchors' stamps, except for a late anchor: it is
-/// answered at once from what is still held, and has [`Missing::Forgotten`] where that is not enough.
+/// Every anchor gives exactly one row. Rows are in the order of their anchors' stamps, except for a late anchor: its
+/// row is emitted at once from what is still held, with [`Missing::Forgotten`] where that is not enough.
 ///
 /// # What is held
 ///
-/// At most `queue_size` messages of each topic and of the anchor, and with [`Align::with_max_bytes`] at most so many
-/// bytes together. Where more would have to wait, the first row is emitted early, and counted.
+/// At most `queue_size` messages of each topic and of the anchor, and with [`Align::with_max_bytes`] at most that many
+/// bytes in total. If more would have to wait, the first row is emitted early and counted.
 ///
 /// ```
 /// use asof_window::sync::{Align, Rule};
@@ -64,60 +64,60 @@ pub struct Align<V> {
     max_wait: Option<i64>,
     restart_after: Option<u64>,
     duplicates: Duplicates,
-    /// How far the messages of all topics together have come.
+    /// The progress of all topics together.
     now: Progress,
-    /// How far the anchors have come.
+    /// The newest anchor's stamp.
     newest_anchor: Option<i64>,
     counters: AlignStats,
 }
 
 type Weigh<V> = Box<dyn Fn(&V) -> u64 + Send + Sync>;
 
-/// An anchor message, and what every other topic has for it, in the order of the rules.
+/// An anchor message and the match of every other topic, in the order of the rules.
 #[derive(Debug, Clone)]
 pub struct AlignedRow<V> {
     /// The message of the anchor topic.
     pub anchor: Stamped<V>,
-    /// What the others have.
+    /// The matches of the other topics.
     pub matches: Vec<Match<V>>,
-    /// Whether the row was emitted although a message in time could still have changed it: the wait was over, or
-    /// there was no room to wait.
+    /// Whether the row was emitted although a message in time could still have changed it: the longest wait was over,
+    /// or there was no room to wait.
     pub is_early: bool,
 }
 
 impl<V> AlignedRow<V> {
-    /// Whether every topic has something.
+    /// Whether every topic has a match.
     pub fn is_complete(&self) -> bool {
         self.matches.iter().all(|found| found.missing().is_none())
     }
 }
 
-/// What became of the messages of an [`Align`].
+/// Counts of the messages and rows of an [`Align`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AlignStats {
     /// Rows emitted.
     pub rows: u64,
-    /// Rows in which every topic has something.
+    /// Rows in which every topic has a match.
     pub complete: u64,
     /// Rows emitted although they could still have changed.
     pub early: u64,
     /// Anchors that were not in time.
     pub late_anchors: u64,
-    /// How often the clock went back and everything was started anew.
+    /// How often the clock went back and alignment started over.
     pub restarts: u64,
-    /// Stamps that were far ahead of all others, and that no other message confirmed.
+    /// Stamps that were far ahead of all others and not confirmed by another message.
     pub future: u64,
-    /// For each topic, messages that were not in time: a row that was emitted before may lack them.
+    /// For each topic, messages that were not in time: earlier rows may lack them.
     pub late: Vec<u64>,
-    /// For each topic, rows in which it has nothing because it had no message, none yet, or none any more.
+    /// For each topic, rows without a match because it had no message, none yet, or none any more.
     pub absent: Vec<u64>,
-    /// For each topic, rows in which its message is farther away than the tolerance.
+    /// For each topic, rows in which its message is further away than the tolerance.
     pub too_far: Vec<u64>,
-    /// For each topic, rows of late anchors whose message is not held any more.
+    /// For each topic, rows of late anchors whose message is no longer held.
     pub forgotten: Vec<u64>,
-    /// For each topic, messages that were let go for want of room, before they were too old for anchors in time.
+    /// For each topic, messages dropped for lack of room before they were too old for anchors in time.
     pub dropped: Vec<u64>,
-    /// For each topic, messages that were not taken, or replaced, because another has the same stamp.
+    /// For each topic, messages refused or replaced because another has the same stamp.
     pub duplicates: Vec<u64>,
 }
 
@@ -150,24 +150,24 @@ impl<V: Clone> Align<V> {
         }
     }
 
-    /// A message comes at most this much later than messages of any topic with later stamps.
+    /// Sets the lateness: how far a message may arrive after messages of any topic with later stamps.
     ///
-    /// Zero is for a recording that is read in the order of the stamps that are given.
+    /// Zero is for a recording that is read in the order of these stamps.
     #[must_use]
     pub fn with_lateness(mut self, lateness: Duration) -> Self {
         self.lateness = Some(nanos(lateness));
         self
     }
 
-    /// A row is emitted at the latest when some topic is ahead of its anchor by this much.
+    /// Sets the longest wait: a row is emitted once some topic is ahead of its anchor by this much.
     #[must_use]
     pub fn with_max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(nanos(wait));
         self
     }
 
-    /// At most this many bytes are held, by all topics and anchors together, as `weigh` weighs the messages: what they
-    /// keep alive. The newest message of each topic is held in any case.
+    /// Bounds the bytes held by all topics and anchors together. `weigh` returns the bytes that a message keeps alive.
+    /// The newest message of each topic is always held.
     #[must_use]
     pub fn with_max_bytes(
         mut self,
@@ -179,22 +179,22 @@ impl<V: Clone> Align<V> {
         self
     }
 
-    /// Starts anew when a message is older than the newest by more than this: what waits is emitted, early, and what is
-    /// held is let go. For clocks that go back, as in a recording that is played in a loop.
+    /// Starts over when a message is older than the newest by more than this: waiting rows are emitted early and held
+    /// messages dropped. For clocks that go back, as in a recording played in a loop.
     #[must_use]
     pub fn with_restart_after(mut self, jump: Duration) -> Self {
         self.restart_after = Some(u64::try_from(jump.as_nanos()).unwrap_or(u64::MAX));
         self
     }
 
-    /// What becomes of messages of one topic with the same stamp.
+    /// Sets what happens to messages of one topic with the same stamp.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
         self
     }
 
-    /// Takes in a message of the anchor topic.
+    /// Adds a message of the anchor topic.
     pub fn add_anchor(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(AlignedRow<V>)) {
         let t = stamp.nanos();
         self.restart_if_back(t, emit);
@@ -215,7 +215,7 @@ impl<V: Clone> Align<V> {
         self.make_room(emit);
     }
 
-    /// Takes in a message of topic `topic`, in the order of the rules. Topics without a rule are passed over.
+    /// Adds a message of topic `topic`, in the order of the rules. Topics without a rule are ignored.
     pub fn add(
         &mut self,
         topic: usize,
@@ -227,8 +227,8 @@ impl<V: Clone> Align<V> {
         self.put(topic, stamp, value, emit, true);
     }
 
-    /// Takes in a message of a topic that was looked up ahead of all others: of this topic nothing is still to come
-    /// before it, by more than the lateness, and of the others nothing is known from it.
+    /// Adds a message of a topic that was looked up ahead of all others: no message of this topic is still to come
+    /// before it, by more than the lateness, and it says nothing about the other topics.
     ///
     /// For a recording in which one topic has so few messages that rows wait for it; see [`Align::waits_for`].
     pub fn add_ahead(
@@ -271,7 +271,7 @@ impl<V: Clone> Align<V> {
         }
         let bytes = self.weight(&value);
         let here = &mut self.topics[topic];
-        // What came before it is gone, so no row can need it but those that are there already.
+        // Earlier messages were dropped, so only the rows already waiting can need it.
         if !here.has_forgotten(t) {
             let put = here.put(t, value, bytes, self.duplicates);
             self.counters.duplicates[topic] += u64::from(put.is_duplicate);
@@ -285,7 +285,7 @@ impl<V: Clone> Align<V> {
         self.make_room(emit);
     }
 
-    /// Says that no message of this topic is still to come: no row waits for it any more.
+    /// Ends a topic: no message of it is still to come, and no row waits for it any more.
     pub fn end(&mut self, topic: usize, emit: &mut dyn FnMut(AlignedRow<V>)) {
         if let Some(topic) = self.topics.get_mut(topic) {
             topic.has_ended = true;
@@ -293,14 +293,14 @@ impl<V: Clone> Align<V> {
         self.release(emit);
     }
 
-    /// Says that it is `now` by the clock of the stamps: with a lateness, rows are settled although nothing came.
+    /// Advances time to `now`, by the clock of the stamps: with a lateness, rows are settled without a message.
     pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(AlignedRow<V>)) {
         self.note(now.nanos());
         self.release(emit);
         self.forget_old();
     }
 
-    /// Emits what still waits, at the end of a recording.
+    /// Emits all waiting rows, at the end of a recording.
     pub fn finish(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while let Some((anchor, bytes)) = self.anchors.pop_front() {
             self.bytes -= bytes;
@@ -309,22 +309,22 @@ impl<V: Clone> Align<V> {
         }
     }
 
-    /// How many anchors wait.
+    /// The number of waiting anchors.
     pub fn waiting(&self) -> usize {
         self.anchors.len()
     }
 
-    /// How many messages are held, anchors among them.
+    /// The number of messages held, anchors included.
     pub fn held(&self) -> usize {
         self.anchors.len() + self.topics.iter().map(Topic::len).sum::<usize>()
     }
 
-    /// The bytes that these weigh; zero without [`Align::with_max_bytes`].
+    /// Their weight in bytes; zero without [`Align::with_max_bytes`].
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The topics that the first row waits for; none where it waits for what may be late on any of them.
+    /// The topics that the first row waits for; none if it waits for late messages on any of them.
     pub fn waits_for(&self) -> impl Iterator<Item = usize> + '_ {
         let watermark = self.watermark();
         let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
@@ -335,12 +335,12 @@ impl<V: Clone> Align<V> {
             .map(|(number, _)| number)
     }
 
-    /// What became of the messages so far.
+    /// The counts so far.
     pub fn stats(&self) -> &AlignStats {
         &self.counters
     }
 
-    /// Nothing in time is still to come before this stamp; `None` while nothing can be said of all topics.
+    /// The watermark: no message in time is still to come before this stamp. `None` if there is none for all topics.
     fn watermark(&self) -> Option<i64> {
         let lateness = self.lateness?;
         let now = self.now.newest();
@@ -399,7 +399,7 @@ impl<V: Clone> Align<V> {
         }
     }
 
-    /// Lets go of what no anchor in time can need.
+    /// Drops what no anchor in time can need.
     fn forget_old(&mut self) {
         let Some(watermark) = self.watermark() else {
             return;
@@ -446,7 +446,7 @@ impl<V: Clone> Align<V> {
         self.counters.dropped[number] += u64::from(is_wanted);
     }
 
-    /// Whether an anchor that waits needs the oldest message of a topic.
+    /// Whether a waiting anchor needs the oldest message of a topic.
     fn is_first_needed(&self, number: usize) -> bool {
         let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
         first.is_some_and(|t| self.topics[number].needs_first(t))

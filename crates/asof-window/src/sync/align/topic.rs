@@ -1,4 +1,4 @@
-//! One of the topics that are aligned.
+//! One of the aligned topics.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use super::{Match, Missing, Pick, Rule, Side, decide};
 use crate::Duplicates;
 use crate::sync::Stamped;
 
-/// The newest messages of a topic. Invariant: sorted by stamp, equal ones in order of arrival, and nothing is missing
-/// after the first of them but what never came.
+/// The newest messages of a topic. Invariant: sorted by stamp, equal ones in order of arrival, and everything
+/// received after the first of them is there.
 pub(super) struct Topic<V> {
     pub(super) rule: Rule,
     pub(super) progress: Progress,
     pub(super) has_ended: bool,
-    /// Nothing of this topic is still to come before this stamp, whatever is known of the others.
+    /// No message of this topic is still to come before this stamp, whatever holds for the others.
     pub(super) reached: Option<i64>,
     queue: VecDeque<Held<V>>,
     bytes: u64,
-    /// The largest stamp of a message that was let go.
+    /// The largest stamp of a dropped message.
     forgotten: Option<i64>,
 }
 
@@ -27,7 +27,7 @@ struct Held<V> {
     bytes: u64,
 }
 
-/// What became of a message.
+/// What happened to a message.
 #[derive(Default)]
 pub(super) struct Put {
     pub(super) added: u64,
@@ -56,7 +56,7 @@ impl<V: Clone> Topic<V> {
         self.bytes
     }
 
-    /// Whether a message with this stamp belongs before what was let go.
+    /// Whether a message with this stamp belongs before a dropped one.
     pub(super) fn has_forgotten(&self, stamp: i64) -> bool {
         self.forgotten.is_some_and(|forgotten| stamp < forgotten)
     }
@@ -90,9 +90,9 @@ impl<V: Clone> Topic<V> {
         put
     }
 
-    /// Whether no message in time can change what this topic has for `t`.
+    /// Whether no message in time can change this topic's match for `t`.
     ///
-    /// `watermark` is the smallest stamp that can still come; without one, the topic itself is in order.
+    /// `watermark` is the smallest stamp that can still come; without one, the topic itself is ordered.
     pub(super) fn is_settled(&self, t: i64, watermark: Option<i64>) -> bool {
         if self.has_ended {
             return true;
@@ -133,7 +133,7 @@ impl<V: Clone> Topic<V> {
     pub(super) fn pick(&self, t: i64) -> Match<V> {
         let (before, after) = self.neighbours(t);
         if before.is_none() && self.forgotten.is_some() {
-            // Exactly there, nothing that is gone could be nearer.
+            // For an exact match, no dropped message could be nearer.
             let is_exact = self.rule.pick != Pick::Last && self.stamp(Some(after)) == Some(t);
             if !is_exact {
                 return Match::Missing(Missing::Forgotten);
@@ -150,7 +150,7 @@ impl<V: Clone> Topic<V> {
         decide(self.rule, t, stamps.0, stamps.1).into_match(take)
     }
 
-    /// Lets go of everything before the last stamp at or before `keep`; the bytes of that.
+    /// Drops everything before the last stamp at or before `keep`; returns its bytes.
     pub(super) fn forget_before(&mut self, keep: i64) -> u64 {
         let end = self.queue.partition_point(|held| held.stamp <= keep);
         let Some(last) = self.stamp(end.checked_sub(1)) else {
@@ -170,7 +170,7 @@ impl<V: Clone> Topic<V> {
         Some((held.stamp, held.bytes))
     }
 
-    /// Whether the oldest message could be the answer for `t`.
+    /// Whether the oldest message could be the match for `t`.
     pub(super) fn needs_first(&self, t: i64) -> bool {
         let end = self.queue.partition_point(|held| held.stamp <= t);
         let first = self.stamp(Some(0));
@@ -179,7 +179,7 @@ impl<V: Clone> Topic<V> {
     }
 
     /// The message before `t` (at or before it for [`Pick::Last`]), and the one after that. Of equal ones the nearest
-    /// is the first that came, on both sides.
+    /// is the first to arrive, on both sides.
     fn neighbours(&self, t: i64) -> (Option<usize>, usize) {
         let count_before = |t| self.queue.partition_point(|held| held.stamp < t);
         match self.rule.pick {

@@ -1,4 +1,4 @@
-//! Messages of a recording, to be aligned with others.
+//! Messages of a recording for alignment.
 
 use asof_core::Stamp;
 
@@ -6,7 +6,7 @@ use super::{Match, Missing, Pick, Rule, Side, decide};
 use crate::search::count_below;
 use crate::sync::Stamped;
 
-/// Messages of one topic in order of their stamps: a recording, or a part of one, at rest.
+/// Messages of one topic in order of their stamps: a recording or a part of one.
 ///
 /// ```
 /// use asof_window::sync::{Rule, Track};
@@ -22,25 +22,25 @@ pub struct Track<T> {
     values: Vec<T>,
 }
 
-/// A place in a [`Track`] that moves along with the instants that it is asked for.
+/// A position in a [`Track`] that moves along with the queried instants.
 ///
-/// Instants in rising order cost a step or two each; any order is right.
+/// Ascending instants cost a step or two each; any order gives the right result.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a, T> {
     track: &'a Track<T>,
     /// How many stamps are before the last instant.
     place: usize,
-    /// How far it moved the last time: the next instant is about as far again.
+    /// How far it moved last time: the next instant is about as far again.
     stride: usize,
 }
 
 impl<T> Track<T> {
-    /// How many messages it has.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.stamps.len()
     }
 
-    /// Whether it has none.
+    /// Whether it has no messages.
     pub fn is_empty(&self) -> bool {
         self.stamps.is_empty()
     }
@@ -60,7 +60,7 @@ impl<T> Track<T> {
         stamps.zip(&self.values)
     }
 
-    /// The first that came of those with one stamp.
+    /// The first to arrive of those with one stamp.
     #[cold]
     fn first_of(&self, index: usize) -> Option<Stamped<&T>> {
         let stamp = *self.stamps.get(index)?;
@@ -73,7 +73,7 @@ impl<T> Track<T> {
     }
 }
 
-/// Sorted by stamp; equal ones stay in the order in which they came.
+/// Sorted by stamp; equal ones stay in order of arrival.
 impl<T> FromIterator<(Stamp, T)> for Track<T> {
     fn from_iter<I: IntoIterator<Item = (Stamp, T)>>(messages: I) -> Self {
         let mut messages: Vec<_> = messages.into_iter().collect();
@@ -87,7 +87,7 @@ impl<T> FromIterator<(Stamp, T)> for Track<T> {
 }
 
 impl<'a, T> Cursor<'a, T> {
-    /// What the track has for the instant `t`, by a rule.
+    /// The match of this track for the instant `t`, by a rule.
     #[inline]
     pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
         if rule.pick != Pick::Nearest {
@@ -124,11 +124,11 @@ impl<'a, T> Cursor<'a, T> {
         decide(rule, t.nanos(), stamp_before, stamps.get(split).copied()).into_match(take)
     }
 
-    /// The message nearest to `t`; the earlier of two that are equally far, the first that came of equal ones.
+    /// The message nearest to `t`; the earlier of two that are equally far, the first to arrive of equal ones.
     #[inline]
     pub fn nearest(&mut self, t: Stamp) -> Option<Stamped<&'a T>> {
         let (t, low) = (t.nanos(), (self.place + self.stride).wrapping_sub(2));
-        // As a rule it is about as far as the last time; by how much it is not, nobody can predict.
+        // Usually it is about as far as last time; the error is unpredictable.
         if let Some(four) = self.track.stamps.get(low..).and_then(<[i64]>::first_chunk)
             && let &[a, b, c, d] = four
             && a < t
@@ -156,7 +156,7 @@ impl<'a, T> Cursor<'a, T> {
         let stamps = self.track.stamps.as_slice();
         let last = stamps.len().checked_sub(1)?;
         let before = self.place.saturating_sub(1);
-        // At the ends the two are one and the same, which is no nearer than itself.
+        // At the ends both are the same message, which is not nearer than itself.
         let after = self.place.min(last);
         let is_after = stamps[after].abs_diff(t) < stamps[before].abs_diff(t);
         self.track.first_of(if is_after { after } else { before })

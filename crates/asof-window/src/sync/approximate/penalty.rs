@@ -1,23 +1,23 @@
-//! By how much a later set must be better.
+//! The age penalty: by how much a later set must be better.
 
-/// Bits behind the point of [`Penalty::fixed`].
-const FRACTION: u32 = 20;
+/// Fractional bits of [`Penalty::fixed`].
+const FRACTION_BITS: u32 = 20;
 
-/// The age penalty: a set that ends later must win more at its start than it loses at its end, times a factor.
+/// The age penalty: a set that ends later must gain more at its start than it loses at its end, times a factor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Penalty {
     factor: f64,
-    /// The factor with a fixed point, for an answer that is right except near a tie.
+    /// The factor in fixed point, for a result that is right except near a tie.
     fixed: i64,
-    /// What it can be multiplied with.
+    /// The largest value it can be multiplied with.
     fixed_limit: u64,
 }
 
 impl Penalty {
     pub(super) fn new(penalty: f64) -> Self {
         let factor = 1.0 + penalty;
-        let fixed = (factor * f64::from(1 << FRACTION)) as i64;
-        // A factor without bound is not a number with a fixed point, and multiplies nothing but zero.
+        let fixed = (factor * f64::from(1 << FRACTION_BITS)) as i64;
+        // A factor too large for fixed point may only be multiplied with zero.
         let fixed_limit = if factor < 1e6 { i64::MAX / fixed } else { 0 };
         Penalty {
             factor,
@@ -26,18 +26,18 @@ impl Penalty {
         }
     }
 
-    /// Whether a set that ends `grown` nanoseconds later has lost what it won at its start.
+    /// Whether a set that ends `grown` nanoseconds later has lost what it gained at its start.
     #[inline]
     pub(super) fn outweighs(&self, grown: i64, won: i64) -> bool {
-        // As often as not: the latest message is the same.
+        // Often the latest message is the same.
         if grown == 0 {
             return won <= 0;
         }
         let size = grown.unsigned_abs();
         if size <= self.fixed_limit {
-            let surplus = ((grown * self.fixed) >> FRACTION).saturating_sub(won);
+            let surplus = ((grown * self.fixed) >> FRACTION_BITS).saturating_sub(won);
             // Far from a tie, rounding does not matter: neither ours nor that of the seconds, which is much finer.
-            if surplus.unsigned_abs() > 16 + (size >> (FRACTION - 1)) {
+            if surplus.unsigned_abs() > 16 + (size >> (FRACTION_BITS - 1)) {
                 return surplus > 0;
             }
         }
