@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     match buffer.lookup("odom", "lidar", Stamp::from_nanos(2_000_000_000)) {
-        Ok(_) => println!("nobody knows the future"),
+        Ok(_) => println!("the future has no transform"),
         Err(error) => println!("as expected: {error}"),
     }
     Ok(())

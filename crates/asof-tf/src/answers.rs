@@ -1,4 +1,4 @@
-//! What a buffer answers where a transform alone does not say it all.
+//! Results of lookups that are more than a transform.
 
 use asof_core::{Stamp, TimeRange};
 use nalgebra::{Isometry3, Vector3};
@@ -7,21 +7,21 @@ use nalgebra::{Isometry3, Vector3};
 use crate::buffer::TransformBuffer;
 use crate::name::FrameName;
 
-/// The latest transform at a time that every edge on the way knows.
+/// The transform at the latest time that every edge on the way has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatestTransform {
-    /// The time; `None` where every edge on the way is static, so that any time is as good.
+    /// The time; `None` if every edge on the way is static, so that any time is as good.
     pub stamp: Option<Stamp>,
-    /// Takes a point given in the source frame into the target frame.
+    /// Transforms a point from the source frame to the target frame.
     pub isometry: Isometry3<f64>,
 }
 
-/// The newest sample of every edge on the way, whatever their ages, put together.
+/// The composition of the newest sample of every edge on the way, whatever their ages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Newest {
-    /// The stamps of the oldest and the newest of those samples; `None` where every edge is static.
+    /// The stamps of the oldest and the newest of those samples; `None` if every edge is static.
     pub stamps: Option<TimeRange>,
-    /// Takes a point given in the source frame into the target frame.
+    /// Transforms a point from the source frame to the target frame.
     pub isometry: Isometry3<f64>,
 }
 
@@ -40,20 +40,20 @@ pub struct ChainLink {
     pub range: Option<TimeRange>,
 }
 
-/// A velocity: how a frame moves in another.
+/// A velocity: how a frame moves relative to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameTwist {
     /// Of the moving frame's origin, in metres per second, along the axes of the observing frame.
     pub linear: Vector3<f64>,
     /// In radians per second, about the axes of the observing frame.
     pub angular: Vector3<f64>,
-    /// The stretch of time that it is the mean over.
+    /// The time range that it is the mean over.
     pub over: TimeRange,
 }
 
 impl FrameTwist {
-    /// The same motion along the axes of another frame; `rotation` takes directions of the observing
-    /// frame into that frame.
+    /// The same motion along the axes of another frame; `rotation` transforms directions of the
+    /// observing frame to that frame.
     #[must_use]
     pub fn along(&self, rotation: &nalgebra::UnitQuaternion<f64>) -> FrameTwist {
         FrameTwist {
@@ -63,8 +63,8 @@ impl FrameTwist {
         }
     }
 
-    /// The motion of a point that is fixed to the moving body, `offset` away from the moving frame's
-    /// origin, along the axes that this twist is given in.
+    /// The motion of a point fixed to the moving body, `offset` from the moving frame's origin,
+    /// along the axes of this twist.
     #[must_use]
     pub fn at_offset(&self, offset: &Vector3<f64>) -> FrameTwist {
         FrameTwist {

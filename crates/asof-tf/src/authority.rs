@@ -1,4 +1,4 @@
-//! Who writes which edge.
+//! Authorities: which writer wrote which edge.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::frame_ref::FrameRef;
 use crate::name::FrameName;
 use crate::sync::locked;
 
-/// Writes into a buffer under a name, so that it is known who wrote which edge: a topic, a node.
+/// Writes to a buffer under a name, such as a topic or a node, so that the writer of each edge is known.
 ///
 /// ```
 /// use asof_tf::TransformBuffer;
@@ -31,14 +31,14 @@ pub struct TransformWriter {
     authority: u32,
 }
 
-/// Two who write one edge: their samples will be mixed, which is a mistake as a rule.
+/// Two writers of one edge. Their samples are mixed, which is usually a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rivals {
     /// The child frame of the edge.
     pub child: FrameName,
-    /// Who wrote it before.
+    /// The earlier writer.
     pub first: String,
-    /// Who wrote it then.
+    /// The later writer.
     pub second: String,
 }
 
@@ -56,18 +56,19 @@ impl std::fmt::Display for Rivals {
     }
 }
 
-/// The names of those who write, and who of them write one edge. Bounded: those beyond are not told apart.
+/// The names of the writers, and which of them write the same edge. Bounded: further names are not
+/// distinguished.
 #[derive(Default)]
 pub(crate) struct Authorities {
     names: Vec<String>,
     rivals: Vec<(FrameName, u32, u32)>,
 }
 
-const MOST_NAMES: usize = 1_024;
-const MOST_RIVALS: usize = 256;
+const MAX_NAMES: usize = 1_024;
+const MAX_RIVALS: usize = 256;
 
 impl TransformBuffer {
-    /// For writing under a name; see [`rivals`](TransformBuffer::rivals) and
+    /// A writer with a name; see [`rivals`](TransformBuffer::rivals) and
     /// [`EdgeFacts::authority`](crate::EdgeFacts::authority).
     pub fn writer(&self, authority: &str) -> TransformWriter {
         TransformWriter {
@@ -76,7 +77,7 @@ impl TransformBuffer {
         }
     }
 
-    /// Those who write the same edge, each pair once; the first 256 of them. Worth a warning.
+    /// Pairs of writers of the same edge, each pair once; the first 256 of them. Worth a warning.
     pub fn rivals(&self) -> Vec<Rivals> {
         let known = locked(&self.graph().authorities);
         let name = |number: u32| known.name(number).unwrap_or_default().to_owned();
@@ -88,12 +89,12 @@ impl TransformBuffer {
         rivals.collect()
     }
 
-    /// The number of an authority; zero where there are too many.
+    /// The number of an authority; zero if there are too many.
     pub(crate) fn authority(&self, name: &str) -> u32 {
         let mut known = locked(&self.graph().authorities);
         let place = known.names.iter().position(|other| other == name);
         let place = place.unwrap_or_else(|| {
-            if known.names.len() < MOST_NAMES {
+            if known.names.len() < MAX_NAMES {
                 known.names.push(name.to_owned());
                 return known.names.len() - 1;
             }
@@ -107,7 +108,7 @@ impl TransformBuffer {
         known.name(number).map(str::to_owned)
     }
 
-    /// Notes who has just written an edge.
+    /// Records the writer of an edge.
     pub(crate) fn note_authority(&self, child: impl FrameRef, authority: u32) {
         let graph = self.graph();
         let Some(frame) = child.get(graph) else {
@@ -128,7 +129,7 @@ impl TransformBuffer {
         let is_known = |(name, first, second): &(FrameName, u32, u32)| {
             *name == frame.name && (*first, *second) == pair
         };
-        if known.rivals.len() < MOST_RIVALS && !known.rivals.iter().any(is_known) {
+        if known.rivals.len() < MAX_RIVALS && !known.rivals.iter().any(is_known) {
             known.rivals.push((frame.name.clone(), pair.0, pair.1));
         }
     }
@@ -142,7 +143,7 @@ impl Authorities {
 }
 
 impl TransformWriter {
-    /// As [`TransformBuffer::update`].
+    /// Like [`TransformBuffer::update`].
     ///
     /// # Errors
     /// As there.
@@ -158,7 +159,7 @@ impl TransformWriter {
         Ok(())
     }
 
-    /// As [`TransformBuffer::update_static`].
+    /// Like [`TransformBuffer::update_static`].
     ///
     /// # Errors
     /// As there.

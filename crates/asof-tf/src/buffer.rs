@@ -1,4 +1,4 @@
-//! The buffer: what it keeps, and how transforms get in.
+//! The buffer and its updates.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,10 +22,10 @@ use crate::shelf::Spot;
 use crate::store::Sample;
 use crate::wait::MOVED;
 
-/// Frames, the edges between them, and the history of each edge.
+/// A transform buffer: frames, the edges between them, and the history of each edge.
 ///
-/// A handle: clones share the same frames. `Send + Sync`; every method takes `&self`. Lookups take no
-/// lock that a writer holds, writers on different edges do not wait for each other.
+/// A handle: clones share the same frames. `Send + Sync`; every method takes `&self`. Lookups take no lock that a
+/// writer holds; writers of different edges do not wait for each other.
 #[derive(Clone)]
 pub struct TransformBuffer {
     graph: Arc<Graph>,
@@ -52,7 +52,7 @@ impl TransformBuffer {
     /// use std::time::Duration;
     /// use asof_tf::BufferOptions;
     ///
-    /// // Two seconds of every edge, and a megabyte of samples at most.
+    /// // Two seconds of every edge, and at most a megabyte of samples.
     /// let options = BufferOptions::default().window(Duration::from_secs(2)).bytes(1 << 20);
     /// let buffer = TransformBuffer::with_options(options);
     /// buffer.update_static("base_link", "lidar", Isometry3::identity())?;
@@ -68,17 +68,16 @@ impl TransformBuffer {
         }
     }
 
-    /// What this handle was made with.
+    /// The options of this handle.
     pub fn options(&self) -> BufferOptions {
         self.options
     }
 
-    /// Stores the pose of `child` in `parent` at `stamp`: a point given in `child` becomes, multiplied
-    /// by it, the point in `parent`.
+    /// Stores the pose of `child` in `parent` at `stamp`: it transforms points from `child` to `parent`.
     ///
-    /// The first update makes the edge, and any frame that is new. Zero is a time like any other.
-    /// Stamps may come in any order: a late sample goes where it belongs, one with a stamp that is
-    /// there already takes its place (tf2 in ROS 1 kept the first; the last is what the sender meant).
+    /// The first update creates the edge, and any new frame. Zero is a time like any other. Stamps may come in any
+    /// order: a late sample is sorted in, and one with an existing stamp replaces it (tf2 in ROS 1 kept the first; the
+    /// last is what the sender meant).
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -93,9 +92,10 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// [`UpdateError`] says what was wrong; nothing is changed then. Unless [`Conflicts::LastWins`](crate::Conflicts::LastWins) is set, a
-    /// second parent is refused here: see [`reparent`](TransformBuffer::reparent). So is a dynamic update of a
-    /// static edge (tf2 drops its history then, ROS 1's tf2 ignored the update; either hides a mistake).
+    /// [`UpdateError`] says what is wrong; then nothing is changed. Unless
+    /// [`Conflicts::LastWins`](crate::Conflicts::LastWins) is set, a second parent is refused here: see
+    /// [`reparent`](TransformBuffer::reparent). So is a dynamic update of a static edge (ROS 2's tf2 drops its history,
+    /// ROS 1's tf2 ignored the update; either hides a mistake).
     #[inline]
     pub fn update(
         &self,
@@ -109,8 +109,7 @@ impl TransformBuffer {
 
     /// Stores the pose of `child` in `parent` for all times.
     ///
-    /// An edge that has no samples, because none came yet or it was [cleared](TransformBuffer::clear), becomes
-    /// static by it.
+    /// An edge without samples, because none came yet or it was [cleared](TransformBuffer::clear), becomes static.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -135,13 +134,13 @@ impl TransformBuffer {
         self.store(parent, child, Sample::fixed(&pose))
     }
 
-    /// Moves `child` under another parent, from `stamp` on.
+    /// Moves `child` to another parent, from `stamp` on.
     ///
     /// As in tf2, the parent is kept with each sample. A lookup goes through the parent of the last sample at
-    /// or before its time, so the samples under the old parent stay valid for their times, and a late one
-    /// with the old parent goes where it belongs. Between two samples of different parents nothing is
-    /// interpolated: there the older one counts. Samples under the old parent are dropped by the same limits as
-    /// all others. Where `child` has `parent` already, this is an [`update`](TransformBuffer::update).
+    /// or before its time, so the samples under the old parent stay valid for their times, and a late one with the old
+    /// parent is sorted in. Between two samples of different parents nothing is interpolated: the older one is used.
+    /// Samples under the old parent are dropped by the same limits as all others. If `child` already has `parent`, this
+    /// is an [`update`](TransformBuffer::update).
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -174,7 +173,7 @@ impl TransformBuffer {
         })
     }
 
-    /// Stores a pose at a time; `how` says what it is where it is not just another of its edge.
+    /// Stores a pose at a time; `how` makes the sample if it is more than another one of its edge.
     #[inline]
     fn store_at<P: FrameRef, C: FrameRef>(
         &self,
@@ -192,7 +191,7 @@ impl TransformBuffer {
         self.store(parent, child, how(Sample::at(stamp, &pose)))
     }
 
-    /// Moves `child`, whose edge is static, under another parent, for all times.
+    /// Moves `child`, whose edge is static, to another parent, for all times.
     ///
     /// # Errors
     /// As for [`update`](TransformBuffer::update), but for the second parent.
@@ -206,10 +205,10 @@ impl TransformBuffer {
         self.store(parent, child, Sample::fixed(&pose).reparenting())
     }
 
-    /// Gives one edge limits of its own; they hold from its next update on.
+    /// Sets the limits of one edge; they apply from its next update on.
     ///
     /// # Errors
-    /// When `child` is unknown, or has no parent.
+    /// If `child` is unknown, or has no parent.
     pub fn set_limits(&self, child: impl FrameRef, limits: Limits) -> Result<(), LookupError> {
         let frame = child.find(&self.graph)?;
         let edge = self.graph.edge_of(frame).ok_or(LookupError::UnknownFrame {
@@ -219,9 +218,8 @@ impl TransformBuffer {
         Ok(())
     }
 
-    /// Forgets all samples; frames, static edges and the shape of the tree stay. For a clock that
-    /// jumped back, or a recording that starts again. An edge without samples takes any parent, and may become
-    /// static.
+    /// Drops all samples; frames, static edges and the shape of the tree stay. For a clock that jumped back, or a
+    /// recording that starts over. An edge without samples accepts any parent, and may become static.
     pub fn clear(&self) {
         let graph = &*self.graph;
         let mut change = graph.change();
@@ -240,11 +238,11 @@ impl TransformBuffer {
 
     /// Removes a frame and all frames below it, with their samples. Returns how many.
     ///
-    /// Its memory is used for other frames, but for its name (some hundred bytes), which is kept in case it
-    /// comes back: [`BufferStats::removed`] counts those.
+    /// Its memory is reused for other frames, except for its name (some hundred bytes), which is kept in case it comes
+    /// back: [`BufferStats::removed`] counts those.
     ///
     /// # Errors
-    /// When the frame is unknown.
+    /// If the frame is unknown.
     pub fn remove(&self, frame: impl FrameRef) -> Result<usize, LookupError> {
         let graph = &*self.graph;
         let change = graph.change();
@@ -266,10 +264,10 @@ impl TransformBuffer {
         Ok(gone.len())
     }
 
-    /// Removes the frames that have not moved since `before`: those below an edge whose newest sample is older,
-    /// unless something below them is newer. Frames that hang on static edges only stay. Returns how many.
+    /// Removes the frames that have not moved since `before`: those below an edge whose newest sample is older, unless
+    /// something below them is newer. Frames with only static edges stay. Returns how many were removed.
     ///
-    /// A robot that names frames after what it sees calls this now and then, so that it stays within
+    /// For robots that name frames after what they see: call it now and then to stay within
     /// [`BufferOptions::max_frames`].
     pub fn remove_older(&self, before: Stamp) -> usize {
         let graph = &*self.graph;
@@ -285,7 +283,7 @@ impl TransformBuffer {
             graph.climb_now(frame, |above| fresh.insert(above.id));
         }
         let is_old = |frame: &Frame| !fresh.contains(&frame.id) && newest(frame) == Some(false);
-        // What was found out for a frame holds for those below it.
+        // The result for a frame applies to those below it.
         let mut known: HashMap<u32, bool> = HashMap::new();
         let mut gone = Vec::new();
         for frame in graph.all().filter(|frame| !fresh.contains(&frame.id)) {
@@ -308,7 +306,7 @@ impl TransformBuffer {
         gone.len()
     }
 
-    /// Forgets what an edge has, so that it can become anything.
+    /// Drops what an edge has, so that it can become static or dynamic.
     #[cfg(feature = "urdf")]
     pub(crate) fn open_edge(&self, child: &str) {
         let graph = &*self.graph;
@@ -339,7 +337,7 @@ impl TransformBuffer {
         graph.waiters.wake(MOVED);
     }
 
-    /// The id of a frame, made if there is none yet.
+    /// The id of a frame, created if there is none yet.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -351,14 +349,14 @@ impl TransformBuffer {
     /// # // One metre a second, forward.
     /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
     /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
-    /// // Ids save the search for the name where many lookups follow.
+    /// // Ids save the search for the name in many lookups.
     /// let (odom, lidar) = (buffer.frame("odom")?, buffer.frame("lidar")?);
     /// assert_eq!(buffer.lookup(odom, lidar, at(1))?.translation.x, 1.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// When the name cannot be that of a frame, or there are too many frames.
+    /// If the name is invalid, or there are too many frames.
     pub fn frame(&self, name: &str) -> Result<FrameId, UpdateError> {
         let mut change = self.graph.change();
         let frame = name
@@ -372,8 +370,8 @@ impl TransformBuffer {
         self.graph.find(name).map(|frame| self.id(frame))
     }
 
-    /// Watches: the latest transform of every edge now, then every update. At most `capacity` updates
-    /// wait to be seen; the oldest are lost first, and counted.
+    /// Observes the buffer: the latest transform of every edge now, then every update. At most `capacity` updates wait;
+    /// the oldest are lost first, and counted.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -392,8 +390,8 @@ impl TransformBuffer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn observe(&self, capacity: usize) -> Observer {
-        // No edge comes or goes while we look; each is read under its latch, so that an update is
-        // either among the first transforms or comes after them, never both and never neither.
+        // No edge is added or removed meanwhile; each is read under its latch, so an update is either among the first
+        // transforms or comes after them, never both and never neither.
         let change = self.graph.change();
         let queue = self.graph.observers.add(capacity);
         let mut first = VecDeque::new();
@@ -432,7 +430,7 @@ impl TransformBuffer {
         stats
     }
 
-    /// The newest stamp of an edge that is there, dynamic, with this parent.
+    /// The newest stamp of an existing dynamic edge with this parent.
     pub(crate) fn newest_of(&self, parent: &str, child: &str) -> Option<Stamp> {
         let (edge, _) = self.existing(parent, child)?;
         edge.range(&self.graph.pool)
@@ -451,20 +449,20 @@ impl TransformBuffer {
         }
     }
 
-    /// The edge and its parent, if it is there with this parent.
+    /// The edge and its parent, if it exists with this parent.
     #[inline]
     pub(crate) fn existing(
         &self,
         parent: impl FrameRef,
         child: impl FrameRef,
     ) -> Option<(&Edge, &Frame)> {
-        // The child first: where it is new, the parent need not be looked for.
+        // The child first: if it is new, the parent need not be looked up.
         let edge = self.graph.edge_of(child.get(&self.graph)?)?;
         let above = parent.get(&self.graph)?;
         (edge.parent() == Spot::of(above)).then_some((edge, above))
     }
 
-    /// Puts a sample into an edge that was found to have this parent; `None` if it has not any more.
+    /// Inserts a sample into an edge that was found to have this parent; `None` if it no longer does.
     #[inline]
     fn insert(
         &self,

@@ -1,4 +1,4 @@
-//! Waits that call back.
+//! Waits with a callback.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,8 +14,7 @@ use crate::frame_ref::FrameRef;
 use crate::sync::locked;
 use crate::wait::{TransformWaitError, Wait};
 
-/// A wait that calls back when it ends. Made by [`TransformBuffer::on_transform`]; dropping it cancels the
-/// wait.
+/// A wait with a callback, created by [`TransformBuffer::on_transform`]. Dropping it cancels the wait.
 #[must_use = "dropping it cancels the wait"]
 pub struct WaitCallback(Arc<Pending>);
 
@@ -27,12 +26,12 @@ struct Pending {
 }
 
 impl TransformBuffer {
-    /// Calls `callback` once: when `lookup(target, source, t)` has an answer, at once if it has one now; or
-    /// with an error when the time is up or no answer can come.
+    /// Calls `callback` once: when `lookup(target, source, t)` succeeds, at once if it does so now; or with an
+    /// error when the timeout expires or no transform can come.
     ///
-    /// The callback runs on the thread of the writer that brought the last missing transform, or on a timer's
-    /// thread, and no lock is held meanwhile: it may use the buffer as it likes. It should be quick, since that
-    /// writer waits for it.
+    /// The callback runs on the thread of the writer that added the last missing transform, or on a timer
+    /// thread, with no lock held: it may use the buffer freely. It should be quick, since that writer waits for
+    /// it.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -76,9 +75,9 @@ impl WaitCallback {
         locked(&self.0.state).is_some()
     }
 
-    /// Lets the wait go on without this handle, for as long as the buffer lives if it has no timeout.
+    /// Lets the wait continue without this handle, for the lifetime of the buffer if it has no timeout.
     pub fn detach(self) {
-        // Those who will wake it keep it alive.
+        // Its wakers keep it alive.
         std::mem::forget(self);
     }
 }

@@ -1,4 +1,4 @@
-//! Point clouds, each point of which was seen at a time of its own: ROS's `PointCloud2`, in place.
+//! Point clouds whose points have individual times: ROS's `PointCloud2`, in place.
 
 use asof_core::Stamp;
 use nalgebra::Point3;
@@ -7,20 +7,20 @@ use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 
-/// Where things are in the bytes of a `PointCloud2`.
+/// The layout of a `PointCloud2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloudLayout {
     /// Bytes from one point to the next.
     pub point_step: usize,
-    /// Where x, y and z are in a point: `f32` each.
+    /// The offsets of x, y and z in a point: `f32` each.
     pub xyz: [usize; 3],
-    /// Where a point's time is, and what it means; without it, all points have the cloud's stamp.
+    /// The offset and the meaning of a point's time; without it, all points have the cloud's stamp.
     pub time: Option<PointTime>,
-    /// Whether numbers have their high byte first.
+    /// Whether numbers are big-endian.
     pub is_big_endian: bool,
 }
 
-/// How points say when they were seen. Drivers differ: look at the field's name and type.
+/// How the time of a point is encoded. Drivers differ: see the field's name and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PointTime {
@@ -33,27 +33,27 @@ pub enum PointTime {
     NanosecondsU32(usize),
 }
 
-/// What became of a cloud.
+/// The result of transforming a cloud.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CloudStats {
-    /// Points.
+    /// The number of points.
     pub points: usize,
-    /// Points that have no transform at their time: their coordinates are not-a-number now.
+    /// Points without a transform at their time: their coordinates are now NaN.
     pub failed: usize,
     /// Why the first of them has none.
     pub first_error: Option<LookupError>,
 }
 
-/// Why bytes are not such a cloud.
+/// Why the bytes do not match the layout.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloudError {
-    /// A field is outside of its point.
+    /// A field is outside its point.
     #[error(
         "a field at byte {offset} with {size} bytes does not fit into points of {point_step} bytes"
     )]
     FieldOutside {
-        /// Where it should be.
+        /// Its offset.
         offset: usize,
         /// Its size.
         size: usize,
@@ -73,18 +73,17 @@ pub enum CloudError {
     Lookup(#[from] LookupError),
 }
 
-/// Points that are taken over at once.
+/// Points transformed at once.
 const POINTS_AT_ONCE: usize = 4096;
 
-/// Seconds of a year: times beyond are since the epoch.
+/// Seconds in a year: larger times are since the epoch.
 const YEAR: f64 = 365.0 * 86_400.0;
 
 impl TransformBuffer {
-    /// Takes the points of a cloud, each at its own time, from `source` into `target`. `stamp` is the
-    /// cloud's.
+    /// Transforms the points of a cloud, each at its own time, from `source` to `target`. `stamp` is the cloud's.
     ///
     /// # Errors
-    /// [`CloudError`] when the layout does not fit the bytes, which are not changed then, or a frame is unknown.
+    /// [`CloudError`] if the layout does not fit the bytes, which are then unchanged, or a frame is unknown.
     pub fn transform_cloud(
         &self,
         target: impl FrameRef,
@@ -117,12 +116,12 @@ impl TransformBuffer {
         Ok(stats)
     }
 
-    /// Undoes the motion of a sensor during a scan: takes each point, seen at its own time, to where the sensor
-    /// would have seen it at `at`. `fixed` is a frame that does not move meanwhile, such as `odom`.
+    /// Undoes the motion of a sensor during a scan: moves each point, seen at its own time, to where the sensor
+    /// would have seen it at `at`. `fixed` is a frame that does not move in the meantime, such as `odom`.
     ///
     /// # Errors
-    /// As for [`transform_cloud`](TransformBuffer::transform_cloud); also when the sensor's own place at `at` is
-    /// not known.
+    /// As for [`transform_cloud`](TransformBuffer::transform_cloud); also if the sensor's own pose at `at` is
+    /// unknown.
     pub fn deskew(
         &self,
         fixed: impl FrameRef,
@@ -164,7 +163,7 @@ impl CloudLayout {
         Ok(())
     }
 
-    /// The bytes of a field, low byte first.
+    /// The bytes of a field in little-endian order.
     fn bytes<const N: usize>(&self, point: &[u8], offset: usize) -> [u8; N] {
         let mut bytes: [u8; N] = std::array::from_fn(|i| point[offset + i]);
         if self.is_big_endian {

@@ -1,9 +1,9 @@
-//! Transforms from whatever asof-decode can read: Foxglove's `FrameTransform` and `FrameTransforms` in protobuf,
+//! Transforms in any encoding that asof-decode reads: Foxglove's `FrameTransform` and `FrameTransforms` in protobuf,
 //! JSON, FlatBuffers and the ROS serializations, and `TFMessage` in an encoding that is not ROS's own.
 //!
-//! asof-decode makes columns of them, by their schemas or, in JSON without one, by what is in them, and its
-//! archetype of a transform says where each column may be found. JSON writes 1 for 1.0 and fields in any order, so neither the type of a
-//! number nor the place of a field is relied on.
+//! asof-decode turns them into columns, by their schemas or, in JSON without one, by their content. Its transform
+//! archetype gives the possible names of each column. JSON writes 1 for 1.0 and fields in any order, so neither the
+//! type of a number nor the position of a field is relied on.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::ros::StampedTransform;
 
-/// The decoders of channels met so far.
+/// The decoders of channels seen so far.
 pub(crate) struct Decoded {
     decoders: Decoders,
 }
 
-/// What a run of messages of one channel came to.
+/// The result of decoding consecutive messages of one channel.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) transforms: Vec<StampedTransform>,
-    /// Why messages were left out.
+    /// Why messages were skipped.
     pub(crate) failures: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Decoded {
     }
 }
 
-/// The transforms of decoded messages, each of which is one or has a list of them.
+/// The transforms of decoded messages, each of which is a transform or a list of them.
 fn messages(
     batch: RecordBatch,
     archetype: &Archetype,
@@ -118,7 +118,7 @@ fn rows(
         let is_text = column.array().as_string_opt::<i32>().is_some();
         is_text
             .then_some(column)
-            .ok_or_else(|| format!("the {what} of its messages is not a text"))
+            .ok_or_else(|| format!("the {what} of its messages is not text"))
     };
     let parents = texts("parent_frame")?;
     let children = texts("child_frame")?;
@@ -126,17 +126,17 @@ fn rows(
     let translations = Vectors::of(at("translation"));
     let rotations = Vectors::of(at("rotation"));
     for (row, log_time) in log_times.iter().enumerate() {
-        // Protobuf does not write a zero, and JSON need not: what is missing is zero.
+        // Protobuf omits zeros, and JSON may: a missing number is zero.
         let [x, y, z, _] = translations.at(row);
         let translation = Translation3::new(x, y, z);
-        // But a rotation of which nothing is there is none.
+        // But a missing rotation is the identity.
         let [x, y, z, w] = rotations.at(row);
         let is_turned = [x, y, z, w].iter().any(|part| *part != 0.0);
         let w = if is_turned { w } else { 1.0 };
         let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, x, y, z));
         let text = |column: &PathColumn| column.text(row).unwrap_or_default().to_owned();
         found.push(StampedTransform {
-            // A message that does not say when it was true is true when it was recorded.
+            // A message without a stamp has the time of its recording.
             stamp: Stamp::from_nanos(stamps.at(row).unwrap_or(*log_time)),
             parent: text(&parents),
             child: text(&children),
@@ -148,13 +148,13 @@ fn rows(
 
 /// The stamps of all rows.
 struct Stamps {
-    /// Which of the times belongs to which row, where they are not in their order.
+    /// Which of the times belongs to which row, if they are not in row order.
     column: Option<PathColumn>,
     times: Option<TimestampNanosecondArray>,
 }
 
 impl Stamps {
-    /// Those of a column; else those that asof-decode found, which it does in messages that are one transform.
+    /// The stamps of a column; else those that asof-decode found, as it does in messages that are a single transform.
     fn of(table: &StructArray, column: Option<PathColumn>) -> Self {
         let times = match &column {
             Some(column) => stamps_of(&**column.array()),
@@ -178,7 +178,7 @@ impl Stamps {
 /// The components of all rows' vectors.
 struct Vectors {
     column: Option<PathColumn>,
-    /// x, y, z and w, with what says which of them are there.
+    /// x, y, z and w, each with its validity.
     parts: [Option<(ArrayRef, Vec<f64>)>; 4],
 }
 
@@ -192,7 +192,7 @@ impl Vectors {
         Vectors { column, parts }
     }
 
-    /// Zero for what is not there.
+    /// Zero for missing values.
     fn at(&self, row: usize) -> [f64; 4] {
         let place = self.column.as_ref().and_then(|column| column.place(row));
         self.parts

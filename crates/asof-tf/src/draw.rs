@@ -1,4 +1,4 @@
-//! Pictures of the tree: for the terminal, Graphviz, Mermaid, and tf2's YAML.
+//! The tree as text, Graphviz, Mermaid, and tf2's YAML.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,7 +12,7 @@ use crate::buffer::TransformBuffer;
 use crate::graph::{Edge, Frame};
 use crate::name::FrameName;
 
-/// What is known of an edge, for pictures.
+/// Facts about an edge, for drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeFacts {
     /// The parent frame.
@@ -25,31 +25,31 @@ pub struct EdgeFacts {
     pub samples: u64,
     /// The times of its samples; `None` without any.
     pub range: Option<TimeRange>,
-    /// Who wrote it last, where that is known: see [`TransformBuffer::writer`].
+    /// The writer that wrote it last, if known: see [`TransformBuffer::writer`].
     pub authority: Option<String>,
 }
 
-/// How a tree is written.
+/// The format of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TreeFormat {
-    /// For a terminal: one frame a line, below and to the right of its parent. Frames deeper than 100 and
-    /// children beyond the first 1,000 of a frame are counted only.
+    /// For a terminal: one frame per line, indented below its parent. Frames deeper than 100 and children
+    /// beyond the first 1,000 of a frame are only counted.
     #[default]
     Tree,
     /// For Graphviz.
     Dot,
-    /// For Mermaid, which many pages show as a picture.
+    /// For Mermaid, which many sites render.
     Mermaid,
     /// In the shape of tf2's `allFramesAsYAML`.
     Yaml,
 }
 
-/// How deep the text of a tree goes, and how many children of a frame it shows.
+/// The deepest level and the most children of a frame that the text of a tree shows.
 const MAX_DEPTH: usize = 100;
-const MOST_CHILDREN: usize = 1_000;
+const MAX_CHILDREN: usize = 1_000;
 
 impl EdgeFacts {
-    /// Samples per second, as tf2 counts them; 10,000 for a static edge, also as tf2.
+    /// Samples per second, computed as in tf2; 10,000 for a static edge, as in tf2.
     pub fn rate(&self) -> f64 {
         match self.range {
             _ if self.is_static => 10_000.0,
@@ -59,17 +59,17 @@ impl EdgeFacts {
     }
 }
 
-/// Why there is no picture.
+/// Why the tree could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrawError {
-    /// The file's name ends in nothing that `dot` could draw.
+    /// The file's extension is not supported.
     #[error("'{0}' must end in .svg, .pdf or .png")]
     UnknownFormat(String),
-    /// Graphviz is not there.
+    /// Graphviz is not installed.
     #[error("cannot run `dot`: {0}; install Graphviz, or write the text of to_dot() to a file")]
     NoDot(#[source] io::Error),
-    /// Graphviz did not draw it.
+    /// Graphviz failed.
     #[error("`dot` failed: {0}")]
     Failed(String),
 }
@@ -121,13 +121,13 @@ impl TransformBuffer {
         self.text(TreeFormat::Dot)
     }
 
-    /// The tree for Mermaid, which many pages show as a picture.
+    /// The tree for Mermaid, which many sites render.
     pub fn to_mermaid(&self) -> String {
         self.text(TreeFormat::Mermaid)
     }
 
-    /// The edges in the shape of tf2's `allFramesAsYAML`. Where it is not known who sent an edge, the
-    /// broadcaster is tf2's word for that.
+    /// The edges in the shape of tf2's `allFramesAsYAML`. If the writer of an edge is unknown, the
+    /// broadcaster is tf2's default.
     pub fn to_yaml(&self) -> String {
         self.text(TreeFormat::Yaml)
     }
@@ -142,7 +142,7 @@ impl TransformBuffer {
     /// Writes the tree, piece by piece.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// If `out` cannot be written.
     pub fn write_tree(&self, format: TreeFormat, out: &mut dyn io::Write) -> io::Result<()> {
         let edges = self.edges();
         match format {
@@ -156,7 +156,7 @@ impl TransformBuffer {
     /// Draws the tree with Graphviz' `dot` into a file that ends in `.svg`, `.pdf` or `.png`.
     ///
     /// # Errors
-    /// When `dot` is not installed or fails, or the ending is another.
+    /// If `dot` is not installed or fails, or the extension is not supported.
     pub fn draw(&self, file: &Path) -> Result<(), DrawError> {
         let ending = file
             .extension()
@@ -174,7 +174,7 @@ impl TransformBuffer {
             .spawn()
             .map_err(DrawError::NoDot)?;
         if let Some(mut input) = dot.stdin.take() {
-            // If `dot` ends early, what it says below tells more than the broken pipe.
+            // If `dot` exits early, its own message below is more useful than the broken pipe.
             let _ = self.write_tree(TreeFormat::Dot, &mut input);
         }
         let output = dot.wait_with_output().map_err(DrawError::NoDot)?;
@@ -186,7 +186,7 @@ impl TransformBuffer {
     }
 }
 
-/// Frames with what hangs below them.
+/// Frames with their children.
 type Children<'a> = HashMap<&'a FrameName, Vec<&'a EdgeFacts>>;
 
 fn write_text(
@@ -206,13 +206,13 @@ fn write_text(
     }
     if shown < frames.len() {
         let rest = frames.len() - shown;
-        writeln!(out, "({rest} more, whose parents go round in a circle)")?;
+        writeln!(out, "({rest} more, whose parents form a cycle)")?;
     }
     Ok(())
 }
 
 /// The children of a frame, each with its own below it; returns how many. A loop over a list of open
-/// branches, since a chain can be as deep as a recording likes.
+/// branches instead of recursion, since a chain in a recording can be arbitrarily deep.
 fn branches(
     children: &Children<'_>,
     root: &FrameName,
@@ -228,7 +228,7 @@ fn branches(
             let shown = if depth > MAX_DEPTH {
                 0
             } else {
-                list.len().min(MOST_CHILDREN)
+                list.len().min(MAX_CHILDREN)
             };
             let left = count_below(children, &list[shown..]);
             if left > 0 {
@@ -265,7 +265,7 @@ fn branches(
     Ok(count)
 }
 
-/// How many frames there are in these branches.
+/// The number of frames in these branches.
 fn count_below(children: &Children<'_>, edges: &[&EdgeFacts]) -> usize {
     let mut open: Vec<&EdgeFacts> = edges.to_vec();
     let mut count = 0;
@@ -348,7 +348,7 @@ fn facts_of(edge: &EdgeFacts) -> Vec<String> {
     match edge.range {
         _ if edge.is_static => vec!["static".to_owned()],
         None => vec!["no samples".to_owned()],
-        // One has no rate that would mean anything to a reader.
+        // A single sample has no meaningful rate.
         Some(_) if edge.samples == 1 => vec!["1 sample".to_owned()],
         Some(range) => vec![
             format!("{} samples", edge.samples),
@@ -362,7 +362,7 @@ fn yaml_quoted(name: &str) -> String {
     format!("'{}'", name.replace('\'', "''"))
 }
 
-/// tf2 writes keys as they are; those that YAML would not take so are quoted.
+/// tf2 writes keys unquoted; those that YAML does not allow unquoted are quoted.
 fn yaml_key(name: &str) -> String {
     let is_plain = name
         .chars()

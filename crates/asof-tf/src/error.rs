@@ -1,4 +1,4 @@
-//! Why something could not be stored, or not be answered.
+//! Errors of updates and lookups.
 
 use asof_core::Stamp;
 
@@ -8,7 +8,7 @@ use crate::name::FrameName;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// A name that no frame can have.
+    /// An invalid frame name.
     #[error("edge '{parent}' -> '{child}': {name:?} is not a name for a frame: {problem}")]
     BadName {
         /// The parent that was given.
@@ -30,7 +30,7 @@ pub enum UpdateError {
     },
     /// The child has another parent already.
     #[error(
-        "edge '{parent}' -> '{child}': '{child}' is a child of '{present}' already; a frame has one parent \
+        "edge '{parent}' -> '{child}': '{child}' is already a child of '{present}'; a frame has one parent \
          (use `reparent` if it has really moved)"
     )]
     SecondParent {
@@ -41,9 +41,9 @@ pub enum UpdateError {
         /// The parent that the child has.
         present: FrameName,
     },
-    /// The edge would close a circle.
+    /// The edge would create a cycle.
     #[error(
-        "edge '{parent}' -> '{child}': '{child}' is above '{parent}' already, so this would close a circle"
+        "edge '{parent}' -> '{child}': '{child}' is already above '{parent}', so this would create a cycle"
     )]
     Cycle {
         /// The parent.
@@ -52,16 +52,16 @@ pub enum UpdateError {
         child: FrameName,
     },
     /// A static update on a dynamic edge, or the other way round.
-    #[error("edge '{parent}' -> '{child}' is {}, and got an update that is not", if *.is_static { "static" } else { "dynamic" })]
+    #[error("edge '{parent}' -> '{child}' is {}", if *.is_static { "static, but the update is dynamic" } else { "dynamic, but the update is static" })]
     KindConflict {
         /// The parent.
         parent: FrameName,
         /// The child.
         child: FrameName,
-        /// What the edge is.
+        /// Whether the edge is static.
         is_static: bool,
     },
-    /// A translation with not-a-number or an infinity in it.
+    /// A translation with NaN or infinity.
     #[error("edge '{parent}' -> '{child}': the translation is not finite")]
     NotFinite {
         /// The parent.
@@ -69,7 +69,7 @@ pub enum UpdateError {
         /// The child.
         child: String,
     },
-    /// A rotation that is not even nearly of unit length.
+    /// A rotation that is far from unit length.
     #[error("edge '{parent}' -> '{child}': the rotation's quaternion has length {length}, not 1")]
     NotUnit {
         /// The parent.
@@ -79,9 +79,9 @@ pub enum UpdateError {
         /// Its length.
         length: f64,
     },
-    /// A sample from before everything that the edge may keep. It is counted.
+    /// A sample too old for the edge's bounds. It is counted.
     #[error(
-        "edge '{parent}' -> '{child}': stamp {} is older than all that its history may keep (newest {})",
+        "edge '{parent}' -> '{child}': stamp {} is older than its history keeps (newest {})",
         .stamp.as_seconds_text(), .newest.as_seconds_text()
     )]
     TooOld {
@@ -91,12 +91,12 @@ pub enum UpdateError {
         child: FrameName,
         /// The stamp of the sample.
         stamp: Stamp,
-        /// The newest stamp that the edge has.
+        /// The newest stamp of the edge.
         newest: Stamp,
     },
-    /// The buffer has as many frames as it may have.
+    /// The buffer is at its limit of frames.
     #[error(
-        "edge '{parent}' -> '{child}': the buffer has {limit} frames, as many as its options allow"
+        "edge '{parent}' -> '{child}': the buffer already has {limit} frames, its limit (`max_frames`)"
     )]
     TooManyFrames {
         /// The parent.
@@ -106,14 +106,14 @@ pub enum UpdateError {
         /// The limit.
         limit: usize,
     },
-    /// A [`FrameId`](crate::FrameId) that another buffer gave out, or whose frame was removed.
-    #[error("a frame id of another transform buffer, or of a frame that was removed, was given")]
+    /// A [`FrameId`](crate::FrameId) of another buffer or of a removed frame.
+    #[error("the frame id belongs to another transform buffer or to a removed frame")]
     ForeignId,
 }
 
 /// Why there is no transform.
 ///
-/// Small and cheap to make; its text is only written when it is shown.
+/// Small and cheap to create; its text is formatted only when it is displayed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -141,9 +141,9 @@ pub enum LookupError {
         /// The child.
         child: FrameName,
     },
-    /// The time is outside of what an edge on the way has.
+    /// The time is outside the range of an edge on the way.
     #[error(
-        "edge '{parent}' -> '{child}' was asked for {}, {} its {} sample: it has {} to {}",
+        "edge '{parent}' -> '{child}' has no transform at {}, {} its {} sample; it has {} to {}",
         .asked.as_seconds_text(), Miss(.asked, .oldest, .newest),
         if .asked < .oldest { "oldest" } else { "newest" },
         .oldest.as_seconds_text(), .newest.as_seconds_text()
@@ -153,22 +153,22 @@ pub enum LookupError {
         parent: FrameName,
         /// The child.
         child: FrameName,
-        /// The time that was asked for.
+        /// The requested time.
         asked: Stamp,
-        /// The oldest time that it has.
+        /// The time of its oldest sample.
         oldest: Stamp,
-        /// The newest time that it has.
+        /// The time of its newest sample.
         newest: Stamp,
     },
-    /// The parents of a frame lead back to it at that time, so that it has no place.
-    #[error("above frame '{frame}' the parents go round in a circle at that time")]
+    /// The parents of a frame form a cycle at that time, so its pose is undefined.
+    #[error("the parents of frame '{frame}' form a cycle at that time")]
     Circle {
         /// The frame.
         frame: FrameName,
     },
-    /// The latest transform is older than was asked for.
+    /// The latest transform is older than allowed.
     #[error(
-        "the latest transform of '{source_frame}' in '{target}' is from {}, {:?} ago; at most {:?} was asked for",
+        "the latest transform of '{source_frame}' in '{target}' is from {}, {:?} ago; at most {:?} is allowed",
         .stamp.as_seconds_text(), .now.duration_since(*.stamp), .now.duration_since(*.oldest)
     )]
     Stale {
@@ -178,18 +178,18 @@ pub enum LookupError {
         source_frame: FrameName,
         /// Its stamp.
         stamp: Stamp,
-        /// When it was asked for.
+        /// The time of the request.
         now: Stamp,
-        /// The oldest stamp that was asked for.
+        /// The oldest stamp allowed.
         oldest: Stamp,
     },
-    /// A [`FrameId`](crate::FrameId) that another buffer gave out, or whose frame was removed.
-    #[error("a frame id of another transform buffer, or of a frame that was removed, was given")]
+    /// A [`FrameId`](crate::FrameId) of another buffer or of a removed frame.
+    #[error("the frame id belongs to another transform buffer or to a removed frame")]
     ForeignId,
 }
 
 impl LookupError {
-    /// A short name of the sort of error, for programs: `unknown_frame`, `disconnected`, `no_data`,
+    /// A short name of the kind of error, for programs: `unknown_frame`, `disconnected`, `no_data`,
     /// `extrapolation_past`, `extrapolation_future`, `circle`, `stale`, `foreign_id`.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -206,7 +206,7 @@ impl LookupError {
         }
     }
 
-    /// By how many nanoseconds an extrapolation missed what is there.
+    /// By how many nanoseconds the time is outside the range, for an extrapolation.
     pub fn missed_by(&self) -> Option<u64> {
         match self {
             LookupError::Extrapolation {

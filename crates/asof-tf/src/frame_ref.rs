@@ -8,14 +8,14 @@ use crate::frame_ref::sealed::Resolve;
 use crate::graph::{Change, Frame, Graph, NameError};
 use crate::name::{FrameName, strip};
 
-/// A frame of one buffer, without its name: the fast way to ask for it again and again.
+/// A frame of one buffer by number: faster than its name for repeated lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameId {
     pub(crate) buffer: u32,
     pub(crate) number: u32,
 }
 
-/// A frame by name or by id. `&str`, `&String`, `&FrameName` and [`FrameId`] are.
+/// A frame by name or by id: `&str`, `&String`, `&FrameName` or [`FrameId`].
 pub trait FrameRef: Copy + Resolve {}
 
 pub(crate) mod sealed {
@@ -41,7 +41,7 @@ pub(crate) mod sealed {
             graph: &'a Graph,
             change: &mut Change<'_>,
         ) -> Result<&'a Frame, NameError>;
-        /// The name that a frame would get, or why there cannot be one.
+        /// The name that a frame would get, or why it is invalid.
         fn vet(self) -> Result<FrameName, NameError>;
         fn text(&self, graph: &Graph) -> Cow<'_, str>;
     }
@@ -64,7 +64,7 @@ macro_rules! resolve_as_str {
     ($($type:ty),*) => {$(
         impl Resolve for $type {
             #[inline(always)]
-            #[allow(clippy::inline_always)] // On the way of every lookup.
+            #[allow(clippy::inline_always)] // Used by every lookup.
             fn get(self, graph: &Graph) -> Option<&Frame> {
                 graph.find(self)
             }

@@ -1,24 +1,24 @@
-//! The messages that people take from one frame into another: poses, velocities, forces, covariances.
+//! Transforms of poses, velocities, forces and covariances between frames.
 //!
-//! An isometry here is what a [lookup](crate::TransformBuffer::lookup) of `target` and `source` gives: it takes
-//! what is given in `source` into `target`.
+//! An isometry here is the result of a [lookup](crate::TransformBuffer::lookup) of `target` and `source`: it
+//! transforms from `source` to `target`.
 
 use nalgebra::{Isometry3, Matrix3, Matrix6, Vector3};
 
-/// A velocity or a force, as ROS's `Twist` and `Wrench` have it: two vectors along the axes of one frame.
+/// A velocity or a force, like ROS's `Twist` and `Wrench`: two vectors along the axes of one frame.
 ///
-/// As a *twist*, `linear` is the velocity of the body at the frame's origin and `angular` its turning. As a
-/// *wrench*, `linear` is the force and `angular` the torque about the frame's origin.
+/// As a *twist*, `linear` is the velocity of the body at the frame's origin and `angular` its angular velocity.
+/// As a *wrench*, `linear` is the force and `angular` the torque about the frame's origin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Screw {
     /// Velocity in metres per second, or force in newtons.
     pub linear: Vector3<f64>,
-    /// Turning in radians per second, or torque in newton metres.
+    /// Angular velocity in radians per second, or torque in newton metres.
     pub angular: Vector3<f64>,
 }
 
-/// A pose and how sure one is of it, as ROS's `PoseWithCovariance` has it: x, y, z, then the rotations about
-/// the fixed axes x, y and z.
+/// A pose with its covariance, like ROS's `PoseWithCovariance`: x, y, z, then the rotations about the fixed
+/// axes x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UncertainPose {
     /// The pose.
@@ -27,13 +27,13 @@ pub struct UncertainPose {
     pub covariance: Matrix6<f64>,
 }
 
-/// Takes a pose that is given in `source` into `target`.
+/// Transforms a pose from `source` to `target`.
 #[must_use]
 pub fn transform_pose(isometry: &Isometry3<f64>, pose: &Isometry3<f64>) -> Isometry3<f64> {
     isometry * pose
 }
 
-/// Takes a vector without a place, such as a direction, a free velocity or gravity, into `target`.
+/// Transforms a free vector, such as a direction, a velocity or gravity, to `target`.
 #[must_use]
 pub fn transform_vector(isometry: &Isometry3<f64>, vector: &Vector3<f64>) -> Vector3<f64> {
     isometry.rotation * vector
@@ -52,8 +52,8 @@ pub fn transform_twist(isometry: &Isometry3<f64>, twist: &Screw) -> Screw {
     }
 }
 
-/// The wrench that does the same as one given in `source`: the force along `target`'s axes, the torque about
-/// `target`'s origin.
+/// The wrench equivalent to one given in `source`: the force along `target`'s axes, the torque about `target`'s
+/// origin.
 #[must_use]
 pub fn transform_wrench(isometry: &Isometry3<f64>, wrench: &Screw) -> Screw {
     let force = isometry.rotation * wrench.linear;
@@ -65,14 +65,14 @@ pub fn transform_wrench(isometry: &Isometry3<f64>, wrench: &Screw) -> Screw {
 }
 
 /// A covariance of x, y, z and the rotations about fixed axes, or of a twist's linear and angular part, along
-/// the axes of `target`: as tf2's `transformCovariance`, it is turned and nothing else.
+/// the axes of `target`: like tf2's `transformCovariance`, it is only rotated.
 #[must_use]
 pub fn transform_covariance(isometry: &Isometry3<f64>, covariance: &Matrix6<f64>) -> Matrix6<f64> {
     let turn = turn_of(isometry);
     turn * covariance * turn.transpose()
 }
 
-/// Takes a pose and its covariance into `target`.
+/// Transforms a pose and its covariance to `target`.
 #[must_use]
 pub fn transform_pose_with_covariance(
     isometry: &Isometry3<f64>,

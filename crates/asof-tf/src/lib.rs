@@ -1,9 +1,9 @@
-//! The transform buffer: where every frame of a robot was, at any time that it remembers.
+//! A transform buffer, like tf2's: the pose of every frame of a robot at any time in its history.
 //!
-//! A [`TransformBuffer`] keeps a tree of coordinate frames. Each edge is the pose of a child in its
-//! parent, either for all times or as a history of samples; a lookup composes the edges between two
-//! frames at a time, interpolated. Readers never wait for writers: a lookup takes `&self`, no lock, and
-//! sees every edge in a consistent state while other threads write.
+//! A [`TransformBuffer`] keeps a tree of coordinate frames. Each edge is the pose of a child in its parent, either
+//! static or as a history of samples. A lookup composes the edges between two frames at a time, interpolated.
+//! Readers never wait for writers: a lookup takes `&self` and no lock, and sees every edge in a consistent state
+//! while other threads write.
 //!
 //! ```
 //! use asof_core::Stamp;
@@ -20,14 +20,14 @@
 //! let transform = buffer.lookup("base_link", "target_link", one_second)?;
 //! assert_eq!(transform, pose);
 //!
-//! // Something that moves: interpolated between its samples.
+//! // A moving frame is interpolated between its samples.
 //! let at = |seconds: f64| Stamp::from_nanos((seconds * 1e9) as i64);
 //! buffer.update("odom", "base_link", at(0.0), Isometry3::translation(0.0, 0.0, 0.0))?;
 //! buffer.update("odom", "base_link", at(2.0), Isometry3::translation(4.0, 0.0, 0.0))?;
 //! let transform = buffer.lookup("odom", "target_link", one_second)?;
 //! assert_eq!(transform.translation.x, 2.0 + 1.0);
 //!
-//! // Outside of what there is, the answer is an error that says by how much.
+//! // Outside the range of the samples, the error says by how much.
 //! let late = buffer.lookup("odom", "base_link", at(2.5)).unwrap_err();
 //! assert!(late.to_string().contains("0.500000000 s after its newest sample"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,17 +35,17 @@
 //!
 //! - Names and ids: everything takes `&str` or a [`FrameId`]; a [`LookupPath`] prepares one pair of frames.
 //! - [`lookup_many`](TransformBuffer::lookup_many) and
-//!   [`transform_points`](TransformBuffer::transform_points) answer for many times at once.
-//! - [`deskew`](TransformBuffer::deskew) undoes a sensor's motion in a `PointCloud2`; [`geometry`] takes poses,
-//!   twists, wrenches and covariances from frame to frame.
+//!   [`transform_points`](TransformBuffer::transform_points) look up many times at once.
+//! - [`deskew`](TransformBuffer::deskew) undoes a sensor's motion in a `PointCloud2`; [`geometry`] transforms poses,
+//!   twists, wrenches and covariances.
 //! - [`wait_for`](TransformBuffer::wait_for) blocks, [`wait`](TransformBuffer::wait) is a future,
 //!   [`on_transform`](TransformBuffer::on_transform) calls back.
-//! - [`observe`](TransformBuffer::observe) watches all edges, [`rivals`](TransformBuffer::rivals) tells who write
-//!   the same one.
-//! - [`from_source`](TransformBuffer::from_source) reads a whole recording, ROS's and Foxglove's transforms
-//!   alike, and [`TransformLoader`] messages as they come; [`ros`] decodes single messages, `RobotModel` reads URDF.
+//! - [`observe`](TransformBuffer::observe) watches all edges, [`rivals`](TransformBuffer::rivals) lists writers of
+//!   the same edge.
+//! - [`from_source`](TransformBuffer::from_source) reads a complete recording with ROS's or Foxglove's transforms,
+//!   [`TransformLoader`] reads messages as they arrive; [`ros`] decodes single messages, `RobotModel` reads URDF.
 
-// Under loom there is nothing: tests/models.rs builds the concurrent core by itself.
+// Empty under loom: tests/models.rs builds the concurrent core by itself.
 #![cfg(not(loom))]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! Takes transforms out of messages, from a recording or from a robot as it goes.
+//! Loads transforms from messages of a recording or a running robot.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::ros::{self, RosEncoding, StampedTransform};
 #[cfg(feature = "urdf")]
 use crate::urdf::RobotModel;
 
-/// Takes transforms out of batches of messages into a buffer, for those who read a part of a recording or a
-/// robot as it goes; [`TransformBuffer::from_source`] reads a whole recording.
+/// Loads transforms from batches of messages into a buffer: for a part of a recording, or a running robot.
+/// [`TransformBuffer::from_source`] reads a complete recording.
 ///
-/// Transforms are found by the type of their channel, see [`has_transforms`]. Where a robot says what it is
-/// (`std_msgs/String` on a topic that ends in `robot_description`) and where its joints are
-/// (`sensor_msgs/JointState`), its moving and fixed joints are edges too; [`transform_topics`] tells all such
-/// channels. A frame that the robot's own transforms place is never placed by its description.
+/// Transforms are found by the type of their channel, see [`has_transforms`]. If a robot publishes its description
+/// (`std_msgs/String` on a topic that ends in `robot_description`) and its joint states (`sensor_msgs/JointState`),
+/// its moving and fixed joints are edges too; [`transform_topics`] lists all such topics. A frame with a transform of
+/// its own is never placed by the description.
 ///
 /// ```no_run
 /// use asof_core::{Source, Query};
@@ -42,10 +42,10 @@ use crate::urdf::RobotModel;
 pub struct TransformLoader {
     buffer: TransformBuffer,
     options: LoaderOptions,
-    /// By topic and text: the first of its sort, and how many there were.
+    /// By topic and text: the first of its kind and the count.
     problems: HashMap<(String, String), (Problem, u64)>,
     late: Late,
-    /// Frames that transforms have placed, and those that a robot's description has.
+    /// Frames placed by transforms, and those placed by a robot's description.
     placed: HashSet<String>,
     #[cfg(feature = "urdf")]
     jointed: HashSet<String>,
@@ -58,27 +58,27 @@ pub struct TransformLoader {
     decoded: crate::decoded::Decoded,
 }
 
-/// How a [`TransformLoader`] does its work.
+/// Options of a [`TransformLoader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LoaderOptions {
-    /// What is done when the clock of the transforms jumps back: `None` for nothing, as is right for a
-    /// recording; else the buffer is [cleared](TransformBuffer::clear) once three samples in a row of one edge
-    /// are older than its newest by more than this.
+    /// What happens when the clock of the transforms jumps back: nothing if `None`, as is right for a recording; else
+    /// the buffer is [cleared](TransformBuffer::clear) once three samples in a row of one edge are older than its
+    /// newest by more than this.
     pub jump_back: Option<Duration>,
-    /// Whether rates, delays and gaps are noted: see [`TransformLoader::monitor`].
+    /// Whether rates, delays and gaps are recorded: see [`TransformLoader::monitor`].
     pub monitor: bool,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Absorbed {
-    /// Transforms that were in it.
+    /// The number of transforms in it.
     pub transforms: u64,
-    /// Positions of joints that were made into transforms.
+    /// The number of joint positions converted to transforms.
     pub joints: u64,
-    /// The clock jumped back, and the buffer started anew.
+    /// The clock jumped back and the buffer was cleared.
     pub jump: Option<ClockJump>,
-    /// What could not be used; one for each sort of trouble of each edge, with a count.
+    /// What could not be used: one problem per kind and edge, with a count.
     pub problems: Vec<Problem>,
 }
 
@@ -105,21 +105,21 @@ impl std::fmt::Display for ClockJump {
     }
 }
 
-/// Samples of an edge that came too late to be appended: sorted in once, at the end of a batch.
+/// Samples of an edge that came too late to append: sorted in once, at the end of a batch.
 type Late = HashMap<(String, String), Vec<(Stamp, Isometry3<f64>)>>;
 
-/// What is known of an edge's clock.
+/// The state of an edge's clock.
 struct Clock {
     newest: Stamp,
-    /// Samples in a row that were far behind.
-    behind: u32,
+    /// Consecutive samples far older than the newest.
+    old_in_a_row: u32,
 }
 
-/// Samples in a row that make a jump of the clock: a single one may be a stray.
+/// Consecutive old samples that make a clock jump: a single one may be an outlier.
 const JUMP_AFTER: u32 = 3;
 
-/// Edges whose clocks are watched.
-const MOST_CLOCKS: usize = 1 << 16;
+/// The most edges whose clocks are watched.
+const MAX_CLOCKS: usize = 1 << 16;
 
 /// Whether the messages of a channel are transforms, by its type: `tf2_msgs/TFMessage` as ROS 1 and 2 spell
 /// it, `tf/tfMessage`, and Foxglove's `FrameTransform` and `FrameTransforms` in every encoding.
@@ -127,15 +127,15 @@ pub fn has_transforms(channel: &Channel) -> bool {
     matches!(Kind::of(channel), Some(Kind::Ros(_) | Kind::Schema))
 }
 
-/// Whether a [`TransformLoader`] may have a use for the messages of a channel: it [has transforms](has_transforms), a
-/// robot's description, or joint states. For those who choose channels before they know all of them;
-/// [`transform_topics`] knows that joint states alone place nothing.
+/// Whether a [`TransformLoader`] may use the messages of a channel: it [has transforms](has_transforms), a robot's
+/// description, or joint states. For choosing channels before all of them are known; [`transform_topics`] leaves out
+/// joint states without a description, which place nothing.
 pub fn feeds_transforms(channel: &Channel) -> bool {
     Kind::of(channel).is_some()
 }
 
-/// The topics that a [`TransformLoader`] can use, by name: those that [have transforms](has_transforms), and, of a
-/// robot that describes itself, its description and its joint states. Joint states alone place nothing.
+/// The names of the topics that a [`TransformLoader`] can use: those that [have transforms](has_transforms), and, of
+/// a robot with a description, the description and its joint states. Joint states alone place nothing.
 pub fn transform_topics(summary: &Summary) -> Vec<String> {
     let kinds = || {
         let channels = summary.channels.iter().map(|entry| &entry.channel);
@@ -153,9 +153,9 @@ pub fn transform_topics(summary: &Summary) -> Vec<String> {
 /// How the messages of a channel are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `TFMessage` as ROS writes it: its layout is known, and many recordings have no schema for it.
+    /// `TFMessage` in ROS's encoding: its layout is known, and many recordings have no schema for it.
     Ros(RosEncoding),
-    /// Transforms in anything else, by its schema.
+    /// Transforms of any other type, by schema.
     Schema,
     /// Positions of joints.
     Joints(RosEncoding),
@@ -173,7 +173,7 @@ impl Kind {
             .filter(|part| !part.is_empty());
         let package = parts.next()?;
         let name = parts.next_back()?;
-        // Nobody said: ROS 2's type names have three parts, ROS 1's two.
+        // No encoding given: ROS 2's type names have three parts, ROS 1's two.
         let ros = match channel.message_encoding.as_str() {
             "cdr" => Some(RosEncoding::Cdr),
             "" if parts.next().is_some() => Some(RosEncoding::Cdr),
@@ -188,28 +188,28 @@ impl Kind {
             ("std_msgs", "String") if last_part(&channel.topic) == "robot_description" => {
                 ros.map(Kind::Description)
             }
-            // A lone TransformStamped is a measurement that somebody made. tf2 does not listen to it, and neither
-            // does this buffer.
+            // A lone TransformStamped is a measurement, not part of the tree. tf2 does not use it, and neither does
+            // this buffer.
             ("geometry_msgs", _) => None,
             (_, name) => is_transform(channel.type_name(), name).then_some(Kind::Schema),
         }
     }
 }
 
-/// Whether messages of a type are transforms, as asof-decode knows them.
+/// Whether messages of a type are transforms according to asof-decode.
 #[cfg(feature = "decode")]
 fn is_transform(type_name: &str, _: &str) -> bool {
     asof_decode::Archetype::of(type_name).is_some_and(|archetype| archetype.name == "Transform")
 }
 
-/// Without asof-decode, Foxglove's are known by name, to be told as a problem: they are not decoded.
+/// Without asof-decode, Foxglove's types are recognized by name, to report that they are not decoded.
 #[cfg(not(feature = "decode"))]
 fn is_transform(_: &str, name: &str) -> bool {
     matches!(name, "FrameTransform" | "FrameTransforms")
 }
 
 impl TransformLoader {
-    /// One that fills a buffer.
+    /// Creates a loader that fills a buffer.
     pub fn new(buffer: TransformBuffer) -> Self {
         TransformLoader::with_options(buffer, LoaderOptions::default())
     }
@@ -239,26 +239,26 @@ impl TransformLoader {
         &self.buffer
     }
 
-    /// Rates, delays and gaps of every edge so far, if the options ask for them.
+    /// Rates, delays and gaps of every edge so far, if enabled in the options.
     pub fn monitor(&self) -> Option<&TransformMonitor> {
         self.monitor.as_ref()
     }
 
-    /// The topics on which robots said what they are.
+    /// The topics with robot descriptions.
     #[cfg(feature = "urdf")]
     pub fn robots(&self) -> impl Iterator<Item = &str> {
         self.robots.iter().map(|(topic, _)| topic.as_str())
     }
 
-    /// Takes in what a batch has.
+    /// Loads the transforms of a batch.
     pub fn absorb(&mut self, batch: &Batch) -> Absorbed {
         self.take(batch);
         self.finish()
     }
 
-    /// The same without what follows at the end: late samples are kept aside, problems are not told yet.
+    /// The same without the final step: late samples are set aside, problems are not reported yet.
     pub(crate) fn take(&mut self, batch: &Batch) {
-        // Messages of one channel that follow each other are decoded together.
+        // Consecutive messages of one channel are decoded together.
         let mut run: Vec<MessageRef<'_>> = Vec::new();
         for message in batch.iter() {
             // Another channel may carry the same topic with another type.
@@ -299,7 +299,7 @@ impl TransformLoader {
         for message in run {
             let kind = message.channel.type_name();
             let text =
-                format!("{kind} is not decoded here: asof-tf was built without its feature decode");
+                format!("{kind} cannot be decoded: asof-tf was built without its feature `decode`");
             self.undecodable(message.channel, &text);
         }
     }
@@ -329,7 +329,7 @@ impl TransformLoader {
         }
     }
 
-    /// Frames that transforms place are theirs alone: what the robot's description said is dropped.
+    /// Transforms take precedence: what the robot's description stored for the frame is dropped.
     fn take_over(&mut self, child: &str) {
         let is_full = self.placed.len() >= self.buffer.options().max_frames;
         if is_full || self.placed.contains(child) {
@@ -342,7 +342,7 @@ impl TransformLoader {
         }
     }
 
-    /// In order as a rule; what is late is kept aside, so that the whole load is never quadratic.
+    /// Usually in order; late samples are set aside, so that loading is never quadratic.
     fn append(
         &mut self,
         parent: &str,
@@ -352,7 +352,7 @@ impl TransformLoader {
     ) -> Result<(), UpdateError> {
         let newest = self.buffer.newest_of(parent, child);
         if newest.is_some_and(|newest| stamp <= newest) {
-            // What is wrong with it is told now, and its edge exists.
+            // Invalid poses are reported now, and the edge exists.
             crate::pose::Pose::checked(&isometry)
                 .map_err(|bad| self.buffer.bad_pose(parent, child, bad))?;
             let edge = (parent.to_owned(), child.to_owned());
@@ -362,7 +362,7 @@ impl TransformLoader {
         self.buffer.update(parent, child, stamp, isometry)
     }
 
-    /// Puts the late samples of a frame in their places, before it becomes static.
+    /// Sorts in the late samples of a frame before it becomes static.
     fn flush(&mut self, child: &str) {
         if self.late.is_empty() {
             return;
@@ -381,32 +381,32 @@ impl TransformLoader {
         }
     }
 
-    /// Starts anew if the clock has jumped back.
+    /// Clears the buffer if the clock has jumped back.
     fn watch_clock(&mut self, child: &str, stamp: Stamp) {
         let Some(limit) = self.options.jump_back else {
             return;
         };
         if !self.clocks.contains_key(child) {
-            if self.clocks.len() == MOST_CLOCKS {
+            if self.clocks.len() == MAX_CLOCKS {
                 return;
             }
             let clock = Clock {
                 newest: stamp,
-                behind: 0,
+                old_in_a_row: 0,
             };
             self.clocks.insert(child.to_owned(), clock);
         }
         let Some(clock) = self.clocks.get_mut(child) else {
             return;
         };
-        let behind = i128::from(clock.newest.nanos()) - i128::from(stamp.nanos());
-        if behind <= limit.as_nanos().min(i64::MAX as u128) as i128 {
+        let back = i128::from(clock.newest.nanos()) - i128::from(stamp.nanos());
+        if back <= limit.as_nanos().min(i64::MAX as u128) as i128 {
             clock.newest = clock.newest.max(stamp);
-            clock.behind = 0;
+            clock.old_in_a_row = 0;
             return;
         }
-        clock.behind += 1;
-        if clock.behind < JUMP_AFTER {
+        clock.old_in_a_row += 1;
+        if clock.old_in_a_row < JUMP_AFTER {
             return;
         }
         self.counts.jump = Some(ClockJump {
@@ -461,7 +461,7 @@ impl TransformLoader {
         let mut refused = Vec::new();
         for (child, error) in moved {
             match error {
-                // As joints are, a message can be late.
+                // Joint states can be late.
                 Some(UpdateError::TooOld { .. }) => {}
                 Some(error) => refused.push((child.to_owned(), error)),
                 None => {
@@ -490,7 +490,7 @@ impl TransformLoader {
     }
 
     fn refused(&mut self, topic: &str, (parent, child): (&str, &str), error: &UpdateError) {
-        // A problem is told once for each edge and sort, whatever its numbers.
+        // A problem is reported once per edge and kind, whatever its numbers.
         let sort = format!("{parent} {child} {:?}", std::mem::discriminant(error));
         self.problem(topic, sort, error.to_string());
     }
@@ -506,7 +506,7 @@ impl TransformLoader {
         entry.or_insert((problem, 0)).1 += 1;
     }
 
-    /// Puts late samples in their places, and tells what came of all since the last time.
+    /// Sorts in late samples and returns the result since the last call.
     pub(crate) fn finish(&mut self) -> Absorbed {
         let late = std::mem::take(&mut self.late);
         self.extend(late);
@@ -527,7 +527,7 @@ impl TransformLoader {
     }
 }
 
-/// Who writes a channel: its topic, and the node where the recording knows it.
+/// The authority of a channel: its topic, and its node if the recording has it.
 fn authority_of(channel: &Channel) -> String {
     match channel.metadata.get("callerid") {
         Some(node) => format!("{node} on {}", channel.topic),

@@ -1,4 +1,4 @@
-//! Asking for transforms.
+//! Lookups.
 
 use std::time::Duration;
 
@@ -17,12 +17,11 @@ use crate::pose::Pose;
 use crate::wait::{TransformWaitError, Wait};
 
 impl TransformBuffer {
-    /// The transform that takes a point given in `source` at time `t` into `target`: tf2's
-    /// `lookupTransform(target, source, t)`.
+    /// The transform of a point from `source` to `target` at time `t`: tf2's `lookupTransform(target, source, t)`.
     ///
-    /// Translations are interpolated along the line, rotations along the shorter arc. A sample answers
-    /// for its own time even if it is the only one (as in tf2; schiebung wants two). A frame in itself
-    /// is the identity at any time, but it must be known.
+    /// Translations are interpolated along the line, rotations along the shorter arc. A sample is found at its own
+    /// time even if it is the only one (as in tf2; schiebung needs two). The transform of a frame to itself is the
+    /// identity at any time, but the frame must be known.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -43,7 +42,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// [`LookupError`] names the frame or the edge, what it has and by how much it missed.
+    /// [`LookupError`] names the frame or the edge, the times it has and the difference.
     #[inline]
     pub fn lookup(
         &self,
@@ -59,8 +58,7 @@ impl TransformBuffer {
         }
     }
 
-    /// As [`lookup`](TransformBuffer::lookup), with an answer outside of what edges have, if `policy`
-    /// allows one.
+    /// Like [`lookup`](TransformBuffer::lookup), with extrapolation as `policy` allows.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -97,8 +95,8 @@ impl TransformBuffer {
         }
     }
 
-    /// The latest transform at a time that every edge on the way knows, its
-    /// [`latest_common_time`](TransformBuffer::latest_common_time): what tf2 gives for time zero.
+    /// The transform at the latest time that every edge on the way has, its
+    /// [`latest_common_time`](TransformBuffer::latest_common_time): tf2's lookup at time zero.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -127,7 +125,8 @@ impl TransformBuffer {
         self.latest_between(target, source)
     }
 
-    /// As [`lookup_latest`](TransformBuffer::lookup_latest), if it is not older than `max_age` at the time `now`.
+    /// Like [`lookup_latest`](TransformBuffer::lookup_latest), if it is not older than `max_age` at the time
+    /// `now`.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -173,8 +172,8 @@ impl TransformBuffer {
         }
     }
 
-    /// The newest sample of every edge on the way, whatever their ages, put together: what schiebung
-    /// calls latest. The stamps tell how old and how far apart they are.
+    /// The composition of the newest sample of every edge on the way, whatever their ages: what schiebung calls
+    /// latest. The stamps show how old and how far apart they are.
     ///
     /// # Errors
     /// As for [`lookup`](TransformBuffer::lookup), but never for the time.
@@ -191,10 +190,10 @@ impl TransformBuffer {
         }
     }
 
-    /// The latest time that every edge on the way knows; `None` if all are static, or there is none.
+    /// The latest time that every edge on the way has; `None` if all are static, or there are no edges.
     ///
     /// # Errors
-    /// When a frame is unknown, they are not connected, or an edge has no sample.
+    /// If a frame is unknown, they are not connected, or an edge has no sample.
     pub fn latest_common_time(
         &self,
         target: impl FrameRef,
@@ -204,7 +203,7 @@ impl TransformBuffer {
         Ok(newest.stamps.map(|stamps| stamps.start))
     }
 
-    /// Whether [`lookup`](TransformBuffer::lookup) would answer, and if not, why.
+    /// Whether [`lookup`](TransformBuffer::lookup) would succeed, and if not, why.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -222,7 +221,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// The error that the lookup would give.
+    /// The error that the lookup would return.
     pub fn can_transform(
         &self,
         target: impl FrameRef,
@@ -232,7 +231,7 @@ impl TransformBuffer {
         self.lookup(target, source, t).map(drop)
     }
 
-    /// Time travel: takes a point given in `source` at time `source_time` into `target` at time
+    /// Time travel: the transform of a point from `source` at time `source_time` to `target` at time
     /// `target_time`, through a frame `fixed` that does not move between the two.
     ///
     /// ```
@@ -266,7 +265,7 @@ impl TransformBuffer {
         let fixed = fixed.find(graph)?;
         // Both legs on one and the same tree.
         graph.steady(|| {
-            // The source's leg first, as in tf2: where both fail, this is the error that is told.
+            // The source's leg first, as in tf2: if both fail, this is the error returned.
             let far = self
                 .stopped_by(fixed, source, source_time.nanos())
                 .map_err(|stop| graph.explain(fixed, source, source_time.nanos(), &stop))?;
@@ -277,14 +276,14 @@ impl TransformBuffer {
         })
     }
 
-    /// How `moving` moves as seen from `observer`, as the mean over `window` around `t`.
+    /// The velocity of `moving` as seen from `observer`, as the mean over `window` around `t`.
     ///
-    /// Linear is the velocity of `moving`'s origin, angular its turning; both along the axes of
-    /// `observer`: a body that drives along the observer's x axis has its velocity in x, however it is
-    /// turned. (tf2's `lookupVelocity` turns the result by the body's own rotation and so does not have
-    /// that property; [`FrameTwist::along`] and [`FrameTwist::at_offset`] give other axes and other points.)
+    /// Linear is the velocity of `moving`'s origin, angular its rotation; both along the axes of `observer`: a
+    /// body that drives along the observer's x axis has its velocity in x, whatever its orientation. (tf2's
+    /// `lookupVelocity` rotates the result by the body's own rotation and so does not have that property;
+    /// [`FrameTwist::along`] and [`FrameTwist::at_offset`] give other axes and other points.)
     ///
-    /// The window is centred on `t` where there is data, and moved to fit what there is otherwise.
+    /// The window is centred on `t` where there is data, and otherwise moved to fit the data.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -339,7 +338,7 @@ impl TransformBuffer {
         })
     }
 
-    /// Waits, on this thread, until `lookup(target, source, t)` has an answer.
+    /// Blocks until `lookup(target, source, t)` succeeds.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -360,8 +359,8 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// [`TransformWaitError::TimedOut`] says what was missing last, [`TransformWaitError::Never`] that the time is
-    /// already before what the buffer keeps.
+    /// [`TransformWaitError::TimedOut`] has what was missing last; [`TransformWaitError::Never`] means that the
+    /// time is already before what the buffer keeps.
     pub fn wait_for(
         &self,
         target: impl FrameRef,
@@ -372,7 +371,7 @@ impl TransformBuffer {
         self.wait(target, source, t, Some(timeout)).block()
     }
 
-    /// The same as a future, for any executor. `None` waits without end.
+    /// The same as a future, for any executor. Without a timeout it waits indefinitely.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -408,7 +407,7 @@ impl TransformBuffer {
         Wait::new(self.clone(), target, source, t, timeout)
     }
 
-    /// The edges from `source` up to where the two meet, then down to `target`.
+    /// The edges from `source` up to the common ancestor, then down to `target`.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -427,7 +426,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// When a frame is unknown, or they are not connected.
+    /// If a frame is unknown, or they are not connected.
     pub fn chain(
         &self,
         target: impl FrameRef,
@@ -452,21 +451,21 @@ impl TransformBuffer {
         Ok(up.chain(down).collect())
     }
 
-    /// The parent that a frame has now; `None` for a root.
+    /// The current parent of a frame; `None` for a root.
     ///
     /// # Errors
-    /// When the frame is unknown.
+    /// If the frame is unknown.
     pub fn parent(&self, frame: impl FrameRef) -> Result<Option<FrameName>, LookupError> {
         let graph = self.graph();
         let edge = graph.edge_of(frame.find(graph)?);
         Ok(edge.map(|edge| graph.frames.at(edge.parent()).name.clone()))
     }
 
-    /// The parent that a frame had at a time; `None` for a root. Differs from [`parent`](TransformBuffer::parent)
-    /// where a frame was moved.
+    /// The parent of a frame at a time; `None` for a root. Differs from [`parent`](TransformBuffer::parent) if the
+    /// frame was moved.
     ///
     /// # Errors
-    /// When the frame is unknown, or its edge has nothing for that time.
+    /// If the frame is unknown, or its edge has no sample for that time.
     pub fn parent_at(
         &self,
         frame: impl FrameRef,
@@ -494,12 +493,12 @@ impl TransformBuffer {
     /// The name of a frame.
     ///
     /// # Errors
-    /// When the id is another buffer's.
+    /// If the id belongs to another buffer.
     pub fn name(&self, frame: FrameId) -> Result<FrameName, LookupError> {
         Ok(frame.find(self.graph())?.name.clone())
     }
 
-    /// Parent and child first: what is asked for most.
+    /// Parent and child first: the most common lookup.
     #[inline(never)]
     fn lookup_between(
         &self,
@@ -529,7 +528,7 @@ impl TransformBuffer {
         self.lookup_far(target, source, t)
     }
 
-    /// One fast try, and the careful way if anything was not as it should be.
+    /// One try on the fast path, then the slow path.
     #[inline(never)]
     fn lookup_far(
         &self,
@@ -551,8 +550,7 @@ impl TransformBuffer {
         }
     }
 
-    /// From parent to child, where the samples are not at the place where one would expect them. `None` if
-    /// something was in the way.
+    /// From parent to child, if the samples are not where they are expected. `None` if a writer interfered.
     #[inline(never)]
     fn direct_apart(
         &self,
@@ -600,8 +598,8 @@ impl TransformBuffer {
         })
     }
 
-    /// The newest sample is read and then asked for by its time. Beside a writer that drops samples quickly it
-    /// can be gone by then, and a newer one is there.
+    /// The newest sample is read and then looked up by its time. With a writer that evicts quickly it can be gone
+    /// by then, and a newer one is there.
     fn latest_between(
         &self,
         target: &Frame,
@@ -614,7 +612,7 @@ impl TransformBuffer {
                 Some(stamps) if stamps.start != stamps.end => {
                     self.lookup_between(target, source, stamps.start.nanos())
                 }
-                // All newest samples have one stamp, or none: what they make together is the answer.
+                // All newest samples have the same stamp, or none: their composition is the result.
                 _ => Ok(newest.isometry),
             };
             let error = match isometry {
@@ -679,7 +677,7 @@ impl TransformBuffer {
         let graph = self.graph();
         graph.tidy();
         let walked = graph.steady(|| {
-            // The way as it is now, which is that of every newest sample.
+            // The current path, which is that of every newest sample.
             let mut range = (i64::MAX, i64::MIN);
             let walked = graph.trace(target, source).and_then(|(near, far)| {
                 let up = newest_product(&graph.pool, near, &mut range)?;
@@ -721,7 +719,7 @@ impl TransformBuffer {
     }
 }
 
-/// The newest poses of edges on the way up, and the range of their stamps.
+/// The product of the newest poses of edges on the way up, and the range of their stamps.
 fn newest_product<'a>(
     pool: &Pool,
     edges: Vec<&'a Edge>,

@@ -1,6 +1,6 @@
-//! Two neighbouring samples, made ready for many times between them.
+//! Two neighbouring samples, prepared for many times between them.
 
-// The compiler would keep these apart from their callers; together, a pose stays in registers.
+// The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
 use asof_core::Stamp;
@@ -17,7 +17,7 @@ pub(crate) struct Bracket {
     from: i64,
     to: i64,
     a: Pose,
-    /// With the sign of its rotation turned towards that of `a`.
+    /// With the sign of its rotation matched to that of `a`.
     b: Pose,
     /// One over the nanoseconds between the two.
     rate: f64,
@@ -103,8 +103,7 @@ impl Edge {
         self.at(pool, t).map(|pose| Bracket::new(t, t, pose, pose))
     }
 
-    /// The same as [`Edge::bracket_once`] where the samples are not at the place where one would expect
-    /// them.
+    /// The same as [`Edge::bracket_once`] if the samples are not where they are expected.
     fn bracket_apart(&self, pool: &Pool, t: i64) -> Option<Bracket> {
         let view = self.history.glance(pool)?;
         let (place, lowest) = view.place(t)?;
@@ -116,12 +115,12 @@ impl Edge {
     }
 }
 
-/// `before * sample(t) * after`, with all that does not depend on the time worked out beforehand.
+/// `before * sample(t) * after`, with everything that does not depend on the time precomputed.
 ///
-/// Rotations between `p` and `q` keep their place between them when both are turned alike, so the
-/// fixed rotations go into the samples. A vector that is turned by `x p + y q` is a sum of three vectors,
-/// weighted by `x x`, `x y` and `y y`: so is where the fixed translation behind the sample ends up. What is
-/// left per time are the weights and some sums.
+/// Rotations between `p` and `q` keep their position between them when both are rotated alike, so the fixed
+/// rotations are folded into the samples. A vector rotated by `x p + y q` is a sum of three vectors,
+/// weighted by `x x`, `x y` and `y y`, and so is the rotated fixed translation after the sample. What
+/// remains per time are the weights and some sums.
 pub(crate) struct Folded {
     before: Pose,
     after: Pose,
@@ -134,7 +133,7 @@ pub(crate) struct Folded {
     weights: Weights,
     /// The translation of `after`, given along the axes of the result.
     arm: [f64; 3],
-    /// `arm`, turned by each rotation and by the two together.
+    /// `arm`, rotated by each rotation and by both together.
     turned: [[f64; 3]; 3],
 }
 
@@ -169,10 +168,10 @@ impl Folded {
         self.bracket.covers(t)
     }
 
-    /// Takes the samples of an edge around `t`.
+    /// Reads the samples of an edge around `t`.
     #[inline(always)]
     pub(crate) fn find(&mut self, edge: &Edge, pool: &Pool, t: i64) -> Result<(), Miss> {
-        // Once for the rule and once for the exceptions, so that the rule keeps to its registers.
+        // Separate code for the common case and the exceptions, so that the common case stays in registers.
         match edge.bracket_once(pool, t) {
             Some(bracket) => self.enter(&bracket),
             None => self.enter_apart(&edge.bracket_carefully(pool, t)?),
@@ -189,7 +188,7 @@ impl Folded {
     #[inline(always)]
     fn enter(&mut self, bracket: &Bracket) {
         let fold = |pose: &Pose| {
-            // A way starts with a moving edge as often as not.
+            // A path often starts with a moving edge.
             let moved = if self.is_first {
                 *pose
             } else {
@@ -200,7 +199,7 @@ impl Folded {
                 ..moved
             }
         };
-        // As a rule it starts where the last one ended.
+        // Usually it starts where the last one ended.
         let (a, turned_a) = if bracket.a == self.last {
             (self.bracket.b, self.turned[2])
         } else {
@@ -238,7 +237,7 @@ impl Folded {
     }
 }
 
-/// A pose for every time. As with `ReadEdge`: a trait, so that it can be inlined always.
+/// A pose for every time. A trait, like `ReadEdge`, so that it is always inlined.
 pub(crate) trait Motion: Copy {
     fn at(&self, t: i64) -> Pose;
 }
@@ -248,8 +247,8 @@ trait Weigh: Copy {
     fn at(&self, part: f64) -> (f64, f64);
 }
 
-/// What [`Folded::run`] needs for each time and nothing else: a copy, so that no store to what is told
-/// makes it load again.
+/// What [`Folded::run`] needs for each time and nothing else: a copy, so that stores of results do not
+/// force reloads.
 #[derive(Clone, Copy)]
 struct Curve<W> {
     from: i64,
@@ -310,7 +309,7 @@ impl<M: Motion> Motion for Inverse<M> {
     }
 }
 
-/// [`arc_weights`] with coefficients that are ready.
+/// [`arc_weights`] with precomputed coefficients.
 #[derive(Clone, Copy)]
 struct Series<const TERMS: usize>([(f64, f64); TERMS]);
 
@@ -341,15 +340,15 @@ impl Weigh for Arc {
     }
 }
 
-/// Takes the answers to many lookups, one after the other.
+/// Receives the results of many lookups, one after the other.
 pub(crate) trait Tell {
     fn run(&mut self, stamps: &[Stamp], motion: impl Motion);
     fn one(&mut self, pose: &Pose);
     fn failed(&mut self, error: LookupError);
 }
 
-/// What `v` turned by `x p + y q` has to do with both: `x y` times this, besides `x x` times `v` turned by
-/// `p` and `y y` times `v` turned by `q`.
+/// The mixed term of `v` rotated by `x p + y q`: `x y` times this, besides `x x` times `v` rotated by `p`
+/// and `y y` times `v` rotated by `q`.
 #[inline(always)]
 fn turned_by_both(p: [f64; 4], q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
     let inner = |a: [f64; 4]| a[0] * v[0] + a[1] * v[1] + a[2] * v[2];

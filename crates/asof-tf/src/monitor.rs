@@ -1,4 +1,4 @@
-//! How well the transforms of a robot come in: what tf2_monitor shows.
+//! The health of a robot's transforms, like tf2_monitor.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,29 +16,29 @@ pub struct TransformMonitor {
     ignored: u64,
 }
 
-/// How well one edge comes in.
+/// Arrival statistics of one edge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeStats {
     /// The parent frame.
     pub parent: String,
     /// The child frame.
     pub child: String,
-    /// Whether it holds for all times: then nothing but the count means anything.
+    /// Whether it holds for all times: then only the count is meaningful.
     pub is_static: bool,
-    /// The topic that it came on last.
+    /// The topic that it last arrived on.
     pub topic: String,
-    /// Transforms.
+    /// The number of transforms.
     pub samples: u64,
-    /// Transforms a second, by the times at which they arrived; `None` for fewer than two.
+    /// Transforms per second, by arrival time; `None` for fewer than two.
     pub rate: Option<f64>,
-    /// How long after its stamp a transform arrived, in seconds: the mean. Negative where stamps are ahead, as
-    /// those of some localizers are.
+    /// The mean time from stamp to arrival, in seconds. Negative if stamps are in the future, as with some
+    /// localizers.
     pub mean_delay: f64,
     /// The largest delay, in seconds.
     pub max_delay: f64,
     /// The longest time between two arrivals.
     pub longest_gap: Duration,
-    /// Times between two arrivals that were more than three times the mean before them.
+    /// Times between two arrivals that were more than three times the mean until then.
     pub gaps: u64,
     /// Transforms whose stamp was not after the one before.
     pub out_of_order: u64,
@@ -61,24 +61,24 @@ struct Noted {
     out_of_order: u64,
 }
 
-/// Edges that are noted; others are counted.
-const MOST_EDGES: usize = 1 << 16;
+/// The most edges with statistics; transforms of others are counted.
+const MAX_EDGES: usize = 1 << 16;
 
-/// Arrivals before gaps are told from the usual.
-const USUAL_AFTER: u64 = 4;
+/// Arrivals before gaps are detected.
+const GAPS_AFTER: u64 = 4;
 
 impl TransformMonitor {
-    /// One that has seen nothing.
+    /// An empty monitor.
     pub fn new() -> Self {
         TransformMonitor::default()
     }
 
-    /// Notes a transform that arrived at `now` on a topic.
+    /// Records a transform that arrived at `now` on a topic.
     pub fn note(&mut self, transform: &StampedTransform, now: Stamp, is_static: bool, topic: &str) {
         let key = (transform.parent.clone(), transform.child.clone());
         let delay = (now.nanos() as f64 - transform.stamp.nanos() as f64) * 1e-9;
         let Some(noted) = self.edges.get_mut(&key) else {
-            if self.edges.len() == MOST_EDGES {
+            if self.edges.len() == MAX_EDGES {
                 self.ignored += 1;
                 return;
             }
@@ -100,7 +100,7 @@ impl TransformMonitor {
             return;
         };
         let gap = u64::try_from(now.since(noted.last)).unwrap_or(0);
-        if noted.samples >= USUAL_AFTER {
+        if noted.samples >= GAPS_AFTER {
             let usual = now_span(noted) / (noted.samples - 1) as f64;
             noted.gaps += u64::from(gap as f64 > 3.0 * usual);
         }
@@ -117,7 +117,7 @@ impl TransformMonitor {
         noted.max_delay = noted.max_delay.max(delay);
     }
 
-    /// What is known of every edge, in the order in which they first came.
+    /// The statistics of every edge, in order of first arrival.
     pub fn edges(&self) -> impl Iterator<Item = EdgeStats> {
         self.order.iter().filter_map(|key| {
             let noted = self.edges.get(key)?;
@@ -140,12 +140,12 @@ impl TransformMonitor {
         })
     }
 
-    /// Transforms of edges beyond the first 65,536, which are not noted.
+    /// Transforms of edges beyond the first 65,536, which have no statistics.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Forgets everything.
+    /// Clears all statistics.
     pub fn clear(&mut self) {
         *self = TransformMonitor::default();
     }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Bytes that a name may have.
+/// The most bytes in a name.
 const MAX_NAME_BYTES: usize = 1024;
-/// Bytes that fit without an allocation.
+/// The most bytes stored without an allocation.
 const INLINE: usize = 30;
 
-/// A frame's name: cheap to copy into an error, without a leading slash.
+/// A frame's name without a leading slash; cheap to copy into an error.
 #[derive(Clone)]
 pub struct FrameName(Text);
 
@@ -20,13 +20,13 @@ enum Text {
 }
 
 impl FrameName {
-    /// A name as it is stored, or why it is none.
+    /// A name as it is stored, or why it is invalid.
     ///
-    /// One leading slash is dropped, as tf2 does. Refused are: nothing at all, another slash in
-    /// front, control characters, spaces at either end, more than 1,024 bytes.
+    /// One leading slash is dropped, as tf2 does. Refused: an empty name, a second leading
+    /// slash, control characters, spaces at either end, more than 1,024 bytes.
     pub(crate) fn new(text: &str) -> Result<Self, &'static str> {
         let bare = strip(text);
-        // Nearly all names are made of these and start with no slash.
+        // Nearly all names consist of these and have no leading slash.
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         if (1..=INLINE).contains(&bare.len()) && bare.as_bytes().iter().all(is_plain) {
             return Ok(FrameName::unchecked(bare));
@@ -47,7 +47,7 @@ impl FrameName {
         Err(problem)
     }
 
-    /// Any text, for those who only want to speak of it.
+    /// Any text, for error messages.
     pub(crate) fn unchecked(text: &str) -> Self {
         if text.len() > INLINE {
             return FrameName(Text::Long(text.into()));
@@ -59,7 +59,7 @@ impl FrameName {
 
     /// The name.
     pub fn as_str(&self) -> &str {
-        // The bytes came from a str; nothing but a defect here could make this empty.
+        // The bytes came from a str; only a bug here could make this empty.
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
@@ -78,7 +78,7 @@ pub(crate) fn strip(text: &str) -> &str {
     text.strip_prefix('/').unwrap_or(text)
 }
 
-/// What a name is found by. Names of up to 16 bytes are the same if their keys are.
+/// The hash key of a name. Names of up to 16 bytes are equal if their keys are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     len: u32,
@@ -115,18 +115,18 @@ impl Key {
     #[inline(never)]
     fn of_long(bytes: &[u8]) -> (u64, u64) {
         let (mut seed, mut rest) = (FIRST, bytes);
-        while let Some((block, behind)) = rest.split_first_chunk::<16>() {
-            if behind.is_empty() {
+        while let Some((block, tail)) = rest.split_first_chunk::<16>() {
+            if tail.is_empty() {
                 break;
             }
             seed = fold(word(&block[..8]) ^ seed, word(&block[8..]) ^ SECOND);
-            rest = behind;
+            rest = tail;
         }
         let back = &bytes[bytes.len() - 16..];
         (seed ^ word(&back[..8]), word(&back[8..]))
     }
 
-    /// Whether it says all about the name.
+    /// Whether it determines the name.
     #[inline]
     pub(crate) fn is_whole(self) -> bool {
         self.len <= 16
@@ -159,7 +159,7 @@ fn half(bytes: &[u8]) -> u64 {
     u64::from(u32::from_le_bytes(word))
 }
 
-/// Why a text cannot be the name of a frame.
+/// Why a text is not a valid frame name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a name for a frame: {problem}")]
 pub struct BadFrameName {

@@ -18,16 +18,16 @@ pub struct Update {
     pub parent: FrameName,
     /// The child frame.
     pub child: FrameName,
-    /// When; `None` for a static edge, which holds for all times.
+    /// The stamp; `None` for a static edge, which holds for all times.
     pub stamp: Option<Stamp>,
     /// The pose of the child in the parent.
     pub isometry: Isometry3<f64>,
 }
 
-/// Sees the latest transform of every edge, and then every update, each once.
+/// Receives the latest transform of every edge, and then every update, each once.
 ///
-/// Updates wait in a queue of bounded length. An observer that is too slow loses the oldest of them;
-/// [`missed`](Observer::missed) counts those. Writers never wait for an observer.
+/// Updates wait in a bounded queue. An observer that is too slow loses the oldest;
+/// [`missed`](Observer::missed) counts them. Writers never wait for an observer.
 pub struct Observer {
     queue: Arc<Queue>,
     /// The latest of every edge, at the time of registration.
@@ -51,8 +51,8 @@ struct Waiting {
     updates: VecDeque<Update>,
     missed: u64,
     is_closed: bool,
-    /// While the first transforms are being gathered: the edges (by number of the child) that are
-    /// done. Updates of others are among the first ones still to be read.
+    /// While the first transforms are being collected: the edges (by number of the child) that are
+    /// done. Updates of others will be among the first transforms.
     gathered: Option<HashSet<u32>>,
 }
 
@@ -92,14 +92,14 @@ impl Observer {
         }
     }
 
-    /// All transforms that there are now, oldest first.
+    /// All transforms available now, oldest first.
     pub fn drain(&mut self) -> Vec<Update> {
         let mut all: Vec<Update> = self.first.drain(..).collect();
         all.extend(locked(&self.queue.waiting).updates.drain(..));
         all
     }
 
-    /// How many updates were lost because this observer was too slow.
+    /// The number of updates lost because this observer was too slow.
     pub fn missed(&self) -> u64 {
         locked(&self.queue.waiting).missed
     }
@@ -112,13 +112,13 @@ impl Drop for Observer {
 }
 
 impl Observers {
-    /// Whether anyone watches. Asked by a writer that holds its edge's latch.
+    /// Whether there is an observer. Called by a writer that holds its edge's latch.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// A new queue, which takes updates of an edge once [`Queue::gather`] was called for it.
+    /// A new queue, which accepts updates of an edge once [`Queue::gather`] was called for it.
     pub(crate) fn add(&self, capacity: usize) -> Arc<Queue> {
         let queue = Arc::new(Queue {
             capacity: capacity.max(1),
@@ -136,7 +136,8 @@ impl Observers {
         queue
     }
 
-    /// Tells every observer. The writer holds the edge's latch, so updates of an edge stay in order.
+    /// Sends an update to every observer. The writer holds the edge's latch, so updates of an edge
+    /// stay in order.
     #[cold]
     pub(crate) fn publish(&self, child: u32, update: &Update) {
         let mut queues = locked(&self.queues);
@@ -146,19 +147,19 @@ impl Observers {
 }
 
 impl Queue {
-    /// From now on, updates of this edge are taken. The caller holds the edge's latch.
+    /// Accepts updates of this edge from now on. The caller holds the edge's latch.
     pub(crate) fn gather(&self, child: u32) {
         if let Some(gathered) = &mut locked(&self.waiting).gathered {
             gathered.insert(child);
         }
     }
 
-    /// Every edge has been gathered.
+    /// Every edge has been collected.
     pub(crate) fn gathered_all(&self) {
         locked(&self.waiting).gathered = None;
     }
 
-    /// Whether anyone still listens.
+    /// Whether the observer still exists.
     fn push(&self, child: u32, update: &Update) -> bool {
         let mut waiting = locked(&self.waiting);
         if waiting.is_closed {

@@ -1,73 +1,73 @@
-//! How much a buffer keeps.
+//! Options and statistics of a buffer.
 
 use std::time::Duration;
 
 use crate::history::Bounds;
 
-/// What a buffer may keep.
+/// Options of a [`TransformBuffer`](crate::TransformBuffer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BufferOptions {
-    /// How much each edge keeps, where nothing else is said for it.
+    /// How much each edge keeps, unless it has its own limits.
     pub limits: Limits,
-    /// Bytes of samples in the whole buffer; `None` for no bound. When they are spent, the edge whose samples
-    /// are oldest gives up some of them, so that all edges keep about the same stretch of time; the last
-    /// two chunks of each, 8 KiB, are its own. A writer waits for no other edge's writer over this: while that edge is
-    /// being written it takes from its own.
+    /// The most bytes of samples in the buffer; `None` for no bound. When they are spent, samples of the edge with the
+    /// oldest ones are evicted, so that all edges keep about the same stretch of time; each keeps its last two chunks,
+    /// 8 KiB. A writer never waits for another edge's writer over this: while that edge is being written it evicts its
+    /// own samples.
     pub bytes: Option<u64>,
-    /// Frames in the whole buffer.
+    /// The most frames in the buffer.
     pub max_frames: usize,
-    /// What becomes of an update that contradicts what an edge is.
+    /// What happens to an update that conflicts with its edge.
     #[cfg_attr(feature = "serde", serde(default))]
     pub conflicts: Conflicts,
 }
 
-/// What becomes of an update with another parent than the edge has, of a static update of a dynamic edge or
-/// the other way round, and of one that closes a circle.
+/// What happens to an update with a different parent, to a static update of a dynamic edge or vice versa, and to one
+/// that creates a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Conflicts {
-    /// It is refused: on a robot it is a mistake, as a rule.
+    /// It is refused: on a robot it is usually a mistake.
     #[default]
     Refuse,
-    /// It is stored, as tf2 does. Each sample keeps its own parent, as by
-    /// [`reparent`](crate::TransformBuffer::reparent). An edge that becomes static or dynamic drops what it
-    /// had. A lookup that meets a circle fails. For recordings, which are as they are.
+    /// It is stored, as in tf2. Each sample keeps its own parent, as with
+    /// [`reparent`](crate::TransformBuffer::reparent). An edge that becomes static or dynamic drops what it had. A
+    /// lookup that meets a cycle fails. For recordings, which cannot be corrected.
     LastWins,
 }
 
-/// How much an edge keeps. Samples outside of either bound are dropped, and counted.
+/// How much an edge keeps. Samples beyond either bound are dropped and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
-    /// How far behind its newest sample the oldest may be; `None` for no bound.
+    /// How much older than its newest sample the oldest may be; `None` for no bound.
     pub window: Option<Duration>,
-    /// How many samples; `None` for no bound.
+    /// The most samples; `None` for no bound.
     pub count: Option<u64>,
 }
 
-/// Counts of what a buffer holds, and of what it dropped.
+/// Counts of what a buffer holds and of what it dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BufferStats {
     /// Frames.
     pub frames: usize,
-    /// Names of frames that were removed, which are still kept.
+    /// Names of removed frames, which are still kept.
     pub removed: usize,
     /// Edges, static ones included.
     pub edges: usize,
     /// Samples in all histories.
     pub samples: u64,
-    /// Bytes taken for samples.
+    /// Bytes allocated for samples.
     pub bytes: u64,
-    /// Samples that fell out of their edge's bounds.
+    /// Samples evicted by their edge's bounds.
     pub evicted: u64,
-    /// Samples that were refused because they were too old.
+    /// Samples refused because they were too old.
     pub too_old: u64,
 }
 
 impl Default for BufferOptions {
-    /// 10 s for each edge, as in tf2; 256 MiB and 65,536 frames in all.
+    /// 10 s for each edge, as in tf2; 256 MiB and 65,536 frames in total.
     fn default() -> Self {
         BufferOptions {
             limits: Limits {
@@ -92,7 +92,7 @@ impl BufferOptions {
         }
     }
 
-    /// The same with this for updates that contradict what an edge is.
+    /// The same with this handling of conflicting updates.
     #[must_use]
     pub fn conflicts(mut self, conflicts: Conflicts) -> Self {
         self.conflicts = conflicts;
@@ -106,14 +106,14 @@ impl BufferOptions {
         self
     }
 
-    /// The same with at most so many samples for each edge.
+    /// The same with at most this many samples for each edge.
     #[must_use]
     pub fn count(mut self, count: u64) -> Self {
         self.limits.count = Some(count);
         self
     }
 
-    /// The same with at most so many bytes of samples in the whole buffer.
+    /// The same with at most this many bytes of samples in the buffer.
     #[must_use]
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);

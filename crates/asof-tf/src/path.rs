@@ -1,4 +1,4 @@
-//! A way between two frames, found once and used many times.
+//! A path between two frames, resolved once and used many times.
 
 use asof_core::{Stamp, TimeRange};
 use nalgebra::{Isometry3, Point3};
@@ -12,11 +12,11 @@ use crate::many::{Bracket, Folded, Motion, Tell};
 use crate::pose::Pose;
 use crate::shelf::Spot;
 
-/// The way from a source frame to a target frame, prepared: no names to look up, no tree to walk, and
-/// static edges in a row folded into one.
+/// A prepared path from a source frame to a target frame: no names to look up, no tree to walk, and
+/// consecutive static edges folded into one.
 ///
-/// It resolves itself again when the tree or a static edge has changed, which one load tells. It
-/// keeps the buffer alive. Cheap to clone: one for each thread.
+/// It is resolved again when the tree or a static edge has changed, which one load detects. It keeps
+/// the buffer alive. Cheap to clone: use one per thread.
 ///
 /// ```
 /// use asof_core::Stamp;
@@ -37,7 +37,7 @@ pub struct LookupPath {
     source: Spot<Frame>,
     /// The buffer's epoch that `steps` belong to.
     epoch: u64,
-    /// From target to source; `None` when they are not connected.
+    /// From target to source; `None` if they are not connected.
     steps: Option<Vec<Step>>,
 }
 
@@ -45,21 +45,21 @@ pub struct LookupPath {
 enum Step {
     /// Some static edges.
     Fixed(Pose),
-    /// A dynamic edge, and whether the way goes from parent to child.
+    /// A dynamic edge, and whether the path goes from parent to child.
     Moving(Spot<Edge>, bool),
 }
 
-/// The answers to many lookups: a transform for every stamp, and the reasons where there is none.
+/// The results of many lookups: a transform for every stamp, and the errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Many {
-    /// One for each stamp, in order; the identity where there is none.
+    /// One for each stamp, in order; the identity where the lookup failed.
     pub isometries: Vec<Isometry3<f64>>,
-    /// The places that have no transform, in order, and why.
+    /// The indexes without a transform, in order, and why.
     pub failures: Vec<(usize, LookupError)>,
 }
 
 impl Many {
-    /// The answer at a place; `None` past the end.
+    /// The result at an index; `None` past the end.
     pub fn get(&self, place: usize) -> Option<Result<&Isometry3<f64>, &LookupError>> {
         let isometry = self.isometries.get(place)?;
         let failure = self.failures.binary_search_by_key(&place, |(at, _)| *at);
@@ -84,7 +84,7 @@ impl Tell for Many {
     }
 }
 
-/// Points that go where they belong.
+/// Points that are transformed in place.
 struct Moved<'a> {
     points: &'a mut [(Stamp, Point3<f64>)],
     done: usize,
@@ -114,7 +114,7 @@ impl Tell for Moved<'_> {
 }
 
 impl TransformBuffer {
-    /// Prepares the way from `source` to `target`. They need not be connected yet.
+    /// Prepares the path from `source` to `target`. They need not be connected yet.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -126,19 +126,15 @@ impl TransformBuffer {
     /// # // One metre a second, forward.
     /// # buffer.update("odom", "base_link", at(0), Isometry3::identity())?;
     /// # buffer.update("odom", "base_link", at(2), Isometry3::translation(2.0, 0.0, 0.0))?;
-    /// // For a pair that is looked up again and again.
+    /// // For a pair that is looked up repeatedly.
     /// let mut lidar = buffer.path("odom", "lidar")?;
     /// assert_eq!(lidar.lookup(at(1))?.translation.x, 1.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// When a frame is unknown.
-    pub fn path(
-        &self,
-        target: impl FrameRef,
-        source: impl FrameRef,
-    ) -> Result<LookupPath, LookupError> {
+    /// If a frame is unknown.
+    pub fn path(&self, target: impl FrameRef, source: impl FrameRef) -> Result<LookupPath, LookupError> {
         let graph = self.graph();
         let mut path = LookupPath {
             buffer: self.clone(),
@@ -153,7 +149,7 @@ impl TransformBuffer {
 
     /// [`lookup`](TransformBuffer::lookup) at many times; a failure at one does not stop the others.
     ///
-    /// Fastest when the stamps are in order, as those of a scan or a table are.
+    /// Fastest if the stamps are in order, as in a scan or a table.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -172,7 +168,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// When a frame is unknown.
+    /// If a frame is unknown.
     pub fn lookup_many(
         &self,
         target: impl FrameRef,
@@ -182,8 +178,8 @@ impl TransformBuffer {
         Ok(self.path(target, source)?.lookup_many(stamps))
     }
 
-    /// Takes points, each given in `source` at its own stamp, into `target`. Returns the places that
-    /// could not be, whose coordinates become not-a-number.
+    /// Transforms points, each given in `source` at its own stamp, to `target`. Returns the indexes
+    /// that failed, whose coordinates become NaN.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -204,7 +200,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// When a frame is unknown.
+    /// If a frame is unknown.
     pub fn transform_points(
         &self,
         target: impl FrameRef,
@@ -216,7 +212,7 @@ impl TransformBuffer {
 }
 
 impl LookupPath {
-    /// As [`TransformBuffer::lookup`].
+    /// Like [`TransformBuffer::lookup`].
     ///
     /// # Errors
     /// As there.
@@ -234,7 +230,7 @@ impl LookupPath {
         }
     }
 
-    /// As [`TransformBuffer::lookup_latest`].
+    /// Like [`TransformBuffer::lookup_latest`].
     ///
     /// # Errors
     /// As there.
@@ -250,7 +246,7 @@ impl LookupPath {
                 Ok(isometry) => return Ok(LatestTransform { stamp, isometry }),
                 Err(error) => error,
             };
-            // It can be gone by now, beside a writer that drops samples quickly.
+            // It can be gone by now, with a writer that evicts quickly.
             let before = std::mem::replace(&mut newest, self.lookup_newest()?);
             if newest.stamps == before.stamps {
                 return Err(error);
@@ -258,7 +254,7 @@ impl LookupPath {
         }
     }
 
-    /// As [`TransformBuffer::lookup_newest`].
+    /// Like [`TransformBuffer::lookup_newest`].
     ///
     /// # Errors
     /// As there.
@@ -275,7 +271,7 @@ impl LookupPath {
             Ok(pose)
         });
         if !graph.is_still(self.epoch) {
-            // The tree was changed meanwhile.
+            // The tree was changed in the meantime.
             let (target, source) = (graph.frames.at(self.target), graph.frames.at(self.source));
             return self.buffer.newest_between(target, source);
         }
@@ -288,7 +284,7 @@ impl LookupPath {
         }
     }
 
-    /// As [`TransformBuffer::lookup_many`].
+    /// Like [`TransformBuffer::lookup_many`].
     pub fn lookup_many(&mut self, stamps: &[Stamp]) -> Many {
         let mut many = Many {
             isometries: Vec::with_capacity(stamps.len()),
@@ -298,7 +294,7 @@ impl LookupPath {
         many
     }
 
-    /// As [`TransformBuffer::transform_points`].
+    /// Like [`TransformBuffer::transform_points`].
     pub fn transform_points(
         &mut self,
         points: &mut [(Stamp, Point3<f64>)],
@@ -313,8 +309,8 @@ impl LookupPath {
         moved.failures
     }
 
-    /// Answers every stamp in turn. Stamps that follow each other between the same two samples share
-    /// the search and all that depends on the samples alone.
+    /// Looks up every stamp in turn. Consecutive stamps between the same two samples share the search
+    /// and everything that depends only on the samples.
     fn for_each(&mut self, stamps: &[Stamp], tell: &mut impl Tell) {
         self.refresh();
         let is_in_order = self.buffer.graph().is_in_order();
@@ -333,7 +329,7 @@ impl LookupPath {
         }
     }
 
-    /// Returns the stamps that are left where the tree was changed meanwhile.
+    /// Returns the remaining stamps if the tree was changed in the meantime.
     fn for_one_moving<'s>(
         &self,
         (before, edge, is_inverse, after): (Pose, Spot<Edge>, bool, Pose),
@@ -357,16 +353,16 @@ impl LookupPath {
                 }
             }
             let covered = |stamp: &&Stamp| folded.covers(stamp.nanos());
-            // The first one is: it was asked for.
+            // The first one is covered: it was searched for.
             let count = rest.iter().take_while(covered).count().max(1);
-            let (run, behind) = rest.split_at(count);
+            let (run, tail) = rest.split_at(count);
             folded.run(run, tell);
-            rest = behind;
+            rest = tail;
         }
         rest
     }
 
-    /// Returns the stamps that are left where the tree was changed meanwhile.
+    /// Returns the remaining stamps if the tree was changed in the meantime.
     fn for_steps<'s>(
         &self,
         steps: &[Step],
@@ -491,7 +487,7 @@ impl LookupPath {
     }
 }
 
-/// Adds an edge to the steps; static ones that follow each other become one.
+/// Adds an edge to the steps; consecutive static ones become one.
 fn add(steps: &mut Vec<Step>, edge: &Edge, is_inverse: bool) {
     let Some(fixed) = edge.fixed() else {
         steps.push(Step::Moving(Spot::of(edge), is_inverse));
@@ -512,7 +508,7 @@ fn one_moving(steps: &[Step]) -> Option<(Pose, Spot<Edge>, bool, Pose)> {
     let Step::Moving(edge, is_inverse) = steps[place] else {
         return None;
     };
-    // Static edges in a row are one step, so there is one at most on each side.
+    // Consecutive static edges are one step, so there is at most one on each side.
     let fixed = |steps: &[Step]| match steps {
         [] => Some(Pose::IDENTITY),
         [Step::Fixed(pose)] => Some(*pose),

@@ -13,9 +13,9 @@ pub(crate) struct Pool {
     pub(crate) parents: Shelf<Parents>,
     pub(crate) tables: Shelf<Table<Chunk>>,
     free: Mutex<Vec<Spot<Chunk>>>,
-    /// Bytes of all that was made.
+    /// Bytes allocated.
     made: AtomicU64,
-    /// Bytes that it may be.
+    /// The most bytes to allocate.
     budget: u64,
 }
 
@@ -31,7 +31,7 @@ impl Pool {
         }
     }
 
-    /// A chunk that nobody uses.
+    /// A free chunk.
     pub(crate) fn take(&self) -> Spot<Chunk> {
         if let Some(spot) = locked(&self.free).pop() {
             return spot;
@@ -40,14 +40,14 @@ impl Pool {
         self.chunks.put(Chunk::new())
     }
 
-    /// Room for the parents of a chunk's samples: it stays with that chunk.
+    /// Memory for the parents of a chunk's samples; it stays with that chunk.
     pub(crate) fn make_parents(&self) -> Spot<Parents> {
         let bytes = size_of::<Parents>() as u64;
         self.made.fetch_add(bytes, Ordering::Relaxed);
         self.parents.put(Parents::new())
     }
 
-    /// A table for so many chunks.
+    /// A table for `len` chunks.
     pub(crate) fn make_table(&self, len: usize) -> Spot<Table<Chunk>> {
         let table = Table::new(len);
         let bytes = size_of::<Table<Chunk>>() + size_of_val(table.links());
@@ -55,8 +55,7 @@ impl Pool {
         self.tables.put(table)
     }
 
-    /// A chunk that nobody uses, if the budget allows one. Asked by several at once, it is never given
-    /// more than it allows.
+    /// A free chunk, if the budget allows one. The budget also holds for concurrent calls.
     pub(crate) fn take_within_budget(&self) -> Option<Spot<Chunk>> {
         let mut free = locked(&self.free);
         if let Some(spot) = free.pop() {
@@ -70,12 +69,12 @@ impl Pool {
         Some(self.chunks.put(Chunk::new()))
     }
 
-    /// Takes back a chunk whose samples are all behind their history's tail.
+    /// Takes back a chunk whose samples are all before their history's tail.
     pub(crate) fn give(&self, spot: Spot<Chunk>) {
         locked(&self.free).push(spot);
     }
 
-    /// Bytes of all that was made, in use or not.
+    /// Bytes allocated, in use or not.
     pub(crate) fn bytes(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! Rotations and translations, and what lies between two of them.
+//! Rotations, translations and interpolation.
 
-// The compiler would keep these apart from their callers; together, a pose stays in registers.
+// The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
@@ -23,7 +23,7 @@ impl Pose {
         t: [0.0; 3],
     };
 
-    /// The numbers as they are; see [`Pose::checked`] for those from outside.
+    /// The numbers unchecked; see [`Pose::checked`] for input from outside.
     #[inline]
     pub(crate) fn new(isometry: &Isometry3<f64>) -> Self {
         let q = isometry.rotation.coords;
@@ -49,7 +49,7 @@ impl Pose {
         if off <= 4.0 * f64::EPSILON {
             return Ok(pose);
         }
-        // Written so that not-a-number is refused too.
+        // Written so that NaN is refused too.
         if off < UNIT_TOLERANCE {
             return Ok(Pose {
                 q: pose.q.map(|part| part / square.sqrt()),
@@ -100,7 +100,7 @@ impl Pose {
         }
     }
 
-    /// Where a point goes.
+    /// Transforms a point.
     #[inline(always)]
     pub(crate) fn apply(&self, point: [f64; 3]) -> [f64; 3] {
         sum(self.t, rotate(self.q, point))
@@ -115,8 +115,8 @@ impl Pose {
         }
     }
 
-    /// `self` where `part` is 0, `other` where it is 1: straight in translation, along the shorter
-    /// arc in rotation. What [`Pose::between_slots`] is held against.
+    /// `self` where `part` is 0, `other` where it is 1: linear in translation, along the shorter arc in
+    /// rotation. The reference for [`Pose::between_slots`].
     #[cfg(test)]
     pub(crate) fn between(&self, other: &Pose, part: f64) -> Pose {
         let dot = dot(self.q, other.q);
@@ -128,9 +128,9 @@ impl Pose {
         }
     }
 
-    /// What lies between two samples at `t`, which is not before the first nor after the second: straight in
+    /// Interpolates two samples at `t`, which is not before the first nor after the second: linear in
     /// translation, along the shorter arc in rotation. Numbers are read when they are needed: all at once
-    /// would be more than there are registers.
+    /// would not fit the registers.
     #[inline(always)]
     pub(crate) fn between_slots(a: &Slot, b: &Slot, t: i64) -> Pose {
         let (p, q) = (rotation_of(a), rotation_of(b));
@@ -159,11 +159,11 @@ impl Pose {
     }
 }
 
-/// The product of poses that come from the right end to the left, as those of a climb do.
+/// The product of poses that are added from right to left, as in a climb.
 ///
-/// What is kept is the inverse of the product: its rotation and its translation. Then a new pose costs
-/// one product of quaternions and one turned vector, of which only the former waits for what was
-/// there before; a chain of plain products waits for both, one after the other.
+/// What is kept is the inverse of the product: its rotation and its translation. Then a new pose costs one
+/// quaternion product and one rotated vector, of which only the former depends on the previous result; a
+/// chain of plain products depends on both, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Climbed {
     /// Rotation of the product.
@@ -181,7 +181,7 @@ impl Climbed {
         }
     }
 
-    /// `pose` to the left of what was there.
+    /// Multiplies by `pose` from the left.
     #[inline(always)]
     pub(crate) fn add(&mut self, pose: &Pose) {
         self.q = multiply(pose.q, self.q);
@@ -209,13 +209,13 @@ impl Climbed {
 /// What is wrong with a pose.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum BadPose {
-    /// A part of the translation is not finite.
+    /// A component of the translation is not finite.
     Translation,
     /// The rotation has this length.
     Rotation(f64),
 }
 
-/// How far from `a` to `b` the stamp `t` is, 0 to 1.
+/// The position of `t` between `a` (0) and `b` (1).
 #[inline(always)]
 pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
     let (past, span) = (t.wrapping_sub(a), b.wrapping_sub(a));
@@ -225,7 +225,7 @@ pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
     past as f64 / span as f64
 }
 
-/// Three centuries wrap around into the sign; as unsigned numbers they are right.
+/// Spans of three centuries overflow into the sign; as unsigned numbers they are right.
 #[cold]
 #[inline(never)]
 fn wide_part(past: i64, span: i64) -> f64 {
@@ -270,7 +270,7 @@ pub(crate) fn mixed(x: f64, a: [f64; 4], y: f64, b: [f64; 4]) -> [f64; 4] {
     ]
 }
 
-/// A part of the way from `a` to `b`.
+/// Linear interpolation from `a` to `b`.
 #[inline(always)]
 pub(crate) fn along(a: [f64; 3], b: [f64; 3], part: f64) -> [f64; 3] {
     [
@@ -326,8 +326,8 @@ const SERIES: [(f64, f64); 10] = {
     series
 };
 
-/// How to work out [`arc_weights`] for one and the same cosine: with the coefficients of the series
-/// multiplied by what does not change, last term first.
+/// Precomputed [`arc_weights`] for one cosine: the coefficients of the series multiplied by what does not
+/// change, last term first.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights {
     Series2([(f64, f64); 2]),
@@ -358,7 +358,7 @@ fn terms<const TERMS: usize>(x: f64) -> [(f64, f64); TERMS] {
     })
 }
 
-/// The weights of two rotations an angle apart whose cosine is `cosine`, at `part` of the way.
+/// The slerp weights of two rotations whose angle has the cosine `cosine`, at `part` of the way.
 ///
 /// They are `sin((1 - part) angle) / sin(angle)` and `sin(part angle) / sin(angle)`. Both are power
 /// series in `cosine - 1` with polynomials of `part` as coefficients (Eberly, "A Fast and Accurate
@@ -383,7 +383,7 @@ pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
 
 #[inline(always)]
 pub(crate) fn series_weights<const TERMS: usize>(x: f64, part: f64) -> (f64, f64) {
-    // Both at once, as far as the processor can.
+    // Both at once, for SIMD.
     let way = [1.0 - part, part];
     let square = [x * way[0] * way[0], x * way[1] * way[1]];
     let mut sum = [1.0; 2];

@@ -1,8 +1,8 @@
 //! The ROS messages that carry transforms: `tf2_msgs/TFMessage` and `sensor_msgs/JointState`, as CDR (ROS 2, both
 //! byte orders) and in ROS 1's serialization.
 //!
-//! These are read without a schema: a live `/tf` has none at hand, many recordings of it neither, and a buffer on a
-//! robot should not have to be built with Arrow for it. What has a schema is left to asof-decode.
+//! These are read without a schema: a live `/tf` has none, nor have many recordings, and a buffer on a robot should
+//! not need Arrow for it. asof-decode reads messages that have a schema.
 
 use asof_core::Stamp;
 use asof_ros::RosReader;
@@ -12,20 +12,20 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 /// One transform of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StampedTransform {
-    /// When.
+    /// The stamp.
     pub stamp: Stamp,
     /// The parent frame, `header.frame_id`.
     pub parent: String,
     /// The child frame.
     pub child: String,
-    /// The pose of the child in the parent, not checked in any way.
+    /// The pose of the child in the parent, unchecked.
     pub isometry: Isometry3<f64>,
 }
 
 /// Positions of joints at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointPositions {
-    /// When.
+    /// The stamp.
     pub stamp: Stamp,
     /// The joints' names.
     pub names: Vec<String>,
@@ -36,14 +36,14 @@ pub struct JointPositions {
 /// Reads a `tf2_msgs/TFMessage` (or ROS 1's older `tf/tfMessage`, which is the same).
 ///
 /// # Errors
-/// [`RosDecodeError`] says what is wrong and where.
+/// [`RosDecodeError`] names what is wrong and where.
 pub fn tf_message(
     encoding: RosEncoding,
     payload: &[u8],
 ) -> Result<Vec<StampedTransform>, RosDecodeError> {
     let mut reader = RosReader::new(encoding, payload)?;
     let count = reader.uint32("the number of transforms")?;
-    // Not reserved by what the message claims: it may claim anything.
+    // The declared count is not trusted for a reservation.
     let mut transforms = Vec::new();
     for _ in 0..count {
         let stamp = reader.header()?;
@@ -68,11 +68,8 @@ pub fn tf_message(
 /// Reads a `sensor_msgs/JointState`, up to the positions.
 ///
 /// # Errors
-/// [`RosDecodeError`] says what is wrong and where.
-pub fn joint_state(
-    encoding: RosEncoding,
-    payload: &[u8],
-) -> Result<JointPositions, RosDecodeError> {
+/// [`RosDecodeError`] names what is wrong and where.
+pub fn joint_state(encoding: RosEncoding, payload: &[u8]) -> Result<JointPositions, RosDecodeError> {
     let mut reader = RosReader::new(encoding, payload)?;
     let stamp = reader.header()?;
     reader.text("header.frame_id")?;
@@ -96,7 +93,7 @@ pub fn joint_state(
 /// Reads a `std_msgs/String`.
 ///
 /// # Errors
-/// [`RosDecodeError`] says what is wrong and where.
+/// [`RosDecodeError`] names what is wrong and where.
 pub fn text_message(encoding: RosEncoding, payload: &[u8]) -> Result<String, RosDecodeError> {
     RosReader::new(encoding, payload)?.text("the text")
 }

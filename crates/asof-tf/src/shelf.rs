@@ -1,10 +1,10 @@
-//! Things that stay where they are until the whole buffer goes: the only `unsafe` code of the crate.
+//! An arena: values that stay in place until the buffer is dropped. The only `unsafe` code of the crate.
 //!
-//! Readers hold no lock and no reference count, so whatever they can reach must not be freed under
-//! them. Here nothing is ever freed before its [`Shelf`] is dropped, and a shelf lives inside of the
-//! buffer that all readers borrow. What changes behind a [`Spot`] changes through atomics; recycled
-//! chunks are overwritten in place, never freed, and readers check afterwards whether what they read
-//! was still theirs (see `history`).
+//! Readers hold no lock and no reference count, so whatever they can reach must not be freed under them.
+//! Here nothing is freed before its [`Shelf`] is dropped, and a shelf is inside the buffer that all
+//! readers borrow. What changes at a [`Spot`] changes through atomics; recycled chunks are overwritten
+//! in place, never freed, and readers check afterwards whether what they read was still valid (see
+//! `history`).
 
 #![allow(unsafe_code)]
 
@@ -13,8 +13,8 @@ use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
 
 use crate::sync::{AtomicPtr, Mutex, Ordering, locked};
 
-/// Owns things of one kind, until it is dropped. They stand on boards of some things each, so that a
-/// small thing costs no allocation of its own.
+/// Owns values of one type until it is dropped. They are allocated in boards of several values each, so
+/// that a small value needs no allocation of its own.
 pub(crate) struct Shelf<T> {
     boards: Mutex<Boards<T>>,
 }
@@ -31,28 +31,28 @@ struct Boards<T> {
     first: usize,
 }
 
-/// Where a thing stands on its [`Shelf`].
+/// The address of a value on its [`Shelf`].
 ///
-/// Invariant: a spot is only ever shown to the shelf that made it, or to the one that made the thing
-/// which the spot is a part of. Spots live in private fields of
-/// one buffer's own frames, edges and tables, next to the one shelf of their kind, and never leave it;
-/// unit tests check it on small shelves.
+/// Invariant: a spot is only ever passed to the shelf that made it, or to the one that made the value
+/// which the spot is a part of. Spots are in private fields of one buffer's own frames, edges and
+/// tables, next to the one shelf of their type, and never leave it; unit tests check it on small
+/// shelves.
 pub(crate) struct Spot<T>(NonNull<T>);
 
-/// A place in memory that holds a [`Spot`] or nothing, changed atomically.
+/// An atomic optional [`Spot`].
 pub(crate) struct Link<T>(AtomicPtr<T>);
 
-/// A power of two of links, found by the low bits of an index.
+/// Links found by the low bits of an index; their number is a power of two.
 pub(crate) struct Table<T> {
     links: Box<[Link<T>]>,
 }
 
-// SAFETY: a shelf owns its things as a `Vec<Box<[T]>>` would; they move with it between threads.
+// SAFETY: a shelf owns its values as a `Vec<Box<[T]>>` would; they move with it between threads.
 unsafe impl<T: Send> Send for Shelf<T> {}
-// SAFETY: sharing a shelf shares `&T` (needs `T: Sync`) and lets any thread put things on it that
+// SAFETY: sharing a shelf shares `&T` (needs `T: Sync`) and lets any thread put values on it that
 // another thread drops (needs `T: Send`).
 unsafe impl<T: Send + Sync> Sync for Shelf<T> {}
-// SAFETY: a spot gives nothing but `&T`, and only to those who can borrow the shelf.
+// SAFETY: a spot gives only `&T`, and only to code that can borrow the shelf.
 unsafe impl<T: Send + Sync> Send for Spot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Spot<T> {}
@@ -92,7 +92,7 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// A shelf whose first `places` things need no allocation.
+    /// A shelf whose first `places` values need no allocation.
     pub(crate) fn with_places(places: usize) -> Self {
         let mut boards = Boards {
             starts: Vec::with_capacity(4),
@@ -107,7 +107,7 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// Puts a thing on the shelf, for as long as the shelf lives.
+    /// Puts a value on the shelf, for the lifetime of the shelf.
     pub(crate) fn put(&self, thing: T) -> Spot<T> {
         let mut boards = locked(&self.boards);
         if boards.used == boards.places {
@@ -115,29 +115,29 @@ impl<T> Shelf<T> {
         }
         // SAFETY: `used` is less than the last board's places: before there is a board, both are zero.
         let place = unsafe { boards.last.add(boards.used) };
-        // SAFETY: the place is inside of the board, free, aligned for `T`; no one else knows of it.
+        // SAFETY: the place is inside the board, free, aligned for `T`; no other code has its address.
         unsafe { place.write(thing) };
         boards.used += 1;
         Spot(place)
     }
 
-    /// The thing that stands there.
+    /// The value at a spot.
     #[inline]
     #[allow(clippy::unused_self)] // The borrow is the point.
     pub(crate) fn at(&self, spot: Spot<T>) -> &T {
         #[cfg(all(test, not(loom)))]
         self.assert_made(spot);
         // SAFETY: `put` made the pointer from a live board, nothing frees it before this shelf drops
-        // (and `&self` keeps the shelf from that), and nobody has a `&mut T` after `put`.
+        // (and `&self` keeps the shelf from that), and there is no `&mut T` after `put`.
         unsafe { spot.0.as_ref() }
     }
 
-    /// A part of a thing on this shelf.
+    /// A part of a value on this shelf.
     #[inline]
     #[allow(clippy::unused_self)] // The borrow is the point.
     pub(crate) fn within<U>(&self, part: Spot<U>) -> &U {
-        // SAFETY: by the invariant of `Spot` it was made from a `&U` inside of a thing that stands here,
-        // so it lives as long, and only through shared references.
+        // SAFETY: by the invariant of `Spot` it was made from a `&U` inside a value on this shelf, so it
+        // lives as long, and only through shared references.
         unsafe { part.0.as_ref() }
     }
 }
@@ -165,20 +165,20 @@ impl<T> Drop for Shelf<T> {
             let is_last = number + 1 == boards.starts.len();
             let taken = if is_last { boards.used } else { places };
             for place in 0..taken {
-                // SAFETY: the first `taken` places hold things, and each is dropped here once; `&mut
-                // self` means that no borrow of the shelf, hence none of its things, is left.
+                // SAFETY: the first `taken` places hold values, and each is dropped here once;
+                // `&mut self` means that no borrow of the shelf, hence none of its values, is left.
                 unsafe { start.add(place).drop_in_place() };
             }
             let board = slice_from_raw_parts_mut(start.as_ptr().cast::<MaybeUninit<T>>(), places);
-            // SAFETY: the board came from `Box::into_raw` of so many places in `add_board`, and is freed
-            // here once.
+            // SAFETY: the board came from `Box::into_raw` of this many places in `add_board`, and is
+            // freed here once.
             drop(unsafe { Box::from_raw(board) });
         }
     }
 }
 
 impl<T> Spot<T> {
-    /// The spot of a thing that is known to stand on a shelf of this buffer.
+    /// The spot of a value that is known to be on a shelf of this buffer.
     #[inline]
     pub(crate) fn of(thing: &T) -> Self {
         Spot(NonNull::from(thing))

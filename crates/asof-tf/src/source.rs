@@ -1,4 +1,4 @@
-//! Buffers from recordings.
+//! Loading recordings into buffers.
 
 use asof_core::{Batch, Problem, Query, Source, SourceError, Topics};
 
@@ -6,16 +6,16 @@ use crate::buffer::TransformBuffer;
 use crate::loader::{Kind, TransformLoader};
 use crate::options::{BufferOptions, Conflicts};
 
-/// What [`TransformBuffer::from_source`] made of a recording.
+/// The result of [`TransformBuffer::from_source`].
 #[derive(Debug)]
 pub struct Loaded {
     /// All transforms, without any bound.
     pub buffer: TransformBuffer,
-    /// How many transforms were read.
+    /// The number of transforms read.
     pub transforms: u64,
-    /// How many positions of joints were made into transforms, by the robot's description.
+    /// The number of joint positions converted to transforms by the robot's description.
     pub joints: u64,
-    /// What could not be used; one for each sort of trouble of each edge, with a count.
+    /// What could not be used: one problem per kind and edge, with a count.
     pub problems: Vec<Problem>,
 }
 
@@ -24,18 +24,18 @@ impl TransformBuffer {
     ///
     /// They are found by the type of their channel, not by its name: see
     /// [`has_transforms`](crate::has_transforms). Those on a topic whose last part is `tf_static` hold for all
-    /// times. A frame that changes its parent has each parent for its times, and one that becomes static or
-    /// dynamic is what it was last, as in tf2: see [`Conflicts::LastWins`]. Joints that no transform places are
+    /// times. A frame that changes its parent has each parent for the times of its samples, and the last kind of
+    /// an edge, static or dynamic, wins, as in tf2: see [`Conflicts::LastWins`]. Joints without a transform are
     /// placed by the robot's description and its joint states, see [`TransformLoader`]. What is refused or cannot
-    /// be decoded is a problem in the answer, not an error.
+    /// be decoded is a problem in the result, not an error.
     ///
     /// # Errors
-    /// When the source cannot be read at all.
+    /// If the source cannot be read at all.
     pub fn from_source(source: &dyn Source) -> Result<Loaded, SourceError> {
         TransformBuffer::from_topics(source, &Topics::All)
     }
 
-    /// The same from some topics only.
+    /// The same for some topics only.
     ///
     /// # Errors
     /// As there.
@@ -64,8 +64,8 @@ impl TransformBuffer {
             }
             Ok(())
         };
-        // What the robot says of its frames first: they are not asked of its description then. A description
-        // counts for the joint states before it too.
+        // Transforms first: their frames are not taken from the description. A description applies to the joint
+        // states before it too.
         read(transforms)?;
         if cfg!(feature = "urdf") && !descriptions.is_empty() {
             read(descriptions)?;
@@ -80,8 +80,8 @@ impl TransformBuffer {
         })
     }
 
-    /// Takes in the transforms of a batch, and says what could not be used. A
-    /// [`TransformLoader`] also takes in joints, and watches the clock.
+    /// Loads the transforms of a batch and returns what could not be used. A [`TransformLoader`] also handles
+    /// joints and clock jumps.
     pub fn absorb(&self, batch: &Batch) -> Vec<Problem> {
         TransformLoader::new(self.clone()).absorb(batch).problems
     }

@@ -1,5 +1,5 @@
-//! How transforms get in where more than one more sample is at stake: new frames and edges, other parents,
-//! other kinds, many samples at once.
+//! Updates that are more than another sample: new frames and edges, other parents, other kinds, many samples at
+//! once.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,10 @@ use crate::wait::{MOVED, NEW_EDGE};
 /// What is to be stored for an edge.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample<'a> {
-    /// `None` for all times.
+    /// `None` for a static edge.
     stamp: Option<Stamp>,
     pose: &'a Pose,
-    /// Whether another parent is meant.
+    /// Whether a new parent is intended.
     is_reparent: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// The same where another parent is meant.
+    /// The same with a new parent.
     pub(crate) fn reparenting(self) -> Self {
         Sample {
             is_reparent: true,
@@ -55,10 +55,10 @@ impl<'a> Sample<'a> {
 }
 
 impl TransformBuffer {
-    /// Stores many samples of one edge, in any order: sorts them once. Returns how many were too old.
+    /// Stores many samples of one edge, in any order; they are sorted once. Returns how many were too old.
     ///
     /// # Errors
-    /// As for [`update`](TransformBuffer::update); nothing of the batch is stored then.
+    /// As for [`update`](TransformBuffer::update); then nothing of the batch is stored.
     pub fn extend_edge(
         &self,
         parent: impl FrameRef,
@@ -83,7 +83,7 @@ impl TransformBuffer {
         if let Some(too_old) = self.merge(parent, child, &sorted, pruned) {
             return Ok(too_old);
         }
-        // The newest one decides whether they may come in, and makes what there has to be.
+        // The newest one decides whether they are accepted, and creates the frames and the edge.
         let stamp = Stamp::from_nanos(last[0] as i64);
         let pose = Pose::of_words(last);
         match self.store(parent, child, Sample::at(stamp, &pose)) {
@@ -104,8 +104,8 @@ impl TransformBuffer {
         Ok(merged.unwrap_or(pruned + others.len() as u64))
     }
 
-    /// Stores many updates of any edges, in any order. Those that are refused are returned, with the
-    /// reason; samples that are too old are only [counted](crate::BufferStats::too_old).
+    /// Stores many updates of any edges, in any order. Refused updates are returned with the reason; samples that
+    /// are too old are only [counted](crate::BufferStats::too_old).
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -163,7 +163,7 @@ impl TransformBuffer {
         refused
     }
 
-    /// Merges samples into an edge that has this parent now and is dynamic; `None` if there is none.
+    /// Merges samples into a dynamic edge that has this parent now; `None` if there is none.
     fn merge(
         &self,
         parent: impl FrameRef,
@@ -175,7 +175,7 @@ impl TransformBuffer {
         self.merge_into(edge, above, sorted, pruned, true)
     }
 
-    /// The same where a sample with this parent has just been stored, though a newer one may have another.
+    /// The same if a sample with this parent was just stored, although a newer one may have another.
     fn merge_as(
         &self,
         parent: impl FrameRef,
@@ -234,7 +234,7 @@ impl TransformBuffer {
         Some(too_old)
     }
 
-    /// Stores a sample, whatever has to be made or changed for it.
+    /// Stores a sample, creating and changing what it needs.
     #[cold]
     #[inline(never)]
     pub(crate) fn store(
@@ -248,7 +248,7 @@ impl TransformBuffer {
             && let Some(fixed) = edge.fixed()
             && fixed.read(&edge.history, Pose::of) == *sample.pose
         {
-            // Said before, as static ones are again and again.
+            // Unchanged: static transforms are often repeated.
             return Ok(());
         }
         let mut change = graph.change();
@@ -270,7 +270,7 @@ impl TransformBuffer {
         let changed = self.change_edge(&mut change, edge, above, sample);
         drop(change);
         let Some(is_moved) = changed else {
-            // There is no memory for samples so old.
+            // There is no memory for samples this old.
             let stamp = sample.stamp.unwrap_or(Stamp::MIN);
             return Err(self.too_old(edge, stamp));
         };
@@ -287,8 +287,8 @@ impl TransformBuffer {
         Ok(())
     }
 
-    /// Puts a sample into an edge that is there. Whether more than a sample has changed; `None` if it was not
-    /// taken.
+    /// Inserts a sample into an existing edge. Returns whether more than a sample has changed; `None` if it was
+    /// refused.
     fn change_edge(
         &self,
         change: &mut Change<'_>,
@@ -322,7 +322,8 @@ impl TransformBuffer {
         is_taken.then_some(!is_same || was_static || sample.stamp.is_none())
     }
 
-    /// Puts a sample that was vetted into an edge that is ready for it, and tells observers; whether it was taken.
+    /// Inserts a vetted sample into an edge that is ready for it, and notifies observers. Returns whether it was
+    /// accepted.
     fn put(
         &self,
         edge: &Edge,
@@ -351,8 +352,8 @@ impl TransformBuffer {
         true
     }
 
-    /// What follows from a sample in an edge with several parents: frames may be connected at a time at which
-    /// they were not, and once all samples have one parent again, lookups can go the fast way.
+    /// Follow-up of a sample in an edge with several parents: frames may now be connected at a time at which they
+    /// were not, and once all samples have one parent again, lookups can use the fast path.
     #[cold]
     #[inline(never)]
     pub(crate) fn after_mixed(&self, edge: &Edge) {
@@ -372,8 +373,7 @@ impl TransformBuffer {
         drop(odd);
     }
 
-    /// Whether a sample may be stored. Nothing is made before this is known: what is refused leaves no frame
-    /// behind.
+    /// Whether a sample may be stored. Nothing is created before this check: a refused update adds no frame.
     fn vet(
         &self,
         change: &Change<'_>,
@@ -460,7 +460,7 @@ impl TransformBuffer {
             .map_err(|error| self.bad_name(parent, child, (error, false)))
     }
 
-    /// Both frames, made if they are new.
+    /// Both frames, created if they are new.
     fn ends<'a>(
         &'a self,
         change: &mut Change<'_>,
@@ -478,17 +478,17 @@ impl TransformBuffer {
     }
 }
 
-/// Samples of one edge as they are gathered, without those that cannot be kept anyway.
+/// Samples of one edge as they are collected, without those that cannot be kept anyway.
 struct Gathered {
     words: Vec<Words>,
     bounds: Bounds,
     newest: i64,
     pruned: u64,
-    /// How many there may be before they are looked through.
+    /// The most samples before they are filtered.
     most: usize,
 }
 
-/// Samples that are gathered before they are looked through.
+/// The number of samples collected before they are first filtered.
 const GATHERED_SAMPLES: usize = 4096;
 
 impl Gathered {
@@ -526,13 +526,13 @@ impl Gathered {
             .shrink_to(self.words.len() * 2 + GATHERED_SAMPLES);
     }
 
-    /// All that is left, by growing stamps, and how many are not.
+    /// The remaining samples by increasing stamp, and how many were left out.
     fn sorted(self) -> (Vec<Words>, u64) {
         (sorted_once(self.words), self.pruned)
     }
 }
 
-/// The samples by growing stamp; of equal ones only the last given.
+/// The samples by increasing stamp; of equal ones only the last given.
 fn sorted_once(words: Vec<Words>) -> Vec<Words> {
     if words
         .windows(2)
@@ -540,7 +540,7 @@ fn sorted_once(words: Vec<Words>) -> Vec<Words> {
     {
         return words;
     }
-    // Sorting keys and gathering once moves each sample once, not some dozen times.
+    // Sorting keys and gathering once moves each sample once instead of a dozen times.
     let mut keys: Vec<(i64, u32)> = words
         .iter()
         .enumerate()

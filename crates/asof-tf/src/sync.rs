@@ -1,4 +1,4 @@
-//! The atomics that the concurrent parts are made of: the standard ones, or loom's when it checks a model.
+//! The atomics of the concurrent core: the standard ones, or loom's in a model.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,12 +13,12 @@ pub(crate) use std::sync::{
 
 use std::sync::PoisonError;
 
-/// Takes a mutex whose holder may have panicked: nothing that these mutexes guard is left half done.
+/// Locks a mutex whose holder may have panicked: nothing that these mutexes guard is left inconsistent.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets someone else run, between two tries.
+/// Lets other threads run between two tries.
 #[inline]
 pub(crate) fn pause(tries: u32) {
     #[cfg(loom)]
@@ -30,19 +30,20 @@ pub(crate) fn pause(tries: u32) {
     match tries {
         0..32 => std::hint::spin_loop(),
         32..1024 => std::thread::yield_now(),
-        // A thread of real-time priority yields to its equals only: a holder below it on the same core would never run.
+        // A thread of real-time priority yields only to its equals: a holder of lower priority on the same core would
+        // never run.
         _ => std::thread::sleep(std::time::Duration::from_micros(50)),
     }
 }
 
 /// A lock of one byte, for sections of some nanoseconds. What it guards is made of atomics.
 ///
-/// A contended taker spins a little, then yields its time slice, and in the end sleeps, so a holder that
-/// was descheduled gets to run, whatever its priority.
+/// Under contention a thread spins briefly, then yields, and finally sleeps, so that a descheduled holder gets to run,
+/// whatever its priority.
 #[cfg(not(loom))]
 pub(crate) struct SpinLock(AtomicBool);
 
-/// Proof that a [`SpinLock`] is held; lets go when dropped.
+/// Proof that a [`SpinLock`] is held; releases it when dropped.
 #[cfg(not(loom))]
 pub(crate) struct Held<'a>(&'a SpinLock);
 
@@ -64,14 +65,14 @@ impl SpinLock {
         Held(self)
     }
 
-    /// Whether somebody holds it, or did a moment ago.
+    /// Whether it is held, or was a moment ago.
     pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The latch, if nobody holds it.
+    /// The latch, if it is free.
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
-        // Lazily: a `Held` that is made and dropped would free the latch for its holder.
+        // Lazily: creating and dropping a `Held` would release the latch of its holder.
         (!self.0.swap(true, Ordering::Acquire)).then(|| Held(self))
     }
 }
@@ -84,7 +85,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// In a model a mutex stands for the latch: a loop that spins has no end to explore.
+/// In a loom model the latch is a mutex: a spin loop has no end to explore.
 #[cfg(loom)]
 pub(crate) struct SpinLock(Mutex<()>);
 

@@ -1,4 +1,4 @@
-//! Wakes futures whose time is up: one thread for the whole process, started by the first of them.
+//! Wakes futures at their deadline: one thread for the process, started by the first of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::sync::locked;
 
-/// A waker that will be called at a time; forgotten when dropped.
+/// A waker to be called at a time; cancelled when dropped.
 pub(crate) struct Alarm(Key);
 
 type Key = (Instant, u64);

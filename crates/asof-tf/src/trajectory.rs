@@ -1,4 +1,4 @@
-//! Trajectories: a frame's poses over time, in the formats that people feed to other programs.
+//! Trajectories: a frame's poses over time, in common file formats.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
 use crate::frame_ref::FrameRef;
 
-/// How a trajectory is written.
+/// The format of a trajectory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrajectoryFormat {
     /// A header line, then `stamp,x,y,z,qx,qy,qz,qw`, the stamp in nanoseconds.
@@ -21,7 +21,7 @@ pub enum TrajectoryFormat {
 }
 
 impl TrajectoryFormat {
-    /// The line before the first pose, if there is one.
+    /// The header line, if the format has one.
     pub fn header(self) -> &'static str {
         match self {
             TrajectoryFormat::Csv => "stamp,x,y,z,qx,qy,qz,qw\n",
@@ -29,7 +29,7 @@ impl TrajectoryFormat {
         }
     }
 
-    /// One pose, with the end of the line. Numbers parse back to the same bits.
+    /// One pose as a line. Numbers parse back to the same bits.
     pub fn line(self, stamp: Stamp, pose: &Isometry3<f64>) -> String {
         let t = pose.translation.vector;
         let q = pose.rotation.coords;
@@ -65,7 +65,7 @@ impl TrajectoryFormat {
 
 /// A name that is not a [`TrajectoryFormat`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is none of csv, tum, kitti")]
+#[error("'{0}' is not one of csv, tum, kitti")]
 pub struct TrajectoryFormatError(String);
 
 impl std::str::FromStr for TrajectoryFormat {
@@ -93,8 +93,8 @@ pub fn every(range: TimeRange, step: i64) -> impl Iterator<Item = Stamp> {
 }
 
 impl TransformBuffer {
-    /// The times for which every dynamic edge between the two has samples; all of time where every edge
-    /// is static.
+    /// The times for which every dynamic edge between the two has samples; all of time if every edge is
+    /// static.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -118,7 +118,7 @@ impl TransformBuffer {
     /// ```
     ///
     /// # Errors
-    /// When a frame is unknown, or they are not connected.
+    /// If a frame is unknown, or they are not connected.
     pub fn covered(
         &self,
         target: impl FrameRef,

@@ -1,4 +1,4 @@
-//! Robots as URDF describes them.
+//! Robots from URDF.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ use crate::ros::JointPositions;
 /// A robot's joints, from a URDF: fixed ones become static edges, [`JointPositions`]s move the others.
 ///
 /// A joint's transform is its origin, then its motion along or about its axis. Mimic joints follow the
-/// joint that they mimic. Floating, planar and spherical joints have no single position: someone else
-/// has to publish those.
+/// joint that they mimic. Floating, planar and spherical joints have no single position: their transforms
+/// have to be published.
 pub struct RobotModel {
     joints: Vec<Joint>,
-    /// Places of joints, by their own name and by that of the joint that they mimic.
+    /// Indexes of joints, by their own name and by that of the joint that they mimic.
     moved_by: HashMap<String, Vec<usize>>,
 }
 
-/// Why a URDF is not a robot.
+/// Why a URDF cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrdfError {
@@ -30,7 +30,8 @@ pub enum UrdfError {
     Unreadable(String),
 }
 
-/// Elements that may be in each other. A robot has a handful; some thousands would take the parser's stack.
+/// How deep elements may be nested. A robot has a handful of levels; some thousands would overflow the
+/// parser's stack.
 const MAX_DEPTH: usize = 100;
 
 impl RobotModel {
@@ -52,10 +53,10 @@ impl RobotModel {
     /// ```
     ///
     /// # Errors
-    /// When the text is not a URDF.
+    /// If the text is not a URDF.
     pub fn from_urdf(text: &str) -> Result<Self, UrdfError> {
         if depth(text) > MAX_DEPTH {
-            let reason = format!("more than {MAX_DEPTH} elements are in each other");
+            let reason = format!("its elements are nested more than {MAX_DEPTH} deep");
             return Err(UrdfError::Unreadable(reason));
         }
         let robot = urdf_rs::read_from_string(text)
@@ -74,13 +75,13 @@ impl RobotModel {
         })
     }
 
-    /// Stores all fixed joints as static edges. Returns what was refused.
+    /// Stores all fixed joints as static edges. Returns the refused updates.
     pub fn publish_fixed(&self, buffer: &TransformBuffer) -> Vec<UpdateError> {
         let placed = self.place_fixed(buffer, |_| true);
         placed.into_iter().filter_map(|(_, error)| error).collect()
     }
 
-    /// The same for the children that are wanted; each with what was refused.
+    /// The same for the wanted children; returns each with its refusal.
     pub(crate) fn place_fixed(
         &self,
         buffer: &TransformBuffer,
@@ -99,18 +100,14 @@ impl RobotModel {
             .collect()
     }
 
-    /// Stores where a message puts the joints, and those that mimic them. Names that are no joints of
-    /// this robot are passed over. Returns what was refused.
-    pub fn move_joints(
-        &self,
-        buffer: &TransformBuffer,
-        state: &JointPositions,
-    ) -> Vec<UpdateError> {
+    /// Stores the positions of the joints in a message, and of the joints that mimic them. Names that are
+    /// not joints of this robot are ignored. Returns the refused updates.
+    pub fn move_joints(&self, buffer: &TransformBuffer, state: &JointPositions) -> Vec<UpdateError> {
         let placed = self.place_joints(buffer, state, |_| true);
         placed.into_iter().filter_map(|(_, error)| error).collect()
     }
 
-    /// The same for the children that are wanted; each with what was refused.
+    /// The same for the wanted children; returns each with its refusal.
     pub(crate) fn place_joints(
         &self,
         buffer: &TransformBuffer,
@@ -131,7 +128,7 @@ impl RobotModel {
         placed
     }
 
-    /// The names of the joints that a [`JointPositions`] moves, mimics not among them.
+    /// The names of the joints that a [`JointPositions`] moves, without mimic joints.
     pub fn movable_joints(&self) -> impl Iterator<Item = &str> {
         let is_mover = |joint: &&Joint| is_movable(joint) && joint.mimic.is_none();
         self.joints
@@ -140,7 +137,7 @@ impl RobotModel {
             .map(|joint| joint.name.as_str())
     }
 
-    /// The frames of joints that no position can move: floating, planar and spherical ones.
+    /// The frames of joints without a single position: floating, planar and spherical ones.
     pub fn free_frames(&self) -> impl Iterator<Item = &str> {
         let is_free = |joint: &&Joint| {
             matches!(
@@ -183,7 +180,7 @@ impl RobotModel {
     }
 }
 
-/// Whether a single position says where a joint is.
+/// Whether a joint has a single position.
 fn is_movable(joint: &Joint) -> bool {
     matches!(
         joint.joint_type,
@@ -191,7 +188,7 @@ fn is_movable(joint: &Joint) -> bool {
     )
 }
 
-/// How many elements of an XML text are in each other at the most.
+/// The nesting depth of an XML text.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let mut rest = text;
@@ -216,7 +213,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Where the `>` of a tag is, which is none within quotes.
+/// The index of a tag's closing `>`, ignoring those within quotes.
 fn end_of_tag(tag: &str) -> usize {
     let mut quote = None;
     let end = tag.bytes().position(|byte| match quote {

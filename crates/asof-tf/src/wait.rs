@@ -1,9 +1,9 @@
-//! Waiting until a transform can be had.
+//! Waiting for a transform.
 //!
 //! A wait is registered with the one thing that it waits for: an edge and the stamp that it must
-//! reach, or, where frames are missing or not connected, the tree. An update looks at one number of
-//! its own edge and nothing else, so waits on other edges cost it nothing. Every wait is also woken when an
-//! edge comes under another parent, since its way may be another then. Wakers are called with no lock held.
+//! reach, or, where frames are missing or not connected, the tree. An update checks one number of its own
+//! edge and nothing else, so waits on other edges cost it nothing. Every wait is also woken when an edge
+//! changes its parent, since its path may change too. Wakers are called with no lock held.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ use crate::timer;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformWaitError {
-    /// Time is up; what was missing last.
-    #[error("waited {waited:?} in vain: {missing}")]
+    /// The timeout expired.
+    #[error("timed out after {waited:?}: {missing}")]
     TimedOut {
         /// How long the wait was.
         waited: Duration,
@@ -36,13 +36,13 @@ pub enum TransformWaitError {
         #[source]
         missing: LookupError,
     },
-    /// It can never be had: the time is before all that the buffer may keep, so that not even a late sample
-    /// could answer.
+    /// There will never be a transform: the time is before everything that the buffer may keep, so not even
+    /// a late sample could help.
     #[error("waiting cannot help: {0}")]
     Never(#[source] LookupError),
 }
 
-/// A wait in progress: a future of no executor in particular. Made by [`TransformBuffer::wait`].
+/// A wait in progress: a future for any executor. Created by [`TransformBuffer::wait`].
 pub struct Wait {
     buffer: TransformBuffer,
     target: FrameName,
@@ -61,18 +61,18 @@ enum Registry {
     Edge(Spot<Edge>),
 }
 
-/// Those who wait for one edge, or for the tree.
+/// The waiters for one edge or for the tree.
 pub(crate) struct Waiters {
-    /// The least stamp that any of them needs; `i64::MAX` when there is none.
+    /// The smallest stamp that any of them needs; `i64::MAX` if there is none.
     soonest: AtomicI64,
     waiting: Mutex<Vec<(u64, i64, Waker)>>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What those who wait for the tree need: a new edge,
+/// What waiters for the tree need: a new edge,
 pub(crate) const NEW_EDGE: i64 = 0;
-/// or that an edge has come under another parent, has become another kind or has gone.
+/// or an edge that has changed its parent or kind, or was removed.
 pub(crate) const MOVED: i64 = 1;
 
 impl Default for Waiters {
@@ -85,22 +85,22 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Whether someone waits for `newest` or less. Asked under the same lock under which waits are
-    /// added, so that none is missed.
+    /// Whether a waiter needs `newest` or less. Checked under the lock under which waits are added, so none
+    /// is missed.
     #[inline]
     pub(crate) fn is_due(&self, newest: i64) -> bool {
         let soonest = self.soonest.load(Ordering::Relaxed);
         soonest <= newest && soonest != i64::MAX
     }
 
-    /// The same, where it is not known whether anyone does.
+    /// Checks [`Waiters::is_due`] and wakes.
     pub(crate) fn wake_if_due(&self, newest: i64) {
         if self.is_due(newest) {
             self.wake(newest);
         }
     }
 
-    /// Wakes those who wait for `newest` or less.
+    /// Wakes the waiters that need `newest` or less.
     #[cold]
     pub(crate) fn wake(&self, newest: i64) {
         let mut due = Vec::new();
@@ -118,7 +118,7 @@ impl Waiters {
 
     fn add(&self, id: u64, needed: i64, waker: Waker) {
         let mut waiting = locked(&self.waiting);
-        // `i64::MAX` means nobody; a wait for the end of time is woken a nanosecond early.
+        // `i64::MAX` means no waiter; a wait for the end of time is woken a nanosecond early.
         waiting.push((id, needed.min(i64::MAX - 1), waker));
         self.note(&waiting);
     }
@@ -151,7 +151,7 @@ impl Wait {
             source,
             at,
             started,
-            // Past the end of the clock is the same as no deadline.
+            // A deadline beyond the clock's range means no deadline.
             deadline: timeout.and_then(|timeout| started.checked_add(timeout)),
             registered: Vec::new(),
             alarm: None,
@@ -174,7 +174,7 @@ impl Wait {
         }
     }
 
-    /// The answer, if there is one; else the wait is registered.
+    /// The result, if there is one; else registers the wait.
     fn check(&mut self, waker: &Waker) -> Option<Result<Isometry3<f64>, TransformWaitError>> {
         self.unregister();
         loop {
@@ -198,7 +198,7 @@ impl Wait {
         }
     }
 
-    /// Whether what is missing is older than all that its edge may keep.
+    /// Whether what is missing is older than everything that its edge may keep.
     fn is_gone(&self, missing: &LookupError) -> bool {
         let LookupError::Extrapolation { child, .. } = missing else {
             return false;
@@ -214,7 +214,7 @@ impl Wait {
         };
         let frames = (graph.find(&self.target), graph.find(&self.source));
         if let ((Some(target), Some(source)), false) = (frames, graph.is_in_order()) {
-            // It is not known which of the edges are needed.
+            // Which of the edges are needed is unknown.
             let read = |edge: &Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
             let missed = graph.steady(|| graph.missed([target, source], read));
             return !missed.is_empty() && missed.into_iter().all(is_gone);
@@ -223,12 +223,12 @@ impl Wait {
         edge.is_some_and(is_gone)
     }
 
-    /// Registers with what is missing; `false` if something has changed meanwhile.
+    /// Registers with what is missing; `false` if something has changed in the meantime.
     fn register(&mut self, waker: &Waker) -> bool {
         let buffer = self.buffer.clone();
         let graph = buffer.graph();
         let t = self.at.nanos();
-        // No edge comes, goes or moves while this is held.
+        // No edge is added, removed or moved while this is held.
         let change = graph.change();
         let read = |edge: &Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
         let (mut edges, mut needs) = (Vec::new(), NEW_EDGE);
@@ -237,7 +237,7 @@ impl Wait {
                 Ok(_) => return false,
                 Err(Stop::At(..)) if graph.is_in_order() && graph.never_meet(target, source) => {}
                 Err(Stop::At(..)) => {
-                    // Both ways end somewhere: one of these edges is needed, and it is not known which.
+                    // Both paths end somewhere: one of these edges is needed, but which is unknown.
                     edges = graph.missed([target, source], read);
                     if graph.is_in_order() {
                         needs = MOVED;
@@ -254,7 +254,7 @@ impl Wait {
                 self.unregister();
                 return false;
             }
-            // Until the newest is as new, or else any that comes late.
+            // Until the newest sample reaches it, or any late sample arrives.
             let newest = edge.range(&graph.pool).map(|(_, newest)| newest);
             let needed = match newest {
                 Some(newest) if newest >= t => i64::MIN,

@@ -39,7 +39,7 @@ impl ToGlam for Newest {
     }
 }
 
-/// The isometry of a rotation and a translation of glam's.
+/// An isometry from a rotation and a translation of glam.
 pub fn from_glam(rotation: DQuat, translation: DVec3) -> Isometry3<f64> {
     let [x, y, z, w] = rotation.to_array();
     Isometry3::from_parts(

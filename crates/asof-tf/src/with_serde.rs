@@ -1,4 +1,4 @@
-//! Updates and answers as serde sees them: stamps as integer nanoseconds, translation as `[x, y, z]`,
+//! serde support for updates and results: stamps as integer nanoseconds, translation as `[x, y, z]`,
 //! rotation as `[x, y, z, w]`.
 
 use asof_core::Stamp;

@@ -72,7 +72,7 @@ fn extrapolation_says_which_edge_what_it_has_and_by_how_much_it_missed() {
     assert_eq!(error.missed_by(), Some(1_000_000_000));
     assert_eq!(
         error.to_string(),
-        "edge 'odom' -> 'base' was asked for 1.000000020, 1.000000000 s after its newest sample: \
+        "edge 'odom' -> 'base' has no transform at 1.000000020, 1.000000000 s after its newest sample; \
          it has 0.000000000 to 0.000000020"
     );
 }

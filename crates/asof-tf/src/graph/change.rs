@@ -1,4 +1,4 @@
-//! How frames and edges are made.
+//! Creating and changing frames and edges.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -8,7 +8,7 @@ use crate::name::{FrameName, Key};
 use crate::pose::Pose;
 use crate::shelf::{Link, Spot, Table};
 
-/// Why a name gives no frame.
+/// Why a name has no frame.
 #[non_exhaustive]
 pub enum NameError {
     Bad(&'static str),
@@ -17,7 +17,7 @@ pub enum NameError {
 }
 
 impl Graph {
-    /// The frame with this name, made if there is none.
+    /// The frame with this name, created if there is none.
     pub(crate) fn intern<'a>(
         &'a self,
         change: &mut Change<'_>,
@@ -30,7 +30,7 @@ impl Graph {
         self.make(change, name)
     }
 
-    /// A new frame, whose name is not there yet; if it was removed, it comes back.
+    /// A new frame, whose name is not in use; a removed frame is restored.
     pub(crate) fn make<'a>(
         &'a self,
         change: &mut Change<'_>,
@@ -61,7 +61,7 @@ impl Graph {
         Ok(self.frames.at(spot))
     }
 
-    /// Whether there may be so many more frames.
+    /// Checks that there is room for `more` frames.
     pub(crate) fn check_room(&self, change: &Change<'_>, more: usize) -> Result<(), NameError> {
         if change.there + more > self.max_frames {
             return Err(NameError::TooMany(self.max_frames));
@@ -69,7 +69,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Enters a new frame into both tables, larger ones if need be.
+    /// Enters a new frame into both tables, growing them if needed.
     fn enlist(&self, number: u32, spot: Spot<Frame>) {
         let count = number as usize + 1;
         let numbers = self
@@ -119,7 +119,7 @@ impl Graph {
         table.link(at).store(spot, Ordering::Release);
     }
 
-    /// Makes the epoch odd, and even again when what it returns is dropped: readers try again meanwhile.
+    /// Makes the epoch odd, and even again when the result is dropped: readers retry in between.
     pub(crate) fn alter<'a>(&'a self, _change: &Change<'_>) -> Altering<'a> {
         // Only the holder of the change writes the epoch.
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Graph {
         Altering(self)
     }
 
-    /// Puts a new edge between two frames, of which the child has none: static if there is a pose.
+    /// Adds an edge between two frames, of which the child has none: static if there is a pose.
     pub(crate) fn connect<'a>(
         &'a self,
         change: &mut Change<'_>,
@@ -149,7 +149,7 @@ impl Graph {
         edge
     }
 
-    /// Puts an edge under another parent.
+    /// Moves an edge to another parent.
     pub(crate) fn move_edge(
         &self,
         change: &mut Change<'_>,
@@ -163,11 +163,11 @@ impl Graph {
         self.hang(change, parent, child);
     }
 
-    /// Takes note that a frame hangs under a parent.
+    /// Records that a frame is a child of a parent.
     fn hang(&self, change: &mut Change<'_>, parent: &Frame, child: &Frame) {
         parent.children.fetch_add(1, Ordering::Relaxed);
         if child.children.load(Ordering::Relaxed) == 0 && !change.is_cyclic {
-            // Nothing hangs below it: it can close no circle, and there are no other depths to change.
+            // It has no children: it cannot create a cycle, and no other depths change.
             let depth = parent.depth.load(Ordering::Relaxed);
             child
                 .depth
@@ -178,7 +178,7 @@ impl Graph {
         self.count_disorder(change);
     }
 
-    /// Notes that an edge has samples of several parents, or not any more. While the epoch is odd.
+    /// Records whether an edge has samples of several parents. While the epoch is odd.
     pub(crate) fn count_mixed(&self, change: &mut Change<'_>, before: bool, after: bool) {
         match (before, after) {
             (false, true) => change.mixed += 1,
@@ -194,8 +194,8 @@ impl Graph {
         self.disorder.store(disorder, Ordering::Relaxed);
     }
 
-    /// Works out the depths again if that is due and nobody changes the tree: so many edges can be made
-    /// without it, and no reader waits.
+    /// Recomputes the depths if that is due and no other thread is changing the tree: so many edges can
+    /// be added without it, and no reader waits.
     pub(crate) fn tidy(&self) {
         if self.is_stale.load(Ordering::Relaxed)
             && let Ok(mut change) = self.change.try_lock()
@@ -207,7 +207,7 @@ impl Graph {
     }
 
     fn measure_depths(&self, change: &mut Change<'_>) {
-        // Zero for those that are not known yet.
+        // Zero for unknown depths.
         let mut depths = vec![0_u32; change.made as usize];
         let mut is_cyclic = false;
         let mut way = Vec::new();
@@ -216,7 +216,7 @@ impl Graph {
             let top = loop {
                 match depths[at.id as usize] {
                     0 => {}
-                    // On the way already: a circle, of which any frame may be the top.
+                    // Already on the path: a cycle, of which any frame may be the top.
                     u32::MAX => {
                         is_cyclic = true;
                         break 1;
@@ -243,7 +243,7 @@ impl Graph {
         self.count_disorder(change);
     }
 
-    /// Whether `upper` is `lower` or above it now.
+    /// Whether `upper` is `lower` or currently above it.
     pub(crate) fn is_above(&self, _change: &Change<'_>, upper: &Frame, lower: &Frame) -> bool {
         if upper.children.load(Ordering::Relaxed) == 0 {
             return std::ptr::eq(upper, lower);
@@ -256,7 +256,7 @@ impl Graph {
         found
     }
 
-    /// Takes a frame without children out of the tree. Its name stays known, and its edge is used again.
+    /// Removes a frame without children from the tree. Its name is kept, and its edge is reused.
     pub(crate) fn remove(&self, change: &mut Change<'_>, frame: &Frame) {
         let odd = self.alter(change);
         if let Some(edge) = self.edge_of(frame) {

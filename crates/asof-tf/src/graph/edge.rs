@@ -1,6 +1,6 @@
 //! An edge: the pose of a child in its parent, over time, and how it is read.
 
-// The compiler would keep these apart from their callers; together, a pose stays in registers.
+// The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -13,27 +13,26 @@ use crate::shelf::{Link, Spot};
 use crate::sync::Held;
 use crate::wait::Waiters;
 
-/// From a child to its parent: the pose of the child in the parent, over time. Four lines of the cache.
+/// From a child to its parent: the pose of the child in the parent, over time. Four cache lines.
 #[repr(C)]
 pub struct Edge {
-    /// The samples, and on their lines the parent and the limits; unused if the pose is the same for all
-    /// times.
+    /// The samples, with the parent and the limits on the same cache lines; unused if the edge is static.
     pub(crate) history: History<Link<Frame>, Limits>,
-    /// The pose for all times of an edge that is static.
+    /// The pose of a static edge.
     pose: Slot,
     pose_seq: AtomicU64,
-    /// The frame whose edge this is. Changed, as the parent is, by the holder of the graph's lock on changes
-    /// only, while the epoch is odd.
+    /// The frame whose edge this is. Like the parent, changed only by the holder of the graph's change lock,
+    /// while the epoch is odd.
     child: Link<Frame>,
-    /// Who wrote it last, as a number that the graph knows; zero for nobody in particular.
+    /// The authority that wrote it last, as a number of the graph; zero if unnamed.
     pub(crate) authority: AtomicU32,
     pub(crate) waiters: Waiters,
 }
 
-/// A tree has many edges, and a new one has to be written whole.
+/// A tree has many edges, and a new one has to be written entirely.
 const _: () = assert!(size_of::<Edge>() <= 256);
 
-/// How much an edge keeps, and what it refused for that.
+/// How much an edge keeps, and how much it refused.
 pub(crate) struct Limits {
     window: AtomicI64,
     count: AtomicU64,
@@ -47,17 +46,17 @@ pub(crate) enum Miss {
     Outside { oldest: i64, newest: i64 },
 }
 
-/// What to do for times outside of what an edge has.
+/// What to do for times outside the range of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Extrapolation {
-    /// It is an error.
+    /// Returns an error.
     #[default]
     Refuse,
-    /// Up to so many nanoseconds outside, the nearest sample counts.
+    /// Holds the nearest sample, up to this many nanoseconds outside.
     Hold(u64),
-    /// Up to so many nanoseconds outside, the two nearest samples are continued at their velocity;
-    /// a single sample is held.
+    /// Continues the two nearest samples at their velocity, up to this many nanoseconds outside; a single
+    /// sample is held.
     ConstantVelocity(u64),
 }
 
@@ -109,12 +108,12 @@ impl Edge {
         child.expect("an edge is made with its child")
     }
 
-    /// For the holder of the lock on changes.
+    /// For the holder of the change lock.
     pub(crate) fn set_parent(&self, parent: Spot<Frame>) {
         self.history.beside.store(parent, Ordering::Release);
     }
 
-    /// Makes an edge that nobody uses the edge of another frame. For the holder of the lock on changes.
+    /// Reuses a spare edge for another frame. For the holder of the change lock.
     pub(crate) fn give_to(
         &self,
         (parent, child): (Spot<Frame>, Spot<Frame>),
@@ -130,7 +129,7 @@ impl Edge {
         self.set_kind(&held, pose, pool);
     }
 
-    /// Makes it static with a pose, or dynamic. What samples it has are dropped when it becomes static.
+    /// Makes it static with a pose, or dynamic. Its samples are dropped when it becomes static.
     pub(crate) fn set_kind(&self, held: &Held<'_>, pose: Option<&Pose>, pool: &Pool) {
         match pose {
             Some(pose) => {
@@ -145,12 +144,12 @@ impl Edge {
         }
     }
 
-    /// Whether it has neither a sample nor a pose for all times.
+    /// Whether it has neither a sample nor a static pose.
     pub(crate) fn is_open(&self) -> bool {
         !self.is_static() && self.history.len() == 0
     }
 
-    /// The pose, if it is the same for all times.
+    /// The pose of a static edge.
     #[inline(always)]
     pub(crate) fn fixed(&self) -> Option<Fixed<'_>> {
         self.history.is_unused().then_some(Fixed {
@@ -199,8 +198,8 @@ impl Edge {
         found.unwrap_or(Err(Miss::Empty))
     }
 
-    /// The pose at `t` of a dynamic edge, if the samples are where they are expected and nothing is in the
-    /// way. `None` says nothing.
+    /// The pose at `t` of a dynamic edge, if the samples are where they are expected and no writer
+    /// interferes. `None` is inconclusive.
     #[inline(always)]
     pub(crate) fn at_expected(&self, pool: &Pool, t: i64) -> Option<Pose> {
         let view = self.history.glance(pool)?;
@@ -209,7 +208,7 @@ impl Edge {
         self.history.is_whole(&view, lowest).then_some(pose)
     }
 
-    /// The pose at `t`, if nothing is in the way: no second try, no reason.
+    /// The pose at `t`, if no writer interferes: no retry, no reason.
     #[inline(always)]
     pub(crate) fn at_once(&self, pool: &Pool, t: i64) -> Option<Pose> {
         if let Some(fixed) = self.fixed() {
@@ -223,7 +222,7 @@ impl Edge {
         }
     }
 
-    /// The same where the samples are not at the place where one would expect them.
+    /// The same if the samples are not where they are expected.
     #[inline(never)]
     fn at_apart(&self, pool: &Pool, t: i64) -> Option<Pose> {
         let view = self.history.glance(pool)?;
@@ -236,8 +235,8 @@ impl Edge {
         self.history.is_whole(&view, lowest).then_some(pose)
     }
 
-    /// What a dynamic edge has, if `t` is after all of it and nothing is in the way: those who wait for what
-    /// is to come ask for it again and again. `None` says nothing.
+    /// The range of a dynamic edge, if `t` is after all of it and no writer interferes: callers that poll
+    /// for the future ask this repeatedly. `None` is inconclusive.
     #[inline(always)]
     pub(crate) fn not_yet(&self, pool: &Pool, t: i64) -> Option<Miss> {
         let view = self.history.glance(pool)?;
@@ -249,7 +248,7 @@ impl Edge {
         (newest < t && is_whole).then_some(Miss::Outside { oldest, newest })
     }
 
-    /// The pose at `t` or the reason why there is none, if nothing is in the way: no second try.
+    /// The pose at `t` or the reason why there is none, if no writer interferes: no retry.
     #[inline]
     pub(crate) fn look(&self, pool: &Pool, t: i64) -> Option<Result<Pose, Miss>> {
         if let Some(fixed) = self.fixed() {
@@ -271,7 +270,7 @@ impl Edge {
         self.history.is_whole(&view, lowest).then_some(found)
     }
 
-    /// The newest pose and its stamp, if nothing is in the way. A static edge has no stamp.
+    /// The newest pose and its stamp, if no writer interferes. A static edge has no stamp.
     #[inline(always)]
     pub(crate) fn newest_once(&self, pool: &Pool) -> Option<(Pose, Option<i64>)> {
         if let Some(fixed) = self.fixed() {
@@ -283,7 +282,7 @@ impl Edge {
             .newest_once(pool, |slot| (Pose::of(slot), Some(slot.stamp())))
     }
 
-    /// The pose at `t`, or near what there is.
+    /// The pose at `t`, or extrapolated.
     pub(crate) fn at_or_near(
         &self,
         pool: &Pool,
@@ -315,10 +314,10 @@ impl Edge {
         found.unwrap_or(Err(Miss::Empty))
     }
 
-    /// The pose at `t`, or near what there is, and the number of the frame that it is given in where that is
-    /// noted with the samples. Between two samples in different frames it is the older one, as in tf2.
+    /// The pose at `t`, or extrapolated, and the number of its parent frame if that is stored with the
+    /// samples. Between two samples with different parents it is the older one, as in tf2.
     ///
-    /// For a walk on a tree that does not change meanwhile.
+    /// For a walk on a tree that does not change in the meantime.
     pub(crate) fn step(
         &self,
         pool: &Pool,
@@ -395,7 +394,7 @@ impl Edge {
     }
 }
 
-/// What a history has, as the reason why it has not what was asked for.
+/// The range of a history, as the reason for a miss.
 fn miss<T>(view: &View<'_>) -> Option<(Result<T, Miss>, u64)> {
     if view.len() == 0 {
         return Some((Err(Miss::Empty), view.tail()));
@@ -404,7 +403,7 @@ fn miss<T>(view: &View<'_>) -> Option<(Result<T, Miss>, u64)> {
     Some((Err(Miss::Outside { oldest, newest }), view.tail()))
 }
 
-/// Where the motion from one sample to the next leads at `t`.
+/// The motion from one sample to the next, continued to `t`.
 fn continued(from: &Slot, to: &Slot, t: i64) -> Pose {
     let (a, b) = (from.stamp(), to.stamp());
     let part = (t as f64 - a as f64) / (b as f64 - a as f64);

@@ -1,4 +1,4 @@
-//! Frames, the edges between them, and how they are found.
+//! Frames, the edges between them, and their lookup.
 
 mod change;
 mod edge;
@@ -20,40 +20,40 @@ use crate::shelf::{Link, Shelf, Spot, Table};
 use crate::sync::locked;
 use crate::wait::Waiters;
 
-/// Links to frames that stand in the graph itself.
+/// Links to frames in the graph itself.
 const QUICK: usize = 256;
 
 /// Frames and edges that an empty buffer has room for.
 const INITIAL_CAPACITY: usize = 8;
 
-/// The depth of a frame that was removed: only its name is left.
+/// The depth of a removed frame: only its name is left.
 const REMOVED: u32 = u32::MAX;
 
-/// Edges that are looked at to find the one with the oldest samples.
-const GLANCES: usize = 64;
+/// The most edges examined to find the one with the oldest samples.
+const MAX_EDGES_EXAMINED: usize = 64;
 
-/// A coordinate frame. What lookups need is on its first line of the cache.
+/// A coordinate frame. What lookups need is on its first cache line.
 #[repr(C, align(64))]
 pub struct Frame {
-    /// To the parent that it has now.
+    /// To its current parent.
     pub(crate) edge: Link<Edge>,
-    /// Edges up to the root, where the graph [is in order](Graph::is_in_order).
+    /// The number of edges up to the root, if the graph [is in order](Graph::is_in_order).
     pub(crate) depth: AtomicU32,
     pub(crate) id: u32,
     key: Key,
-    /// Frames whose parent it is now. For those who hold the lock on changes.
+    /// The number of its current children. For holders of the change lock.
     children: AtomicU32,
     pub(crate) name: FrameName,
 }
 
 impl Frame {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // On the way of every lookup.
+    #[allow(clippy::inline_always)] // Used by every lookup.
     pub(crate) fn is_there(&self) -> bool {
         self.depth.load(Ordering::Relaxed) != REMOVED
     }
 
-    /// Whether it is the parent of a frame now. For those who hold the lock on changes.
+    /// Whether it has children now. For holders of the change lock.
     pub(crate) fn has_children(&self) -> bool {
         self.children.load(Ordering::Relaxed) > 0
     }
@@ -66,19 +66,19 @@ pub struct Graph {
     pub(crate) edges: Shelf<Edge>,
     pub(crate) pool: Pool,
     tables: Shelf<Table<Frame>>,
-    /// The first frame of each low byte of the hash: most names are found here, with one load less.
+    /// The first frame for each low byte of the hash: most names are found here, with one load less.
     quick: [Link<Frame>; QUICK],
     /// By hash of the name, probed linearly, at most half full.
     names: Link<Table<Frame>>,
     /// By number.
     numbers: Link<Table<Frame>>,
-    /// Where the search for the oldest samples goes on.
+    /// Where the search for the oldest samples continues.
     hand: AtomicUsize,
     /// Even; odd while edges are being changed. Also counts changes of static poses.
     epoch: AtomicU64,
-    /// How many things keep a lookup from the fast way; see [`Graph::is_in_order`].
+    /// The number of reasons that keep lookups from the fast path; see [`Graph::is_in_order`].
     disorder: AtomicUsize,
-    /// Whether depths have to be worked out again.
+    /// Whether depths have to be recomputed.
     is_stale: AtomicBool,
     change: Mutex<State>,
     max_frames: usize,
@@ -87,17 +87,17 @@ pub struct Graph {
     pub(crate) authorities: Mutex<Authorities>,
 }
 
-/// What the holder of the lock on changes knows.
+/// State of the holder of the change lock.
 #[derive(Default)]
 pub struct State {
     /// Frames that were ever made.
     made: u32,
-    /// Frames that are there.
+    /// Frames that exist now.
     there: usize,
     /// Edges with samples of several parents.
     mixed: usize,
     is_cyclic: bool,
-    /// Edges that no frame has any more.
+    /// Edges that are no longer used by a frame.
     spare: Vec<Spot<Edge>>,
 }
 
@@ -128,17 +128,17 @@ impl Graph {
         }
     }
 
-    /// The frame with this name; one leading slash is passed over.
+    /// The frame with this name; one leading slash is ignored.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // On the way of every lookup.
+    #[allow(clippy::inline_always)] // Used by every lookup.
     pub(crate) fn find(&self, name: &str) -> Option<&Frame> {
         let bytes = name.as_bytes();
-        // A branch, so that nobody waits for the first byte.
+        // A branch, so that nothing waits for the load of the first byte.
         if bytes.first() == Some(&b'/') {
             return self.find_with_slash(name);
         }
         let key = Key::of(bytes);
-        // Every frame has a link here, unless another took it first: where there is none, it is new.
+        // Every frame has a link here, unless another took it first: without a link, the frame is new.
         let spot = self.quick[key.hash() as usize % QUICK].load(Ordering::Acquire)?;
         let frame = self.frames.at(spot);
         if frame.key == key && key.is_whole() {
@@ -192,13 +192,13 @@ impl Graph {
         self.all_made().filter(|frame| frame.is_there())
     }
 
-    /// The same with those that were removed.
+    /// The same, including removed frames.
     pub(crate) fn all_made(&self) -> impl Iterator<Item = &Frame> {
         (0..).map_while(|number| self.numbered(number))
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // On the way of every lookup.
+    #[allow(clippy::inline_always)] // Used by every lookup.
     pub(crate) fn edge_of(&self, frame: &Frame) -> Option<&Edge> {
         Some(self.edges.at(frame.edge.load(Ordering::Acquire)?))
     }
@@ -209,9 +209,9 @@ impl Graph {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether every edge has one parent for all of its samples, no edges make a circle, and every depth is
-    /// right: then there is one way between two frames at all times, and it is found by depths. Code that relies
-    /// on this looks at the epoch before and after: it changes with every answer to this.
+    /// Whether every edge has one parent for all of its samples, no edges form a cycle, and every depth is
+    /// right: then there is one path between two frames at all times, and it is found by depths. Code that
+    /// relies on this checks the epoch before and after: it changes whenever this does.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {
         self.disorder.load(Ordering::Relaxed) == 0
@@ -221,9 +221,9 @@ impl Graph {
         locked(&self.change)
     }
 
-    /// When the budget is spent, lets the edge with the oldest samples, if they are before `end`, give up a
-    /// chunk of them, so that all edges keep about the same stretch of time. Waits for nobody: an edge that is
-    /// being written is passed over, and of many edges a few are looked at, others the next time.
+    /// When the budget is spent, evicts a chunk of the edge with the oldest samples, if they are before `end`,
+    /// so that all edges keep about the same stretch of time. Never waits: an edge that is being written is
+    /// skipped, and of many edges only some are examined, others the next time.
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&self, end: i64) {
@@ -231,8 +231,8 @@ impl Graph {
             return;
         };
         let frames = self.tables.at(numbers).len();
-        let from = self.hand.fetch_add(GLANCES, Ordering::Relaxed);
-        let glances = (0..frames.min(GLANCES)).map(|i| (from.wrapping_add(i)) % frames);
+        let from = self.hand.fetch_add(MAX_EDGES_EXAMINED, Ordering::Relaxed);
+        let glances = (0..frames.min(MAX_EDGES_EXAMINED)).map(|i| (from.wrapping_add(i)) % frames);
         let oldest = glances
             .filter_map(|number| self.edge_of(self.numbered(number as u32)?))
             .filter(|edge| !edge.history.is_held())

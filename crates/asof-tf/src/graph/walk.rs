@@ -1,6 +1,6 @@
-//! Ways between frames, and what is read on them.
+//! Paths between frames.
 
-// The compiler would keep these apart from their callers; together, a pose stays in registers.
+// The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
 use std::sync::atomic::{Ordering, fence};
@@ -12,19 +12,19 @@ use crate::pose::{Climbed, Pose};
 use crate::shelf::Spot;
 use crate::sync::{locked, pause};
 
-/// Optimistic walks through a tree that is being changed, before a reader waits for the change.
-const WALKS: u32 = 64;
+/// The most optimistic walks through a changing tree before a reader waits for the change.
+const MAX_OPTIMISTIC_WALKS: u32 = 64;
 
 /// Why a walk ended early.
 pub(crate) enum Stop<'a> {
     Disconnected,
     At(&'a Edge, Miss),
-    /// The way up from this frame goes round in a circle.
+    /// The parents of this frame form a cycle.
     Circle(&'a Frame),
 }
 
-/// How to read an edge on the fast way. A trait and not a closure, so that it can be inlined always:
-/// a pose that goes through memory costs more than all the rest of a short lookup.
+/// How to read an edge on the fast path. A trait rather than a closure, so that it is always inlined: a
+/// pose that goes through memory costs more than the rest of a short lookup.
 pub(crate) trait ReadEdge {
     fn edge(&mut self, edge: &Edge) -> Option<Pose>;
 
@@ -47,7 +47,7 @@ impl ReadEdge for AtTime<'_> {
     }
 }
 
-/// Reads the newest sample of edges, and notes the range of their stamps.
+/// Reads the newest sample of edges and tracks the range of their stamps.
 pub(crate) struct AtNewest<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) first: &'a mut i64,
@@ -67,10 +67,10 @@ impl ReadEdge for AtNewest<'_> {
 }
 
 impl Graph {
-    /// Does `read` on a tree that does not change meanwhile.
+    /// Runs `read` on a tree that does not change in the meantime.
     #[inline]
     pub(crate) fn steady<R>(&self, mut read: impl FnMut() -> R) -> R {
-        for tries in 0..WALKS {
+        for tries in 0..MAX_OPTIMISTIC_WALKS {
             let epoch = self.epoch();
             if epoch & 1 == 0 {
                 let answer = read();
@@ -85,10 +85,10 @@ impl Graph {
         read()
     }
 
-    /// Walks from both frames up to where they meet, and composes what `read` gives for each edge into
-    /// the pose of `source` in `target`.
+    /// Walks from both frames up to their common ancestor and composes the poses that `read` returns for
+    /// each edge into the pose of `source` in `target`.
     ///
-    /// On a tree that is being changed this may go astray, but it ends: see [`Graph::steady`].
+    /// On a changing tree the result may be wrong, but the walk ends: see [`Graph::steady`].
     #[inline]
     pub(crate) fn climb<'a>(
         &'a self,
@@ -102,7 +102,7 @@ impl Graph {
         let mut depth_high = high.depth.load(Ordering::Relaxed);
         let (mut down, mut up): (Option<Pose>, Option<Pose>) = (None, None);
         while !std::ptr::eq(low, high) {
-            // A tree that is being changed can come to have a circle.
+            // A changing tree can contain a cycle.
             if self.epoch.load(Ordering::Relaxed) != epoch {
                 return Err(Stop::Disconnected);
             }
@@ -127,7 +127,7 @@ impl Graph {
         })
     }
 
-    /// The same with nothing but a pose or not: the fast way. `None` also if the tree was changed.
+    /// The fast path: the same without a reason. `None` also if the tree was changed.
     #[inline(always)]
     pub(crate) fn climb_once<'a>(
         &'a self,
@@ -143,7 +143,7 @@ impl Graph {
         let mut depth_low = low.depth.load(Ordering::Relaxed);
         let mut depth_high = high.depth.load(Ordering::Relaxed);
         let (mut down, mut up): (Option<Climbed>, Option<Climbed>) = (None, None);
-        // One loop for each side first: most ways go up or down only.
+        // One loop for each side first: most paths go only up or only down.
         while depth_low > depth_high {
             let edge = self.edge_of(low)?;
             let pose = read.edge(edge)?;
@@ -165,7 +165,7 @@ impl Graph {
             depth_high -= 1;
         }
         while !std::ptr::eq(low, high) {
-            // A tree that is being changed can come to have a circle.
+            // A changing tree can contain a cycle.
             if self.epoch.load(Ordering::Relaxed) != epoch {
                 return None;
             }
@@ -196,21 +196,22 @@ impl Graph {
         })
     }
 
-    /// Whether the epoch is still the same, and even. What was read of the tree before this holds then.
+    /// Whether the epoch is still the same, and even. Then everything read of the tree before this call is
+    /// valid.
     #[inline(always)]
     pub(crate) fn is_still(&self, epoch: u64) -> bool {
         fence(Ordering::Acquire);
         epoch & 1 == 0 && self.epoch.load(Ordering::Relaxed) == epoch
     }
 
-    /// The edge between the two, if `target` is the parent of `source`: what is asked for most.
+    /// The edge between the two, if `target` is the parent of `source`: the most common lookup.
     #[inline(always)]
     pub(crate) fn direct<'a>(&'a self, target: &'a Frame, source: &'a Frame) -> Option<&'a Edge> {
         let edge = self.edge_of(source)?;
         (edge.parent() == Spot::of(target)).then_some(edge)
     }
 
-    /// Calls `visit` with every frame above one, as the tree is now, until it says no. Ends on circles.
+    /// Calls `visit` with every current ancestor of a frame until it returns `false`. Ends on cycles.
     pub(crate) fn climb_now<'a>(
         &'a self,
         from: &'a Frame,
@@ -226,8 +227,8 @@ impl Graph {
         }
     }
 
-    /// The way up from a frame, as far as `read` has a pose for each edge. `read` also gives the number of
-    /// the parent, where it is not the one that the frame has now.
+    /// The path up from a frame, as far as `read` has a pose for each edge. `read` also returns the number
+    /// of the parent if it is not the current one.
     fn way_up<'a>(
         &'a self,
         from: &'a Frame,
@@ -260,11 +261,11 @@ impl Graph {
         way
     }
 
-    /// The ways from both frames up to where they meet, each edge by what `read` has for it. For trees in
-    /// which a frame can have different parents at different times.
+    /// The paths from both frames up to their common ancestor, each edge as `read` returns it. For trees
+    /// in which a frame can have different parents at different times.
     ///
-    /// What it finds is what tf2 finds, which keeps the parent with each sample: a frame without a pose at
-    /// that time is the top of its tree.
+    /// The result is that of tf2, which keeps the parent with each sample: a frame without a pose at that
+    /// time is the top of its tree.
     pub(crate) fn meet<'a>(
         &'a self,
         target: &'a Frame,
@@ -301,7 +302,7 @@ impl Graph {
         Ok((near.steps, far.steps))
     }
 
-    /// The edges on the ways up from both frames that end them, for want of a pose.
+    /// The edges that end the paths up from both frames because they have no pose.
     pub(crate) fn missed<'a>(
         &'a self,
         frames: [&'a Frame; 2],
@@ -313,7 +314,7 @@ impl Graph {
         edges
     }
 
-    /// The pose of `source` in `target` by what `read` has for each edge; see [`Graph::meet`].
+    /// The pose of `source` in `target`, with the pose of each edge from `read`; see [`Graph::meet`].
     pub(crate) fn compose<'a>(
         &'a self,
         target: &'a Frame,
@@ -334,7 +335,7 @@ impl Graph {
         })
     }
 
-    /// The edges from `target` and from `source` up to where they meet, as the tree is now.
+    /// The edges from `target` and from `source` up to their common ancestor in the current tree.
     pub(crate) fn trace<'a>(
         &'a self,
         target: &'a Frame,
@@ -363,7 +364,7 @@ impl Graph {
             Stop::Circle(frame) => LookupError::Circle {
                 frame: frame.name.clone(),
             },
-            // The walk reads as it climbs, so it can stop at an edge although the two never meet.
+            // The walk reads as it climbs, so it can stop at an edge although the two are not connected.
             Stop::At(..) if self.never_meet(target, source) => {
                 self.explain(target, source, t, &Stop::Disconnected)
             }
@@ -371,7 +372,7 @@ impl Graph {
         }
     }
 
-    // In place, the error is written once, where the caller wants it.
+    // Inlined, the error is written once, where the caller wants it.
     #[inline(always)]
     pub(crate) fn explain_edge(&self, edge: &Edge, t: i64, miss: Miss) -> LookupError {
         let parent = self.frames.at(edge.parent()).name.clone();
@@ -415,19 +416,19 @@ impl Graph {
 /// Frames with their edges and the poses that were read there.
 pub(crate) type Steps<'a> = Vec<(&'a Frame, &'a Edge, Pose)>;
 
-/// A way up from a frame.
+/// A path up from a frame.
 struct Way<'a> {
     steps: Steps<'a>,
     /// Where it ended.
     top: &'a Frame,
-    /// The edge above that had no pose, if that ended it.
+    /// The edge above without a pose, if that ended it.
     missed: Option<(&'a Edge, Miss)>,
-    /// Whether it came back to a frame that it had been at.
+    /// Whether it returned to a frame that it had visited.
     is_circle: bool,
 }
 
 impl Way<'_> {
-    /// How many steps it is to a frame.
+    /// The number of steps to a frame.
     fn place_of(&self, frame: &Frame) -> Option<usize> {
         let place = |step: &(&Frame, &Edge, Pose)| std::ptr::eq(step.0, frame);
         let is_top = std::ptr::eq(self.top, frame).then_some(self.steps.len());
@@ -435,7 +436,7 @@ impl Way<'_> {
     }
 }
 
-/// Tells when a walk goes round in a circle, within some times its length and without a list of frames.
+/// Detects a cycle in a walk, within a few times its length and without a list of frames.
 struct Circle<'a> {
     mark: &'a Frame,
     steps: usize,
@@ -451,7 +452,7 @@ impl<'a> Circle<'a> {
         }
     }
 
-    /// Whether the walk, which is at `frame` now, has been there.
+    /// Whether the walk, now at `frame`, has visited it before.
     fn closes(&mut self, frame: &'a Frame) -> bool {
         if std::ptr::eq(self.mark, frame) {
             return true;

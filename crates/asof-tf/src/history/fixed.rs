@@ -1,10 +1,9 @@
-//! One sample that is replaced as a whole.
+//! A single sample under a seqlock.
 
 use super::{History, MAX_READ_TRIES, Slot, Words};
 use crate::sync::{AtomicU64, Held, Ordering, fence, pause};
 
-/// One sample that is replaced as a whole: the pose of a static edge, under a seqlock. It stands wherever
-/// there is room for its two parts.
+/// A single sample under a seqlock: the pose of a static edge. Its two parts may be anywhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed<'a> {
     pub(crate) seq: &'a AtomicU64,
@@ -12,21 +11,21 @@ pub(crate) struct Fixed<'a> {
 }
 
 impl<'a> Fixed<'a> {
-    /// The sample as it is now, for one read without another try; see [`Fixed::is_whole`].
+    /// The current sample, for one read without a retry; see [`Fixed::is_whole`].
     #[inline(always)]
     pub(crate) fn glance(&self) -> (&'a Slot, u64) {
         let seq = self.seq.load(Ordering::Acquire);
         (self.slot, seq)
     }
 
-    /// Whether what was read since [`Fixed::glance`] was whole.
+    /// Whether what was read since [`Fixed::glance`] was not torn.
     #[inline(always)]
     pub(crate) fn is_whole(&self, seq: u64) -> bool {
         fence(Ordering::Acquire);
         seq & 1 == 0 && self.seq.load(Ordering::Relaxed) == seq
     }
 
-    /// Reads through `attempt`; whatever it makes of a torn sample is thrown away.
+    /// Reads through `attempt`; its result for a torn sample is discarded.
     #[inline]
     pub(crate) fn read<R, B, W>(&self, latch: &History<B, W>, attempt: impl Fn(&Slot) -> R) -> R {
         for tries in 0..MAX_READ_TRIES {

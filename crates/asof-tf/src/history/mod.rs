@@ -2,44 +2,43 @@
 //!
 //! # Layout
 //!
-//! A sample is one cache line, [`Slot`]: stamp and pose arrive together. Slots stand in [`Chunk`]s of
-//! 4 KiB behind a small table of links, so growing copies no sample and a full history needs about
-//! 64 bytes a transform. Samples have absolute, ever growing indexes `tail..head`; index `i` is slot
-//! `i % CHUNK` of the chunk linked at `i / CHUNK` (modulo the table's length). A chunk that fell out
-//! of the window is linked again at the head end: a steady history allocates nothing.
+//! A sample is one cache line, [`Slot`]: stamp and pose arrive together. Slots are in [`Chunk`]s of 4 KiB,
+//! found through a small table of links, so growing copies no sample and a full history needs about 64 bytes
+//! per transform. Samples have absolute, ever increasing indexes `tail..head`; index `i` is slot `i % CHUNK`
+//! of the chunk linked at `i / CHUNK` (modulo the table's length). A chunk that left the window is linked
+//! again at the head end: a steady history allocates nothing.
 //!
-//! # How a reader knows that what it read is whole
+//! # How a reader detects torn reads
 //!
-//! Every word is an atomic, so a torn read is a wrong value, never undefined behaviour. Then:
+//! Every word is an atomic, so a torn read is a wrong value, never undefined behaviour.
 //!
-//! - *Append* writes a slot nobody looks at and publishes it with a release store of `head`. Before that
+//! - *Append* writes a slot that no reader uses and publishes it with a release store of `head`. Before that
 //!   `newest` links the slot itself, so that the newest sample is one step away: a reader that sees a `head`
-//!   sees the link of its last index, or of a later one. After it `stamp` tells the newest time, so that
-//!   a search need not touch the newest slot, which the writer's core has: a reader that sees a stamp sees a
-//!   `head` that covers it. So a sample that was reached through `newest` counts only once `stamp` has
-//!   reached it too: before that, a search for its time would not find it.
-//! - *Eviction* moves `tail` first; a release fence stands between that store and any later write to
-//!   a recycled slot. A reader checks `tail` behind an acquire fence, after its loads: if it saw any
-//!   new word in the slot, it sees the new `tail` too, and tries again. Appends alone never disturb a
-//!   reader of other slots.
+//!   sees the link of its last index, or of a later one. After it `stamp` holds the newest time, so that a
+//!   search need not touch the newest slot, which is in the writer core's cache: a reader that sees a stamp
+//!   sees a `head` that covers it. So a sample that was reached through `newest` counts only once `stamp`
+//!   has reached it too: before that, a search for its time would not find it.
+//! - *Eviction* moves `tail` first; a release fence is between that store and any later write to a recycled
+//!   slot. A reader checks `tail` after an acquire fence, after its loads: if it saw any new word in the
+//!   slot, it sees the new `tail` too, and retries. Appends alone never disturb a reader of other slots.
 //! - *Everything else* (late insert, replacement, merge, clear) makes `seq` odd, changes, and makes it
 //!   even again: a seqlock.
 //!
-//! A *merge* of many late samples writes copies of the chunks that change, while readers go on in the old
+//! A *merge* of many late samples writes copies of the chunks that change, while readers continue in the old
 //! ones, and links them in one short change.
 //!
 //! # Parents
 //!
-//! As a rule all samples of a history are given in one parent frame, and it is not stored with them. A
-//! history that is [mixed](History::is_mixed) has the number of its parent beside each sample
-//! ([`Parents`]), written and read by the same rules as the sample. Once all samples with another parent
-//! have left, it is plain again.
+//! Usually all samples of a history have one parent frame, which is not stored with them. A
+//! [mixed](History::is_mixed) history has the number of its parent beside each sample ([`Parents`]), written
+//! and read by the same rules as the sample. Once all samples with another parent are evicted, it is plain
+//! again.
 //!
 //! A reader tries [`MAX_READ_TRIES`] times and then takes the writer's latch for one read, so neither a fast
-//! writer nor a long merge can hold it up for ever. Every search loop is bounded by `tail` and `head`
-//! as they were read once, so torn stamps cannot make it run on.
+//! writer nor a long merge can starve it. Every search loop is bounded by `tail` and `head` as they were
+//! read once, so torn stamps cannot make it run on.
 
-// The compiler would keep these apart from their callers; together, a pose stays in registers.
+// The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
 mod fixed;
@@ -54,7 +53,7 @@ use crate::pool::Pool;
 use crate::shelf::{Link, Table};
 use crate::sync::{AtomicU32, AtomicU64, Held, Ordering, SpinLock, fence, pause};
 
-/// Words of a sample: its stamp, then the rotation x, y, z, w and the translation x, y, z as bits.
+/// The words of a sample: its stamp, then the rotation x, y, z, w and the translation x, y, z as bits.
 #[cfg(not(loom))]
 pub(crate) const WORDS: usize = 8;
 #[cfg(loom)]
@@ -66,18 +65,18 @@ pub(crate) const CHUNK: u64 = 64;
 #[cfg(loom)]
 pub(crate) const CHUNK: u64 = 1;
 
-/// Optimistic tries of a reader before it takes the latch.
+/// The most optimistic tries of a reader before it takes the latch.
 const MAX_READ_TRIES: u32 = if cfg!(loom) { 1 } else { 64 };
 
-/// The first index: far from zero, so that samples can be put in front of the oldest one.
+/// The first index: far from zero, so that samples can be inserted before the oldest one.
 const ORIGIN: u64 = 1 << 40;
 
-/// Slots of the first chunk that may be left free. Edges that are written together, as those of one
-/// robot's joints are, would have their newest samples at the same place of their chunks, and so in the
-/// same few lines of a processor's cache: they start at different places instead.
+/// The most slots of the first chunk left free. Edges that are written together, such as those of one
+/// robot's joints, would have their newest samples at the same offset in their chunks, and so in the same
+/// few cache sets: they start at different offsets instead.
 const COLOURS: u64 = if CHUNK > 32 { 32 } else { 1 };
 
-/// Set in the `seq` of a history that is not in use, that of a static edge; it is odd then.
+/// Set in the `seq` of an unused history, that of a static edge; it is odd then.
 const UNUSED: u64 = 1 << 63;
 
 /// The `switch` of a history whose samples all have the same parent.
@@ -89,48 +88,47 @@ pub(crate) type Words = [u64; WORDS];
 #[repr(C, align(64))]
 pub(crate) struct Slot([AtomicU64; WORDS]);
 
-/// Some slots in a row, and the parents of their samples if these were ever of different ones.
+/// Consecutive slots, and the parents of their samples if these ever differed.
 pub(crate) struct Chunk {
     slots: [Slot; CHUNK as usize],
     parents: Link<Parents>,
 }
 
-/// The numbers of the frames in which the samples of a chunk are given.
+/// The numbers of the parent frames of a chunk's samples.
 pub(crate) struct Parents([AtomicU32; CHUNK as usize]);
 
 /// How much an edge may keep.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Nanoseconds behind the newest sample; `i64::MAX` for no bound.
+    /// Nanoseconds before the newest sample; `i64::MAX` for no bound.
     pub(crate) window: i64,
     /// Samples; `u64::MAX` for no bound.
     pub(crate) count: u64,
 }
 
-/// What became of a sample.
+/// The result of inserting a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// It is the newest.
     Appended,
-    /// It found its place among others.
+    /// It was inserted among others.
     InPlace,
-    /// It took the place of one with the same stamp.
+    /// It replaced one with the same stamp.
     Replaced,
-    /// It is older than all that may be kept.
+    /// It is older than everything that may be kept.
     TooOld,
 }
 
-/// The samples of an edge. `B` is what their readers want as well, on the same line of the cache, and `W`
-/// what their writers want.
+/// The samples of an edge. `B` is further data for readers, on the same cache line, and `W` for writers.
 #[repr(C, align(64))]
 pub(crate) struct History<B = (), W = ()> {
-    // Read by every reader: one line.
+    // Read by every reader: one cache line.
     head: AtomicU64,
     tail: AtomicU64,
     seq: AtomicU64,
     /// The slot of the newest sample.
     newest: Link<Slot>,
-    /// Its stamp, or that of an earlier one; `i64::MIN` where that is not known.
+    /// Its stamp, or that of an earlier one; `i64::MIN` if unknown.
     stamp: AtomicU64,
     table: Link<Table<Chunk>>,
     /// Samples in 2^64 nanoseconds: where to start a search.
@@ -139,16 +137,16 @@ pub(crate) struct History<B = (), W = ()> {
     writer: Writer<W>,
 }
 
-/// What only the holder of the latch looks at: a line of its own.
+/// Used only by the holder of the latch: a separate cache line.
 #[repr(align(64))]
 struct Writer<W> {
     latch: SpinLock,
-    /// In a mixed history, the low half of an index: no sample behind it has another parent than the one
+    /// In a mixed history, the low half of an index: every sample after it has the same parent as the one
     /// before it.
     switch: AtomicU32,
     /// The oldest chunk (index / CHUNK) that is still linked; at most the chunk of `tail`.
     first_chunk: AtomicU64,
-    /// The chunk of the newest sample, and the first index behind it.
+    /// The chunk of the newest sample, and the first index after it.
     chunk: Link<Chunk>,
     end: AtomicU64,
     evicted: AtomicU64,
@@ -220,7 +218,7 @@ impl Parents {
 }
 
 impl<B, W> History<B, W> {
-    /// An empty history; `colour` is any number, best a different one for each.
+    /// An empty history; `colour` is any number, ideally different for each.
     pub(crate) fn new(beside: B, beside_writer: W, colour: u32) -> Self {
         let start = ORIGIN + u64::from(colour) * 5 % COLOURS;
         History {
@@ -257,31 +255,31 @@ impl<B, W> History<B, W> {
         self.seq.load(Ordering::Relaxed) & UNUSED != 0
     }
 
-    /// What stands on the writers' line besides.
+    /// The further data on the writers' cache line.
     #[inline(always)]
     pub(crate) fn beside_writer(&self) -> &W {
         &self.writer.beside
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         let tail = self.tail.load(Ordering::Acquire);
         self.head.load(Ordering::Acquire).saturating_sub(tail)
     }
 
-    /// Samples that the bounds pushed out so far.
+    /// The number of samples evicted by the bounds so far.
     pub(crate) fn evicted(&self) -> u64 {
         self.writer.evicted.load(Ordering::Relaxed)
     }
 
-    /// The history as it is now, for one read without another try; see [`History::is_whole`].
+    /// The current history, for one read without a retry; see [`History::is_whole`].
     #[inline(always)]
     pub(crate) fn glance<'a>(&'a self, pool: &'a Pool) -> Option<View<'a>> {
         self.view(pool, self.seq.load(Ordering::Acquire))
     }
 
-    /// Whether what was read through `view`, at `lowest` and behind, was whole.
+    /// Whether what was read through `view`, at `lowest` and after, was not torn.
     #[inline(always)]
     pub(crate) fn is_whole(&self, view: &View<'_>, lowest: u64) -> bool {
         self.is_same(view.seq, lowest)
@@ -295,7 +293,7 @@ impl<B, W> History<B, W> {
             && self.tail.load(Ordering::Relaxed) <= lowest
     }
 
-    /// What `take` makes of the newest sample, if there is one and nothing is in the way.
+    /// The result of `take` for the newest sample, if there is one and no writer interferes.
     #[inline(always)]
     pub(crate) fn newest_once<R>(&self, pool: &Pool, take: impl FnOnce(&Slot) -> R) -> Option<R> {
         let seq = self.seq.load(Ordering::Acquire);
@@ -313,16 +311,16 @@ impl<B, W> History<B, W> {
         (self.is_same(seq, head - 1) && is_covered).then_some(taken)
     }
 
-    /// Whether samples have parents of their own. A reader asks between two looks at `seq`.
+    /// Whether samples have their own parents. A reader checks this between two loads of `seq`.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
         self.writer.switch.load(Ordering::Relaxed) != PLAIN
     }
 
-    /// Reads without a lock. `attempt` returns what it made of the view and the lowest index that it
-    /// relied on, or `None` if it met something that cannot be (a link not yet there).
+    /// Reads without a lock. `attempt` returns its result for the view and the lowest index that it relied
+    /// on, or `None` if it found an inconsistency (a link not yet there).
     ///
-    /// `attempt` may see torn samples; its answer is thrown away then.
+    /// `attempt` may see torn samples; its result is then discarded.
     #[inline]
     pub(crate) fn read<'a, R>(
         &'a self,
@@ -376,18 +374,18 @@ impl<B, W> History<B, W> {
         })
     }
 
-    /// Takes the right to write. Everything below that takes a [`Held`] is for its holder only.
+    /// Takes the latch for writing. Everything below that takes a [`Held`] is only for its holder.
     #[inline]
     pub(crate) fn hold(&self) -> Held<'_> {
         self.writer.latch.hold()
     }
 
-    /// The same, if nobody has it.
+    /// The same, if it is free.
     pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
         self.writer.latch.try_hold()
     }
 
-    /// Whether somebody has the right to write, or had a moment ago.
+    /// Whether the latch is held, or was a moment ago.
     #[cfg(not(loom))]
     pub(crate) fn is_held(&self) -> bool {
         self.writer.latch.is_held()

@@ -5,7 +5,7 @@ use crate::pool::Pool;
 use crate::shelf::Spot;
 use crate::sync::{Ordering, fence};
 
-/// What becomes of a merge: each sample with its parent, the last old ones and the late ones in one order.
+/// The result of a merge: each sample with its parent, the last old ones and the late ones in order.
 struct Merged<'a> {
     old: std::iter::Peekable<std::vec::IntoIter<(Words, u32)>>,
     late: std::iter::Peekable<std::slice::Iter<'a, Words>>,
@@ -20,7 +20,7 @@ impl Iterator for Merged<'_> {
         let stamp = |words: &Words| words[0] as i64;
         let is_old = match (self.old.peek(), self.late.peek()) {
             (Some((old, _)), Some(late)) if stamp(old) == stamp(late) => {
-                // The late one takes its place.
+                // The late one replaces it.
                 self.old.next();
                 false
             }
@@ -38,11 +38,11 @@ impl Iterator for Merged<'_> {
 }
 
 impl<B, W> History<B, W> {
-    /// Puts late samples, ordered by strictly growing stamps and none newer than the newest, in their places.
-    /// Returns how many fell out of the bounds at once.
+    /// Sorts in late samples, ordered by strictly increasing stamps and none newer than the newest. Returns
+    /// how many exceeded the bounds at once.
     ///
-    /// Chunks before the first of them stay as they are. Of those behind, copies are made with the late
-    /// samples in them; readers see the old ones until all of them are linked.
+    /// Chunks before the first of them stay unchanged. Later chunks are copied with the late samples in them;
+    /// readers see the old ones until all copies are linked.
     pub(super) fn rewrite(
         &self,
         pool: &Pool,
@@ -76,7 +76,7 @@ impl<B, W> History<B, W> {
         }
     }
 
-    /// So many chunks, if the budget allows them.
+    /// Allocates the chunks, if the budget allows them.
     fn chunks_for(
         &self,
         pool: &Pool,
@@ -103,7 +103,7 @@ impl<B, W> History<B, W> {
         Some(chunks)
     }
 
-    /// Writes everything from `start` on into `chunks`, and links them in one change.
+    /// Writes everything from `start` on into `chunks` and links them in one change.
     fn relink(
         &self,
         pool: &Pool,
@@ -116,7 +116,7 @@ impl<B, W> History<B, W> {
         let (tail, head) = (self.tail_now(), self.head_now());
         let number = start / CHUNK;
         let is_mixed = self.is_mixed();
-        // Between the stores of those who gave them up and ours.
+        // Between the stores of the threads that freed them and ours.
         fence(Ordering::Release);
         let mut index = start;
         let (mut switch, mut previous) = (None, None);
@@ -166,7 +166,7 @@ impl<B, W> History<B, W> {
         dropped as u64
     }
 
-    /// Writes everything from `start` on where it is, for want of memory: readers wait for the latch.
+    /// Writes everything from `start` on in place, for lack of memory: readers wait for the latch.
     fn overwrite(
         &self,
         pool: &Pool,

@@ -1,4 +1,4 @@
-//! A history as a reader finds it, and the search in it.
+//! A reader's view of a history, and the search in it.
 
 use super::{CHUNK, Chunk, Slot};
 use crate::pool::Pool;
@@ -9,26 +9,26 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) enum Neighbours<'a> {
     /// There is no sample.
     Empty,
-    /// A sample has this very stamp.
+    /// A sample has exactly this stamp.
     At(&'a Slot),
     /// Between these two neighbours.
     Between(&'a Slot, &'a Slot),
-    /// Before the oldest; also the sample behind it, if there is one.
+    /// Before the oldest; also the sample after it, if there is one.
     Before(&'a Slot, Option<&'a Slot>),
     /// After the newest; also the sample before it, if there is one.
     After(&'a Slot, Option<&'a Slot>),
 }
 
-/// The history as a reader found it.
+/// The history as read at one moment.
 pub(crate) struct View<'a> {
     pub(super) pool: &'a Pool,
-    /// A power of two of them.
+    /// Their number is a power of two.
     pub(super) links: &'a [Link<Chunk>],
     pub(super) rate: &'a AtomicU64,
     pub(super) head: u64,
     pub(super) tail: u64,
     pub(super) seq: u64,
-    /// Of the newest sample or of an earlier one: what is before it is not after all samples.
+    /// The stamp of the newest sample or of an earlier one: times before it are not after all samples.
     pub(super) stamp: i64,
 }
 
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
         self.tail
     }
 
-    /// Whether it seems to end before `t`.
+    /// Whether its last known stamp is before `t`.
     #[inline(always)]
     pub(crate) fn is_before(&self, t: i64) -> bool {
         self.stamp < t
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
         Some((&slots[place], next))
     }
 
-    /// The parent of the sample at an index, in a history that is mixed.
+    /// The parent of the sample at an index, in a mixed history.
     pub(crate) fn parent(&self, index: u64) -> Option<u32> {
         let parent = self.chunk(index)?.parent(self.pool, index)?;
         Some(parent.load(Ordering::Relaxed))
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
     }
 
     /// The samples that `t` is between, and the first one's index, if they are where they are expected.
-    /// `None` says nothing: see [`View::place`].
+    /// `None` is inconclusive: see [`View::place`].
     #[inline(always)]
     pub(crate) fn expected(&self, t: i64) -> Option<(&'a Slot, &'a Slot, u64)> {
         if self.stamp <= t || self.len() < 2 {
@@ -101,12 +101,12 @@ impl<'a> View<'a> {
         Some((self.slot(self.tail)?.stamp(), newest.stamp()))
     }
 
-    /// Where the last sample at or before `t` should be, if they were evenly apart. Any answer will do: it
+    /// Where the last sample at or before `t` would be if they were evenly spaced. Any value will do: it
     /// is checked.
     #[inline(always)]
     fn guess(&self, t: i64, newest_stamp: i64, last: u64) -> u64 {
-        let behind = u128::from(newest_stamp.wrapping_sub(t) as u64);
-        let back = (behind * u128::from(self.rate.load(Ordering::Relaxed))) >> 64;
+        let back_nanos = u128::from(newest_stamp.wrapping_sub(t) as u64);
+        let back = (back_nanos * u128::from(self.rate.load(Ordering::Relaxed))) >> 64;
         (last - 1).saturating_sub(back as u64).max(self.tail)
     }
 
@@ -117,7 +117,7 @@ impl<'a> View<'a> {
         Some((self.slot(index)?, index))
     }
 
-    /// Where `t` falls, and the lowest index that this rests on.
+    /// Where `t` falls, and the lowest index that this depends on.
     #[inline(always)]
     pub(crate) fn place(&self, t: i64) -> Option<(Neighbours<'a>, u64)> {
         if self.len() == 0 {
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
                 return Some((Neighbours::Before(oldest, Some(next)), self.tail));
             }
             (slot, next) = self.pair(low)?;
-            // Torn stamps can have led astray; a bracket that holds is right however it was found.
+            // Torn stamps can mislead the search; a bracket that holds is right however it was found.
             if !(slot.stamp() <= t && t < next.stamp()) {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! How samples get in, and out again. Everything here is for the holder of the latch.
+//! Insertion and eviction of samples. Everything here is for the holder of the latch.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use crate::shelf::{Spot, Table};
 use crate::sync::{Held, Ordering, fence};
 
 /// Chunks that a history keeps, whatever the budget.
-pub(super) const KEPT: u64 = 2;
+pub(super) const MIN_CHUNKS: u64 = 2;
 
-/// Late samples that are put in one by one; more are merged.
+/// The most late samples inserted one by one; more are merged.
 const MAX_SINGLE_INSERTS: usize = if cfg!(loom) { 1 } else { 8 };
 
 impl<B, W> History<B, W> {
-    /// Puts a sample in its place. `parent` counts in a mixed history only. `room` is called when another
-    /// chunk is needed, with the time where this history's oldest chunk ends: it may let other histories
-    /// give older ones up.
+    /// Inserts a sample. `parent` is used only in a mixed history. `room` is called when another chunk is
+    /// needed, with the time where this history's oldest chunk ends: it may evict older chunks of other
+    /// histories.
     #[inline]
     pub(crate) fn insert(
         &self,
@@ -53,8 +53,8 @@ impl<B, W> History<B, W> {
             || (is_full && stamp < self.slot(pool, tail).stamp())
     }
 
-    /// Puts samples, ordered by strictly growing stamps, in their places, and calls `stored` for each that
-    /// is kept. Returns how many were too old.
+    /// Inserts samples ordered by strictly increasing stamps and calls `stored` for each that is kept.
+    /// Returns how many were too old.
     pub(crate) fn merge(
         &self,
         held: &Held<'_>,
@@ -92,7 +92,7 @@ impl<B, W> History<B, W> {
         too_old
     }
 
-    /// Forgets every sample.
+    /// Drops every sample.
     pub(crate) fn clear(&self, _held: &Held<'_>, pool: &Pool) {
         self.begin_change();
         self.forget_all();
@@ -100,12 +100,12 @@ impl<B, W> History<B, W> {
         self.give_back(pool);
     }
 
-    /// Forgets every sample, and gives all memory back.
+    /// Drops every sample and returns all memory to the pool.
     #[cfg(not(loom))]
     pub(crate) fn release(&self, _held: &Held<'_>, pool: &Pool) {
         self.begin_change();
         self.forget_all();
-        // From the next chunk on, so that none of these is looked at again.
+        // From the next chunk on, so that none of these is read again.
         let end = self.head_now().next_multiple_of(CHUNK);
         self.head.store(end, Ordering::Relaxed);
         self.tail.store(end, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl<B, W> History<B, W> {
         self.writer.first_chunk.store(first, Ordering::Relaxed);
     }
 
-    /// Forgets every sample and goes out of use. A reader that looks at it meanwhile tries again.
+    /// Drops every sample and goes out of use. Concurrent readers retry.
     #[cfg(not(loom))]
     pub(crate) fn retire(&self, held: &Held<'_>, pool: &Pool) {
         if self.is_unused() {
@@ -127,7 +127,7 @@ impl<B, W> History<B, W> {
         self.seq.store((seq + 1) | UNUSED, Ordering::Release);
     }
 
-    /// Comes into use again, without a sample.
+    /// Comes back into use, without a sample.
     #[cfg(not(loom))]
     pub(crate) fn use_again(&self, _held: &Held<'_>) {
         let seq = self.seq.load(Ordering::Relaxed);
@@ -136,13 +136,13 @@ impl<B, W> History<B, W> {
         }
     }
 
-    /// Notes a parent with every sample from now on; those that are here have `parent`.
+    /// Stores a parent with every sample from now on; existing samples have `parent`.
     pub(crate) fn mix(&self, _held: &Held<'_>, pool: &Pool, parent: u32) {
         if self.is_mixed() {
             return;
         }
         let (tail, head) = (self.tail_now(), self.head_now());
-        // Nobody looks at them yet.
+        // No reader uses them yet.
         if let Some(table) = self.table() {
             let first = self.writer.first_chunk.load(Ordering::Relaxed);
             for number in first..head.div_ceil(CHUNK) {
@@ -160,12 +160,12 @@ impl<B, W> History<B, W> {
         self.end_change();
     }
 
-    /// Whether it is mixed, but all samples that are left have the same parent.
+    /// Whether it is mixed, but all remaining samples have the same parent.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_mixed() && self.switch_index() <= self.tail_now()
     }
 
-    /// Notes no parents any more. For one that [is settled](History::is_settled).
+    /// Stops storing parents. For a history that [is settled](History::is_settled).
     pub(crate) fn settle(&self, _held: &Held<'_>) {
         self.begin_change();
         self.writer.switch.store(PLAIN, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl<B, W> History<B, W> {
         (self.is_mixed() && head > tail).then(|| self.parent_at(pool, head - 1))
     }
 
-    /// Chunks that are linked.
+    /// The number of linked chunks.
     pub(crate) fn chunks(&self) -> u64 {
         let head = self.head.load(Ordering::Relaxed);
         let first = self.writer.first_chunk.load(Ordering::Relaxed);
@@ -198,14 +198,14 @@ impl<B, W> History<B, W> {
         let stamp = words[0] as i64;
         let is_empty = head == tail;
         let wanted = self.bounded(pool, bounds, tail, head, stamp, head - tail + 1);
-        // The last one goes when the new one is there, so that no reader finds nothing.
+        // The last one is evicted after the new one is in place, so that no reader finds none.
         let mut tail = self.evict_to(tail, wanted.min((head - 1).max(tail)));
         if head == self.writer.end.load(Ordering::Relaxed) {
             let chunk = self.chunk_within_budget(pool, room);
             self.link_chunk(pool, head / CHUNK, chunk);
             tail = self.tail_now();
         }
-        // Between the store of `tail` above and the stores to a slot that it set free.
+        // Between the store of `tail` above and the stores to a slot that it freed.
         fence(Ordering::Release);
         let slot = self.slot_at_head(pool, head);
         slot.set(words);
@@ -223,23 +223,23 @@ impl<B, W> History<B, W> {
         }
     }
 
-    /// The first index behind its oldest chunk, if it has more than [`KEPT`] chunks: those are every
-    /// history's own, whatever the budget.
+    /// The first index after its oldest chunk, if it has more than [`MIN_CHUNKS`] chunks: that many are reserved
+    /// for every history, whatever the budget.
     fn spare_end(&self) -> Option<u64> {
         let end = (self.tail_now() / CHUNK + 1) * CHUNK;
-        (self.chunks() > KEPT && end < self.head_now()).then_some(end)
+        (self.chunks() > MIN_CHUNKS && end < self.head_now()).then_some(end)
     }
 
-    /// When the samples of its oldest chunk end, if it may give that up.
+    /// The time where its oldest chunk ends, if that may be evicted.
     pub(crate) fn oldest_end(&self, pool: &Pool) -> Option<i64> {
-        // Read beside the writer, so it can be wrong: it is a hint only.
+        // Read concurrently with the writer, so it can be wrong: only a hint.
         let last = self.spare_end()? - 1;
         let table = pool.tables.at(self.table.load(Ordering::Acquire)?);
         let chunk = table.link(last / CHUNK).load(Ordering::Acquire)?;
         Some(pool.chunks.at(chunk).slot(last).stamp())
     }
 
-    /// Gives the samples of its oldest chunk up, and the chunk back to the pool; whether it did.
+    /// Evicts its oldest chunk and returns it to the pool; `false` if it may not.
     pub(crate) fn give_up_chunk(&self, _held: &Held<'_>, pool: &Pool) -> bool {
         let Some(end) = self.spare_end() else {
             return false;
@@ -249,8 +249,8 @@ impl<B, W> History<B, W> {
         true
     }
 
-    /// A chunk that the pool's budget allows. Where it is spent others are asked for room; if none of them
-    /// has older samples, the oldest chunk's are given up here, and it is used next.
+    /// A chunk within the pool's budget. If the budget is spent, others are asked for room; if none of them
+    /// has older samples, the oldest chunk here is evicted and used next.
     #[cold]
     #[inline(never)]
     fn chunk_within_budget(&self, pool: &Pool, room: impl Fn(i64)) -> Option<Spot<Chunk>> {
@@ -259,12 +259,12 @@ impl<B, W> History<B, W> {
             // It has one of its own.
             return None;
         }
-        // Another writer may take what was given up for this one.
+        // Another writer may take what was freed for this one.
         for _ in 0..4 {
             if let Some(chunk) = pool.take_within_budget() {
                 return Some(chunk);
             }
-            // Where this one may give up nothing others have to, whatever the age of theirs.
+            // If this one may evict nothing, others have to, whatever their age.
             room(self.oldest_end(pool).unwrap_or(i64::MAX));
         }
         if let Some(end) = self.spare_end() {
@@ -273,8 +273,8 @@ impl<B, W> History<B, W> {
         None
     }
 
-    /// Where the tail has to be so that `count` samples are inside of the bounds, `newest` being the
-    /// newest stamp.
+    /// Where the tail has to be so that `count` samples are within the bounds, with `newest` as the newest
+    /// stamp.
     #[inline]
     fn bounded(
         &self,
@@ -350,7 +350,7 @@ impl<B, W> History<B, W> {
         let mut tail = self.evict_to(tail, kept);
         let front = (tail - 1) / CHUNK;
         let mut needs_front = front < self.writer.first_chunk.load(Ordering::Relaxed);
-        let has_room = || chunk.is_some() || self.chunks() <= KEPT || !pool.is_spent();
+        let has_room = || chunk.is_some() || self.chunks() <= MIN_CHUNKS || !pool.is_spent();
         let is_at_front = place - tail.min(place) < head - place;
         if needs_front && is_at_front && place > tail && !has_room() {
             // The budget is spent: the oldest sample makes room for a newer one.
@@ -395,7 +395,7 @@ impl<B, W> History<B, W> {
 
     /// The first index whose stamp is at or after `stamp`; the newest one's is.
     pub(super) fn first_not_before(&self, pool: &Pool, tail: u64, head: u64, stamp: i64) -> u64 {
-        // Late samples are a little late as a rule: gallop from the newest end.
+        // Late samples are usually only slightly late: gallop from the newest end.
         let (mut low, mut high, mut step) = (tail, head - 1, 1);
         while high > low && self.slot(pool, high - 1).stamp() >= stamp {
             high = high.saturating_sub(step).max(tail);
@@ -428,19 +428,19 @@ impl<B, W> History<B, W> {
         self.seq.store(seq + 1, Ordering::Release);
     }
 
-    /// Notes the mean rate from `tail` to the newest index, for readers' first guess.
+    /// Stores the mean rate from `tail` to the newest index, for readers' first guess.
     #[inline]
     pub(super) fn measure(&self, pool: &Pool, tail: u64, newest: u64) {
         let first = self.slot(pool, tail).stamp();
         let span = self.slot(pool, newest).stamp().wrapping_sub(first);
         if span > 0 {
-            // Less than one for each: stamps differ. Casting saturates.
+            // Less than one per nanosecond: stamps differ. Casting saturates.
             let rate = (newest - tail) as f64 / span as f64 * 2.0_f64.powi(64);
             self.rate.store(rate as u64, Ordering::Relaxed);
         }
     }
 
-    /// Links a chunk at `chunk`: one that has fallen out of the window, the one given, or one of the pool's.
+    /// Links a chunk at `chunk`: one that left the window, the one given, or one from the pool.
     #[cold]
     #[inline(never)]
     fn link_chunk(&self, pool: &Pool, chunk: u64, given: Option<Spot<Chunk>>) {
@@ -480,7 +480,7 @@ impl<B, W> History<B, W> {
         self.give_back(pool);
     }
 
-    /// A table with room for the chunks `wanted`, a larger one if the present one, with `linked`, is too
+    /// A table with room for the chunks `wanted`: a larger one if the current one, with `linked`, is too
     /// small.
     pub(super) fn table_for(
         &self,
@@ -508,12 +508,12 @@ impl<B, W> History<B, W> {
         larger
     }
 
-    /// Gives chunks that hold no sample any more back to the pool, but for one to be used next.
+    /// Returns empty chunks to the pool, except for one to be used next.
     pub(super) fn give_back(&self, pool: &Pool) {
         self.give_back_to(pool, (self.tail_now() / CHUNK).saturating_sub(1));
     }
 
-    /// Gives the chunks before `end` back, which hold no sample any more.
+    /// Returns the chunks before `end`, which are empty.
     fn give_back_to(&self, pool: &Pool, end: u64) {
         let Some(table) = self.table() else { return };
         let table = pool.tables.at(table);
@@ -561,7 +561,7 @@ impl<B, W> History<B, W> {
             .collect()
     }
 
-    /// Notes that the samples end at `head`, in this chunk.
+    /// Records that the samples end at `head`, in this chunk.
     pub(super) fn end_with(&self, pool: &Pool, head: u64, chunk: Spot<Chunk>) {
         self.writer.chunk.store(chunk, Ordering::Relaxed);
         let end = head.div_ceil(CHUNK) * CHUNK;
@@ -571,7 +571,7 @@ impl<B, W> History<B, W> {
         self.head.store(head, Ordering::Release);
     }
 
-    /// Cuts off all samples from `head` on, whose chunks behind that of `head - 1` are not linked any more.
+    /// Cuts off all samples from `head` on; chunks after that of `head - 1` are already unlinked.
     pub(super) fn cut(&self, pool: &Pool, head: u64) {
         let end = head.div_ceil(CHUNK) * CHUNK;
         if self.is_mixed() && self.switch_index() > head {
@@ -632,7 +632,7 @@ impl<B, W> History<B, W> {
         parent.map_or(0, |parent| parent.load(Ordering::Relaxed))
     }
 
-    /// Notes where the parents change around an index that was written.
+    /// Records where the parents change around a written index.
     fn note_switch(&self, pool: &Pool, place: u64) {
         if !self.is_mixed() {
             return;
@@ -662,7 +662,7 @@ impl<B, W> History<B, W> {
         (head + 1) - u64::from((head as u32).wrapping_add(1).wrapping_sub(low))
     }
 
-    /// The slot behind the newest sample's, whose chunk the writer has linked.
+    /// The slot after the newest sample's, whose chunk the writer has linked.
     #[inline]
     fn slot_at_head<'a>(&'a self, pool: &'a Pool, head: u64) -> &'a Slot {
         let chunk = self.writer.chunk.load(Ordering::Relaxed);
@@ -688,7 +688,7 @@ impl<B, W> History<B, W> {
     }
 }
 
-/// Where a chunk has the parents of its samples.
+/// The location of the parents of a chunk's samples.
 pub(super) fn parents_of(pool: &Pool, chunk: &Chunk) -> Spot<Parents> {
     if let Some(parents) = chunk.parents.load(Ordering::Relaxed) {
         return parents;
